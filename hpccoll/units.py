@@ -67,3 +67,8 @@ def format_seconds(seconds: float) -> str:
         if seconds >= 0.9995 * scale:  # 0.9995 rounds to 1
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+def format_count(count: object, noun: str) -> str:
+    """Return a count with its noun: ``1 rank``, ``2 ranks``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -49,7 +49,7 @@ def _cost(p: int, channels: int = 1, window: int = 1 << 20) -> Cost:
     depth, even = floor_log2(p), is_power_of_two(p) and p > 1
     first = Cost(rounds=2 * depth, sent=2 * depth - even, reduced=depth - even / 2)
     busiest = Cost(rounds=2 + (p > 3), sent=min(p / 2, 2), reduced=min((p - 1) / 2, 1)) if p > 1 else first
-    each = Cost(*(max(busy, way / window) for busy, way in zip(astuple(busiest), astuple(first), strict=True)))
+    each = Cost(*(max(busy, latency / window) for busy, latency in zip(astuple(busiest), astuple(first), strict=True)))
     more = channels - 1
     return Cost(
         rounds=first.rounds + more * each.rounds,

@@ -57,11 +57,11 @@ def _enough(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
 
 
 def _cost(p: int, channels: int = 1, radix: int = 32, depth: int = 1) -> Cost:
-    taken = [min(radix, len(level)) for level in _levels(p, radix, depth)[:-1]]  # vectors, by a switch of each level
-    top, more = len(taken) - 1, channels - 1
-    rounds = 2 * len(taken) + more * (1 + (top > 0))
-    sent = 2 * sum(taken) + more * max(k + (level < top) for level, k in enumerate(taken))
-    return Cost(rounds, sent / channels, (sum(taken) - len(taken) + more * (max(taken) - 1)) / channels)
+    inputs = [min(radix, len(level)) for level in _levels(p, radix, depth)[:-1]]  # vectors, by a switch of each level
+    top, more = len(inputs) - 1, channels - 1
+    rounds = 2 * len(inputs) + more * (1 + (top > 0))
+    sent = 2 * sum(inputs) + more * max(k + (level < top) for level, k in enumerate(inputs))
+    return Cost(rounds, sent / channels, (sum(inputs) - len(inputs) + more * (max(inputs) - 1)) / channels)
 
 
 @all_reduce(
@@ -90,9 +90,9 @@ def sharp_emulated(
     mine = next((number for number, level in enumerate(levels) if int(me) in level), None)
     if mine is None:  # more aggregators than the tree takes
         return
-    place = int(me) - levels[mine].start
-    parent = levels[mine + 1][place // radix] if mine + 1 < len(levels) else NONE
-    children = levels[mine - 1][place * radix : (place + 1) * radix] if mine else range(0)
+    position = int(me) - levels[mine].start
+    parent = levels[mine + 1][position // radix] if mine + 1 < len(levels) else NONE
+    children = levels[mine - 1][position * radix : (position + 1) * radix] if mine else range(0)
     first, *others = children or [NONE]
     yield Step(Recv(first, dst.all), *(RecvReduce(child, dst.all) for child in others))
     yield Step(Send(parent, dst.all))

@@ -21,8 +21,8 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="JSON output")
     """
     from hpccoll.spec.listing import listing, listing_lines
 
-    found = listing()
-    typer.echo(json.dumps(found, indent=1) if as_json else "\n".join(listing_lines(found)))
+    tables = listing()
+    typer.echo(json.dumps(tables, indent=1) if as_json else "\n".join(listing_lines(tables)))
 
 
 @family.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")
@@ -52,10 +52,10 @@ def show(
         algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
         root=root, parameters=param or (),
     )  # fmt: skip
-    words = describe(view, unit)
+    text = describe(view, unit)
     if out:
         draw(view, out, unit)
-    typer.echo(words)
+    typer.echo(text)
     return INCOMPLETE if view.failed_postcondition() else 0
 
 

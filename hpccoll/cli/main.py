@@ -45,9 +45,9 @@ def main() -> int:
         context = getattr(error, "ctx", None)
         command = context.info_name if context and context.parent else None
         where = " ".join(filter(None, ("hpccoll", command, "--help")))
-        said = to_one_line(error.format_message())
-        end = "" if said.endswith((".", "?")) else "."
-        typer.echo(f"hpccoll: {said}{end} See '{where}'.", err=True)
+        message = to_one_line(error.format_message())
+        end = "" if message.endswith((".", "?")) else "."
+        typer.echo(f"hpccoll: {message}{end} See '{where}'.", err=True)
         return error.exit_code
     except typer.Abort:
         return 1

@@ -83,19 +83,19 @@ def validate(paths: PATHS) -> int:
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles, absent_files, read_all
 
-    found = read_all(paths)
-    if not found.raw_results and not found.unreadable:
+    files = read_all(paths)
+    if not files.raw_results and not files.unreadable:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     partial = 0
-    for raw in found.raw_results:
+    for raw in files.raw_results:
         results = to_results(ResultFiles(raw_results=[raw]))
         partial += not raw.complete
         state = "complete" if raw.complete else "partial"
         typer.echo(f"{raw.path}: {state}, {case_counts(results)}, {len(results.runs)} attempts")
-    absent = sorted(absent_files(found))
+    absent = sorted(absent_files(files))
     for path in absent:
         typer.echo(f"{path}: planned, but missing")
-    return report_damaged(found) or (INCOMPLETE if partial or absent else 0)
+    return report_damaged(files) or (INCOMPLETE if partial or absent else 0)
 
 
 @family.command(epilog="Example: hpccoll status results/default")

@@ -59,10 +59,10 @@ def model(
     from hpccoll.model import model_report
     from hpccoll.store.result_files import read_all
 
-    found = read_all(paths)
-    models = model_report.models_of(found.raw_results)
+    files = read_all(paths)
+    models = model_report.models_of(files.raw_results)
     if as_json:
         typer.echo(json.dumps([model_report.as_json(each) for each in models], indent=1))
     else:
         typer.echo("\n".join(line for each in models for line in model_report.model_lines(each)))
-    return report_damaged(found)
+    return report_damaged(files)

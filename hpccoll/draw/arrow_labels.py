@@ -11,7 +11,7 @@ from hpccoll.draw.message_arrows import Arrow
 from hpccoll.draw.svg_shapes import PAPER, Bounds, Box, Shape, Text
 from hpccoll.draw.timeline_grid import Grid
 
-_PARTS = (0.5, 0.38, 0.62, 0.28, 0.72, 0.2, 0.8, 0.14, 0.86)
+_FRACTIONS = (0.5, 0.38, 0.62, 0.28, 0.72, 0.2, 0.8, 0.14, 0.86)
 """Positions of a label along its arrow, the best first."""
 
 _SAMPLES = 24
@@ -48,9 +48,9 @@ def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], gri
     heights = [point.y for piece in arrow.pieces for point in (piece.start, piece.end)]
     near = [text.bounds for text in placed if min(heights) - 20 < text.y < max(heights) + 20]
     best, least = None, _TOO_MUCH
-    for later, text in _places(arrow, grid):
+    for later, text in _label_positions(arrow, grid):
         if least <= later * _LATER:
-            break  # no later place can be better
+            break  # no later position can be better
         bounds = text.bounds
         if any(bounds.meets(other) for other in near):
             continue
@@ -66,12 +66,12 @@ def _hidden(bounds: Bounds, others: NDArray[np.float64]) -> int:
     return int(inside.all(axis=2).sum())
 
 
-def _places(arrow: Arrow, grid: Grid) -> Iterator[tuple[int, Text]]:
-    """Yield the label at all places inside the diagram, the best first."""
+def _label_positions(arrow: Arrow, grid: Grid) -> Iterator[tuple[int, Text]]:
+    """Yield the label at all positions inside the diagram, the best first."""
     left, right = -grid.across / 2, (grid.layout.ranks - 0.5) * grid.across
-    for later, part in enumerate(_PARTS):
+    for later, fraction in enumerate(_FRACTIONS):
         for piece in arrow.pieces:
-            at = piece.at(part)
+            at = piece.at(fraction)
             text = Text(at.x, at.y, arrow.label, size=10, colour=piece.line_style.colour, weight=600)
             if left <= text.bounds.left and text.bounds.right <= right:
                 yield later, text

@@ -43,22 +43,22 @@ class BufferState:
     letters: bool
     unit: int | None
 
-    def words(self, held: Symbols, room: int) -> str:
-        """Return ``held`` as text of at most ``room`` characters, shortened if necessary."""
-        names = [self._name(symbol) for symbol in sorted(held)]
+    def cell_text(self, symbols: Symbols, width: int) -> str:
+        """Return ``symbols`` as text of at most ``width`` characters, shortened if necessary."""
+        names = [self._name(symbol) for symbol in sorted(symbols)]
         separator = "" if self.letters else ","
         plain = separator.join(names)
-        if len(plain) <= min(room, _SPELT):
+        if len(plain) <= min(width, _SPELT):
             return plain
-        if held == self.all_symbols:
+        if symbols == self.all_symbols:
             return ALL_SIGN
-        shorter = separator.join(self._run(run) for run in runs(sorted(held)))
-        return next((words for words in (shorter, f"#{len(held)}") if len(words) <= room), "+")
+        shorter = separator.join(self._run(run) for run in runs(sorted(symbols)))
+        return next((text for text in (shorter, f"#{len(symbols)}") if len(text) <= width), "+")
 
-    def title(self, room: int) -> str:
-        """Return what cells of ``room`` characters mean, and their signs: ``whose unit 0 is folded in (* all)``."""
-        words = {self.words(held, room)[:1] for row in self.rows for held in row}
-        signs = [meaning for sign, meaning in ((ALL_SIGN, "* all"), ("#", "#3 three of them")) if sign in words]
+    def title(self, width: int) -> str:
+        """Return what cells of ``width`` characters mean, and their signs: ``whose unit 0 is folded in (* all)``."""
+        first_letters = {self.cell_text(symbols, width)[:1] for row in self.rows for symbols in row}
+        signs = [meaning for sign, meaning in ((ALL_SIGN, "* all"), ("#", "#3 three of them")) if sign in first_letters]
         return self.what + (f" ({', '.join(signs)})" if signs else "")
 
     def _name(self, symbol: int) -> str:
@@ -103,11 +103,11 @@ def _folded(view: ScheduleView, trace: Trace, unit: int) -> BufferState:
     what, everyone = f"whose unit {unit} is folded in", frozenset(range(view.layout.workers))
     expected = _expected(view, trace)
 
-    def seen(held: Iterable[Contribution]) -> Symbols:
-        return frozenset(origin for origin, _ in held)
+    def to_symbols(contributions: Iterable[Contribution]) -> Symbols:
+        return frozenset(origin for origin, _ in contributions)
 
-    rows = _walk(view, trace, lambda cells: seen(_held(cells, "dst", unit)))
-    ends = tuple(seen(wanted.get(unit, ())) for wanted in expected)
+    rows = _walk(view, trace, lambda cells: to_symbols(_contributions(cells, "dst", unit)))
+    ends = tuple(to_symbols(wanted.get(unit, ())) for wanted in expected)
     return BufferState(what, rows, everyone, ends, _lettered(view), unit)
 
 
@@ -121,14 +121,14 @@ def _blocks(view: ScheduleView, trace: Trace, unit: int | None) -> BufferState:
     wanted = frozenset(symbol for symbol in wanted if unit in (None, symbol[1]))
     by_unit = len({origin for origin, _ in wanted}) == 1 < len(wanted)
 
-    def seen(held: frozenset[Contribution]) -> Symbols:
-        return frozenset(block if by_unit else origin for origin, block in held & wanted)
+    def to_symbols(contributions: frozenset[Contribution]) -> Symbols:
+        return frozenset(block if by_unit else origin for origin, block in contributions & wanted)
 
-    rows = _walk(view, trace, lambda cells: seen(_anywhere(cells)))
-    if by_unit and all(held in (frozenset(), seen(wanted)) for row in rows for held in row):
+    rows = _walk(view, trace, lambda cells: to_symbols(_anywhere(cells)))
+    if by_unit and all(contributions in (frozenset(), to_symbols(wanted)) for row in rows for contributions in row):
         by_unit = False  # all units go together: whose they are says more
-        rows = _walk(view, trace, lambda cells: seen(_anywhere(cells)))
-    all_symbols, expected = seen(wanted), tuple(map(seen, ends))
+        rows = _walk(view, trace, lambda cells: to_symbols(_anywhere(cells)))
+    all_symbols, expected = to_symbols(wanted), tuple(map(to_symbols, ends))
     if by_unit:
         return BufferState("which units each rank has", rows, all_symbols, expected, letters=False, unit=None)
     what = "whose block each rank has" if unit is None else f"whose unit {unit} each rank has"
@@ -146,23 +146,23 @@ def _expected(view: ScheduleView, trace: Trace) -> list[dict[int, set[Contributi
 
 def _anywhere(cells: Cells) -> frozenset[Contribution]:
     """Return all contributions that a rank has outside src, which is never written."""
-    return frozenset().union(*(held for (buffer, _), held in cells.items() if buffer != "src"))
+    return frozenset().union(*(contributions for (buffer, _), contributions in cells.items() if buffer != "src"))
 
 
-def _walk(view: ScheduleView, trace: Trace, seen: Callable[[Cells], Symbols]) -> tuple[tuple[Symbols, ...], ...]:
-    """Return what is ``seen`` of the units of every rank, at the start and after each round."""
+def _walk(view: ScheduleView, trace: Trace, to_symbols: Callable[[Cells], Symbols]) -> tuple[tuple[Symbols, ...], ...]:
+    """Return the symbols of every rank, which ``to_symbols`` makes of its cells, at the start and after each round."""
     units = trace.schedule.units
     # A schedule is written in place, where dst begins with what src has, unless it reads src itself.
     buffers = ("src",) if any(m.sent.buffer == "src" for m in trace.messages) else ("src", "dst")
     ranks = [_start(me, view.source_units(me, units), buffers) for me in range(view.layout.ranks)]
-    rows = [tuple(map(seen, ranks))]
+    rows = [tuple(map(to_symbols, ranks))]
     staged: dict[Message, list[frozenset[Contribution]]] = {}
     for number in range(trace.rounds):
         for m in trace.departing(number):
-            staged[m] = [_held(ranks[m.source], m.sent.buffer, unit) for unit in m.sent.units]
+            staged[m] = [_contributions(ranks[m.source], m.sent.buffer, unit) for unit in m.sent.units]
         for m in trace.landing(number):
             _land(ranks[m.target], m, staged.pop(m))
-        rows.append(tuple(map(seen, ranks)))
+        rows.append(tuple(map(to_symbols, ranks)))
     return tuple(rows)
 
 
@@ -170,12 +170,14 @@ def _start(me: int, contributed: range, buffers: Iterable[str]) -> Cells:
     return {(buffer, unit): frozenset({(me, unit)}) for buffer in buffers for unit in contributed}
 
 
-def _held(cells: Cells, buffer: str, unit: int) -> frozenset[Contribution]:
+def _contributions(cells: Cells, buffer: str, unit: int) -> frozenset[Contribution]:
     return cells.get((buffer, unit), frozenset())
 
 
 def _land(cells: Cells, m: Message, arrival: list[frozenset[Contribution]]) -> None:
     if m.operand is not None:
-        operand = [_held(cells, m.operand.buffer, unit) for unit in m.operand.units]
+        operand = [_contributions(cells, m.operand.buffer, unit) for unit in m.operand.units]
         arrival = [mine | its for mine, its in zip(operand, arrival, strict=True)]
-    cells |= {(m.landed.buffer, unit): held for unit, held in zip(m.landed.units, arrival, strict=True)}
+    cells |= {
+        (m.landed.buffer, unit): contributions for unit, contributions in zip(m.landed.units, arrival, strict=True)
+    }

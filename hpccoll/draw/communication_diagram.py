@@ -26,14 +26,14 @@ _MOST_HEADS = 40
 def message_graphs(traces: Sequence[Trace], style: Style, root: int | None) -> list[list[Shape]]:
     """Return one graph of all slices, or one for each slice if each is a tree and all together are not."""
     layout = traces[0].schedule.layout
-    together = rank_positions(Graph.of(traces), layout, root)
+    combined = rank_positions(Graph.of(traces), layout, root)
     separate = [rank_positions(Graph.of([trace]), layout, root) for trace in traces]
-    if together.kind == "circle" and all(positions.kind == "tree" for positions in separate):
+    if combined.kind == "circle" and all(positions.kind == "tree" for positions in separate):
         return [
             _network(positions, {number: trace}, layout, style)
             for number, (positions, trace) in enumerate(zip(separate, traces, strict=True))
         ]
-    return [_network(together, dict(enumerate(traces)), layout, style)]
+    return [_network(combined, dict(enumerate(traces)), layout, style)]
 
 
 def _network(positions: RankPositions, traces: Mapping[int, Trace], layout: Layout, style: Style) -> list[Shape]:
@@ -50,12 +50,12 @@ def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> l
     """Return the shapes of a rank: a circle for a worker, a square for an aggregator."""
     if radius < _LEAST_NAMED:
         return [Dot(at, radius, fill=INK)]
-    words = Text(at.x, at.y, str(me), size=min(12.0, radius * (0.92 if me < 100 else 0.75)), weight=600)
+    number = Text(at.x, at.y, str(me), size=min(12.0, radius * (0.92 if me < 100 else 0.75)), weight=600)
     if me < layout.workers:
-        return [Dot(at, radius), words]
+        return [Dot(at, radius), number]
     side = radius * 0.95
     square = Box(at.x - side, at.y - side, at.x + side, at.y + side, fill="#fdf3d7", stroke=INK, width=1.5)
-    return [square, words]
+    return [square, number]
 
 
 def _frame(frame: Frame, positions: RankPositions) -> list[Shape]:
@@ -66,7 +66,7 @@ def _frame(frame: Frame, positions: RankPositions) -> list[Shape]:
     fill, stroke = _SHADES[frame.depth]
     box = Box(min(xs) - out, min(ys) - out - head, max(xs) + out, max(ys) + low, fill, stroke, radius=9)
     y = box.bottom - 11 if positions.kind == "switches" else box.top + 11
-    return [box, Text((box.left + box.right) / 2, y, frame.words, size=11, colour=MUTED)]
+    return [box, Text((box.left + box.right) / 2, y, frame.label, size=11, colour=MUTED)]
 
 
 def _edges(positions: RankPositions, traces: Mapping[int, Trace], style: Style) -> list[Shape]:

@@ -85,25 +85,25 @@ def _rotating(trace: Trace) -> dict[Message, int]:
     They belong to a rotation, in which every rank sends over the same distance, and that direction is the shorter.
     """
     p = trace.schedule.layout.workers
-    found = {}
+    directions = {}
     for number in range(trace.rounds):
         departing = [m for m in trace.departing(number) if not m.copies]
         complete = Counter((m.target - m.source) % p for m in departing)
         for m in departing:
-            ahead = (m.target - m.source) % p
-            way = ahead if ahead <= p / 2 else ahead - p
-            if p > 2 and complete[ahead] >= p and 2 * ahead != p and way != m.target - m.source:
-                found[m] = 1 if way > 0 else -1
-    return found
+            distance = (m.target - m.source) % p
+            offset = distance if distance <= p / 2 else distance - p
+            if p > 2 and complete[distance] >= p and 2 * distance != p and offset != m.target - m.source:
+                directions[m] = 1 if offset > 0 else -1
+    return directions
 
 
 def _across_the_edge(start: Point, end: Point, lap: float, grid: Grid, line_style: LineStyle) -> tuple[Curve, Curve]:
     """Return both pieces of an arrow on a cylinder that is cut open between the last rank and rank 0."""
-    whole = straight(start, Point(end.x + lap, end.y), line_style)
+    uncut = straight(start, Point(end.x + lap, end.y), line_style)
     edge = (grid.layout.ranks - 0.5) * grid.across if lap > 0 else -grid.across / 2
-    part = (edge - start.x) / (whole.end.x - start.x)
-    ends = 1.5 / hypot(whole.end.x - start.x, whole.end.y - start.y)
-    leaves, comes = whole.between(ends, part), whole.between(part, 1 - ends).moved(-lap, 0)
+    fraction = (edge - start.x) / (uncut.end.x - start.x)
+    ends = 1.5 / hypot(uncut.end.x - start.x, uncut.end.y - start.y)
+    leaves, comes = uncut.between(ends, fraction), uncut.between(fraction, 1 - ends).moved(-lap, 0)
     return Curve(leaves.start, leaves.bend, leaves.end, line_style, head=False), comes
 
 
@@ -122,7 +122,7 @@ def _label(m: Message, units: int) -> str:
     """Return the units that a message carries, or nothing if the label would be too long."""
     if m.sent.buffer == "dst" and len(m.sent.units) == units > 1:
         return "all"
-    words = spans(sorted(m.sent.units), ",").replace("..", "\N{EN DASH}")
+    text = spans(sorted(m.sent.units), ",").replace("..", "\N{EN DASH}")
     if m.sent.buffer != "dst":
-        words = f"{m.sent.buffer} {words}"
-    return words if len(words) <= _LONGEST_LABEL else ""
+        text = f"{m.sent.buffer} {text}"
+    return text if len(text) <= _LONGEST_LABEL else ""

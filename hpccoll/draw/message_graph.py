@@ -54,11 +54,11 @@ class Graph:
     @property
     def neighbours(self) -> dict[int, list[int]]:
         """The ranks with which each rank exchanges messages, in order."""
-        found: dict[int, set[int]] = defaultdict(set)
+        adjacent: dict[int, set[int]] = defaultdict(set)
         for a, b in self.links:
-            found[a].add(b)
-            found[b].add(a)
-        return {me: sorted(found[me]) for me in range(self.ranks)}
+            adjacent[a].add(b)
+            adjacent[b].add(a)
+        return {me: sorted(adjacent[me]) for me in range(self.ranks)}
 
     def cycle(self) -> list[int] | None:
         """Return the ranks in the order of the one ring that they form, or None."""
@@ -76,12 +76,12 @@ class Graph:
     def torus(self) -> list[list[int]] | None:
         """Return the columns of a torus if ranks exchange messages with row or column neighbours only, else None."""
         for down in range(2, self.ranks // 2 + 1):
-            ways = {self._way(*link, down) for link in self.links} if self.ranks % down == 0 else set()
-            if ways == {"row", "column"}:
+            directions = {self._direction(*link, down) for link in self.links} if self.ranks % down == 0 else set()
+            if directions == {"row", "column"}:
                 return [list(range(first, first + down)) for first in range(0, self.ranks, down)]
         return None
 
-    def _way(self, a: int, b: int, down: int) -> str:
+    def _direction(self, a: int, b: int, down: int) -> str:
         """Return whether two ranks are neighbours in a ``row`` or a ``column`` of ``down`` consecutive ranks."""
         across = self.ranks // down
         if a // down == b // down and (b - a) % down in (1, down - 1):
@@ -96,21 +96,21 @@ class Graph:
         Args:
             root: the root of the call, if it has one.
         """
-        parts = _components(self.neighbours)
-        if len(self.links) != self.ranks - len(parts) or not self.links:
+        components = _components(self.neighbours)
+        if len(self.links) != self.ranks - len(components) or not self.links:
             return None
         trees = []
-        for part in parts:
-            top = root if root in part else self._root(part)
+        for component in components:
+            top = root if root in component else self._root(component)
             if top is None:
                 return None
             trees.append(_tree(self.neighbours, top, None))
         return trees
 
-    def _root(self, part: Sequence[int]) -> int | None:
-        """Return the rank to which all first messages among ``part`` lead, or from which they all come."""
+    def _root(self, component: Sequence[int]) -> int | None:
+        """Return the rank to which all first messages among ``component`` lead, or from which they all come."""
         earliest = []
-        for link in (link for link in self.links if link[0] in part):
+        for link in (link for link in self.links if link[0] in component):
             one, *other = sorted(
                 (self.first[pair] for pair in (link, link[::-1]) if pair in self.first), key=lambda m: m.departs
             )
@@ -118,23 +118,23 @@ class Graph:
                 return None
             earliest.append(one)
         sources, targets = {m.source for m in earliest}, {m.target for m in earliest}
-        ends, starts = [me for me in part if me not in sources], [me for me in part if me not in targets]
+        ends, starts = [me for me in component if me not in sources], [me for me in component if me not in targets]
         folds = any(m.folds for m in earliest)
         roots = (ends, starts) if folds else (starts, ends)
-        return next((found[0] for found in roots if len(found) == 1), None)
+        return next((candidates[0] for candidates in roots if len(candidates) == 1), None)
 
 
 def _components(neighbours: Mapping[int, Sequence[int]]) -> list[list[int]]:
     """Return the ranks that are joined by links, group by group."""
-    left, parts = set(neighbours), []
+    left, components = set(neighbours), []
     while left:
         reached, fresh = set(), {min(left)}
         while fresh:
             reached |= fresh
             fresh = {b for a in fresh for b in neighbours[a]} - reached
-        parts.append(sorted(reached))
+        components.append(sorted(reached))
         left -= reached
-    return parts
+    return components
 
 
 def _tree(neighbours: Mapping[int, Sequence[int]], me: int, parent: int | None) -> Tree:
@@ -145,15 +145,15 @@ def _tree(neighbours: Mapping[int, Sequence[int]], me: int, parent: int | None) 
 def levels(graph: Graph, layout: Layout) -> list[list[int]] | None:
     """Return workers, and above them aggregators by distance; None if no aggregator exchanges messages."""
     neighbours = graph.neighbours
-    found = [list(range(layout.workers))]
+    layers = [list(range(layout.workers))]
     left = set(range(layout.workers, layout.ranks))
     if not any(neighbours[me] for me in left):
         return None
     while left:
-        above = sorted(me for me in left if set(neighbours[me]) & set(found[-1])) or sorted(left)
-        found.append(above)
+        above = sorted(me for me in left if set(neighbours[me]) & set(layers[-1])) or sorted(left)
+        layers.append(above)
         left -= set(above)
-    return found
+    return layers
 
 
 def groups(layout: Layout) -> list[list[int]] | None:
@@ -163,5 +163,5 @@ def groups(layout: Layout) -> list[list[int]] | None:
         for me in range(layout.workers):
             nodes[positions[me]].append(me)
         if 1 < len(nodes) < layout.workers:
-            return [nodes[place] for place in sorted(nodes)]
+            return [nodes[position] for position in sorted(nodes)]
     return None

@@ -87,8 +87,9 @@ def trace_schedule(schedule: Schedule) -> Trace:
         landed += [(m, i, number) for m in round_.landed for i in range(len(m.target))]
     messages = [_message(m, i, departed[m], number) for m, i, number in landed]
     messages = [m for m in messages if m.sent.units]
-    busy = {number: place for place, number in enumerate(sorted({n for m in messages for n in (m.departs, m.lands)}))}
-    return Trace(schedule, tuple(replace(m, departs=busy[m.departs], lands=busy[m.lands]) for m in messages), len(busy))
+    busy = sorted({n for m in messages for n in (m.departs, m.lands)})
+    new = {number: i for i, number in enumerate(busy)}
+    return Trace(schedule, tuple(replace(m, departs=new[m.departs], lands=new[m.lands]) for m in messages), len(new))
 
 
 def _message(m: Messages, i: int, departs: int, lands: int) -> Message:

@@ -9,10 +9,10 @@ from hpccoll.draw.buffer_state import BufferState, buffer_state
 from hpccoll.draw.communication_diagram import message_graphs
 from hpccoll.draw.message_arrows import arrows
 from hpccoll.draw.message_trace import Trace, trace_schedule
-from hpccoll.draw.schedule_text import cost_words, layout_words
+from hpccoll.draw.schedule_text import cost_text, layout_text
 from hpccoll.draw.schedule_view import ScheduleView
 from hpccoll.draw.style import FOLDS, REPLACES, Style
-from hpccoll.draw.svg_page import bounds_of, document, side_by_side, stacked
+from hpccoll.draw.svg_page import bounds_of, side_by_side, stacked, svg_document
 from hpccoll.draw.svg_shapes import (
     CHARACTER,
     FAINT,
@@ -59,20 +59,20 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
         [
             ("who talks to whom", graph),
             ("what happens in each round", time),
-            (first + state.title(cell_room(grid)), cells(state, cells_grid(state, grid))),
+            (first + state.title(cell_width(grid)), cells(state, cells_grid(state, grid))),
         ]
     )
-    title = f"{view.title}, {layout_words(view.layout)}"
-    heading = list(_heading(title, [view.sentence, f"Cost: {cost_words(view)}."], bounds_of(drawn)))
-    return document([*heading, *drawn], title, f"{view.sentence} Cost: {cost_words(view)}.".strip())
+    title = f"{view.title}, {layout_text(view.layout)}"
+    heading = list(_heading(title, [view.sentence, f"Cost: {cost_text(view)}."], bounds_of(drawn)))
+    return svg_document([*heading, *drawn], title, f"{view.sentence} Cost: {cost_text(view)}.".strip())
 
 
 def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Shape]:
     """Yield the title and the lines under it, above the panels and, if possible, no wider than they are."""
     size, small = 18.0, 12.5
-    room = max(420.0, below.right - below.left)
-    titles = wrap(title, int(room / size / CHARACTER))
-    paragraphs = [part for line in lines for part in wrap(line, int(room / small / CHARACTER))]
+    width = max(420.0, below.right - below.left)
+    titles = wrap(title, int(width / size / CHARACTER))
+    paragraphs = [paragraph for line in lines for paragraph in wrap(line, int(width / small / CHARACTER))]
     y = below.top - 22 - 18 * len(paragraphs) - 26 * len(titles)
     for line in titles:
         y += 26
@@ -85,11 +85,11 @@ def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Shape]
 def _legend(traces: Sequence[Trace], style: Style) -> list[list[Shape]]:
     """Return the legend of the lines, if there are any."""
     rows: list[Shape] = []
-    for number, (line_style, words) in enumerate(_entries(traces, style)):
+    for number, (line_style, meaning) in enumerate(_entries(traces, style)):
         y = 21.0 * number
         rows += [
             straight(Point(0, y), Point(32, y), line_style, head=line_style.width < _CLASS),
-            Text(42, y, words, size=12, anchor="start", colour=INK),
+            Text(42, y, meaning, size=12, anchor="start", colour=INK),
         ]
     return [rows] if rows else []
 
@@ -97,8 +97,8 @@ def _legend(traces: Sequence[Trace], style: Style) -> list[list[Shape]]:
 def _entries(traces: Sequence[Trace], style: Style) -> Iterator[tuple[LineStyle, str]]:
     """Yield each line style that occurs, with its meaning."""
     messages = [m for trace in traces for m in trace.messages]
-    for colour, words in style.classes:
-        yield LineStyle(colour, width=_CLASS), words
+    for colour, meaning in style.classes:
+        yield LineStyle(colour, width=_CLASS), meaning
     by_arrival = style.by == "arrival"
     if any(m.folds for m in messages):
         yield LineStyle(FOLDS if by_arrival else MUTED), "the arrival is reduced"
@@ -145,14 +145,14 @@ _PALE, _DARK, _FULL = (232, 241, 249), (120, 176, 220), "#1f6aa5"
 _SIZE = 10.5
 
 
-def cell_room(grid: Grid) -> int:
+def cell_width(grid: Grid) -> int:
     """Return the most characters of a cell."""
     return 8 if grid.layout.ranks <= 9 else 6
 
 
 def cells_grid(state: BufferState, time: Grid) -> Grid:
     """Return the grid of the cells: rounds as in the diagram over time, columns as wide as their text."""
-    longest = max(len(state.words(held, cell_room(time))) for row in state.rows for held in row)
+    longest = max(len(state.cell_text(symbols, cell_width(time))) for row in state.rows for symbols in row)
     across = max(30.0, longest * CHARACTER * _SIZE + 14) if time.layout.ranks <= 18 else max(8.0, time.across * 0.8)
     return Grid(time.layout, time.rounds, across, time.down)
 
@@ -165,12 +165,12 @@ def cells(state: BufferState, grid: Grid) -> list[Shape]:
 def _cells(state: BufferState, grid: Grid) -> Iterator[Shape]:
     half, tall = grid.across / 2 - 1.5, min(14.0, 0.29 * grid.down)
     for round_, row in enumerate(state.rows):
-        for me, held in enumerate(row):
+        for me, symbols in enumerate(row):
             at = grid.point(me, round_)
-            changed = round_ > 0 and held != state.rows[round_ - 1][me]
-            complete = bool(held) and (held == state.all_symbols or held == state.expected[me])
-            fill = _FULL if complete else _shade(len(held) / max(1, len(state.all_symbols)))
-            edge = INK if changed else "none" if held else FAINT
+            changed = round_ > 0 and symbols != state.rows[round_ - 1][me]
+            complete = bool(symbols) and (symbols == state.all_symbols or symbols == state.expected[me])
+            fill = _FULL if complete else _shade(len(symbols) / max(1, len(state.all_symbols)))
+            edge = INK if changed else "none" if symbols else FAINT
             yield Box(
                 at.x - half,
                 at.y - tall,
@@ -181,9 +181,9 @@ def _cells(state: BufferState, grid: Grid) -> Iterator[Shape]:
                 width=min(1.2, grid.across / 25),
                 radius=3,
             )
-            words = state.words(held, cell_room(grid))
-            if grid.across >= 30 and words:
-                yield Text(at.x, at.y, words, size=_SIZE, colour=PAPER if complete else INK)
+            text = state.cell_text(symbols, cell_width(grid))
+            if grid.across >= 30 and text:
+                yield Text(at.x, at.y, text, size=_SIZE, colour=PAPER if complete else INK)
 
 
 def _shade(share: float) -> str:

@@ -23,7 +23,7 @@ _MOST_NAMED = 24
 class Frame:
     """A node or a rack: a box behind some ranks."""
 
-    words: str
+    label: str
     ranks: tuple[int, ...]
     depth: int  # 1 for a box around ranks, 2 for a box around boxes
 
@@ -76,8 +76,8 @@ def _circle(order: Sequence[int]) -> dict[int, Point]:
     named = min(len(order), _MOST_NAMED)
     length = named * (_DISTANCE + 8) + (len(order) - named) * 12.0
     radius = 0.0 if len(order) == 1 else max(88.0, length / (2 * pi))
-    turns = [2 * pi * i / len(order) for i in range(len(order))]
-    return {me: Point(radius * sin(turn), -radius * cos(turn)) for me, turn in zip(order, turns, strict=True)}
+    angles = [2 * pi * i / len(order) for i in range(len(order))]
+    return {me: Point(radius * sin(angle), -radius * cos(angle)) for me, angle in zip(order, angles, strict=True)}
 
 
 def _levels(trees: Sequence[Tree]) -> dict[int, Point]:
@@ -115,7 +115,7 @@ def _rows(rows: Sequence[Sequence[int]], graph: Graph, layout: Layout) -> dict[i
     nodes = groups(layout) or [[*rows[0]]]
     in_row = [(me, number) for number, home in enumerate(nodes) for me in home]
     racks = layout.groups("rack")
-    rack = {me: number for number, held in enumerate(racks) for me in held}
+    rack = {me: number for number, members in enumerate(racks) for me in members}
     at = {me: Point(i * _DISTANCE + 16.0 * number + 26.0 * rack[me], 0.0) for i, (me, number) in enumerate(in_row)}
     up = min(150.0, max(86.0, 0.3 * _DISTANCE * len(rows[0])))
     for level, row in enumerate(rows[1:], start=1):
@@ -153,6 +153,6 @@ def _frames(layout: Layout) -> tuple[Frame, ...]:
     racks = sorted(set(layout.rack[: layout.workers]))
     if by_node and len(racks) > 1:
         for rack in racks:
-            held = tuple(me for me in range(layout.workers) if layout.rack[me] == rack)
-            frames.append(Frame(f"rack {rack}", held, 2))
+            members = tuple(me for me in range(layout.workers) if layout.rack[me] == rack)
+            frames.append(Frame(f"rack {rack}", members, 2))
     return tuple(frames)

@@ -8,6 +8,7 @@ from hpccoll.draw.buffer_state import BufferState, buffer_state
 from hpccoll.draw.message_trace import Message, Trace, trace_schedule
 from hpccoll.draw.schedule_view import ScheduleView
 from hpccoll.schedule import Cost, Layout
+from hpccoll.units import format_count
 
 
 def describe(view: ScheduleView, unit: int | None = None) -> str:
@@ -24,11 +25,11 @@ def describe(view: ScheduleView, unit: int | None = None) -> str:
 
 
 def _lines(view: ScheduleView, unit: int | None) -> Iterator[str]:
-    yield f"{view.title} on {layout_words(view.layout)}"
+    yield f"{view.title} on {layout_text(view.layout)}"
     if view.sentence:
         yield view.sentence
-    yield f"cost, on the critical path: {cost_words(view)}"
-    slices, units = view.slices, counted(view.slices[0].units, "unit")
+    yield f"cost, on the critical path: {cost_text(view)}"
+    slices, units = view.slices, format_count(view.slices[0].units, "unit")
     yield f"{units} in one slice" if len(slices) == 1 else f"{units} in each of {len(slices)} slices"
     failure = view.failed_postcondition()
     name = view.collective.name
@@ -62,44 +63,39 @@ def _rounds(trace: Trace) -> Iterator[str]:
             yield from wrap(line, WIDTH, initial_indent=indent if i else head, subsequent_indent=f"{indent}  ")
 
 
-def layout_words(layout: Layout) -> str:
+def layout_text(layout: Layout) -> str:
     """Return where the ranks are, as text: ``8 workers on 4 nodes of 2, 2 racks, 1 aggregator``."""
     each = layout.ranks_per_node
-    nodes = counted(layout.nodes, "node")
+    nodes = format_count(layout.nodes, "node")
     if layout.nodes > 1:
         nodes += f" of {each}" if each else " of unequal size"
-    words = [f"{counted(layout.workers, 'worker')} on {nodes}"]
+    parts = [f"{format_count(layout.workers, 'worker')} on {nodes}"]
     if (racks := len(set(layout.rack[: layout.workers]))) > 1:
-        words.append(f"{racks} racks")
+        parts.append(f"{racks} racks")
     if layout.aggregators:
-        words.append(counted(layout.aggregators, "aggregator"))
-    return ", ".join(words)
+        parts.append(format_count(layout.aggregators, "aggregator"))
+    return ", ".join(parts)
 
 
-def cost_words(view: ScheduleView) -> str:
+def cost_text(view: ScheduleView) -> str:
     """Return the counted cost of the critical path, and the declared one if it differs, as text."""
-    counts, size = view.counted()
+    counts, size = view.operation_counts()
     rounds = Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size)
-    words = _cost(rounds, bytes_too=not view.collective.token)
+    counted_text = _cost(rounds, bytes_too=not view.collective.token)
     several = len(view.slices) > 1
     one_by_one = ", bytes of slices in turn" if several else ""
     at_once = ", slices at once" if several else ""
     if view.declared is None:
-        return f"{words} (counted{one_by_one})"
+        return f"{counted_text} (counted{one_by_one})"
     declared = _cost(view.declared, bytes_too=not view.collective.token)
-    if declared == words:
-        return f"{words} (declared and counted)"
-    return f"{words} (counted{one_by_one}), {declared} (declared{at_once})"
+    if declared == counted_text:
+        return f"{counted_text} (declared and counted)"
+    return f"{counted_text} (counted{one_by_one}), {declared} (declared{at_once})"
 
 
 def _cost(cost: Cost, *, bytes_too: bool) -> str:
-    words = counted(round(cost.rounds), "round")
-    return f"{words}, {cost.sent:.4g} S sent, {cost.reduced:.4g} S reduced" if bytes_too else words
-
-
-def counted(number: int, noun: str) -> str:
-    """Return ``number`` with its noun: ``1 rank``, ``2 ranks``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    rounds = format_count(round(cost.rounds), "round")
+    return f"{rounds}, {cost.sent:.4g} S sent, {cost.reduced:.4g} S reduced" if bytes_too else rounds
 
 
 WIDTH = 120
@@ -113,18 +109,18 @@ def table_lines(state: BufferState, trace: Trace) -> list[str]:
     ranks = range(trace.schedule.layout.ranks)
     heads = ["start", *(f"round {number + 1}" for number in range(trace.rounds))]
     left = max(map(len, [*heads, "rank"])) + 1
-    room = max(2, (WIDTH - left) // len(ranks) - 1)
-    cells = [[state.words(held, room) or NOTHING for held in row] for row in state.rows]
-    widest = max(len(words) for row in [*cells, [str(ranks[-1])]] for words in row)
+    width = max(2, (WIDTH - left) // len(ranks) - 1)
+    cells = [[state.cell_text(symbols, width) or NOTHING for symbols in row] for row in state.rows]
+    widest = max(len(cell) for row in [*cells, [str(ranks[-1])]] for cell in row)
     gap = max(1, min(3, (WIDTH - left) // len(ranks) - widest))
 
-    def line(head: str, words: list[str], note: str = "") -> str:
-        columns = "".join(word.ljust(widest + gap) for word in words)
-        whole = f"{head.ljust(left)}{columns}"
-        return (whole + note if len(whole + note) <= WIDTH else whole).rstrip()
+    def line(head: str, texts: list[str], note: str = "") -> str:
+        columns = "".join(cell.ljust(widest + gap) for cell in texts)
+        text = f"{head.ljust(left)}{columns}"
+        return (text + note if len(text + note) <= WIDTH else text).rstrip()
 
     notes = ["", *(_message_notes(state, trace, number) for number in range(trace.rounds))]
-    return [f"{state.title(room)}:", line("rank", list(map(str, ranks))), *map(line, heads, cells, notes)]
+    return [f"{state.title(width)}:", line("rank", list(map(str, ranks))), *map(line, heads, cells, notes)]
 
 
 def _message_notes(state: BufferState, trace: Trace, number: int) -> str:

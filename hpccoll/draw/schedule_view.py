@@ -19,7 +19,7 @@ from hpccoll.schedule import (
     out_of_place,
     prove,
 )
-from hpccoll.schedule.collective import NATIVE, Contribution, parameter_words
+from hpccoll.schedule.collective import NATIVE, Contribution, parameter_choices
 from hpccoll.spec.algorithm_registry import COLLECTIVES, collective
 from hpccoll.units import parse_parameter
 
@@ -76,15 +76,17 @@ class ScheduleView:
     @property
     def parameters(self) -> list[str]:
         """The parameters of the algorithm, with their defaults and valid values: ``levels=3 (1 to 3)``."""
-        found = self.collective.algorithms.get(self.name)
-        words = parameter_words(found) if found else {}
-        return [f"{name}={found.parameters[name]} ({values})" for name, values in words.items()] if found else []
+        algorithm = self.collective.algorithms.get(self.name)
+        if algorithm is None:
+            return []
+        choices = parameter_choices(algorithm)
+        return [f"{name}={algorithm.parameters[name]} ({values})" for name, values in choices.items()]
 
     @property
     def floor(self) -> bool:
         """Whether the schedule is empty."""
-        found = self.collective.algorithms.get(self.name)
-        return found is not None and found.floor
+        algorithm = self.collective.algorithms.get(self.name)
+        return algorithm is not None and algorithm.floor
 
     def failed_postcondition(self) -> str | None:
         """Return why the postcondition of the collective fails; None if it holds, or for a floor."""
@@ -106,7 +108,7 @@ class ScheduleView:
         """Return the contributions to each unit of dst that is defined at rank ``me`` at the end."""
         return {unit: self.call.result(me, unit) for unit in self.call.target(me, units)}
 
-    def counted(self) -> tuple[Counts, int]:
+    def operation_counts(self) -> tuple[Counts, int]:
         """Return the counts of one operation, and its size S in bytes."""
         units, lanes = self.slices[0].units, len(self.slices)
         elements = _GRAINS * units * (lanes if self.collective.units == "divisible" else 1)
@@ -141,19 +143,21 @@ def view_of(
         BadInputError: if an argument is invalid.
     """
     family = collective(collective_name) if collective_name and algorithm != NATIVE else _first_with(algorithm)
-    found = family.algorithm(algorithm)
+    registered = family.algorithm(algorithm)
     layout = _layout(workers, ranks_per_node, racks, aggregators)
     values = dict(map(parse_parameter, parameters))
     call = family.call(workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
-    declared = found.declared(workers, **values)
-    return ScheduleView(call, call.slices(found, layout, **values), algorithm, _first_sentence(found), declared)
+    declared = registered.declared(workers, **values)
+    return ScheduleView(
+        call, call.slices(registered, layout, **values), algorithm, _first_sentence(registered), declared
+    )
 
 
 def _first_with(algorithm: str) -> Collective:
     """Return the first collective that has an algorithm of this name."""
     families = COLLECTIVES.values()
-    if found := next((family for family in families if algorithm in family.algorithms), None):
-        return found
+    if first := next((family for family in families if algorithm in family.algorithms), None):
+        return first
     known = sorted({name for family in families for name in family.algorithms})
     traced = f"it is the library's own and has no schedule; choose from {', '.join(known)}"
     raise BadInputError("algorithm", algorithm, traced if algorithm == NATIVE else known)
@@ -183,9 +187,9 @@ def _rack_of(number: int, aggregators: int, racks: int) -> int:
     return number if number < racks <= aggregators else racks + number
 
 
-def _first_sentence(found: Algorithm) -> str:
+def _first_sentence(algorithm: Algorithm) -> str:
     """Return the first sentence of the algorithm's page."""
-    page = inspect.getmodule(found.program)
-    words = " ".join(((page and page.__doc__) or "").strip().partition("\n\n")[0].split())
-    first, stop, _ = words.partition(". ")
+    page = inspect.getmodule(algorithm.program)
+    text = " ".join(((page and page.__doc__) or "").strip().partition("\n\n")[0].split())
+    first, stop, _ = text.partition(". ")
     return first + stop.strip()

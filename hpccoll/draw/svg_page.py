@@ -38,16 +38,16 @@ def side_by_side(panels: Iterable[tuple[str, Sequence[Shape]]]) -> list[Shape]:
     top = min(bounds_of(panel).top for _, panel in panels)
     placed: list[Shape] = []
     x = 0.0
-    for words, panel in panels:
+    for heading, panel in panels:
         left = bounds_of(panel).left
-        title = Text(left, top - 26, words, size=13, anchor="start", weight=600)
+        title = Text(left, top - 26, heading, size=13, anchor="start", weight=600)
         shapes = moved([title, *panel], x - left, 0)
         placed += shapes
         x = bounds_of(shapes).right + _GAP
     return placed
 
 
-def document(shapes: Iterable[Shape], title: str, description: str) -> str:
+def svg_document(shapes: Iterable[Shape], title: str, description: str) -> str:
     """Return ``shapes`` as an SVG document on a white background.
 
     Args:
@@ -64,6 +64,6 @@ def document(shapes: Iterable[Shape], title: str, description: str) -> str:
         f'viewBox="{pixels(left - _MARGIN)} {pixels(top - _MARGIN)} {width} {height}" '
         f'role="img" aria-label={quoteattr(title)} font-family="{FONT}">'
     )
-    words = f"<title>{escape(title)}</title>\n<desc>{escape(description)}</desc>"
+    labels = f"<title>{escape(title)}</title>\n<desc>{escape(description)}</desc>"
     background = f'<rect {corner} width="{width}" height="{height}" fill="{PAPER}"/>'
-    return "\n".join((head, words, background, *(shape.svg() for shape in shapes), "</svg>\n"))
+    return "\n".join((head, labels, background, *(shape.svg() for shape in shapes), "</svg>\n"))

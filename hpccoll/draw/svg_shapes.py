@@ -19,9 +19,9 @@ class Point(NamedTuple):
     x: float
     y: float
 
-    def towards(self, other: "Point", part: float) -> "Point":
-        """Return the point that lies ``part`` of the way to ``other``."""
-        return Point(self.x + (other.x - self.x) * part, self.y + (other.y - self.y) * part)
+    def towards(self, other: "Point", fraction: float) -> "Point":
+        """Return the point at ``fraction`` of the distance to ``other``."""
+        return Point(self.x + (other.x - self.x) * fraction, self.y + (other.y - self.y) * fraction)
 
 
 class Bounds(NamedTuple):
@@ -44,7 +44,7 @@ class Text:
 
     x: float
     y: float
-    words: str
+    text: str
     size: float = 12
     anchor: str = "middle"
     colour: str = INK
@@ -52,7 +52,7 @@ class Text:
 
     @property
     def bounds(self) -> Bounds:
-        width = CHARACTER * self.size * len(self.words)
+        width = CHARACTER * self.size * len(self.text)
         left = self.x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor]
         return Bounds(left, self.y - 0.55 * self.size, left + width, self.y + 0.55 * self.size)
 
@@ -63,7 +63,7 @@ class Text:
         weight = f' font-weight="{self.weight}"' if self.weight != 400 else ""
         return (
             f'<text x="{pixels(self.x)}" y="{pixels(self.y + 0.35 * self.size)}" font-size="{pixels(self.size)}" '
-            f'text-anchor="{self.anchor}" fill="{self.colour}"{weight}>{escape(self.words)}</text>'
+            f'text-anchor="{self.anchor}" fill="{self.colour}"{weight}>{escape(self.text)}</text>'
         )
 
 
@@ -153,9 +153,9 @@ class Curve:
         start, bend, end = (Point(point.x + dx, point.y + dy) for point in (self.start, self.bend, self.end))
         return replace(self, start=start, bend=bend, end=end)
 
-    def at(self, part: float) -> Point:
+    def at(self, fraction: float) -> Point:
         """Return the point that is ``part`` of the way along (a quadratic Bezier curve)."""
-        return self.start.towards(self.bend, part).towards(self.bend.towards(self.end, part), part)
+        return self.start.towards(self.bend, fraction).towards(self.bend.towards(self.end, fraction), fraction)
 
     def between(self, first: float, last: float) -> "Curve":
         """Return the piece from ``first`` to ``last`` of the way along."""

@@ -210,9 +210,9 @@ class LogRecord:
         try:
             read = json.loads(text)
             rows = {name: [row(**_known(row, one)) for one in read.get(_key(name), ())] for name, row in _ROWS.items()}
-            whole: dict[str, Any] = {**_known(cls, read), "library": read["library"], **rows}
-            lists = {name: tuple(one) for name, one in whole.items() if isinstance(one, list)}
-            return cls(**{**whole, **lists})
+            values: dict[str, Any] = {**_known(cls, read), "library": read["library"], **rows}
+            lists = {name: tuple(one) for name, one in values.items() if isinstance(one, list)}
+            return cls(**{**values, **lists})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no record of evidence: {error}") from None
 

@@ -134,7 +134,7 @@ def _format_value(name: str, value: object) -> str:
 
 _LIBRARIES = {"nccl": "NCCL", "ucc": "UCC", "sharp": "libsharp alone, as under HCOLL and MVAPICH"}
 
-_PATH_WORDS = {
+_HOP_MEANINGS = {
     "NET": "between nodes", "GDRDMA": "directly from the memory of a GPU", "PXN": "through the NIC of another GPU",
     "P2P": "between GPUs of a node", "SHM": "through host memory", "COLLNET": "through switches between nodes",
 }  # fmt: skip
@@ -201,8 +201,8 @@ def _network_findings(record: LogRecord, expected: str | None) -> Iterator[LogFi
     elif expected and record.nodes != 1:
         yield LogFinding("network_unknown", {"network": NETWORKS[expected]})
     if record.paths:
-        words = {part for path in record.paths for part in path.split("/")}
-        legend = tuple(f"{word} {meaning}" for word, meaning in _PATH_WORDS.items() if word in words)
+        hops = {part for path in record.paths for part in path.split("/")}
+        legend = tuple(f"{word} {meaning}" for word, meaning in _HOP_MEANINGS.items() if word in hops)
         yield LogFinding("channels", {"paths": record.paths, "legend": legend})
     if record.gdr is not None:
         some = any("GDRDMA" in path for path in record.paths if path.startswith("NET/"))

@@ -224,8 +224,10 @@ def _launch_logs(launch: LaunchMessages, configs: Mapping[str, str], logs: Itera
     """Return the logs of a launch. A configuration file belongs to the logs of its directory; without any, to all."""
     own_directories, all_directories = ({Path(name).parent for name in names} for names in (launch, logs))
     other_directories = all_directories - own_directories
-    own = {name: text for name, text in configs.items() if Path(name).parent not in other_directories}
-    return LaunchLogs(tuple(launch), _record((message for messages in launch.values() for message in messages), own))
+    own_configs = {name: text for name, text in configs.items() if Path(name).parent not in other_directories}
+    return LaunchLogs(
+        tuple(launch), _record((message for messages in launch.values() for message in messages), own_configs)
+    )
 
 
 def _describe(dump: str) -> Iterator[str]:

@@ -55,9 +55,9 @@ def copy_nccl_settings(directory: Path) -> None:
 
 def _configuration_files() -> Iterator[tuple[str, Path]]:
     """Yield the files from which NCCL takes variables that the environment lacks, in the order of precedence."""
-    own, home = os.environ.get("NCCL_CONF_FILE"), os.environ.get("HOME")
-    if own or home:
-        yield "1-own", Path(own) if own else Path(home or "") / ".nccl.conf"
+    conf_file, home = os.environ.get("NCCL_CONF_FILE"), os.environ.get("HOME")
+    if conf_file or home:
+        yield "1-own", Path(conf_file) if conf_file else Path(home or "") / ".nccl.conf"
     yield "2-etc", Path("/etc/nccl.conf")
 
 

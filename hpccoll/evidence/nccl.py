@@ -82,10 +82,10 @@ def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) ->
     """Count a channel by its path without device numbers: NET/IB/2(3)/GDRDMA counts as NET/IB/GDRDMA/PXN."""
     first, *rest = match["path"].split("/")
     numbers = [part for part in rest if re.match(r"\d+\b", part)]
-    words = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
-    words += ["GDRDMA"] if "GDRDMA" in match["path"] else []
-    words += ["PXN"] if any("(" in number and first == "NET" for number in numbers) else []
-    state.paths["/".join(words)] += 1
+    hops = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
+    hops += ["GDRDMA"] if "GDRDMA" in match["path"] else []
+    hops += ["PXN"] if any("(" in number and first == "NET" for number in numbers) else []
+    state.paths["/".join(hops)] += 1
 
 
 def _add_plugin(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:

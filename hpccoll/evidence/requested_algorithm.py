@@ -53,13 +53,13 @@ def forced_algorithms(environment: Mapping[str, str], collective: str | None = N
             is one entry in all.
     """
     forced: tuple[str, ...] = ()
-    parts = environment.get("NCCL_ALGO", "").lower().split(";")
-    for part in parts:
-        function, colon, names = part.rpartition(":")
-        if colon and (len(parts) > 1 if collective is None else NCCL_FUNCTIONS.get(function.strip()) != collective):
+    items = environment.get("NCCL_ALGO", "").lower().split(";")
+    for item in items:
+        function, colon, names = item.rpartition(":")
+        if colon and (len(items) > 1 if collective is None else NCCL_FUNCTIONS.get(function.strip()) != collective):
             continue
-        words = (word.strip() for word in names.lstrip(" ^").split(","))
-        named = [NCCL_ALGORITHMS[word] for word in words if word in NCCL_ALGORITHMS]
+        entries = (entry.strip() for entry in names.lstrip(" ^").split(","))
+        named = [NCCL_ALGORITHMS[entry] for entry in entries if entry in NCCL_ALGORITHMS]
         excluded = names.strip().startswith("^")
         if named:
             forced = tuple(name for name in NCCL_ALGORITHMS.values() if (name in named) != excluded)

@@ -137,23 +137,23 @@ def check_variables(key: str, variables: Mapping[str, object]) -> None:
             _check_list(f"{key}.{name}", text, LIST_VARIABLES[name])
 
 
-def _check_list(key: str, text: str, words: tuple[str, ...]) -> None:
-    for part in text.split(";"):
-        function, colon, names = part.rpartition(":")
+def _check_list(key: str, text: str, valid_names: tuple[str, ...]) -> None:
+    for item in text.split(";"):
+        function, colon, names = item.rpartition(":")
         if colon and function.lower() not in NCCL_FUNCTIONS:
             raise BadInputError(key, text, f"before a colon one of {', '.join(NCCL_FUNCTIONS)}")
         for name in names.removeprefix("^").split(","):  # no blanks: NCCL does not strip them
-            if name.lower() not in {word.lower() for word in words}:
-                near = did_you_mean(name.strip(), words)
-                grammar = "in a list, such as {0},{1}, ^{0} or allreduce:{0};allgather:{1}".format(*words)
-                raise BadInputError(key, text, f"{near}one of {', '.join(words)}, {grammar}")
+            if name.lower() not in {word.lower() for word in valid_names}:
+                near = did_you_mean(name.strip(), valid_names)
+                grammar = "in a list, such as {0},{1}, ^{0} or allreduce:{0};allgather:{1}".format(*valid_names)
+                raise BadInputError(key, text, f"{near}one of {', '.join(valid_names)}, {grammar}")
 
 
 def unknown_nccl_variables(variables: Mapping[str, object]) -> Iterator[str]:
     """Yield a warning for each variable that has NCCL's prefix and that no known version or plugin of NCCL reads."""
     for name in variables:
-        own = name.upper().removeprefix(NCCL_PREFIX)
-        if name.upper().startswith(NCCL_PREFIX) and not (name.startswith(NCCL_PREFIX) and own in NCCL_NAMES):
-            near = did_you_mean(own, sorted(NCCL_NAMES)).replace("mean ", f"mean {NCCL_PREFIX}")
+        without_prefix = name.upper().removeprefix(NCCL_PREFIX)
+        if name.upper().startswith(NCCL_PREFIX) and not (name.startswith(NCCL_PREFIX) and without_prefix in NCCL_NAMES):
+            near = did_you_mean(without_prefix, sorted(NCCL_NAMES)).replace("mean ", f"mean {NCCL_PREFIX}")
             warning = f"{name} is no variable of NCCL up to 2.32 or of its plugins, which ignore it silently"
             yield f"{warning}; {near}".strip("; ")

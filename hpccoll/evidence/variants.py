@@ -122,8 +122,8 @@ def known_variant(name: str | None, sets: Mapping[str, object]) -> Variant | Non
     known = named_variants().get(name) if name else None
     if known is None:
         return None
-    own = {**known.environment, **known.communicator}
-    return known if all(sets.get(key) == value for key, value in own.items() if key not in EXAMPLES) else None
+    defined = {**known.environment, **known.communicator}
+    return known if all(sets.get(key) == value for key, value in defined.items() if key not in EXAMPLES) else None
 
 
 def expected_evidence_of(name: str | None) -> ExpectedEvidence | None:
@@ -153,10 +153,10 @@ def variant_environment(
     if name not in table and variables is None:
         near = did_you_mean(name, table)
         raise BadInputError("variants", name, f"{near}variables to set, or a named variant: {', '.join(table)}")
-    own = table[name].environment if name in table else {}
-    _check_unchanged(f"variants.{name}", name, own, variables or {})
+    defined = table[name].environment if name in table else {}
+    _check_unchanged(f"variants.{name}", name, defined, variables or {})
     check_variables(f"variants.{name}", variables or {})
-    return {**own, **(variables or {})}
+    return {**defined, **(variables or {})}
 
 
 def variant_communicator(name: str | None, settings: Mapping[str, object], key: str) -> Mapping[str, Any]:
@@ -171,19 +171,19 @@ def variant_communicator(name: str | None, settings: Mapping[str, object], key: 
         BadInputError: if a setting contradicts the variant of the table, or is not known.
     """
     known = named_variants().get(name) if name else None
-    own = known.communicator if known else {}
-    _check_unchanged(key, str(name), own, settings)
+    defined = known.communicator if known else {}
+    _check_unchanged(key, str(name), defined, settings)
     check_settings(key, settings)
-    return {**own, **settings}
+    return {**defined, **settings}
 
 
-def _check_unchanged(key: str, variant: str, own: Mapping[str, object], given: Mapping[str, object]) -> None:
-    """Refuse ``given`` values that override those of the table, ``own``: rows would carry the name of another variant.
+def _check_unchanged(key: str, variant: str, defined: Mapping[str, object], given: Mapping[str, object]) -> None:
+    """Refuse ``given`` values that override ``defined`` ones of the table: rows would carry another variant's name.
 
     Raises:
         BadInputError: names the first such value.
     """
     for name, value in given.items():
-        if name in own and name not in EXAMPLES and str(value) != str(own[name]):
-            expected = f"{own[name]}, the value of {variant}; do: for another value choose another name"
+        if name in defined and name not in EXAMPLES and str(value) != str(defined[name]):
+            expected = f"{defined[name]}, the value of {variant}; do: for another value choose another name"
             raise BadInputError(f"{key}.{name}", value, expected)

@@ -130,10 +130,10 @@ def _judge_without_line(
         calls = "no line names the calls that it carried out"
         return Verdict("sharp" if ports.proves_sharp else UNKNOWN, f"{record.sharp[-1]}; {calls}; {ports}")
     same_collective = [one for one in record.collectives if one.collective == collective]
-    logged = sorted({one.bytes for one in same_collective if one.bytes is not None})
-    more = "..." * (len(logged) > _MOST_SIZES)
-    sizes = f", only of {', '.join(map(str, logged[:_MOST_SIZES]))}{more} bytes" if logged else ""
-    if size in logged:
+    logged_sizes = sorted({one.bytes for one in same_collective if one.bytes is not None})
+    more = "..." * (len(logged_sizes) > _MOST_SIZES)
+    sizes = f", only of {', '.join(map(str, logged_sizes[:_MOST_SIZES]))}{more} bytes" if logged_sizes else ""
+    if size in logged_sizes:
         types = dict.fromkeys(f"{one.dtype} {one.op}" for one in same_collective if one.bytes == size)
         sizes = f" with this dtype and op, only with {', '.join(types)}"
     why = f"; {reasons[0]}" if requested and reasons else ""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 def cpu_model() -> str:
     """Return the model name of the processor."""
-    found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return found[1] if found else platform.machine()
+    match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return match[1] if match else platform.machine()
 
 
 def available_memory(root: Path = Path("/")) -> int:
@@ -22,9 +22,9 @@ def available_memory(root: Path = Path("/")) -> int:
     Args:
         root: the directory that contains proc and sys.
     """
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(), re.MULTILINE)
-    free = [int(found[1]) * 1024] if found else [sys.maxsize]
-    return min([*free, *_free_in_cgroups(root)])
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(), re.MULTILINE)
+    available = [int(match[1]) * 1024] if match else [sys.maxsize]
+    return min([*available, *_free_in_cgroups(root)])
 
 
 def _free_in_cgroups(root: Path) -> Iterator[int]:
@@ -46,9 +46,9 @@ def _free_in_cgroups(root: Path) -> Iterator[int]:
             else ("sys/fs/cgroup", "memory.max", "memory.current")
         )
         below = Path(group.lstrip("/"))
-        for part in (below, *below.parents):
+        for cgroup in (below, *below.parents):
             with suppress(OSError, ValueError):  # some groups have no limit; "max" means none
-                directory = root / mount / part
+                directory = root / mount / cgroup
                 stat = (directory / "memory.stat").read_text()
                 cached = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)  # reclaimable
                 in_use = int((directory / used).read_text()) - (int(cached[1]) if cached else 0)
@@ -78,4 +78,4 @@ def group_by_host(name: str, value_of_host: Mapping[str, object]) -> list[dict[s
     hosts: dict[str, list[str]] = defaultdict(list)
     for host, value in value_of_host.items():
         hosts[json.dumps(value)].append(host)
-    return [{"hosts": same, name: json.loads(value)} for value, same in hosts.items()]
+    return [{"hosts": members, name: json.loads(value)} for value, members in hosts.items()]

@@ -30,13 +30,13 @@ def allowed_variables() -> dict[str, str]:
     return {name: value for name, value in sorted(os.environ.items()) if is_allowed(name)}
 
 
-def redacted_command_line(words: Sequence[str]) -> str:
+def redacted_command_line(arguments: Sequence[str]) -> str:
     """Return a command line in which *** replaces the values of variables that are not on the allow-list.
 
     Launchers accept variables as ``-genv NAME VALUE``, ``-x NAME=VALUE`` and ``--export=ALL,NAME=VALUE``.
     """
     shown = []
-    for option, name, word in zip(("", "", *words), ("", *words), words, strict=False):
-        hidden = re.sub(r"\b([A-Z_][A-Z0-9_]*)=[^,]*", lambda m: m[0] if is_allowed(m[1]) else f"{m[1]}=***", word)
+    for option, name, argument in zip(("", "", *arguments), ("", *arguments), arguments, strict=False):
+        hidden = re.sub(r"\b([A-Z_][A-Z0-9_]*)=[^,]*", lambda m: m[0] if is_allowed(m[1]) else f"{m[1]}=***", argument)
         shown.append("***" if option.lstrip("-") in ("env", "genv") and not is_allowed(name) else hidden)
     return " ".join(shown)

@@ -37,8 +37,9 @@ def driver_statistics(device: str) -> dict[str, int]:
             values = query(struct.pack("II", ETHTOOL_GSTATS, count), count * 8)
         except OSError:  # the device has no statistics, or no longer exists
             return {}
-    words = (names[at : at + ETH_GSTRING_LEN].split(b"\0")[0].decode() for at in range(0, len(names), ETH_GSTRING_LEN))
-    return dict(zip(words, struct.unpack(f"{count}Q", values), strict=True))
+    starts = range(0, len(names), ETH_GSTRING_LEN)
+    counters = (names[start : start + ETH_GSTRING_LEN].split(b"\0")[0].decode() for start in starts)
+    return dict(zip(counters, struct.unpack(f"{count}Q", values), strict=True))
 
 
 @cache

@@ -37,7 +37,7 @@ def gpu_addresses(root: Path = ROOT) -> list[str]:
 def gpu_models(root: Path = ROOT) -> list[str]:
     """Return the distinct models of the GPUs."""
     texts = map(_text, sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
-    return list(dict.fromkeys(found[1] for text in texts if (found := re.search(r"Model:\s*(.+)", text))))
+    return list(dict.fromkeys(match[1] for text in texts if (match := re.search(r"Model:\s*(.+)", text))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class GpuDriver:
 def gpu_driver(root: Path = ROOT) -> GpuDriver | None:
     """Return the loaded driver, None without a driver."""
     text = _text(root / "proc/driver/nvidia/version")
-    found = re.search(r"Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
-    return GpuDriver(found[1], "Open Kernel Module" in text) if found else None
+    match = re.search(r"Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
+    return GpuDriver(match[1], "Open Kernel Module" in text) if match else None
 
 
 def nvswitch_count(root: Path = ROOT) -> int:
@@ -173,8 +173,8 @@ def nccl_version(library: Path) -> tuple[int, ...] | None:
     """Return the version of an NCCL library, from the name of its file or its wheel; None if neither contains it."""
     wheels = library.parents[3].glob("nvidia_nccl_cu*.dist-info") if is_from_wheel(library) else ()
     names = " ".join(path.name for path in (library.resolve(), *wheels))
-    found = re.search(r"(?:\.so\.|_cu\d+-)(2(?:\.\d+)+)", names)
-    return tuple(map(int, found[1].split("."))) if found else None
+    match = re.search(r"(?:\.so\.|_cu\d+-)(2(?:\.\d+)+)", names)
+    return tuple(map(int, match[1].split("."))) if match else None
 
 
 PLUGIN_PATTERNS = ("libnccl-net*.so", "libnccl-tuner*.so", "libnccl-profiler*.so", "libnccl-ofi-tuner.so")

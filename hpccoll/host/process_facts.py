@@ -58,8 +58,8 @@ def launcher_command_lines() -> list[str]:
     pid = os.getpid()
     while pid > 1 and len(lines) < 6:
         try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-            lines.append(redacted_command_line(words))
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+            lines.append(redacted_command_line(arguments))
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, IndexError):
             break

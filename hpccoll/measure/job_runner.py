@@ -75,8 +75,8 @@ class JobRunner:
         check_cases(self.job)
         shape = self.group.shape
         if shape not in self.job.shapes:
-            planned = " or ".join(shape.words for shape in self.job.shapes)
-            raise UnusableError("launch", f"{shape.words}, and job {self.job.name} is for {planned}")
+            planned = " or ".join(shape.text for shape in self.job.shapes)
+            raise UnusableError("launch", f"{shape.text}, and job {self.job.name} is for {planned}")
         earlier = self.group.ranks.run_at_root(self._open_results)
         self.has_results = earlier.has_results
         left = rounds_left(self.job, shape, earlier)
@@ -125,7 +125,7 @@ class JobRunner:
         else:
             self.raw.attempts.append((attempt, []))
         if self.me == 0 and not self.group.complete:
-            print(f"# attempt {self.attempt_number} continues with {self.group.shape.words}", flush=True)
+            print(f"# attempt {self.attempt_number} continues with {self.group.shape.text}", flush=True)
         return AttemptRunner(self.group, job, attempt, probe_result, self.progress)
 
     def _run_rounds(self, runner: AttemptRunner, left: list[tuple[int, Case]]) -> bool:

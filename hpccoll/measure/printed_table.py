@@ -88,7 +88,7 @@ def _placement(r: Row) -> str:
 def _describe_ranks(attempt: Attempt) -> str:
     """Return the number of ranks and nodes of an attempt, in words."""
     dedicated_aggregators = len({place.node for place in attempt.places}) > attempt.nodes
-    return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, dedicated_aggregators).words
+    return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, dedicated_aggregators).text
 
 
 class PrintedTable:

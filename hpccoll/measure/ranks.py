@@ -216,6 +216,6 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
         if (layout.nodes, layout.ranks_per_node) == (shape.nodes, per_node) and on_hosts:
             return
     actual = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
-    requested = f"{shape.words}, {per_node} on each" + (f" of {', '.join(hosts)}" if hosts else "")
+    requested = f"{shape.text}, {per_node} on each" + (f" of {', '.join(hosts)}" if hosts else "")
     many = f"{ranks.comm.size} rank{'s' * (ranks.comm.size > 1)}"
     raise UnusableError("launch", f"{many}: {actual}; requested: {requested}")

@@ -42,18 +42,18 @@ def _line(sizes: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[flo
     scale = np.array([seconds.min(), seconds.max() / sizes.max()])
     lines = np.stack([1 / seconds, sizes / seconds], axis=1) * scale
     error = np.eye(len(sizes))  # of each time: no less than the line is away from 1, on either side
-    found = linprog(
+    solution = linprog(
         np.concatenate([[0, 0], np.ones(len(sizes))]),
         A_ub=np.block([[lines, -error], [-lines, -error]]),
         b_ub=np.concatenate([np.ones(len(sizes)), -np.ones(len(sizes))]),
     )
-    if found.x is None:
-        raise ArithmeticError(f"no line fits {sizes.tolist()} bytes in {seconds.tolist()} s: {found.message}")
-    return float(found.x[0] * scale[0]), float(found.x[1] * scale[1])
+    if solution.x is None:
+        raise ArithmeticError(f"no line fits {sizes.tolist()} bytes in {seconds.tolist()} s: {solution.message}")
+    return float(solution.x[0] * scale[0]), float(solution.x[1] * scale[1])
 
 
-def fit(observed: Sequence[Observation]) -> MachineModel:
-    """Return the machine model fitted to ``observed``.
+def fit(observations: Sequence[Observation]) -> MachineModel:
+    """Return the machine model fitted to the observations.
 
     A link is fitted to half the round trip of ``send_recv``: of ``ping_pong`` if that was measured, else of the
     library's own calls; with several pairs of ranks on a tier, to their median. Gamma is the median extra time per
@@ -61,21 +61,21 @@ def fit(observed: Sequence[Observation]) -> MachineModel:
     reduce-scatter and the all-gather of a ring, at sizes where bytes take longer than rounds; it is at least 0.
     """
     trips: dict[tuple[str, bool], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in observed:
+    for one in observations:
         if one.collective == "send_recv" and one.tier:
             trips[one.tier, one.algorithm is None][one.nbytes].append(one.seconds / 2)
     links = {}
     for (tier, _), times in sorted(trips.items(), reverse=True):  # our own ping-pong last: it stays
         if len(times) >= MIN_SIZES:
             links[tier] = fit_link((nbytes, median(each)) for nbytes, each in times.items())
-    folds = [gamma for twins in _twins(observed, MachineModel(links)) for gamma in _gammas(twins)]
+    folds = [gamma for twins in _twins(observations, MachineModel(links)) for gamma in _gammas(twins)]
     return MachineModel(links, max(0.0, median(folds)) if folds else 0.0, len(folds))
 
 
-def _twins(observed: Iterable[Observation], machine: MachineModel) -> Iterable[list[Observation]]:
+def _twins(observations: Iterable[Observation], machine: MachineModel) -> Iterable[list[Observation]]:
     """Return groups of observations that differ only in the bytes that they fold."""
     alike: dict[object, list[Observation]] = defaultdict(list)
-    for one in observed:
+    for one in observations:
         cost, link = one.cost, machine.links.get(one.tier or "")
         if cost is None or link is None or one.call.peer is not None:
             continue

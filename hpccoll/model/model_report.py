@@ -22,67 +22,67 @@ class RunModel:
     """A run, the model fitted to its ping-pongs, and its predictions.
 
     Args:
-        raws: the raw results of one environment on one machine: the jobs of a sweep, or files in one directory.
+        raw_results: the raw results of one environment on one machine: the jobs of a sweep, or files in one directory.
         transport: the transport of the validated observations.
         machine: the fitted machine model.
         validated: the observations with their predictions.
     """
 
-    raws: Sequence[RawResults]
+    raw_results: Sequence[RawResults]
     transport: str
     machine: MachineModel
     validated: list[Validated]
 
     @classmethod
-    def of(cls, raws: Sequence[RawResults]) -> Iterator["RunModel"]:
+    def of(cls, raw_results: Sequence[RawResults]) -> Iterator["RunModel"]:
         """Yield a model for each transport."""
         by_transport: dict[str, list[Observation]] = defaultdict(list)
-        for one in (one for raw in raws for one in observations(raw)):
+        for one in (one for raw in raw_results for one in observations(raw)):
             by_transport[one.transport].append(one)
-        for transport, observed in sorted(by_transport.items()):
-            machine = fit(observed)
-            yield cls(raws, transport, machine, validate(observed, machine))
+        for transport, measured in sorted(by_transport.items()):
+            machine = fit(measured)
+            yield cls(raw_results, transport, machine, validate(measured, machine))
 
     @property
     def measured_on(self) -> tuple[str, str]:
         """The kind of the measurement, and the machine."""
-        attempt = self.raws[0].attempts[0][0]
+        attempt = self.raw_results[0].attempts[0][0]
         return attempt.kind, attempt.machine
 
     @cached_property
     def groups(self) -> dict[Work, list[Validated]]:
         """The validated observations by their work; a mapping that all of them share is in the work and in no name."""
-        found: dict[Work, list[Validated]] = defaultdict(list)
+        by_work: dict[Work, list[Validated]] = defaultdict(list)
         for one in self.validated:
-            found[one.observed.work].append(one)
-        return dict(sorted(starmap(_of_one_mapping, found.items())))
+            by_work[one.observation.work].append(one)
+        return dict(sorted(starmap(_of_one_mapping, by_work.items())))
 
 
-def _of_one_mapping(work: Work, found: list[Validated]) -> tuple[Work, list[Validated]]:
-    """Return the work with the mapping that all of ``found`` share, and these without it; else both as is."""
-    mappings = {one.observed.mapping for one in found}
+def _of_one_mapping(work: Work, validated: list[Validated]) -> tuple[Work, list[Validated]]:
+    """Return the work with the mapping that all observations share, and these without it; else both as is."""
+    mappings = {one.observation.mapping for one in validated}
     if len(mappings) > 1:
-        return work, found
-    bare = [replace(one, observed=replace(one.observed, mapping=None)) for one in found]
+        return work, validated
+    bare = [replace(one, observation=replace(one.observation, mapping=None)) for one in validated]
     return work._replace(mapping=mappings.pop() or ""), bare
 
 
-def models_of(raws: Sequence[RawResults]) -> list[RunModel]:
+def models_of(raw_results: Sequence[RawResults]) -> list[RunModel]:
     """Return the model of every run of the raw files; a run without ping-pongs has a model without links.
 
     Raises:
         BadInputError: if no run has any ping-pongs.
     """
     runs: dict[object, list[RawResults]] = defaultdict(list)
-    for raw in raws:
+    for raw in raw_results:
         if raw.attempts:
             attempt = raw.attempts[0][0]
             runs[raw.path.parent, attempt.kind, attempt.machine, raw.job.variant].append(raw)
-    found = [one for of_run in runs.values() for one in RunModel.of(of_run)]
-    if not any(one.machine.links for one in found):
+    models = [one for of_run in runs.values() for one in RunModel.of(of_run)]
+    if not any(one.machine.links for one in models):
         needed = f"a run that has send_recv of {MIN_SIZES} sizes or more: see workflows/config/model.yaml"
-        raise BadInputError("path", ", ".join(str(raw.path) for raw in raws), needed)
-    return found
+        raise BadInputError("path", ", ".join(str(raw.path) for raw in raw_results), needed)
+    return models
 
 
 UPLINKS = "nodes of a rack share its uplink, which is not modelled: what crosses racks may take longer"
@@ -90,7 +90,8 @@ UPLINKS = "nodes of a rack share its uplink, which is not modelled: what crosses
 
 def model_lines(model: RunModel) -> Iterator[str]:
     """Yield the model of one run as text."""
-    where = f"{', '.join(raw.path.name for raw in model.raws)}: {', '.join(model.measured_on)}, over {model.transport}"
+    files = ", ".join(raw.path.name for raw in model.raw_results)
+    where = f"{files}: {', '.join(model.measured_on)}, over {model.transport}"
     if not model.machine.links:
         yield f"{where}: no send_recv of {MIN_SIZES} sizes, not modelled"
         return
@@ -101,14 +102,14 @@ def model_lines(model: RunModel) -> Iterator[str]:
         f"from {model.machine.folds} pairs of cases" if model.machine.folds else "taken as 0: no pair of cases shows it"
     )
     yield f"  a folded byte: gamma {model.machine.gamma_s * 1e9:.3g} ns, {folds}"
-    for work, found in model.groups.items():
+    for work, validated in model.groups.items():
         yield f"{work.text}, measured over modelled time"
-        yield from _table(found)
-        if any(one.observed.shares_uplinks for one in found if one.seconds is not None):
+        yield from _table(validated)
+        if any(one.observation.shares_uplinks for one in validated if one.seconds is not None):
             yield f"  {UPLINKS}"
-        for crossing in crossings(found):
+        for crossing in crossings(validated):
             yield f"  {_crossing_text(crossing)}"
-        unmodelled = {f"{one.observed.name}: {one.kind}" for one in found if one.seconds is None}
+        unmodelled = {f"{one.observation.name}: {one.kind}" for one in validated if one.seconds is None}
         yield from (f"  not modelled: {each}" for each in sorted(unmodelled))
 
 
@@ -118,8 +119,8 @@ def _link(link: Link) -> str:
     return f"{line} of {link.sizes - len(link.outside)} sizes" + (f"; off that line, times as long: {off}" * bool(off))
 
 
-def _table(found: Sequence[Validated]) -> Iterator[str]:
-    columns = curves(found)
+def _table(validated: Sequence[Validated]) -> Iterator[str]:
+    columns = curves(validated)
     names = {name: name + "*" * any(one.kind == "simulated" for one in columns[name].values()) for name in columns}
     widths = {name: max(9, len(names[name]) + 2) for name in columns}
     sizes = sorted({nbytes for curve in columns.values() for nbytes in curve})
@@ -140,7 +141,7 @@ def _crossing_text(crossing: Crossing) -> str:
     sides = {"modelled": crossing.modelled, "measured": crossing.measured}
     text = {side: (_overtaking_text(crossing, of), _sizes_text(of)) for side, of in sides.items()}
     if len({who for who, _ in text.values()}) > 1:
-        return "; ".join(f"{side}: {' '.join(filter(None, words))}" for side, words in text.items())
+        return "; ".join(f"{side}: {' '.join(filter(None, phrases))}" for side, phrases in text.items())
     who, _ = text["modelled"]
     return f"{who}: {', '.join(f'{side} {sizes}' for side, (_, sizes) in text.items())}"
 
@@ -166,7 +167,7 @@ def _size_text(nbytes: float) -> str:
 def as_json(model: RunModel) -> dict[str, Any]:
     """Return the model of one run in SI units; absent values are null."""
     machine = model.machine
-    measured, place = model.measured_on
+    measured_kind, machine_name = model.measured_on
     links = {
         TIER_LABELS[tier]: {
             "alpha_s": link.alpha_s,
@@ -177,12 +178,12 @@ def as_json(model: RunModel) -> dict[str, Any]:
         for tier, link in machine.links.items()
     }
     return {
-        "files": [str(raw.path) for raw in model.raws],
+        "files": [str(raw.path) for raw in model.raw_results],
         "kind": "modelled",
         "transport": model.transport,
-        "measured": measured,
-        "machine": place,
-        "variant": model.raws[0].job.variant,
+        "measured": measured_kind,
+        "machine": machine_name,
+        "variant": model.raw_results[0].job.variant,
         "links": links,
         "gamma_s": machine.gamma_s if machine.folds else None,
         "rows": [_row(one) for one in model.validated],
@@ -192,8 +193,8 @@ def as_json(model: RunModel) -> dict[str, Any]:
                 "modelled": {"overtaker": each.modelled.overtaker, "bytes": each.modelled.sizes},
                 "measured": {"overtaker": each.measured.overtaker, "bytes": each.measured.sizes},
             }
-            for work, found in model.groups.items()
-            for each in crossings(found)
+            for work, validated in model.groups.items()
+            for each in crossings(validated)
         ],
     }  # fmt: skip
 
@@ -203,12 +204,12 @@ def _work(work: Work) -> dict[str, Any]:
 
 
 def _row(one: Validated) -> dict[str, Any]:
-    observed, cost = one.observed, one.observed.cost
+    observation, cost = one.observation, one.observation.cost
     return {
-        **_work(observed.work), "shares_uplinks": observed.shares_uplinks, "algorithm": observed.name,
-        "params": dict(observed.params), "in_place": observed.in_place, "mapping": observed.mapping,
-        "bytes": observed.nbytes,
-        "measured_s": observed.seconds, "modelled_s": one.seconds,
+        **_work(observation.work), "shares_uplinks": observation.shares_uplinks, "algorithm": observation.name,
+        "params": dict(observation.params), "in_place": observation.in_place, "mapping": observation.mapping,
+        "bytes": observation.nbytes,
+        "measured_s": observation.seconds, "modelled_s": one.seconds,
         "kind": one.kind if one.seconds is not None else None, "reason": one.kind if one.seconds is None else None,
         "rounds": cost.rounds if cost else None, "sent": cost.sent if cost else None,
         "reduced": cost.reduced if cost else None,

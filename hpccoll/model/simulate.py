@@ -49,7 +49,7 @@ class _Message:
     target: _Step
     nbytes: int
     tier: str
-    place: int  # among those that its sender sends in the step, in listed order
+    position: int  # among those that its sender sends in the step, in listed order
     begun: int = 0  # of its two steps
 
     def port(self, layout: Layout, *, out: bool) -> Port:
@@ -78,21 +78,21 @@ class _Simulator:
 
     def __init__(self, layout: Layout, machine: MachineModel, todo: Mapping[tuple[int, int], Sequence[_Step]]) -> None:
         self.layout, self.machine = layout, machine
-        self.left = {place: iter(steps) for place, steps in todo.items()}
+        self.left = {key: iter(steps) for key, steps in todo.items()}
         self.ready: list[tuple[float, int, int, int, _Message]] = []
         self.order = numbers()
-        self.free: dict[Port, float] = defaultdict(float)
-        self.idle = [0.0] * layout.ranks
+        self.free_at: dict[Port, float] = defaultdict(float)
+        self.idle_at = [0.0] * layout.ranks
         self.latest = 0.0
 
     def run(self) -> float:
-        for place in self.left:
-            self.begin(*place, 0.0)
+        for key in self.left:
+            self.begin(*key, 0.0)
         while self.ready:
             now, *_, message = heappop(self.ready)
-            free = self.free[message.port(self.layout, out=True)]
-            if free > now:
-                self.wait(message, free)
+            free_at = self.free_at[message.port(self.layout, out=True)]
+            if free_at > now:
+                self.wait(message, free_at)
             else:
                 end = self.carry(message, now)
                 for step in (message.source, message.target):
@@ -109,20 +109,20 @@ class _Simulator:
 
     def wait(self, message: _Message, until: float) -> None:
         """Queue a message that can start: ordered by time, then by lane, then in listed order."""
-        heappush(self.ready, (until, message.source.lane, message.place, next(self.order), message))
+        heappush(self.ready, (until, message.source.lane, message.position, next(self.order), message))
 
     def carry(self, message: _Message, now: float) -> float:
         """Return the end of a message that starts now."""
         link = self.machine.links[message.tier]
-        taken = message.nbytes * link.beta_s
+        duration = message.nbytes * link.beta_s
         if True not in message.source.paid and False not in message.target.paid:
-            taken += link.alpha_s
+            duration += link.alpha_s
         message.source.paid.add(True)
         message.target.paid.add(False)
         out, into = message.port(self.layout, out=True), message.port(self.layout, out=False)
-        self.free[out] = now + taken
-        self.free[into] = max(now, self.free[into]) + taken
-        return self.free[into]
+        self.free_at[out] = now + duration
+        self.free_at[into] = max(now, self.free_at[into]) + duration
+        return self.free_at[into]
 
     def land(self, step: _Step, end: float) -> None:
         """Count an ended message of a step; fold after the last one."""
@@ -130,8 +130,8 @@ class _Simulator:
         step.last_s = max(step.last_s, end)
         if step.ended == len(step.messages):
             if step.folded:
-                step.last_s = max(step.last_s, self.idle[step.rank]) + step.folded * self.machine.gamma_s
-                self.idle[step.rank] = step.last_s
+                step.last_s = max(step.last_s, self.idle_at[step.rank]) + step.folded * self.machine.gamma_s
+                self.idle_at[step.rank] = step.last_s
             self.latest = max(self.latest, step.last_s)
             self.begin(step.rank, step.sequence, step.last_s)
 
@@ -153,8 +153,8 @@ def _steps(schedule: Schedule, cut: Cut, lane: int, sequence: int) -> list[_Step
         for m in round_.landed:
             for i, me in enumerate(m.target):
                 if (m, i) in away:
-                    source, nbytes, tier, place = away.pop((m, i))
-                    message = _Message(source, now[me], nbytes, tier, place)
+                    source, nbytes, tier, position = away.pop((m, i))
+                    message = _Message(source, now[me], nbytes, tier, position)
                     source.messages.append(message)
                     now[me].messages.append(message)
                     now[me].folded += nbytes * (m.operand is not None)

@@ -23,19 +23,19 @@ class Validated:
     """An observation and its prediction.
 
     Args:
-        observed: the observation.
+        observation: the observation.
         seconds: the predicted time; None without a prediction.
         kind: ``modelled`` by the declared cost, ``simulated``, or the reason for neither.
     """
 
-    observed: Observation
+    observation: Observation
     seconds: float | None
     kind: str
 
     @property
     def ratio(self) -> float | None:
         """Measured over modelled."""
-        return self.observed.seconds / self.seconds if self.seconds else None
+        return self.observation.seconds / self.seconds if self.seconds else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Crossing:
     measured: Overtaking
 
 
-def validate(observed: Iterable[Observation], machine: MachineModel) -> list[Validated]:
+def validate(observations: Iterable[Observation], machine: MachineModel) -> list[Validated]:
     """Return every observation with its prediction."""
-    return [Validated(one, *_predict(one, machine)) for one in observed]
+    return [Validated(one, *_predict(one, machine)) for one in observations]
 
 
 def _predict(one: Observation, machine: MachineModel) -> tuple[float | None, str]:
@@ -98,13 +98,13 @@ def curves(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:
     Args:
         validated: observations of one work: those of one name and size differ in their placement only.
     """
-    found: dict[str, dict[int, Validated]] = defaultdict(dict)
+    fastest: dict[str, dict[int, Validated]] = defaultdict(dict)
     for one in validated:
         if one.seconds is not None:
-            best = found[one.observed.name].setdefault(one.observed.nbytes, one)
-            if one.observed.seconds < best.observed.seconds:
-                found[one.observed.name][one.observed.nbytes] = one
-    return {name: dict(sorted(curve.items())) for name, curve in found.items()}
+            best = fastest[one.observation.name].setdefault(one.observation.nbytes, one)
+            if one.observation.seconds < best.observation.seconds:
+                fastest[one.observation.name][one.observation.nbytes] = one
+    return {name: dict(sorted(curve.items())) for name, curve in fastest.items()}
 
 
 def crossings(validated: Iterable[Validated]) -> Iterator[Crossing]:
@@ -114,10 +114,10 @@ def crossings(validated: Iterable[Validated]) -> Iterator[Crossing]:
         if len(sizes) < 2:
             continue
         modelled = {n: math.log((first[n].seconds or 1) / (second[n].seconds or 1)) for n in sizes}
-        measured = {n: math.log(first[n].observed.seconds / second[n].observed.seconds) for n in sizes}
-        found = Crossing((a, b), _overtaking(a, b, modelled), _overtaking(a, b, measured))
-        if found.modelled.sizes or found.measured.sizes:
-            yield found
+        measured = {n: math.log(first[n].observation.seconds / second[n].observation.seconds) for n in sizes}
+        crossing = Crossing((a, b), _overtaking(a, b, modelled), _overtaking(a, b, measured))
+        if crossing.modelled.sizes or crossing.measured.sizes:
+            yield crossing
 
 
 def _overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:

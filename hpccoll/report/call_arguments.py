@@ -44,8 +44,8 @@ def has_size(collective: str) -> bool:
 def placement_label(row: Row) -> str:
     """Return ``in place`` or ``out of place``; empty if the collective has one placement only."""
     known = COLLECTIVES.get(row.collective)
-    alone = known and not (known.in_place and known.out_of_place)
-    if known and (alone or (row.algorithm == NATIVE and known.one_buffer)):
+    one_placement = known and not (known.in_place and known.out_of_place)
+    if known and (one_placement or (row.algorithm == NATIVE and known.one_buffer)):
         return ""
     return "in place" if row.in_place else "out of place"
 

@@ -56,8 +56,8 @@ def _log_ticks(values: Iterable[float]) -> list[float]:
     """Return ticks at powers of ten, with more ticks between them for a narrow range; empty: Vega chooses."""
     values = list(values)
     low, high = math.log10(min(values)), math.log10(max(values))
-    within = (1, 1.5, 2, 3, 5, 7) if high - low < 1 else (1, 2, 5) if high - low < 2.5 else (1,)
-    ticks = (n * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for n in within)
+    factors = (1, 1.5, 2, 3, 5, 7) if high - low < 1 else (1, 2, 5) if high - low < 2.5 else (1,)
+    ticks = (n * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for n in factors)
     shown = [float(f"{tick:.6g}") for tick in ticks if 10**low <= tick <= 10**high]
     return shown if len(shown) > 1 else []
 

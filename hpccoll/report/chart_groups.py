@@ -13,12 +13,12 @@ from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import fell_back
 from hpccoll.report.library_evidence import expected_s, library_summary, probe_of_run
 from hpccoll.report.series_colours import FLOOR_GREY, FOREGROUND, assign_numbers, series_colour, series_shape
-from hpccoll.report.series_names import format_count, group_file_names, series_namer, setting_keys
+from hpccoll.report.series_names import group_file_names, series_namer, setting_keys
 from hpccoll.report.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.algorithm_registry import COLLECTIVES, EMULATIONS
 from hpccoll.store.rows import Results, Row, Run
-from hpccoll.units import format_size
+from hpccoll.units import format_count, format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +152,16 @@ class ChartGroup:
         return row.ranks if self.ranks_per_node is None else row.nodes
 
     def coordinates(self, point: SeriesPoint) -> dict[str, object]:
-        """Return the values by which findings identify a point: series, place, nbytes, pair and placement."""
+        """Return the values by which findings identify a point: series, shape, nbytes, pair and placement."""
         return {
             "series": point.series,
-            "place": self.place_label(point.row),
+            "shape": self.shape_label(point.row),
             "nbytes": point.row.requested_bytes if self.has_size else None,
             "pair": point.pair_label,
             "placement": call_arguments.placement_label(point.row),
         }
 
-    def place_label(self, row: Row) -> str:
+    def shape_label(self, row: Row) -> str:
         """Return that position in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""
         if self.ranks_per_node is not None:
             return format_count(row.nodes, "node")
@@ -207,8 +207,8 @@ def series_styles(points: Iterable[SeriesPoint]) -> tuple[dict[str, str], dict[s
     """
     kinds = {point.series: point.row for point in points}
     floors = [name for name in sorted(kinds) if kinds[name].floor]
-    own = (name for name in kinds if kinds[name].algorithm == NATIVE)
-    native = sorted(own, key=lambda name: (fell_back(kinds[name]), name))[:1]
+    native_names = (name for name in kinds if kinds[name].algorithm == NATIVE)
+    native = sorted(native_names, key=lambda name: (fell_back(kinds[name]), name))[:1]
     by_collective: dict[str, set[str]] = defaultdict(set)
     for point in points:
         by_collective[point.row.collective].add(point.series)
@@ -221,12 +221,12 @@ def series_styles(points: Iterable[SeriesPoint]) -> tuple[dict[str, str], dict[s
 
 def _emulation_label(group: ChartGroup, name: str, label: str) -> str:
     """Return an emulating algorithm with its aggregators, for each number of ranks if they differ; empty without it."""
-    counts = {group.place_label(p.row): p.row.aggregators for p in group.usable if p.row.algorithm == name}
+    counts = {group.shape_label(p.row): p.row.aggregators for p in group.usable if p.row.algorithm == name}
     if not counts:
         return ""
     equal = len(set(counts.values())) == 1
     aggregators = {
-        f"{format_count(count, 'aggregator')}{'' if equal else f' ({place})'}": None for place, count in counts.items()
+        f"{format_count(count, 'aggregator')}{'' if equal else f' ({shape})'}": None for shape, count in counts.items()
     }
     return f"{name}: {label}, with {', '.join(aggregators)}"
 
@@ -238,19 +238,19 @@ def _series_points(results: Results) -> list[SeriesPoint]:
     requested = (row for row in results.rows if row.run_id not in incomplete)
     rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
     name = series_namer(rows)
-    found = {run_id: probe_of_run(run) for run_id, run in runs.items()}
-    return [_series_point(row, name(row), runs, found) for row in rows]
+    probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
+    return [_series_point(row, name(row), runs, probes) for row in rows]
 
 
-def _series_point(row: Row, series: str, runs: Mapping[str, Run], found: Mapping[str, ProbeResult]) -> SeriesPoint:
+def _series_point(row: Row, series: str, runs: Mapping[str, Run], probes: Mapping[str, ProbeResult]) -> SeriesPoint:
     run = runs.get(row.run_id)
     if run is None:
         return SeriesPoint(row, series, "unknown machine", (), Wire())
-    places = {_hosts(runs[run_id]) for run_id in row.round_run_ids if run_id and run_id in runs}
+    host_sets = {_hosts(runs[run_id]) for run_id in row.round_run_ids if run_id and run_id in runs}
     return SeriesPoint(
-        row, series, run.machine, _hosts(run), Wire.of(run), hosts_changed=len(places) > 1,
-        library=library_summary(found[run.run_id]) if row.algorithm == NATIVE else "",
-        expected_s=expected_s(found[run.run_id], row),
+        row, series, run.machine, _hosts(run), Wire.of(run), hosts_changed=len(host_sets) > 1,
+        library=library_summary(probes[run.run_id]) if row.algorithm == NATIVE else "",
+        expected_s=expected_s(probes[run.run_id], row),
     )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "size": group.size_label(row.requested_bytes),
         "ranks": row.ranks,
         "nodes": row.nodes,
-        "at": group.place_label(row),
+        "at": group.shape_label(row),
         "place": placement_label(row),
         "pair": point.pair_label,
         "machine": group.machine_label(point),
@@ -77,12 +77,12 @@ def curves_over_size(
     if not data:
         return None
     data = sorted(data, key=lambda d: (d["place"] == "in place", d["ranks"]))
-    places = sorted({*field_values(data, "place")} - {""}, reverse=True) or [""]
+    placements = sorted({*field_values(data, "place")} - {""}, reverse=True) or [""]
     shown = [
-        d | {"panel": ", ".join(filter(None, (str(d["at"]), place)))}
-        for place in places
+        d | {"panel": ", ".join(filter(None, (str(d["at"]), placement)))}
+        for placement in placements
         for d in data
-        if d["place"] in (place, "")  # a series with one placement is in both panels
+        if d["place"] in (placement, "")  # a series with one placement is in both panels
     ]
     titles = list(dict.fromkeys(field_values(shown, "panel")))
     sizes = chart_axes.size_axis(point.row.bytes for point in group.usable)
@@ -134,11 +134,11 @@ def _tick_records(d: ChartRecord) -> list[ChartRecord]:
 
 def wire_rule(base: alt.Chart) -> list[alt.Chart]:
     """Return a rule at the calibrated rate of the wire, from the smallest size for which it holds."""
-    held = base.transform_filter("isValid(datum.wire)").encode(
+    calibrated = base.transform_filter("isValid(datum.wire)").encode(
         y="max(wire):Q", detail=["machine:N", "wires:N"], opacity=alt.value(1), color=alt.value(chart_axes.MUTED_COLOUR)
     )
-    rule = held.mark_rule(strokeDash=[5, 3]).encode(x="min(bytes):Q", x2=alt.value("width"))
-    label = held.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11)
+    rule = calibrated.mark_rule(strokeDash=[5, 3]).encode(x="min(bytes):Q", x2=alt.value("width"))
+    label = calibrated.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11)
     return [rule, label.encode(x=alt.value("width"), text="wires:N")]
 
 

@@ -154,11 +154,13 @@ def efficiency_against_ranks(group: ChartGroup) -> Chart | None:
 
 
 def fastest_map(group: ChartGroup) -> Chart | None:
-    found = find_comparisons(group.points)
-    if not found or group.many_pairs:
+    comparisons = find_comparisons(group.points)
+    if not comparisons or group.many_pairs:
         return None
-    data = [chart_record(group, c.fastest, median_seconds(c.fastest)) | _lead_fields(group, c) for c in found]
-    sizes = list(dict.fromkeys(group.size_label(nbytes) for nbytes in sorted({c.nbytes for c in found}, reverse=True)))
+    data = [chart_record(group, c.fastest, median_seconds(c.fastest)) | _lead_fields(group, c) for c in comparisons]
+    sizes = list(
+        dict.fromkeys(group.size_label(nbytes) for nbytes in sorted({c.nbytes for c in comparisons}, reverse=True))
+    )
     hollow = f"(indexof({_oversubscribed_counts(group)}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
     base = alt.Chart().encode(
         x=alt.X(f"{group.unit}:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow)),
@@ -172,7 +174,7 @@ def fastest_map(group: ChartGroup) -> Chart | None:
     labels = base.mark_text(fontSize=12, fontWeight=600).encode(
         text="lead:N", color=alt.Color("text_colour:N", scale=None)
     )
-    width = max(240, 90 * len({c.ranks for c in found}))
+    width = max(240, 90 * len({c.ranks for c in comparisons}))
     chart = alt.layer(cells, labels).properties(width=width, height=26 * len(sizes))
     panels = sorted(set(field_values(data, "panel")))
     return facet_chart(chart, data, "panel", 1, panels) if len(panels) > 1 else chart.properties(data=inline_data(data))

@@ -34,13 +34,13 @@ def overview_table(results: Results, groups: Sequence[ChartGroup]) -> str:
     names = [name for name, _ in groupby(groups, key=lambda group: group.collective)]
     members = {name: [group for group in groups if group.collective == name] for name in names}
     unmeasured = sorted({gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - members.keys())
-    head, body = list(HEADINGS), [_table_line(found) for found in members.values()]
+    head, body = list(HEADINGS), [_table_line(of_collective) for of_collective in members.values()]
     body += [[name, "0", "", "", "nothing was measured", "", "", ""] for name in unmeasured]
     bad = [_count_problems(results, name, members.get(name, [])) for name in (*members, *unmeasured)]
-    for place, name in enumerate(PROBLEM_HEADINGS):
-        if any(counts[place] for counts in bad):
+    for column, name in enumerate(PROBLEM_HEADINGS):
+        if any(counts[column] for counts in bad):
             head.append(name)
-            body = [[*line, str(counts[place] or "")] for line, counts in zip(body, bad, strict=True)]
+            body = [[*line, str(counts[column] or "")] for line, counts in zip(body, bad, strict=True)]
     return plain_table(head, body, names)
 
 
@@ -57,8 +57,8 @@ def _count_problems(results: Results, collective: str, groups: Iterable[ChartGro
 def _table_line(groups: Sequence[ChartGroup]) -> list[str]:
     rows = [point.row for group in groups for point in group.points]
     best = max(groups, key=lambda group: len(group.usable))
-    found = find_comparisons(_median_pairs(best) if best.many_pairs else best.points)
-    least, most = (_comparison_at(found, choose) for choose in (min, max))
+    comparisons = find_comparisons(_median_pairs(best) if best.many_pairs else best.points)
+    least, most = (_comparison_at(comparisons, choose) for choose in (min, max))
     other = f" ({best.distinguishing_setting(groups)})" if len(groups) > 1 else ""
     return [
         best.collective,
@@ -82,13 +82,13 @@ def _size_range(sizes: Iterable[int]) -> list[str]:
     return [format_size(min(sizes)), format_size(max(sizes))]
 
 
-def _comparison_at(found: Sequence[Comparison], choose: Callable[[Iterable[int]], int]) -> Comparison | None:
+def _comparison_at(comparisons: Sequence[Comparison], choose: Callable[[Iterable[int]], int]) -> Comparison | None:
     """Return the comparison at the size that ``choose`` picks, on the most ranks; of several machines, the median."""
-    if not found:
+    if not comparisons:
         return None
-    ranks = max(comparison.ranks for comparison in found)
-    nbytes = choose(comparison.nbytes for comparison in found if comparison.ranks == ranks)
-    at_size = [comparison for comparison in found if (comparison.ranks, comparison.nbytes) == (ranks, nbytes)]
+    ranks = max(comparison.ranks for comparison in comparisons)
+    nbytes = choose(comparison.nbytes for comparison in comparisons if comparison.ranks == ranks)
+    at_size = [comparison for comparison in comparisons if (comparison.ranks, comparison.nbytes) == (ranks, nbytes)]
     return sorted(at_size, key=lambda comparison: median_seconds(comparison.fastest))[(len(at_size) - 1) // 2]
 
 
@@ -106,5 +106,5 @@ def _ratio_to_native(winner: SeriesPoint, native: SeriesPoint) -> str:
     """Return the ratio of the time to native's; its range over the rounds if the winner is not clearly faster."""
     if winner is native or clearly_faster(winner, native):
         return f"{time_ratio(winner, native):.2f}x"
-    found = round_ratios(winner, native)
-    return " to ".join(dict.fromkeys(f"{end:.2f}x" for end in (min(found), max(found))))
+    ratios = round_ratios(winner, native)
+    return " to ".join(dict.fromkeys(f"{end:.2f}x" for end in (min(ratios), max(ratios))))

@@ -104,10 +104,10 @@ def _measured_together(points: Iterable[SeriesPoint]) -> Iterator[tuple[tuple[ob
         row = point.row
         if is_usable(row) and is_ranked(row):
             by_work[point.machine, rank_pair(row), row.mapping, row.ranks, row.nodes, row.requested_bytes].append(point)
-    for work, found in by_work.items():
-        for together in split_by_launch(found):
+    for work, of_work in by_work.items():
+        for of_launch in split_by_launch(of_work):
             best: dict[str, SeriesPoint] = {}
-            for point in together:
+            for point in of_launch:
                 best[point.series] = min(best.get(point.series, point), point, key=median_seconds)
             yield work, [*best.values()]
 
@@ -120,16 +120,16 @@ def find_comparisons(points: Iterable[SeriesPoint]) -> tuple[Comparison, ...]:
     chosen: dict[tuple[object, ...], Comparison] = {}
     for work, entries in _measured_together(points):
         comparison = Comparison(tuple(sorted(entries, key=median_seconds)))
-        held = chosen.get((*work, comparison.variants))
-        if held is None or len(entries) >= len(held.entries):
+        previous = chosen.get((*work, comparison.variants))
+        if previous is None or len(entries) >= len(previous.entries):
             chosen[*work, comparison.variants] = comparison
     return tuple(sorted(chosen.values(), key=lambda comparison: (comparison.ranks, comparison.nbytes)))
 
 
-def native_ratios(found: Iterable[Comparison]) -> dict[tuple[str, int], list[tuple[int, float]]]:
+def native_ratios(comparisons: Iterable[Comparison]) -> dict[tuple[str, int], list[tuple[int, float]]]:
     """Return the (bytes, ratio) pairs of each series and number of ranks: its time over native's, round by round."""
     ratios: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
-    for comparison in found:
+    for comparison in comparisons:
         if native := comparison.native:
             for entry in comparison.entries:
                 if entry is not native:
@@ -137,11 +137,13 @@ def native_ratios(found: Iterable[Comparison]) -> dict[tuple[str, int], list[tup
     return dict(ratios)
 
 
-def size_intervals(found: Sequence[Comparison]) -> list[SizeInterval]:
+def size_intervals(comparisons: Sequence[Comparison]) -> list[SizeInterval]:
     """Return the comparisons of one rank count, ordered by size, as intervals with the same clear winner."""
     runs = (
         list(run)
-        for _, run in groupby((c for c in found if c.runner_up_ratio), key=lambda comparison: comparison.clear_winner)
+        for _, run in groupby(
+            (c for c in comparisons if c.runner_up_ratio), key=lambda comparison: comparison.clear_winner
+        )
     )
     return [
         SizeInterval(run[0].clear_winner, tuple(c.nbytes for c in run), (min(leads), max(leads)))
@@ -211,8 +213,8 @@ def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
         if is_usable(row) and not row.floor:
             key = (point.machine, point.series, rank_pair(row), row.in_place, row.ranks, row.nodes, row.requested_bytes)
             by_point[key].append(point)
-    several = (found for found in by_point.values() if len({point.row.run_id for point in found}) > 1)
-    return tuple(RepeatedPoint(min(found, key=median_seconds), max(found, key=median_seconds)) for found in several)
+    several = (points for points in by_point.values() if len({point.row.run_id for point in points}) > 1)
+    return tuple(RepeatedPoint(min(points, key=median_seconds), max(points, key=median_seconds)) for points in several)
 
 
 def evenly_spaced(values: Sequence[int], count: int) -> list[int]:

@@ -21,15 +21,15 @@ def find_critical(results: Results) -> tuple[ReportFinding, ...]:
         row.run_id for row in results.rows if row.collective in NCCL_FUNCTIONS.values() or row.transport != "nccl"
     }
     stalls = _stalled_runs(results)
-    found = [(run, critical("ranks_stalled", cause=cause)) for run, cause in stalls if run.status == "partial"]
-    found += [(run, finding) for run, record in records for finding in _network_findings(run, record)]
-    found += [
+    findings = [(run, critical("ranks_stalled", cause=cause)) for run, cause in stalls if run.status == "partial"]
+    findings += [(run, finding) for run, record in records for finding in _network_findings(run, record)]
+    findings += [
         (run, finding)
         for run, record in records
         if run.run_id in with_algorithm
         for finding in _variant_findings(run, record, logged_variants)
     ]
-    return _with_jobs(found)
+    return _with_jobs(findings)
 
 
 def find_resolved(results: Results) -> tuple[ReportFinding, ...]:
@@ -38,10 +38,10 @@ def find_resolved(results: Results) -> tuple[ReportFinding, ...]:
     return _with_jobs((run, info("stall_resolved", cause=cause)) for run, cause in stalls if run.status == "complete")
 
 
-def _with_jobs(found: Iterable[tuple[Run, ReportFinding]]) -> tuple[ReportFinding, ...]:
+def _with_jobs(findings: Iterable[tuple[Run, ReportFinding]]) -> tuple[ReportFinding, ...]:
     """Return each finding once, with the jobs of the runs that it applies to."""
     unique: list[tuple[ReportFinding, dict[str, None]]] = []
-    for run, finding in found:
+    for run, finding in findings:
         jobs = next((jobs for other, jobs in unique if other == finding), None)
         if jobs is None:
             unique.append((finding, jobs := {}))

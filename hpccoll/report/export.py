@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 
 from hpccoll.errors import BadInputError
 from hpccoll.report.call_arguments import algorithm_params, rank_pair, root_rank, traffic_pattern
-from hpccoll.report.series_names import format_count
 from hpccoll.schedule import COLLECTIVES, itemsize
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 from hpccoll.terminal import printable
+from hpccoll.units import format_count
 
 
 def export(results: Results, format: str) -> str:  # noqa: A002 - the name of the option
@@ -87,24 +87,24 @@ def _nccl_tests(results: Results) -> str:
     """Return one table for each series of a run, identified by comment lines, which begin with ``#``."""
     tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
     for row in results.rows:
-        table = (*(getattr(row, name) for name in _TABLE_KEY), root_rank(row), _call_words(row))
+        table = (*(getattr(row, name) for name in _TABLE_KEY), root_rank(row), _call_text(row))
         tables[table][row.bytes, row.requested_bytes][row.in_place] = row
     head = "# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"
     return "\n".join([head, *(line for sizes in tables.values() for line in _nccl_table(sizes))]) + "\n"
 
 
-def _call_words(row: Row) -> str:
+def _call_text(row: Row) -> str:
     """Return the parts of the call that no column has: pair of ranks, traffic, and parameters of the algorithm."""
     two, pattern = rank_pair(row), traffic_pattern(row)
     between = f"between ranks {two[0]} and {two[1]}" if two else ""
-    own = (f"{name}={value}" for name, value in sorted(algorithm_params(row).items()))
-    return " ".join(filter(None, (between, f"traffic {pattern}" if pattern else "", *own)))
+    parameters = (f"{name}={value}" for name, value in sorted(algorithm_params(row).items()))
+    return " ".join(filter(None, (between, f"traffic {pattern}" if pattern else "", *parameters)))
 
 
 def _nccl_table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
     rows = [row for _, placements in sorted(sizes.items()) for row in placements.values()]
     first = rows[0]
-    call = (first.collective, first.algorithm, first.variant or "", _call_words(first), f"over {first.transport}")
+    call = (first.collective, first.algorithm, first.variant or "", _call_text(first), f"over {first.transport}")
     aggregators = f"and {format_count(first.aggregators, 'aggregator')} " if first.aggregators else ""
     where = f"{format_count(first.ranks, 'rank')} {aggregators}on {format_count(first.nodes, 'node')}"
     where += f", mapping {first.mapping}" if first.nodes > 1 else ""

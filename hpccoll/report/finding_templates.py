@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 from hpccoll.report.host_ranges import jobs_and_hosts
 from hpccoll.report.report_finding import ReportFinding
-from hpccoll.report.series_names import format_count
 from hpccoll.report.wire_bandwidth import UNUSED_PORT_SHARE, format_rate
-from hpccoll.units import format_seconds, format_size
+from hpccoll.units import format_count, format_seconds, format_size
 
 Values: TypeAlias = Mapping[str, Any]
 Text: TypeAlias = str | Callable[[Values], str]
@@ -70,15 +69,15 @@ def _size_ranges(ranges: Iterable[tuple[int, int]]) -> str:
     return ", ".join(f"at {first}" if first == last else f"from {first} to {last}" for first, last in ends)
 
 
-def _size_and_place(values: Values) -> str:
+def _size_and_shape(values: Values) -> str:
     size = "" if values["nbytes"] is None else format_size(values["nbytes"])
-    return ", ".join(filter(None, (size, values["place"])))
+    return ", ".join(filter(None, (size, values["shape"])))
 
 
 def _where(values: Values) -> str:
     """Return the coordinates of a point: ``2 ranks at 1 KiB, in place``."""
     size = "" if values["nbytes"] is None else f" at {format_size(values['nbytes'])}"
-    return ", ".join(filter(None, (f"{values['place']}{size}", values["pair"], values["placement"])))
+    return ", ".join(filter(None, (f"{values['shape']}{size}", values["pair"], values["placement"])))
 
 
 def _fastest(values: Values) -> str:
@@ -149,7 +148,7 @@ def _pair_extremes(values: Values) -> str:
 
 
 def _wire_share(values: Values) -> str:
-    text = "{series} reaches {percent:.0f} % of {wire} at {nbytes:size} on {place}"
+    text = "{series} reaches {percent:.0f} % of {wire} at {nbytes:size} on {shape}"
     return "; ".join(_write(text, {**clause, "percent": 100 * clause["share"]}) for clause in values["best"]) + "."
 
 
@@ -163,7 +162,7 @@ def _wire_below_rate(values: Values) -> str:
 
 def _rails(values: Values) -> str:
     at = "" if values["nbytes"] is None else f" at {format_size(values['nbytes'])}"
-    return f"sent by a node on {values['place']}{at}: {'; '.join(map(_rail_clause, values['series']))}."
+    return f"sent by a node on {values['shape']}{at}: {'; '.join(map(_rail_clause, values['series']))}."
 
 
 def _rail_clause(clause: Values) -> str:
@@ -258,12 +257,12 @@ TEMPLATES: Mapping[str, Template] = {
     ),
     # Findings about the rows of a group, in the order of the page.
     "not_converged": Template("Not converged", _not_converged),
-    "fastest": Template("{place}", _fastest),
+    "fastest": Template("{shape}", _fastest),
     "fallback": Template("Not what was requested", _fallback),
     "library": Template("Library", _library),
     "library_model": Template("NCCL's model", _library_model),
-    "mapping_cost": Template(lambda values: f"Mapping, {_size_and_place(values)}", _mapping_cost),
-    "pair_extremes": Template(lambda values: f"{values['series']}, {_size_and_place(values)}", _pair_extremes),
+    "mapping_cost": Template(lambda values: f"Mapping, {_size_and_shape(values)}", _mapping_cost),
+    "pair_extremes": Template(lambda values: f"{values['series']}, {_size_and_shape(values)}", _pair_extremes),
     "highest_busbw": Template("Highest busbw", _highest_busbw),
     "wire_share": Template("Per cent of wire", _wire_share),
     "wire_below_rate": Template("No per cent of wire", _wire_below_rate),

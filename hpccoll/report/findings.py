@@ -31,7 +31,7 @@ def group_findings(group: ChartGroup) -> list[ReportFinding]:
 
     If the intervals of nearly all rows are too wide, that comes first.
     """
-    found = [
+    findings = [
         *([] if group.many_pairs else _fastest(group, find_comparisons(group.points))),
         *vendor_findings(group),
         *mapping_findings(group),
@@ -44,18 +44,18 @@ def group_findings(group: ChartGroup) -> list[ReportFinding]:
     ]
     not_converged, nearly_all = convergence_finding(group)
     if not_converged is None:
-        return found
-    return [not_converged, *found] if nearly_all else [*found, not_converged]
+        return findings
+    return [not_converged, *findings] if nearly_all else [*findings, not_converged]
 
 
 def native_ratio_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     """Return headings and lines of a table: the lowest and the highest time over native's, by series and ranks."""
     ratios = native_ratios(find_comparisons(group.points))
-    places = {point.row.ranks: group.place_label(point.row) for point in group.usable}
+    labels = {point.row.ranks: group.shape_label(point.row) for point in group.usable}
     ranks = sorted({ranks for _, ranks in ratios})
     names = dict.fromkeys(series for series, _ in ratios)
     body = [[n, *(_range(group, ratios.get((n, p), ())) for p in ranks)] for n in group.colours if n in names]
-    return ["time over native's", *(places[p] for p in ranks)], body
+    return ["time over native's", *(labels[p] for p in ranks)], body
 
 
 def _range(group: ChartGroup, pairs: Sequence[tuple[int, float]]) -> str:
@@ -70,20 +70,20 @@ def _range(group: ChartGroup, pairs: Sequence[tuple[int, float]]) -> str:
 
 
 def _fastest(group: ChartGroup, comparisons: Sequence[Comparison]) -> Iterator[ReportFinding]:
-    """Yield the clear winners of each place: the ranks, the machine, the variant and the mapping."""
+    """Yield the clear winners of each shape, machine, variant and mapping."""
 
-    def place(comparison: Comparison) -> tuple[int, str]:
+    def ranks_and_label(comparison: Comparison) -> tuple[int, str]:
         machine = f" on {group.machine_label(comparison.fastest)}" if len(group.machines) > 1 else ""
         variant = f", {comparison.variant}" if comparison.variant else ""
         mapping = f", {comparison.mapping}" if group.several_mappings else ""
-        return comparison.ranks, group.place_label(comparison.fastest.row) + machine + variant + mapping
+        return comparison.ranks, group.shape_label(comparison.fastest.row) + machine + variant + mapping
 
-    for (_, label), members in groupby(sorted(comparisons, key=place), key=place):
+    for (_, label), members in groupby(sorted(comparisons, key=ranks_and_label), key=ranks_and_label):
         if intervals := size_intervals(list(members)):
             yield _winners(group, label, intervals)
 
 
-def _winners(group: ChartGroup, place: str, intervals: Sequence[SizeInterval]) -> ReportFinding:
+def _winners(group: ChartGroup, shape: str, intervals: Sequence[SizeInterval]) -> ReportFinding:
     """Return the clear winners in order of the first size that they lead at, and the sizes without one."""
     by_winner: dict[str | None, list[SizeInterval]] = defaultdict(list)
     for interval in intervals:
@@ -95,7 +95,7 @@ def _winners(group: ChartGroup, place: str, intervals: Sequence[SizeInterval]) -
         leaders.append({"series": series, "sizes": _size_ranges(won), "ratios": (min(ratios), max(ratios))})
     return info(
         "fastest",
-        place=place,
+        shape=shape,
         has_size=group.has_size,
         leaders=tuple(leaders),
         undecided=_size_ranges(undecided),
@@ -156,7 +156,7 @@ def _wire_shares(group: ChartGroup) -> Iterator[ReportFinding]:
             "share": reached,
             "wire": wire_label(point.row, point.wire),
             "nbytes": nbytes,
-            "place": group.place_label(point.row),
+            "shape": group.shape_label(point.row),
         }
         for _, (nbytes, reached, point) in sorted(best.items(), key=lambda item: item[0])
     )

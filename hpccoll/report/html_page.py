@@ -27,12 +27,11 @@ from hpccoll.report.html_tables import missing_table, plain_table, provenance_li
 from hpccoll.report.mapping_comparison import mapping_table
 from hpccoll.report.report_finding import ReportFinding
 from hpccoll.report.sent_bytes_table import sent_bytes_table
-from hpccoll.report.series_names import format_count
 from hpccoll.report.terminal_summary import case_counts
 from hpccoll.report.wire_bandwidth import HEADER_MODEL
 from hpccoll.store.rows import Results
 from hpccoll.terminal import printable
-from hpccoll.units import format_size
+from hpccoll.units import format_count, format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ def _measured_summary(groups: Sequence[ChartGroup], *, several: bool) -> str:
     rows = [point.row for point in points]
     drawn = {point.series for point in points}
     series = ", ".join(name for name in groups[0].colours if name in drawn)
-    subject = f"{len({row.collective for row in rows})} collectives" if several else f"{rows[0].collective}: {series}"
+    content = f"{len({row.collective for row in rows})} collectives" if several else f"{rows[0].collective}: {series}"
     ranks, nodes = f"{_numbers(row.ranks for row in rows)} ranks", f"{_numbers(row.nodes for row in rows)} nodes"
     if any(row.nodes > 1 for row in rows):
         one_each = all(row.ranks == row.nodes for row in rows)
@@ -119,7 +118,7 @@ def _measured_summary(groups: Sequence[ChartGroup], *, several: bool) -> str:
     sizes = " to ".join(format_size(nbytes) for nbytes in dict.fromkeys((*ends[:1], *ends[-1:])))
     kinds = " and ".join(sorted({point.kind for point in points}))
     where = "; ".join(dict.fromkeys(point.machine for point in points))
-    return f"{'; '.join(filter(None, (subject, ranks, sizes)))}; {kinds} on {where}."
+    return f"{'; '.join(filter(None, (content, ranks, sizes)))}; {kinds} on {where}."
 
 
 def _numbers(values: Iterable[int]) -> str:

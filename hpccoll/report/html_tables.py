@@ -8,9 +8,9 @@ from itertools import chain, zip_longest
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.library_evidence import library_facts
 from hpccoll.report.report_columns import ColumnCells, table_columns
-from hpccoll.report.series_names import format_count
 from hpccoll.store.rows import Gap, Run
 from hpccoll.store.scheduler_log import STATE_DESCRIPTIONS, ScheduledJob
+from hpccoll.units import format_count
 
 LONG_TEXT = 40
 """Characters from which on the text of a cell wraps."""
@@ -21,8 +21,8 @@ def rows_table(groups: Iterable[ChartGroup]) -> str:
     points = list(chain.from_iterable(group.points for group in groups))
     columns = table_columns(points)
     shown = [column for column in columns if column.always or len(set(column.texts)) > 1]
-    same = [f"{column.heading} {column.texts[0]}" for column in columns if column not in shown and column.texts[0]]
-    agreed = f'<p class="note">The same in all rows: {escape(", ".join(same))}.</p>' if same else ""
+    shared = [f"{column.heading} {column.texts[0]}" for column in columns if column not in shown and column.texts[0]]
+    agreed = f'<p class="note">The same in all rows: {escape(", ".join(shared))}.</p>' if shared else ""
     head = "".join(f'<th scope="col" tabindex="0">{escape(column.heading)}</th>' for column in shown)
     body = "".join(_row(point, i, shown) for i, point in enumerate(points))
     table = f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'

@@ -14,19 +14,19 @@ def probe_of_run(run: Run) -> ProbeResult:
     return ProbeResult.from_json(run.evidence) if run.evidence else ProbeResult()
 
 
-def expected_s(found: ProbeResult, row: Row) -> float | None:
+def expected_s(probe: ProbeResult, row: Row) -> float | None:
     """Return the seconds that the library's own model predicts for one of its rows; None without a prediction.
 
     The model is one of links, which ranks that share a GPU do not use.
     """
-    if found.record is None or row.algorithm != NATIVE or row.transport != "nccl" or row.kind == SHARED_GPU:
+    if probe.record is None or row.algorithm != NATIVE or row.transport != "nccl" or row.kind == SHARED_GPU:
         return None
-    return found.record.modelled_seconds(row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op)
+    return probe.record.modelled_seconds(row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op)
 
 
-def library_summary(found: ProbeResult) -> str:
+def library_summary(probe: ProbeResult) -> str:
     """Return one line: the library, the network between nodes, and its distance to the GPUs; empty without logs."""
-    return "; ".join(filter(None, (*_network_facts(found.record), found.balance))) if found.record else ""
+    return "; ".join(filter(None, (*_network_facts(probe.record), probe.balance))) if probe.record else ""
 
 
 def _network_facts(record: LogRecord | None) -> Iterator[str]:
@@ -46,14 +46,14 @@ def _network_facts(record: LogRecord | None) -> Iterator[str]:
 
 def library_facts(run: Run) -> dict[str, object]:
     """Return the facts from the logs of a run that the provenance lists."""
-    found = probe_of_run(run)
-    record = found.record or LogRecord()
+    probe = probe_of_run(run)
+    record = probe.record or LogRecord()
     facts = {
-        "library": library_summary(found),
+        "library": library_summary(probe),
         "channels": ", ".join(f"{count} x {path}" for path, count in record.paths.items()),
         "refused": "; ".join(refusal.line for refusal in record.unavailable),
         "warnings": "; ".join(record.warnings),
-        "no evidence": found.failure,
-        "logs": found.logs,
+        "no evidence": probe.failure,
+        "logs": probe.logs,
     }
     return {f"evidence.{name}": text for name, text in facts.items() if text}

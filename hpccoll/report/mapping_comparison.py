@@ -37,7 +37,7 @@ def _comparable_points(group: ChartGroup) -> list[list[SeriesPoint]]:
     by_ranks: dict[tuple[str, int, int], list[SeriesPoint]] = defaultdict(list)
     for point in best_placements(group.points) if compared else ():
         by_ranks[point.machine, point.row.ranks, point.row.nodes].append(point)
-    works = [_faster_of_each(together) for points in by_ranks.values() for together in split_by_launch(points)]
+    works = [_faster_of_each(of_launch) for points in by_ranks.values() for of_launch in split_by_launch(points)]
     return [points for points in works if len({point.row.mapping for point in points}) > 1]
 
 
@@ -59,7 +59,7 @@ def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequen
         crossed = point.row.rack_bytes_predicted
         yield [
             point.series,
-            _place_label(group, point),
+            _shape_label(group, point),
             *(f"{over[point.series, n]:.2f}x" if (point.series, n) in over else "" for n in sizes),
             _uncounted(point.row) if crossed is None else f"{crossed / point.row.bytes:.3f} S",
         ]
@@ -71,9 +71,9 @@ def _ratios_to_fastest(points: Sequence[SeriesPoint]) -> dict[tuple[str, int], f
     for point in points:
         by_size[point.row.requested_bytes].append(point)
     over: dict[tuple[str, int], float] = {}
-    for nbytes, found in by_size.items():
-        one = min(found, key=median_seconds)
-        ratios = {point.series: time_ratio(point, one) for point in found}
+    for nbytes, of_size in by_size.items():
+        fastest = min(of_size, key=median_seconds)
+        ratios = {point.series: time_ratio(point, fastest) for point in of_size}
         over |= {(series, nbytes): each / min(ratios.values()) for series, each in ratios.items()}
     return over
 
@@ -82,24 +82,24 @@ def _uncounted(row: Row) -> str:
     return uncounted_reason(row) if row.racks > 1 else ""
 
 
-def _place_label(group: ChartGroup, point: SeriesPoint) -> str:
-    return group.place_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
+def _shape_label(group: ChartGroup, point: SeriesPoint) -> str:
+    return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
 
 
 def mapping_findings(group: ChartGroup) -> Iterator[ReportFinding]:
     """Yield the cost of the slowest mapping of each series, at the largest size with several mappings."""
     for points in _comparable_points(group):
-        calls: dict[tuple[int, str], list[SeriesPoint]] = defaultdict(list)
+        by_call: dict[tuple[int, str], list[SeriesPoint]] = defaultdict(list)
         for point in points:
-            calls[point.row.requested_bytes, point.series.removesuffix(f" {point.row.mapping}")].append(point)
-        several = {call: found for call, found in calls.items() if len(found) > 1}
+            by_call[point.row.requested_bytes, point.series.removesuffix(f" {point.row.mapping}")].append(point)
+        several = {call: of_call for call, of_call in by_call.items() if len(of_call) > 1}
         if several:
             largest = max(nbytes for nbytes, _ in several)
             yield info(
                 "mapping_cost",
                 nbytes=largest if group.has_size else None,
-                place=_place_label(group, points[0]),
-                series=tuple(_cost(name, found) for (nbytes, name), found in several.items() if nbytes == largest),
+                shape=_shape_label(group, points[0]),
+                series=tuple(_cost(name, of_call) for (nbytes, name), of_call in several.items() if nbytes == largest),
             )
 
 

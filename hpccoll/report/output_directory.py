@@ -39,8 +39,8 @@ def other_inputs(paths: Iterable[Path], out: Path) -> str | None:
     """
     try:
         with open_regular(out / PAGE_NAME, "--out") as page:
-            found = _META_TAG.search(page.read(_HEAD_CHARS).decode(errors="replace"))
-        inputs = [str(name) for name in json.loads(unescape(found[1]))] if found else None
+            match = _META_TAG.search(page.read(_HEAD_CHARS).decode(errors="replace"))
+        inputs = [str(name) for name in json.loads(unescape(match[1]))] if match else None
     except (OSError, ValueError, TypeError):
         return None
     if inputs is None:

@@ -31,13 +31,13 @@ def rail_findings(group: ChartGroup) -> Iterator[ReportFinding]:
     for point in points:
         row = point.row
         if row.ranks == most:
-            same = point.machine, row.algorithm, row.transport, row.mapping, row.nodes
-            by_algorithm[*same, tuple(sorted(algorithm_params(row).items()))].append(point)
+            shared = point.machine, row.algorithm, row.transport, row.mapping, row.nodes
+            by_algorithm[*shared, tuple(sorted(algorithm_params(row).items()))].append(point)
     if by_algorithm:
         row = next(iter(by_algorithm.values()))[0].row
         yield info(
             "rails",
-            place=group.place_label(row),
+            shape=group.shape_label(row),
             nbytes=row.requested_bytes if group.has_size else None,
             series=tuple(usage for points in by_algorithm.values() for usage in _port_usage(group, points)),
         )
@@ -72,17 +72,17 @@ def _gain(point: SeriesPoint, base: SeriesPoint) -> float | None:
 def port_bytes_chart(group: ChartGroup) -> Chart | None:
     """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
     data = [
-        chart_record(group, point, sent) | {"port": port, "panel": _panel_title(group, point), "part": f"{part:.1%}"}
+        chart_record(group, point, sent) | {"port": port, "panel": _panel_title(group, point), "part": f"{share:.1%}"}
         for point in _largest_points(group)
         for port, nbytes in point.row.port_sent.items()
         if (sent := in_units_of_size(point.row, nbytes)) is not None
-        for part in [nbytes / (sum(point.row.port_sent.values()) or 1)]
+        for share in [nbytes / (sum(point.row.port_sent.values()) or 1)]
     ]
     return _stacked(group, data) if data else None
 
 
 def _panel_title(group: ChartGroup, point: SeriesPoint) -> str:
-    return group.place_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
+    return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
 
 
 def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:

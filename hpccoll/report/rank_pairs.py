@@ -36,7 +36,7 @@ def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
     for point in points:
         row = point.row
         by_series[point.machine, point.series, row.ranks, row.nodes, row.requested_bytes][rank_pair(row)] = point
-    return tuple(MedianPair(tuple(sorted(found.values(), key=median_seconds))) for found in by_series.values())
+    return tuple(MedianPair(tuple(sorted(of_series.values(), key=median_seconds))) for of_series in by_series.values())
 
 
 def curve_points(group: ChartGroup) -> Iterator[tuple[SeriesPoint, Interval]]:
@@ -95,16 +95,16 @@ def _extremes(
     group: ChartGroup, points: Sequence[SeriesPoint], quantity: str, value: Callable[[SeriesPoint], float]
 ) -> Iterator[ReportFinding]:
     for name in group.colours:
-        found = sorted((point for point in points if point.series == name), key=median_seconds)
-        if len(found) > 1:
-            fastest, slowest, median = found[0], found[-1], MedianPair(tuple(found)).point
+        of_series = sorted((point for point in points if point.series == name), key=median_seconds)
+        if len(of_series) > 1:
+            fastest, slowest, median = of_series[0], of_series[-1], MedianPair(tuple(of_series)).point
             yield info(
                 "pair_extremes",
                 series=name,
                 nbytes=median.row.requested_bytes,
-                place=group.place_label(median.row),
+                shape=group.shape_label(median.row),
                 quantity=quantity,
-                pairs=len(found),
+                pairs=len(of_series),
                 median=value(median),
                 fastest=fastest.pair_label,
                 fastest_value=value(fastest),

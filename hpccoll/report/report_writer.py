@@ -32,13 +32,15 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
         OSError: a file cannot be written.
     """
     (out / "charts").mkdir(parents=True, exist_ok=True)
-    found = chart_groups(results)
-    charts = [chart for group in found for chart in _group_charts(group)]
+    groups = chart_groups(results)
+    charts = [chart for group in groups for chart in _group_charts(group)]
     for chart in charts:
         _save_chart(chart, out)
     index = out / PAGE_NAME
     with replacing_file(index) as unfinished:
-        unfinished.write_text(render_page(results, found, charts, title, inputs_meta_tag(paths, out)), encoding="utf-8")
+        unfinished.write_text(
+            render_page(results, groups, charts, title, inputs_meta_tag(paths, out)), encoding="utf-8"
+        )
     return index
 
 

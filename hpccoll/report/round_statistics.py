@@ -60,8 +60,8 @@ def paired_rounds(point: SeriesPoint, other: SeriesPoint) -> list[tuple[RoundSta
 
 def round_ratios(point: SeriesPoint, base: SeriesPoint) -> list[float]:
     """Return the time of ``point`` over that of ``base`` in each common round; without one, that of their medians."""
-    found = [first.median / second.median for first, second in paired_rounds(point, base)]
-    return found or [median_seconds(point) / median_seconds(base)]
+    ratios = [first.median / second.median for first, second in paired_rounds(point, base)]
+    return ratios or [median_seconds(point) / median_seconds(base)]
 
 
 def time_ratio(point: SeriesPoint, base: SeriesPoint) -> float:

@@ -51,7 +51,7 @@ def _table_line(group: ChartGroup, point: SeriesPoint, *, has_aggregators: bool,
     ratio = measured_to_counted(row, point.wire)
     return [
         point.series,
-        group.place_label(row),
+        group.shape_label(row),
         format_size(row.requested_bytes),
         _in_sizes(row, counted) or (_by_switches(row) if by_switches else "") or uncounted_reason(row),
         _in_sizes(row, measured),

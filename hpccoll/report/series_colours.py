@@ -16,21 +16,21 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 """Marks: a second cue for readers who cannot distinguish all colours."""
 
 
-def assign_numbers(names: Iterable[str], together: Iterable[Iterable[str]]) -> dict[str, int]:
+def assign_numbers(names: Iterable[str], groups: Iterable[Iterable[str]]) -> dict[str, int]:
     """Return the lowest number for each of ``names`` that no other name in one of its charts has.
 
     Args:
         names: the names, in the order in which they are numbered.
-        together: the sets of names that share a chart.
+        groups: the sets of names that share a chart.
     """
     neighbours: Mapping[str, set[str]] = defaultdict(set)
-    for some in map(set, together):
-        for name in some:
-            neighbours[name] |= some
+    for group in map(set, groups):
+        for name in group:
+            neighbours[name] |= group
     numbers: dict[str, int] = {}
     for name in names:
-        taken = {numbers.get(other) for other in neighbours[name]}
-        numbers[name] = next(i for i in range(len(taken) + 1) if i not in taken)
+        used = {numbers.get(other) for other in neighbours[name]}
+        numbers[name] = next(i for i in range(len(used) + 1) if i not in used)
     return numbers
 
 

@@ -8,6 +8,7 @@ from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.rows import Row
+from hpccoll.units import format_count
 
 _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
     "dtype": str,
@@ -29,11 +30,6 @@ _SERIES_DETAILS: Mapping[str, Callable[[Row], str]] = {
 }
 
 
-def format_count(count: object, word: str) -> str:
-    """Return a count with its noun: ``1 rank``, ``2 ranks``."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
 def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
     """Return a function that names the series of a row: its algorithm, what ran instead, and what differs.
 
@@ -41,8 +37,8 @@ def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
     """
     seen: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for row in rows:
-        for field, words in _SERIES_DETAILS.items():
-            seen[_compared_with(row, field)].add(words(row))
+        for field, describe in _SERIES_DETAILS.items():
+            seen[_compared_with(row, field)].add(describe(row))
 
     def name(row: Row) -> str:
         differing = (field for field in _SERIES_DETAILS if len(seen[_compared_with(row, field)]) > 1)
@@ -66,7 +62,7 @@ def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
     by_collective: dict[str, list[Row]] = defaultdict(list)
     for row, _ in rows:
         by_collective[row.collective].append(row)
-    places = {collective: _shape_labels(found) for collective, found in by_collective.items()}
+    shape_labels = {collective: _shape_labels(members) for collective, members in by_collective.items()}
     rooted = {row.collective for row, _ in rows if call_arguments.root_rank(row)}
 
     def key(row: Row, kind: str) -> tuple[str, ...]:
@@ -76,8 +72,8 @@ def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
         if len({other.mapping for other in by_collective[row.collective]}) > 1:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared
         values = {field: None if field in silent else getattr(row, field) for field in _SETTING_LABELS}
-        words = [_SETTING_LABELS[field](value) if value is not None else "" for field, value in values.items()]
-        return (row.collective, *call, *words, *places[row.collective](row), kind)
+        labels = [_SETTING_LABELS[field](value) if value is not None else "" for field, value in values.items()]
+        return (row.collective, *call, *labels, *shape_labels[row.collective](row), kind)
 
     return [key(row, kind) for row, kind in rows]
 
@@ -90,17 +86,17 @@ def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
         aggregator_counts[row.ranks, row.nodes].add(row.aggregators)
     counts = set().union(*aggregator_counts.values())
     show_aggregators = counts != {0} and (
-        len(counts) == 1 or any(len(found) > 1 for found in aggregator_counts.values())
+        len(counts) == 1 or any(len(numbers) > 1 for numbers in aggregator_counts.values())
     )
-    show_number = len(counts - {0}) == 1 or any(len(found - {0}) > 1 for found in aggregator_counts.values())
+    show_number = len(counts - {0}) == 1 or any(len(numbers - {0}) > 1 for numbers in aggregator_counts.values())
 
-    def words(row: Row) -> tuple[str, str]:
+    def labels(row: Row) -> tuple[str, str]:
         exact = format_count(row.aggregators, "aggregator") if show_number else "aggregators"
         aggregators = exact if row.aggregators else "no aggregators"
         each = f"{format_count(row.ranks_per_node or 'unequal', 'rank')} per node"
         return aggregators if show_aggregators else "", each if spread else ""
 
-    return words
+    return labels
 
 
 def _needs_ranks_per_node(shapes: Collection[tuple[int, int, int | None]]) -> bool:
@@ -112,11 +108,11 @@ def _needs_ranks_per_node(shapes: Collection[tuple[int, int, int | None]]) -> bo
 def group_file_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     """Return a file name for each key: the collective, and the labels in which its groups differ."""
     names: dict[tuple[str, ...], str] = {}
-    taken: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
     for key in keys:
         siblings = [other for other in keys if other[0] == key[0]]
         differing = (word for i, word in enumerate(key[1:], 1) if len({other[i] for other in siblings}) > 1)
         name = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in (key[0], *filter(None, differing)))
-        taken[name] += 1
-        names[key] = name if taken[name] == 1 else f"{name}-{taken[name]}"
+        uses[name] += 1
+        names[key] = name if uses[name] == 1 else f"{name}-{uses[name]}"
     return names

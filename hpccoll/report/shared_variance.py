@@ -33,10 +33,10 @@ def shared_variance(points: Iterable[SeriesPoint]) -> float | None:
     series = 0.0  # weighted by degrees of freedom
     for logs in _log_times(points):
         p, n = logs.shape
-        own = logs - logs.mean(axis=1, keepdims=True)
-        round_means = own.mean(axis=0)
+        centred = logs - logs.mean(axis=1, keepdims=True)
+        round_means = centred.mean(axis=0)
         of_rounds += p * (round_means**2).sum(), n - 1
-        of_rest += ((own - round_means) ** 2).sum(), (p - 1) * (n - 1)
+        of_rest += ((centred - round_means) ** 2).sum(), (p - 1) * (n - 1)
         series += p * (n - 1)
     if not of_rest[1]:
         return None
@@ -49,15 +49,15 @@ def shared_variance(points: Iterable[SeriesPoint]) -> float | None:
 
 def _log_times(points: Iterable[SeriesPoint]) -> Iterator[NDArray[np.float64]]:
     """Yield the logarithms of the times of each call on each number of ranks, by series and round."""
-    calls: dict[tuple[object, ...], list[dict[tuple[str, int], float]]] = defaultdict(list)
+    by_call: dict[tuple[object, ...], list[dict[tuple[str, int], float]]] = defaultdict(list)
     for point in points:
         row = point.row
         if not row.floor:
             call = row.dtype, row.op, row.requested_bytes, row.root, rank_pair(row)
-            calls[*call, row.ranks, row.nodes, row.run_id].append(
+            by_call[*call, row.ranks, row.nodes, row.run_id].append(
                 {n: stats.median for n, stats in round_stats(point).items()}
             )
-    for series in calls.values():
+    for series in by_call.values():
         common = sorted(set.intersection(*map(set, series)))
         if len(series) > 1 and len(common) > 1:
             yield np.log([[times[key] for key in common] for times in series])

@@ -57,7 +57,7 @@ def _model_ratios(group: ChartGroup) -> Iterator[ReportFinding]:
     for point in group.usable:
         if point.expected_s:
             ratios[point.series].append((median_seconds(point) / point.expected_s, point.row.requested_bytes))
-    for series, found in ratios.items():
-        ends = sorted({min(found), max(found)})
+    for series, of_series in ratios.items():
+        ends = sorted({min(of_series), max(of_series)})
         sized = tuple((ratio, nbytes if group.has_size else None) for ratio, nbytes in ends)
         yield info("library_model", series=series, ratios=sized)

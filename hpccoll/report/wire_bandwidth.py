@@ -52,16 +52,16 @@ class Wire:
         if not bed:
             return cls(mtu=mtu)
         rate, seen, mtu = bed["rate_bps"], bed["wire_Bps"], mtu or bed["mtu"]
-        words = format_bit_rate(rate) if rate else "unmetered wires"
+        label = format_bit_rate(rate) if rate else "unmetered wires"
         if uplink := bed.get("uplink_bps"):
             # Messages between racks share one wire: the rate of a node's wire is no limit for them.
-            return cls(f"{words}, {format_bit_rate(uplink)} from each rack", mtu)
+            return cls(f"{label}, {format_bit_rate(uplink)} from each rack", mtu)
         if not rate or not seen:
-            return cls(words, mtu)
+            return cls(label, mtu)
         if abs((rate_ratio := seen / tcp_rate(rate, mtu)) - 1) > TOLERANCE:
-            return cls(words, mtu, rate_ratio=rate_ratio)
+            return cls(label, mtu, rate_ratio=rate_ratio)
         least = _smallest_calibrated(bed["calibration"], seen)
-        return cls(words, mtu) if least is None else cls(words, mtu, seen, bed.get("rails", 1), least)
+        return cls(label, mtu) if least is None else cls(label, mtu, seen, bed.get("rails", 1), least)
 
 
 def tcp_rate(rate_bps: float, mtu: int) -> float:

@@ -233,7 +233,7 @@ class CollectiveCall:
         return tuple(relabel(schedule, actual, units) for schedule in made)
 
 
-def parameter_words(algorithm: Algorithm) -> dict[str, str]:
+def parameter_choices(algorithm: Algorithm) -> dict[str, str]:
     """Return the valid values of each parameter of an algorithm, as text: ``1 to 3``, ``ring, bruck``."""
     return {
         name: f"{values[0]} to {values[-1]}" if isinstance(values, range) else ", ".join(values)

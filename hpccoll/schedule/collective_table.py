@@ -20,8 +20,8 @@ def _own(_call: CollectiveCall, me: int, _units: int) -> range:
     return range(me, me + 1)
 
 
-def _at_root(held: UnitSelector) -> UnitSelector:
-    return lambda call, me, units: held(call, me, units) if me == call.root else range(0)
+def _at_root(selector: UnitSelector) -> UnitSelector:
+    return lambda call, me, units: selector(call, me, units) if me == call.root else range(0)
 
 
 def _of_two(call: CollectiveCall, me: int, units: int) -> range:

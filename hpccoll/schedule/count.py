@@ -62,12 +62,12 @@ def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) ->
         tier: ``node``, or ``rack``: how often it is sent from one rack to another.
         end: ``source`` or ``target`` counts only what has this end where workers are; None counts all.
     """
-    place = np.array(getattr(schedule.layout, tier))
-    works = np.isin(place, place[: schedule.layout.workers])
+    location = np.array(getattr(schedule.layout, tier))
+    works = np.isin(location, location[: schedule.layout.workers])
     edges = np.zeros(schedule.units + 1, np.int64)  # 1 where a range that crosses begins, -1 where it ends
     for round_ in match(schedule):
         for m in round_.sent:
-            away = place[m.source] != place[m.target]
+            away = location[m.source] != location[m.target]
             if end is not None:
                 away = away & works[getattr(m, end)]
             for r in m.sent.ranges:
@@ -89,9 +89,9 @@ def unequal_wire_bytes(schedules: Sequence[Schedule], cut: Cut, tier: str = "nod
     """Return the bytes that cross for one size with unequal blocks; each slice is matched once."""
     elements = 0
     for number, schedule in enumerate(schedules):
-        place = np.array(getattr(schedule.layout, tier))
+        location = np.array(getattr(schedule.layout, tier))
         for m in (messages for round_ in match(schedule) for messages in round_.sent):
-            away = place[m.source] != place[m.target]
+            away = location[m.source] != location[m.target]
             ranges = tuple(Range(np.asarray(r.first)[away], np.asarray(r.last)[away]) for r in m.sent.ranges)
             for lane in range(number, cut.lanes, len(schedules)):
                 elements += int(cut.lengths(lane, Part(m.sent.buffer, ranges), m.source[away]).sum())
@@ -126,8 +126,8 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
             np.maximum.at(step[:, 0], m.target, away > 0)
             np.add.at(step[:, 2], m.target, away)
             np.add.at(step[:, 3], m.target, nbytes * (m.operand is not None))
-        taken = np.stack([step[:, 0], np.maximum(step[:, 1], step[:, 2]), step[:, 3]], axis=1)
-        path[round_.ended] = (np.maximum(path, awaited) + taken)[round_.ended]
+        added = np.stack([step[:, 0], np.maximum(step[:, 1], step[:, 2]), step[:, 3]], axis=1)
+        path[round_.ended] = (np.maximum(path, awaited) + added)[round_.ended]
         reduced[round_.ended] += step[round_.ended, 3]
         step[round_.ended] = 0
     return Counts(messages, sent, reduced, *map(int, path.max(axis=0)))

@@ -97,15 +97,15 @@ class Cut:
         blocks = self.call.blocks(self.count)
         if blocks is None or buffer == "tmp":
             raise ValueError(f"{buffer} has no unequal blocks")
-        found: NDArray[np.int64] = blocks[me, units] if buffer == "src" else blocks[units, me]
-        return found
+        sizes: NDArray[np.int64] = blocks[me, units] if buffer == "src" else blocks[units, me]
+        return sizes
 
     def elements(self, buffer: str, me: int) -> int:
         """Return the elements that src or dst has at rank ``me``, dst with all units."""
         if self.call.traffic is not None:
             return int(self.sizes(buffer, me, np.arange(self.call.p)).sum()) if me < self.call.p else 0
-        held = len(self.call.source(me, self.units)) if buffer == "src" else self.units
-        return self.count if self._divisible and held else held * self.count
+        blocks = len(self.call.source(me, self.units)) if buffer == "src" else self.units
+        return self.count if self._divisible and blocks else blocks * self.count
 
     def spans(self, lane: int, me: int, part: Part) -> list[tuple[int, int]]:
         """Return the element ranges [start, stop) of ``part`` in its buffer at rank ``me``, adjacent ones joined."""
@@ -129,12 +129,12 @@ class Cut:
             base = source[0] if source else 0
             yield from (((unit - base) * self.count + first, (unit - base) * self.count + last) for unit in units)
         else:
-            places = _places(self, part.buffer, me)
-            yield from ((int(places[unit, lane]), int(places[unit, lane + 1])) for unit in units)
+            offsets = _offsets(self, part.buffer, me)
+            yield from ((int(offsets[unit, lane]), int(offsets[unit, lane + 1])) for unit in units)
 
 
 @lru_cache(maxsize=64)  # of a rank: what all ranks have is too much for each of them to keep
-def _places(cut: Cut, buffer: str, me: int) -> NDArray[np.int64]:
+def _offsets(cut: Cut, buffer: str, me: int) -> NDArray[np.int64]:
     """Return where the lanes of unequal blocks lie in ``buffer`` at rank ``me``, [unit, lane + 1]."""
     sizes = cut.sizes(buffer, me, np.arange(cut.call.p))
     return bounds(sizes, cut.lanes, cut.grain) + (sizes.cumsum() - sizes)[:, np.newaxis]

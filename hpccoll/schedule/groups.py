@@ -78,17 +78,17 @@ def in_groups(
             yield from in_group(*home[int(me)]) if me in home else ()
             return
         at = np.argsort(me)
-        places = [at[group] for group in ranks]
+        positions = [at[group] for group in ranks]
         programs = (in_group(number, np.arange(len(group))) for number, group in enumerate(ranks))
         for each in zip_longest(*programs, fillvalue=Step()):
-            yield _side_by_side(each, places, len(me))
+            yield _side_by_side(each, positions, len(me))
 
     vectorised = len(home) == layout.ranks and all(schedule.vectorised for schedule in schedules)
     return Schedule(layout, units, steps, vectorised)
 
 
-def _side_by_side(steps: Sequence[Step], places: Sequence[NDArray[np.intp]], ranks: int) -> Step:
-    """Return the step of all ranks in which the ranks at ``places[i]`` do ``steps[i]``; other entries are zero.
+def _side_by_side(steps: Sequence[Step], positions: Sequence[NDArray[np.intp]], ranks: int) -> Step:
+    """Return the step of all ranks in which the ranks at ``positions[i]`` do ``steps[i]``; other entries are zero.
 
     Raises:
         NotVectorisedError: if the steps differ in more than peers and units, so that one step cannot describe all.
@@ -98,24 +98,24 @@ def _side_by_side(steps: Sequence[Step], places: Sequence[NDArray[np.intp]], ran
         raise NotVectorisedError("the steps of the groups are not alike")
 
     def joined(of_groups: tuple[Index, ...]) -> Index:
-        whole = np.zeros(ranks, np.int64)
-        for at, found in zip(places, of_groups, strict=True):
-            whole[at] = found
-        return whole
+        column = np.zeros(ranks, np.int64)
+        for at, of_group in zip(positions, of_groups, strict=True):
+            column[at] = of_group
+        return column
 
     everywhere = [joined(column) for column in zip(*indices, strict=True)]
     return rewrite(forms[0], lambda at: everywhere[index(at)], rewrite_ends(lambda at: everywhere[index(at)]))
 
 
 def _form(step: Step) -> tuple[Step, list[Index]]:
-    """Return ``step`` with every peer and end of a range replaced by its place in a list, and that list."""
-    found: list[Index] = []
+    """Return ``step`` with every peer and end of a range replaced by its index in a list, and that list."""
+    indices: list[Index] = []
 
-    def noted(old: Index) -> int:
-        found.append(old)
-        return len(found) - 1
+    def collect(old: Index) -> int:
+        indices.append(old)
+        return len(indices) - 1
 
-    return rewrite(step, noted, rewrite_ends(noted)), found
+    return rewrite(step, collect, rewrite_ends(collect)), indices
 
 
 def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Schedule:
@@ -130,18 +130,18 @@ def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Sche
     p = layout.workers
     core = 1 << floor_log2(p)
     schedule = inner(layout.subset(range(core)))
-    everything = dst[0 : schedule.units]
+    all_units = dst[0 : schedule.units]
 
     def steps(me: Index) -> Iterator[Step]:
         hands_in, takes_in = (me >= core) & (me < p), me < p - core
         if core < p:
             yield Step(
-                Send(peer_if(hands_in, me - core), everything), RecvReduce(peer_if(takes_in, me + core), everything)
+                Send(peer_if(hands_in, me - core), all_units), RecvReduce(peer_if(takes_in, me + core), all_units)
             )
         if isinstance(me, np.ndarray) or me < core:
             for step in schedule.steps(me):
                 yield rewrite(step, lambda peer: peer_if(me < core, peer), lambda part: part)
         if core < p:
-            yield Step(Send(peer_if(takes_in, me + core), everything), Recv(peer_if(hands_in, me - core), everything))
+            yield Step(Send(peer_if(takes_in, me + core), all_units), Recv(peer_if(hands_in, me - core), all_units))
 
     return Schedule(layout, schedule.units, steps, schedule.vectorised)

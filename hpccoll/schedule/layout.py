@@ -30,10 +30,10 @@ class Layout:
 
     def __post_init__(self) -> None:
         for name in ("rack", "rail"):
-            places = getattr(self, name) or (0,) * len(self.node)
-            if len(places) != len(self.node):
-                raise ValueError(f"{name} names {len(places)} places for {len(self.node)} ranks")
-            object.__setattr__(self, name, places)
+            locations = getattr(self, name) or (0,) * len(self.node)
+            if len(locations) != len(self.node):
+                raise ValueError(f"{name} names {len(locations)} places for {len(self.node)} ranks")
+            object.__setattr__(self, name, locations)
         if not 0 <= self.aggregators < len(self.node):
             raise ValueError(f"{self.aggregators} aggregators among {len(self.node)} ranks leave no worker")
 
@@ -49,14 +49,14 @@ class Layout:
 
     def subset(self, group: Sequence[int]) -> "Layout":
         """Return the layout of some of the ranks, workers before aggregators, numbered in the order given."""
-        node, rack, rail = (tuple(places[me] for me in group) for places in (self.node, self.rack, self.rail))
+        node, rack, rail = (tuple(locations[me] for me in group) for locations in (self.node, self.rack, self.rail))
         return Layout(node, rack, rail, aggregators=sum(me >= self.workers for me in group))
 
     def groups(self, tier: str) -> list[list[int]]:
         """Return the workers on each node, in each rack or on each rail, as ``tier`` says."""
         groups: dict[int, list[int]] = {}
-        for me, place in enumerate(getattr(self, tier)[: self.workers]):
-            groups.setdefault(place, []).append(me)
+        for me, location in enumerate(getattr(self, tier)[: self.workers]):
+            groups.setdefault(location, []).append(me)
         return list(groups.values())
 
     @property

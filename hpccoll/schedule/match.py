@@ -115,11 +115,11 @@ def _pair(schedule: Schedule, source: Ranks, target: Ranks, sent: Part, arrival:
 
 def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
     """Return the units of ``part`` at each of the ranks ``at``, after seeing that it has room for them."""
-    room = np.iinfo(np.int64).max if part.buffer == "tmp" else schedule.units
+    size = np.iinfo(np.int64).max if part.buffer == "tmp" else schedule.units
     length = np.zeros(len(at), np.int64)
     for r in part.ranges:
         first, last = np.asarray(r.first), np.asarray(r.last)
-        for i in np.flatnonzero((first < 0) | (last > room) | (first > last))[:1]:
+        for i in np.flatnonzero((first < 0) | (last > size) | (first > last))[:1]:
             raise ScheduleError(f"rank {at[i]} names {part.buffer}[{first[i]}:{last[i]}] of {schedule.units} units")
         length += last - first
     return length
@@ -136,36 +136,36 @@ def _pair_aligned(schedule: Schedule, step: Step, everyone: Ranks) -> tuple[Mess
     # Sorted once: a step of p - 1 messages a rank would be gone through p - 1 times.
     order = np.argsort(landed_in, kind="stable")
     first, last = (np.searchsorted(landed_in[order], range(len(step.actions)), side) for side in ("left", "right"))
-    for place, action in enumerate(step.actions):
+    for position, action in enumerate(step.actions):
         if isinstance(action, Copy):
             paired.append(_pair(schedule, everyone, everyone, action.source, action))
         elif not isinstance(action, Send):
-            here = order[first[place] : last[place]]
-            for number in np.unique(sent_in[here]):
-                send, among = cast("Send", step.actions[number]), here[sent_in[here] == number]
-                paired.append(_pair(schedule, source[among], target[among], send.part, action))
+            received = order[first[position] : last[position]]
+            for number in np.unique(sent_in[received]):
+                send, matching = cast("Send", step.actions[number]), received[sent_in[received] == number]
+                paired.append(_pair(schedule, source[matching], target[matching], send.part, action))
     return tuple(paired)
 
 
 def _ends(step: Step, everyone: Ranks, *, sends: bool) -> tuple[Ranks, Ranks, Ranks]:
-    """Return source, target and place in the step of all that is sent, or arrives, between two ranks in listed order.
+    """Return source, target and position in the step of all messages sent, or received, in listed order of actions.
 
     Both are in one order of source and target, so that what is k-th in one is the partner of what is k-th in the other.
     """
     ends = [(everyone[:0],) * 3]
-    for place, action in enumerate(step.actions):
+    for position, action in enumerate(step.actions):
         if not isinstance(action, Copy) and isinstance(action, Send) == sends:
             peers = _spread(action.peer, everyone)
-            here = everyone[peers != NONE]
-            ends.append((here, peers[here], np.full(len(here), place)))
-    rank, peer, places = (np.concatenate(column) for column in zip(*ends, strict=True))
+            ranks = everyone[peers != NONE]
+            ends.append((ranks, peers[ranks], np.full(len(ranks), position)))
+    rank, peer, positions = (np.concatenate(column) for column in zip(*ends, strict=True))
     source, target = (rank, peer) if sends else (peer, rank)
     order = np.argsort(source * len(everyone) + target, kind="stable")
-    return source[order], target[order], places[order]
+    return source[order], target[order], positions[order]
 
 
 @dataclass(slots=True)
-class _Place:
+class _RankStep:
     """A step of one rank: its messages, and the steps (rank, number) of others that have to start before it ends."""
 
     step: Step
@@ -176,7 +176,7 @@ class _Place:
 
 def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
     ranks = range(schedule.layout.ranks)
-    programs = [[_Place(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
+    programs = [[_RankStep(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
     _pair_all(schedule, programs, skip)
     at, left = [0 for _ in ranks], sum(map(len, programs))
     started = [me for me in ranks if programs[me]]
@@ -194,24 +194,24 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
         started = [me for me in ended if at[me] < len(programs[me])]
 
 
-def _pair_all(schedule: Schedule, programs: list[list[_Place]], skip: int) -> None:
+def _pair_all(schedule: Schedule, programs: list[list[_RankStep]], skip: int) -> None:
     """Fill in the messages and partners of every step."""
     sends: dict[tuple[int, int, int], list[tuple[int, Part]]] = defaultdict(list)
     arrivals: dict[tuple[int, int, int], list[tuple[int, int, Recv | RecvReduce]]] = defaultdict(list)
     for me, program in enumerate(programs):
-        for number, here in enumerate(program):
-            for action, peer, k in _numbered(here.step, me):
+        for number, current in enumerate(program):
+            for action, peer, k in _numbered(current.step, me):
                 if isinstance(action, Copy):
                     itself = np.array([me])
-                    here.sent.append(_pair(schedule, itself, itself, action.source, action))
-                    here.landed.append(here.sent[-1])
+                    current.sent.append(_pair(schedule, itself, itself, action.source, action))
+                    current.landed.append(current.sent[-1])
                 elif peer == me or not 0 <= peer < len(programs):
                     raise ScheduleError(f"rank {me}, step {number + skip}: {peer} is no peer")
                 elif isinstance(action, Send):
                     sends[me, peer, k].append((number, action.part))
                 else:
-                    arrivals[peer, me, k].append((number, len(here.landed), action))
-                    here.landed.append(_PENDING)
+                    arrivals[peer, me, k].append((number, len(current.landed), action))
+                    current.landed.append(_PENDING)
     for source, target, k in sorted(sends.keys() | arrivals.keys()):
         out, back = sends[source, target, k], arrivals[source, target, k]
         if len(out) != len(back):
@@ -219,10 +219,10 @@ def _pair_all(schedule: Schedule, programs: list[list[_Place]], skip: int) -> No
                 f"rank {source} sends {len(out)} messages to rank {target} which receives {len(back)}"
                 + (f" (message {k} of a step)" if k else "")
             )
-        for (sent_in, part), (landed_in, place, arrival) in zip(out, back, strict=True):
+        for (sent_in, part), (landed_in, position, arrival) in zip(out, back, strict=True):
             messages = _pair(schedule, np.array([source]), np.array([target]), part, arrival)
             programs[source][sent_in].sent.append(messages)
-            programs[target][landed_in].landed[place] = messages
+            programs[target][landed_in].landed[position] = messages
             programs[source][sent_in].partners.append((target, landed_in))
             programs[target][landed_in].partners.append((source, sent_in))
 
@@ -241,7 +241,7 @@ _PENDING = Messages(np.array([]), np.array([]), Part("dst", ()), Part("dst", ())
 """Keeps the place of an arrival in the listed order until its sender is known."""
 
 
-def _deadlock(programs: list[list[_Place]], at: list[int], skip: int) -> str:
+def _deadlock(programs: list[list[_RankStep]], at: list[int], skip: int) -> str:
     waits = [
         f"rank {me} in step {at[me] + skip} waits for rank {peer} to reach step {number + skip}"
         for me, program in enumerate(programs)

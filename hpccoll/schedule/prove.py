@@ -62,8 +62,8 @@ class _State:
         return 1 << (origin * self.schedule.units + unit)
 
     def _names(self, bits: int) -> str:
-        found = (divmod(bit, self.schedule.units) for bit in range(bits.bit_length()) if bits >> bit & 1)
-        return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in found)
+        contributions = (divmod(bit, self.schedule.units) for bit in range(bits.bit_length()) if bits >> bit & 1)
+        return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in contributions)
 
     def _cells(self, part: Part, me: int, i: int) -> tuple[NDArray[np.object_], _Units]:
         units = units_of(part, i)

@@ -20,14 +20,14 @@ from hpccoll.schedule.layout import Layout
 Groups = Sequence[Sequence[int]]
 
 
-def _one_by_one(groups: Groups) -> list[int]:
+def _round_robin(groups: Groups) -> list[int]:
     """Return one of each group, then another of each, until none is left."""
-    return [me for turn in zip_longest(*groups) for me in turn if me is not None]
+    return [me for row in zip_longest(*groups) for me in row if me is not None]
 
 
 MAPPINGS: Mapping[str, Callable[[Groups], list[int]]] = {
     "block": lambda groups: list(chain.from_iterable(groups)),
-    "cyclic": _one_by_one,
+    "cyclic": _round_robin,
 }
 """How the ranks of several places become one sequence: those of nodes in each rack, then those of all racks."""
 

@@ -18,8 +18,8 @@ def dtype_of(name: str) -> np.dtype[np.generic]:
         return np.dtype(name)
     from ml_dtypes import bfloat16
 
-    found: np.dtype[np.generic] = np.dtype(bfloat16)
-    return found
+    dtype: np.dtype[np.generic] = np.dtype(bfloat16)
+    return dtype
 
 
 def itemsize(name: str) -> int:

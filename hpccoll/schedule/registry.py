@@ -34,11 +34,11 @@ class Requirement:
     """A restriction on the layout, with a text that completes the sentence "it needs ...".
 
     Args:
-        words: the end of the sentence.
+        text: the end of the sentence.
         met: whether a layout meets it, given the values of the algorithm's parameters.
     """
 
-    words: str
+    text: str
     met: Callable[[Layout, Mapping[str, Parameter]], bool]
 
 
@@ -131,7 +131,7 @@ class Algorithm:
         """Return why the algorithm cannot run on ``layout``, or None where it can."""
         values = {**self.parameters, **parameters}
         whose = f"{self.name} of {self.collective}"
-        unmet = [need.words for need in self.needs if not need.met(layout, values)]
+        unmet = [need.text for need in self.needs if not need.met(layout, values)]
         if unmet:
             return f"{whose} needs {' and '.join(unmet)}"
         try:

@@ -174,11 +174,11 @@ def rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], P
     def rewritten(action: Action) -> Action:
         if isinstance(action, Copy):
             return Copy(part(action.source), part(action.target))
-        here = part(action.part)
+        new_part = part(action.part)
         if isinstance(action, RecvReduce):
-            operand = here if action.operand is action.part else part(action.operand)
-            return RecvReduce(peer(action.peer), here, operand)
-        return type(action)(peer(action.peer), here)
+            operand = new_part if action.operand is action.part else part(action.operand)
+            return RecvReduce(peer(action.peer), new_part, operand)
+        return type(action)(peer(action.peer), new_part)
 
     return Step(*map(rewritten, step.actions))
 
@@ -192,9 +192,9 @@ def with_unit_count(step: Step, units: int) -> Step:
     """Return ``step`` with every part of all units, such as ``dst.all``, as a range of ``units``."""
     if not any(part.ranges is ALL_UNITS for action in step.actions for part in _parts(action)):
         return step
-    counted = (Range(0, units),)
+    all_units = (Range(0, units),)
     return rewrite(
-        step, lambda peer: peer, lambda part: Part(part.buffer, counted) if part.ranges is ALL_UNITS else part
+        step, lambda peer: peer, lambda part: Part(part.buffer, all_units) if part.ranges is ALL_UNITS else part
     )
 
 

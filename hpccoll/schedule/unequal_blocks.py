@@ -33,10 +33,10 @@ def named(traffic: str) -> str:
         return traffic
     if not path.endswith(SUFFIX):
         raise BadInputError("traffic", traffic, [*PATTERNS, f"a file *{SUFFIX} of weights, a row for each sender"])
-    found = hashlib.sha256(read_bytes(Path(path), "traffic", TRAFFIC_BYTES)).hexdigest()[:8]
-    if digest not in ("", found):
-        raise BadInputError("traffic", traffic, f"the file as it was planned; it has changed since (now #{found})")
-    return f"{path}#{found}"
+    actual = hashlib.sha256(read_bytes(Path(path), "traffic", TRAFFIC_BYTES)).hexdigest()[:8]
+    if digest not in ("", actual):
+        raise BadInputError("traffic", traffic, f"the file as it was planned; it has changed since (now #{actual})")
+    return f"{path}#{actual}"
 
 
 @lru_cache(maxsize=2)  # p x p numbers at each of p ranks

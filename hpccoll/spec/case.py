@@ -86,16 +86,16 @@ class Case:
     @property
     def id(self) -> str:
         """The name of the case, unique within a job."""
-        words = [self.collective, self.algorithm, self.transport, self.device, self.dtype]
-        words += [self.op] if self.op else []
-        words += [f"{self.bytes}B", "in" if self.in_place else "out"]
-        words += [] if self.root is None else [f"root{self.root}"]
+        fields = [self.collective, self.algorithm, self.transport, self.device, self.dtype]
+        fields += [self.op] if self.op else []
+        fields += [f"{self.bytes}B", "in" if self.in_place else "out"]
+        fields += [] if self.root is None else [f"root{self.root}"]
         # The id becomes part of file names: a parameter that is a path contributes only the name of its file.
-        words += [f"{name}={str(value).rpartition('/')[2]}" for name, value in sorted(self.params.items())]
-        words += [] if self.ranks is None else [f"p{self.ranks}"]
-        words += [] if self.nodes is None else [f"n{self.nodes}"]
-        words += [self.mapping] if self.mapping else []
-        return ".".join(words)
+        fields += [f"{name}={str(value).rpartition('/')[2]}" for name, value in sorted(self.params.items())]
+        fields += [] if self.ranks is None else [f"p{self.ranks}"]
+        fields += [] if self.nodes is None else [f"n{self.nodes}"]
+        fields += [self.mapping] if self.mapping else []
+        return ".".join(fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ class Shape:
         return f"{text}+{self.aggregators}" if self.aggregators else text
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         ranks, nodes = (f"{n} {word}{'s' * (n > 1)}" for n, word in ((self.ranks, "rank"), (self.nodes, "node")))
         with_aggregators = (
             f" and {self.aggregators} aggregator{'s' * (self.aggregators > 1)}" if self.aggregators else ""

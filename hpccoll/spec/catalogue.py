@@ -141,14 +141,14 @@ def parameters_by_algorithm(
     known = {algorithm: known_parameters(name, algorithm) for algorithm in algorithms}
     for parameter in parameters:
         if not any(parameter in names for names in known.values()):
-            every = sorted({own for names in known.values() for own in names})
+            every = sorted({parameter for names in known.values() for parameter in names})
             raise BadInputError("parameter", parameter, every or f"left out: {name} has none")
     values = {**collective(name).arguments, **parameters}
     if "traffic" in values:
         values["traffic"] = unequal_blocks.named(str(values["traffic"]))
     values = exact_parameters(values)
     for algorithm, names in known.items():
-        yield algorithm, {own: value for own, value in values.items() if own in names}
+        yield algorithm, {parameter: value for parameter, value in values.items() if parameter in names}
 
 
 def exact_parameters(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
@@ -240,9 +240,9 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
         return None  # the algorithm is chosen in the job, where its needs are checked
     if case.algorithm == NATIVE:
         return unmet_by_transport(case.transport, case.dtype, layout, {})
-    algorithm, own = family.algorithm(case.algorithm), own_parameters(case)
-    check_parameters(algorithm, own)
-    return unmet_by_transport(case.transport, case.dtype, layout, own) or algorithm.unmet(layout, **own)
+    algorithm, parameters = family.algorithm(case.algorithm), own_parameters(case)
+    check_parameters(algorithm, parameters)
+    return unmet_by_transport(case.transport, case.dtype, layout, parameters) or algorithm.unmet(layout, **parameters)
 
 
 def redundant_mapping(case: Case, layout: Layout) -> str | None:
@@ -257,7 +257,7 @@ def redundant_mapping(case: Case, layout: Layout) -> str | None:
     if case.mapping in (None, FIRST_MAPPING) or numbering(layout, case.mapping) != numbering(layout, FIRST_MAPPING):
         return None
     racks = len(layout.groups("rack"))
-    places = {layout.workers: "one on each node", 1: "all on one node"}
-    where = places.get(layout.nodes, f"{layout.workers} on {layout.nodes} nodes")
+    distributions = {layout.workers: "one on each node", 1: "all on one node"}
+    distribution = distributions.get(layout.nodes, f"{layout.workers} on {layout.nodes} nodes")
     in_racks = f" in {racks} racks" if racks > 1 else ""
-    return f"mapping {case.mapping} numbers these ranks as {FIRST_MAPPING} does: {where}{in_racks}"
+    return f"mapping {case.mapping} numbers these ranks as {FIRST_MAPPING} does: {distribution}{in_racks}"

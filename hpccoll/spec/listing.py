@@ -78,31 +78,31 @@ def _availability(missing: Sequence[str]) -> dict[str, Any]:
 
 def _names(name: str) -> dict[str, list[str]]:
     """Return the algorithms of a collective, each with its requirements in words."""
-    needs = {a.name: [need.words for need in a.needs] for a in COLLECTIVES[name].algorithms.values()}
+    needs = {a.name: [need.text for need in a.needs] for a in COLLECTIVES[name].algorithms.values()}
     return {**needs, NATIVE: []}
 
 
-def listing_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def listing_lines(tables: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the printed listing: one per entry, and one per reason for entries that are unavailable.
 
     Args:
-        found: the listing, as ``listing`` returns it.
+        tables: the listing, as ``listing`` returns it.
     """
-    for row in found["algorithms"]:
-        parameters = found["collectives"][row["collective"]]["parameters"].get(row["name"], {})
+    for row in tables["algorithms"]:
+        parameters = tables["collectives"][row["collective"]]["parameters"].get(row["name"], {})
         values = "".join(f" {name}={value}" for name, value in parameters.items())
         yield f"{row['collective']} {row['name']}{values}{_needs(row)}{_unavailable(row)}"
-    yield from (f"any {row['name']}{_needs(row)}{_unavailable(row)}" for row in found["policies"])
-    yield from (f"parameter {name} ({words})" for name, words in PARAMETERS.items())
+    yield from (f"any {row['name']}{_needs(row)}{_unavailable(row)}" for row in tables["policies"])
+    yield from (f"parameter {name} ({meaning})" for name, meaning in PARAMETERS.items())
     yield from (
-        f"transport {row['name']} (of {', '.join(row['devices'])}){_unavailable(row)}" for row in found["transports"]
+        f"transport {row['name']} (of {', '.join(row['devices'])}){_unavailable(row)}" for row in tables["transports"]
     )
-    for row in found["variants"]:
+    for row in tables["variants"]:
         yield f"variant {row['name']} ({row['what']}){_unavailable(row)}"
         yield f"    {'; '.join([_setting(row), *_limits(row['limits'])])}"
     reasons: defaultdict[str, list[str]] = defaultdict(list)
     for kind in ("algorithms", "policies", "transports", "variants"):
-        for row in found[kind]:
+        for row in tables[kind]:
             if not row["available"]:
                 reasons[row["reason"]].append(" ".join(filter(None, (row.get("collective"), row["name"]))))
     if reasons:

@@ -39,13 +39,13 @@ class _AlgorithmMemory(NamedTuple):
     """The memory that an algorithm needs, in units of S.
 
     Args:
-        own: the buffer of its own at each rank.
+        tmp: the scratch buffer at each rank.
         arrivals: the data that arrives in one step at the rank with most, its root.
         aggregator_arrivals: the same for each aggregator, the largest first.
         slices: the slices of the algorithm.
     """
 
-    own: float = 0.0
+    tmp: float = 0.0
     arrivals: float = 1.0
     aggregator_arrivals: tuple[float, ...] = ()
     slices: tuple[Schedule, ...] = ()
@@ -55,10 +55,10 @@ class _AlgorithmMemory(NamedTuple):
 def _algorithm_memory(
     algorithm: Algorithm, workers: int, aggregators: int, parameters: tuple[tuple[str, Parameter], ...]
 ) -> _AlgorithmMemory:
-    layout, own = Layout.of(workers, aggregators=aggregators), dict(parameters)
-    if algorithm.unmet(layout, **own):
+    layout, values = Layout.of(workers, aggregators=aggregators), dict(parameters)
+    if algorithm.unmet(layout, **values):
         return _AlgorithmMemory()
-    slices = algorithm.slices(layout, **own)
+    slices = algorithm.slices(layout, **values)
     has_tmp, arrivals = _memory_of_rank(slices, 0)
     gathered = (
         (_memory_of_rank(slices, rank)[1] for rank in range(workers, layout.ranks)) if algorithm.aggregates else ()
@@ -97,8 +97,8 @@ def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu", agg
     check = 1 / itemsize(case.dtype) if family.units == "divisible" else 1
     memory = _AlgorithmMemory()
     if case.algorithm in family.algorithms:
-        own = tuple(sorted(own_parameters(case).items()))
-        memory = _algorithm_memory(family.algorithm(case.algorithm), workers, aggregators, own)
+        parameters = tuple(sorted(own_parameters(case).items()))
+        memory = _algorithm_memory(family.algorithm(case.algorithm), workers, aggregators, parameters)
     tmp, arrivals, gathered, slices = memory
     buffers, tables = 6 + check, 0.0
     if case.device == "cuda":

@@ -35,5 +35,5 @@ def probe_cases(job: Job, shape: Shape) -> list[Case]:
     If only our own schedules run over NCCL, return one of them: the log names the network that all of them use.
     """
     cases = {replace(case, in_place=False).id: case for case in job.cases if job.shape(case) == shape}
-    own = [case for case in cases.values() if has_library_logs(job, case)]
-    return own or [case for case in cases.values() if case.transport == "nccl"][:1]
+    with_logs = [case for case in cases.values() if has_library_logs(job, case)]
+    return with_logs or [case for case in cases.values() if case.transport == "nccl"][:1]

@@ -33,8 +33,8 @@ def _nccl(root: Path) -> str | None:
 
 def _older_nccl(root: Path) -> str | None:
     """Return a reason if the NCCL that CuPy loads is too old; an unknown version is checked in the job."""
-    found = gpu_stack.nccl_libraries(root)
-    known = gpu_stack.nccl_version(found[0]) if found else None
+    libraries = gpu_stack.nccl_libraries(root)
+    known = gpu_stack.nccl_version(libraries[0]) if libraries else None
     return None if known is None or known >= (2, 27) else f"NCCL {'.'.join(map(str, known))} is older than 2.27"
 
 
@@ -49,8 +49,8 @@ def _infiniband(root: Path) -> str | None:
 
 
 def _sharp_plugin(root: Path) -> str | None:
-    found = any(kind == "SHARP" for _, kind in gpu_stack.nccl_plugins(root))
-    return None if found else "no SHARP plugin of NCCL where the loader looks"
+    available = any(kind == "SHARP" for _, kind in gpu_stack.nccl_plugins(root))
+    return None if available else "no SHARP plugin of NCCL where the loader looks"
 
 
 def _library(name: str) -> Callable[[Path], str | None]:

@@ -116,13 +116,13 @@ def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> di
             raise BadInputError("device", device, DEVICES)
     for transport in requested:
         check_transport(transport, devices)
-    found = {device: transports_of_device(device, requested) for device in devices}
-    for device, transports in found.items():
+    by_device = {device: transports_of_device(device, requested) for device in devices}
+    for device, transports in by_device.items():
         if not transports:
             raise BadInputError(
                 "device", device, f"left out, or give it a transport: {', '.join(transports_of_device(device))}"
             )
-    return found
+    return by_device
 
 
 def transports_of_native(native: bool, device: str, requested: Sequence[str]) -> Sequence[str]:
@@ -154,5 +154,5 @@ def unmet_by_transport(
     if dtype not in spec.dtypes:
         carry = " or ".join(name for name, other in TRANSPORTS.items() if dtype in other.dtypes)
         return f"transport {transport} does not support dtype {dtype}; use {carry}"
-    unmet = [need.words for need in spec.needs if not need.met(layout, parameters)]
+    unmet = [need.text for need in spec.needs if not need.met(layout, parameters)]
     return f"{transport} needs {' and '.join(unmet)}" if unmet else None

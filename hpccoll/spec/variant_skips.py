@@ -34,8 +34,8 @@ def variant_skip_reason(variant: str | None, sets: Mapping[str, object], case: C
     if over and (over == "nccl") != (case.transport == "nccl"):
         return f"{variant}: its settings affect cases over {over}, not over {case.transport}"
     if case.algorithm != NATIVE:
-        alone = bool(sets) and all(map(_of_collectives, sets))
-        return f"{variant}: its settings affect the library's own collectives only" if alone else None
+        only_collectives = bool(sets) and all(map(_of_collectives, sets))
+        return f"{variant}: its settings affect the library's own collectives only" if only_collectives else None
     if known is None or case.transport != known.transport:
         return None
     reason = known.limits.violation(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)

@@ -45,7 +45,7 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
         "case": len(outcomes),
         "iteration": max(1, *(_iterations(outcome) for outcome in outcomes), 1),
         "rank": attempt.ranks,
-        "node_number": len({place.node for place in attempt.places}),
+        "node_number": len({location.node for location in attempt.places}),
         "port": max(1, len(attempt.ports)),
     }
     for name, size in sizes.items():
@@ -147,7 +147,7 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
             columns[column.name] = dataset.asstr()[:]
         else:  # both index by row; rows of skipped cases are not even stored
             columns[column.name] = dataset[:] if dataset.nbytes <= MAX_COLUMN_BYTES else dataset
-    places = tuple(
+    locations = tuple(
         RankLocation(**{field.name: _to_python(columns[field.name][rank]) for field in fields(RankLocation)})
         for rank in range(len(group["rank"]))
     )
@@ -157,7 +157,7 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
     ports = tuple(filter(None, columns["port_name"]))
     evidence = json.loads(group[EVIDENCE_DATASET].asstr()[()]) if EVIDENCE_DATASET in group else None
     provenance = json.loads(group.attrs["provenance_json"])
-    attempt = Attempt(**attributes, places=places, ports=ports, provenance=provenance, evidence=evidence)
+    attempt = Attempt(**attributes, places=locations, ports=ports, provenance=provenance, evidence=evidence)
     return attempt, [_read_outcome(columns, number) for number in range(len(group["case"]))]
 
 

@@ -38,10 +38,10 @@ def _differences(stored: Job, requested: Job) -> Iterator[str]:
     pairs = {name: tuple(_format_field(side[name]) for side in sides) for name in names}
     for name, field in CASE_FIELDS.items():
         pairs[name] = _format_values(stored.cases, field), _format_values(requested.cases, field)
-    found = [f"{name} {old} there, {new} here" for name, (old, new) in pairs.items() if old != new]
+    differences = [f"{name} {old} there, {new} here" for name, (old, new) in pairs.items() if old != new]
     if stored.table != requested.table:
-        found.append("what auto chooses")
-    yield from found or [f"{len(stored.cases)} cases there, {len(requested.cases)} others here"]
+        differences.append("what auto chooses")
+    yield from differences or [f"{len(stored.cases)} cases there, {len(requested.cases)} others here"]
 
 
 def _format_field(value: object) -> str:

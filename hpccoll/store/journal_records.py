@@ -144,8 +144,8 @@ class _JournalReader:
 
     def _read_attempt(self, record: Record) -> None:
         fields = record["attempt"]
-        places = tuple(RankLocation(**place) for place in fields["places"])
-        attempt = Attempt(**{**fields, "places": places, "ports": tuple(fields.get("ports", ()))})
+        locations = tuple(RankLocation(**location) for location in fields["places"])
+        attempt = Attempt(**{**fields, "places": locations, "ports": tuple(fields.get("ports", ()))})
         check_attempt(attempt)
         if not self.raw.attempts or self.raw.attempts[-1][0].number != attempt.number:  # skips the second copy
             self.raw.attempts.append((attempt, []))

@@ -41,38 +41,38 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), timing: str = "
     Raises:
         BadInputError: if there are no files.
     """
-    raws = files.raw_results
+    raw_results = files.raw_results
     plans = list(files.plans.values())
     scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
     slurm_jobs = {job.job: job for job in scheduled}  # the latest of each name
-    if not raws and not plans and not files.unreadable:
+    if not raw_results and not plans and not files.unreadable:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
-    started = {raw.job.sha256 for raw in raws}
+    started = {raw.job.sha256 for raw in raw_results}
     unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in started]
     launch_failures = {
         name: message for path in paths if path.is_dir() for name, message in _launch_failures(path, unstarted)
     }
-    logged = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
+    with_log = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
     gaps = [
         *(Gap(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in files.unreadable.items()),
-        *(gap for raw in raws for gap in _gaps(raw, slurm_jobs.get(raw.job.name))),
+        *(gap for raw in raw_results for gap in _gaps(raw, slurm_jobs.get(raw.job.name))),
         *(
             gap
             for job in unstarted
             for gap in _unstarted_gaps(
-                job, launch_failures.get(job.name), slurm_jobs.get(job.name), began=job.name in logged
+                job, launch_failures.get(job.name), slurm_jobs.get(job.name), began=job.name in with_log
             )
         ),
     ]
     skips = [Gap(case=s.case, job=s.job, status=NOT_PLANNED, reason=s.reason) for p in plans for s in p.skips]
     return Results(
-        rows=tuple(sorted((row for raw in raws for row in _to_rows(raw, timing)), key=_row_order)),
-        runs=tuple(_to_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
-        planned=sum(len(job.cases) for job in [*(raw.job for raw in raws), *unstarted]),
+        rows=tuple(sorted((row for raw in raw_results for row in _to_rows(raw, timing)), key=_row_order)),
+        runs=tuple(_to_run(raw, attempt) for raw in raw_results for attempt, _ in raw.attempts),
+        planned=sum(len(job.cases) for job in [*(raw.job for raw in raw_results), *unstarted]),
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
         skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
         scheduled=tuple(scheduled),
-        progress=(*map(_job_progress, raws), *(_unstarted_progress(job) for job in unstarted)),
+        progress=(*map(_job_progress, raw_results), *(_unstarted_progress(job) for job in unstarted)),
         damaged=tuple(files.damaged),
         notes=tuple(files.notes),
     )

@@ -114,7 +114,7 @@ class Attempt:
     @property
     def layout(self) -> Layout:
         """The layout of the ranks, as algorithms see it."""
-        node, rack = (tuple(getattr(place, tier) for place in self.places) for tier in ("node", "rack"))
+        node, rack = (tuple(getattr(location, tier) for location in self.places) for tier in ("node", "rack"))
         return Layout(node, rack, aggregators=self.aggregators)
 
 

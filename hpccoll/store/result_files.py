@@ -115,10 +115,10 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
             an unreadable plan.
     """
     paths = list(paths)
-    raws, plans, unreadable = [], {}, {}
+    raw_results, plans, unreadable = [], {}, {}
     for path in find_raw_files(paths):
         try:
-            raws.append(read_raw(path))
+            raw_results.append(read_raw(path))
         except BadInputError as error:
             unreadable[path] = error
     for path in (path / PLAN_FILE for path in paths if (path / PLAN_FILE).exists()):
@@ -127,17 +127,16 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
         except BadInputError as error:
             unreadable[path] = error
     is_directory_scan = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN_FILE}
-    if unreadable and not raws and not is_directory_scan:
+    if unreadable and not raw_results and not is_directory_scan:
         raise combine_errors(*unreadable.values())
-    distinct, remarks = _drop_copies(raws)
-    return ResultFiles(
-        raw_results=distinct, plans=plans, unreadable=unreadable, remarks=[*_unreadable_raw_files(raws), *remarks]
-    )
+    distinct, omissions = _drop_copies(raw_results)
+    remarks = [*_unreadable_raw_files(raw_results), *omissions]
+    return ResultFiles(raw_results=distinct, plans=plans, unreadable=unreadable, remarks=remarks)
 
 
-def _unreadable_raw_files(raws: Iterable[RawResults]) -> Iterator[str]:
+def _unreadable_raw_files(raw_results: Iterable[RawResults]) -> Iterator[str]:
     """Yield a remark for each unreadable raw file whose journal is read instead."""
-    for raw in raws:
+    for raw in raw_results:
         raw_file = raw.path.with_suffix("")
         if raw.path.suffix == ".journal" and raw_file.exists():
             try:
@@ -146,7 +145,7 @@ def _unreadable_raw_files(raws: Iterable[RawResults]) -> Iterator[str]:
                 yield f"{error}; its journal is read in its place"
 
 
-def _drop_copies(raws: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:
+def _drop_copies(raw_results: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:
     """Return the raw results without launches that another one holds, and a remark for each omission.
 
     Of copies the one with the most measurements is kept.
@@ -154,18 +153,18 @@ def _drop_copies(raws: Sequence[RawResults]) -> tuple[list[RawResults], list[str
     path_of_launch: dict[tuple[str, str], Path] = {}
     kept: dict[Path, RawResults] = {}
     remarks = []
-    for raw in sorted(raws, key=lambda raw: -raw.measurements):
+    for raw in sorted(raw_results, key=lambda raw: -raw.measurements):
         launches = [(raw.job.sha256, attempt.run_id) for attempt, _ in raw.attempts]
         others = {str(path_of_launch[launch]): None for launch in launches if launch in path_of_launch}
-        own = [pair for pair, launch in zip(raw.attempts, launches, strict=True) if launch not in path_of_launch]
-        if others and not own:
+        distinct = [pair for pair, launch in zip(raw.attempts, launches, strict=True) if launch not in path_of_launch]
+        if others and not distinct:
             remarks.append(f"{raw.path} is left out: it is a copy of {', '.join(others)}, or of a part of it")
             continue
         if others:
             remarks.append(f"{raw.path}: launches are left out that {', '.join(others)} also has")
-        kept[raw.path] = replace(raw, attempts=own) if others else raw
+        kept[raw.path] = replace(raw, attempts=distinct) if others else raw
         path_of_launch |= dict.fromkeys(launches, raw.path)
-    return [kept[raw.path] for raw in raws if raw.path in kept], remarks
+    return [kept[raw.path] for raw in raw_results if raw.path in kept], remarks
 
 
 def absent_files(files: ResultFiles) -> set[Path]:

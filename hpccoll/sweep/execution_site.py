@@ -95,7 +95,7 @@ class ExecutionSite:
             workers, aggregators = self.aggregator_partitions
             reason = workers.why_unavailable(shape.nodes, cpus, shape.aggregators)
             reason = reason or aggregators.why_unavailable(shape.aggregators, cpus_per_task)
-        return f"{shape.words}: {reason}" if reason else None
+        return f"{shape.text}: {reason}" if reason else None
 
     def why_too_few_gpus(self, shape: Shape, transport: str, environment: Mapping[str, str]) -> str | None:
         """Return why a node has too few GPUs for ``shape``; None if it has enough or the site file gives no number.
@@ -115,7 +115,7 @@ class ExecutionSite:
             return None
         gpus = f"{self.site.gpus} GPU{'s' * (self.site.gpus > 1)} (gpus_per_node of the site file)"
         remedy = f"at most {self.site.gpus} ranks_per_node, or {variable}=1 to share GPUs"
-        return f"{shape.words}: more ranks on a node than its {gpus}; valid over {transport}: {remedy}"
+        return f"{shape.text}: more ranks on a node than its {gpus}; valid over {transport}: {remedy}"
 
     def notes(self, jobs: Sequence[Job], root: Path = ROOT) -> Iterator[str]:
         """Yield a note if this machine lacks hardware for cases on GPUs; on a cluster the job detects it.

@@ -58,10 +58,10 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             attempts = _count_attempts(_read_output(out))
             evidence = job_launch.probe(shape, job_file, out)
             if probe_launch.was_interrupted(out, job, shape):
-                _record_failure(out, f"the probe of {shape.words} was interrupted by a signal")
+                _record_failure(out, f"the probe of {shape.text} was interrupted by a signal")
                 break  # Slurm sends the signal once
             if failure := job_launch.measure(shape, job_file, out, evidence):
-                _record_failure(out, f"the launch of {shape.words} {failure}")
+                _record_failure(out, f"the launch of {shape.text} {failure}")
             raw = _read_output(out)
             if raw is not None and _count_attempts(raw) > attempts and raw.interrupted:
                 break  # the time limit is near
@@ -77,11 +77,11 @@ def _aggregator_hosts(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str
     Raises:
         BadInputError: if they are too few.
     """
-    found = partitions.hosts_with_feature(feature, hosts)
-    if len(found) < job.aggregators:
+    fitting = partitions.hosts_with_feature(feature, hosts)
+    if len(fitting) < job.aggregators:
         needed = f"{job.aggregators} that have the feature {feature}"
-        raise BadInputError("hosts of aggregators", f"{len(found)} of {len(hosts)} hosts", needed)
-    return found
+        raise BadInputError("hosts of aggregators", f"{len(fitting)} of {len(hosts)} hosts", needed)
+    return fitting
 
 
 def _read_output(out: Path) -> RawResults | None:
@@ -181,15 +181,15 @@ class JobLaunch:
         )
         print(f"$ {line}", flush=True)
         try:
-            found = probe_launch.run_probe(
+            result = probe_launch.run_probe(
                 self._command(line), self.launcher.start_timeout_s, out, self.job, shape, where
             )
         except (OSError, UnusableError) as error:  # the disk is full, or a log is larger than LOG_BYTES
             print(f"# no evidence: {error}", flush=True)
             return None
-        if found.failure:
-            state = "the evidence is incomplete" if found.record else "no evidence"
-            print(f"# {state}: the probe {found.failure}", flush=True)
+        if result.failure:
+            state = "the evidence is incomplete" if result.record else "no evidence"
+            print(f"# {state}: the probe {result.failure}", flush=True)
         return file
 
     def measure(self, shape: Shape, job_file: Path, out: Path, evidence: Path | None = None) -> str | None:

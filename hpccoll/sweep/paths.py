@@ -41,11 +41,11 @@ def mpiexec_command() -> list[str]:
         UnusableError: if no mpiexec is found.
     """
     programs = Path(sys.executable).parent
-    found = shutil.which("mpiexec", path=f"{programs}{os.pathsep}{os.environ.get('PATH', '')}")
-    if found is None:
+    mpiexec = shutil.which("mpiexec", path=f"{programs}{os.pathsep}{os.environ.get('PATH', '')}")
+    if mpiexec is None:
         remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
         raise UnusableError("launcher", f"no mpiexec in {programs} or on PATH; do: {remedy}")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
     if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:
         return ["mpiexec", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
     return ["mpiexec"]

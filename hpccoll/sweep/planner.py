@@ -140,13 +140,15 @@ def _execution_site(config: Path, sweep: Sweep, profile: str | None, site: str |
         return ExecutionSite.cluster(loaded, sweep)
 
 
-def _nothing_to_measure(config: Path, sweep: Sweep, place: ExecutionSite, skips: Sequence[Skip]) -> BadInputError:
+def _nothing_to_measure(
+    config: Path, sweep: Sweep, execution_site: ExecutionSite, skips: Sequence[Skip]
+) -> BadInputError:
     """Return the error of a plan without cases; it names ``nodes`` or ``ranks`` if no shape is available."""
     reasons = Counter(skip.reason for skip in skips)
     ((reason, _),) = reasons.most_common(1)
     more = len(reasons) - 1
     why = f"{reason} (and {more} more reason{'s' * (more > 1)})" if more else reason
-    if all(place.why_unavailable(shape) for shape in sweep.shapes()):
+    if all(execution_site.why_unavailable(shape) for shape in sweep.shapes()):
         key, values = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
         return BadInputError(f"{config}: {key}", values, f"at least one that can be measured: {why}")
     return UnusableError(str(config), f"none of its {len(skips)} cases can be measured: {why}")

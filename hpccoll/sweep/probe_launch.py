@@ -50,11 +50,11 @@ def allocation_id(hosts: Sequence[str]) -> str:
 def has_evidence(file: Path, job: Job, where: str) -> bool:
     """Return whether ``file`` holds the complete evidence of an earlier probe of this job in this allocation."""
     try:
-        found = ProbeResult.load(file)
+        result = ProbeResult.load(file)
     except BadInputError:  # it is absent or truncated
         return False
-    complete = found.record is not None and found.failure is None
-    return complete and (found.job_sha256, found.allocation) == (job.sha256, where)
+    complete = result.record is not None and result.failure is None
+    return complete and (result.job_sha256, result.allocation) == (job.sha256, where)
 
 
 def run_probe(command: list[str], start_timeout_s: float, out: Path, job: Job, shape: Shape, where: str) -> ProbeResult:
@@ -78,7 +78,7 @@ def run_probe(command: list[str], start_timeout_s: float, out: Path, job: Job, s
     logs.mkdir(parents=True)
     timeout_s = start_timeout_s + job.effort.timeout + len(probe_cases(job, shape)) * job.effort.seconds
     failure = child_process.run_child(command, timeout_s, logs / OUTPUT_LOG)
-    found = ProbeResult.from_logs(logs, failure, job_sha256=job.sha256, allocation=where)
+    result = ProbeResult.from_logs(logs, failure, job_sha256=job.sha256, allocation=where)
     with replacing_file(evidence_file(out, job, shape)) as unfinished:
-        unfinished.write_text(json.dumps(found.to_json(), indent=1))
-    return found
+        unfinished.write_text(json.dumps(result.to_json(), indent=1))
+    return result

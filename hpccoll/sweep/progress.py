@@ -76,8 +76,8 @@ class MeasurementCounter:
 
 def _add_events(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int, int]:
     """Return the numbers of outcomes and of skipped cases, increased by those of ``events``."""
-    found = [SKIPPED in event for event in events if starts_with_key(event, "outcome")]
-    return outcomes + len(found), skips + sum(found)
+    skipped = [SKIPPED in event for event in events if starts_with_key(event, "outcome")]
+    return outcomes + len(skipped), skips + sum(skipped)
 
 
 @contextmanager

@@ -62,8 +62,8 @@ class ContainerSection(YamlSection):
 
 
 def _check_gpus(text: str) -> str:
-    found = re.fullmatch(r"(?:[a-zA-Z][a-zA-Z0-9_.-]*:)?([1-9][0-9]{0,3})", text)
-    if not found or int(found[1]) > GPUS.maximum:
+    match = re.fullmatch(r"(?:[a-zA-Z][a-zA-Z0-9_.-]*:)?([1-9][0-9]{0,3})", text)
+    if not match or int(match[1]) > GPUS.maximum:
         raise BadInputError("gpus_per_node", text, f"GPUs on each node, such as 8 or h100:8, at most {GPUS.maximum}")
     return text
 
@@ -185,17 +185,17 @@ class Site(YamlSection):
         Args:
             variables: variables that a container must inherit, in addition to those of the site.
         """
-        words = [self.launcher]
+        arguments = [self.launcher]
         if "{ranks}" not in self.launcher:
-            words += [GEOMETRY]
-            words += [f"--cpus-per-task={self.cpus_per_task}"] if self.cpus_per_task else []
-            words += ["--gpu-bind=none"] if self.gpus_per_node else []
+            arguments += [GEOMETRY]
+            arguments += [f"--cpus-per-task={self.cpus_per_task}"] if self.cpus_per_task else []
+            arguments += ["--gpu-bind=none"] if self.gpus_per_node else []
         program = "hpccoll"
         if self.container and self.container.runtime == "pyxis":
-            words += [f"--container-image={_quote_braces(self.container.image)}", '--container-workdir="$PWD"']
+            arguments += [f"--container-image={_quote_braces(self.container.image)}", '--container-workdir="$PWD"']
             mounts, names = ",".join(self.container.mounts), ",".join(dict.fromkeys([*self.environment, *variables]))
-            words += [f"--container-mounts={_quote_braces(mounts)}"] if mounts else []
-            words += [f"--container-env={names}"] if names else []  # the image's own would win
+            arguments += [f"--container-mounts={_quote_braces(mounts)}"] if mounts else []
+            arguments += [f"--container-env={names}"] if names else []  # the image's own would win
         elif self.container:
             binds = "".join(f" --bind {shlex.quote(mount)}" for mount in self.container.mounts)
             gpus = " --nv" if self.gpus_per_node else ""
@@ -203,7 +203,7 @@ class Site(YamlSection):
         setup = [f"module load {shlex.join(self.modules)}"] if self.modules else []
         setup += [f"export {assignment(name, value)}" for name, value in self.environment.items()]
         return Launcher(
-            command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
+            command=" ".join(arguments), program=program, setup=tuple(setup), slurm=True,
             start_timeout_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
             aggregator=self.aggregators.aggregator if self.aggregators else None, network=self.network,
             socket_distribution=FILL_SOCKETS if self.gpus_per_node else "",

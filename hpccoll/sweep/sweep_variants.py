@@ -41,10 +41,10 @@ def _complete_variants(value: object) -> object:
     if len(value) > MAX_LIST_ENTRIES:
         raise BadInputError("variants", len(value), f"at most {MAX_LIST_ENTRIES} of them")
     completed, errors = dict(value), []
-    for name, own in value.items():
-        if isinstance(own, dict | None) and isinstance(name, str):
+    for name, settings in value.items():
+        if isinstance(settings, dict | None) and isinstance(name, str):
             try:
-                completed[name] = _complete(name, own)
+                completed[name] = _complete(name, settings)
             except BadInputError as error:
                 errors.append(error)
     if errors:
@@ -52,19 +52,19 @@ def _complete_variants(value: object) -> object:
     return completed
 
 
-def _complete(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
+def _complete(name: str, section: dict[str, Any] | None) -> dict[str, Any]:
     """Return the settings of a variant with those of the known variant of that name.
 
     Args:
         name: the name of the variant.
-        own: the settings in the sweep file; None if it has none.
+        section: the settings in the sweep file; None if it has none.
 
     Raises:
         BadInputError: if a setting is invalid, or a variable would override a setting of the communicators.
     """
-    variables, settings = own, (own or {}).get(COMMUNICATOR, {})
-    if own is not None:
-        variables = {key: value for key, value in own.items() if key != COMMUNICATOR}
+    variables, settings = section, (section or {}).get(COMMUNICATOR, {})
+    if section is not None:
+        variables = {key: value for key, value in section.items() if key != COMMUNICATOR}
     completed = dict(variant_environment(name, variables, settings))
     if not isinstance(settings, dict):
         return {**completed, COMMUNICATOR: settings}  # VariantSection reports it with the other type errors

@@ -189,8 +189,8 @@ def run_workflow(
             left = MAX_STARTS - 1
             while (why := _wait_for_snakemake(child, show, monitor)) and monitor:
                 left -= not monitor.outage  # restarts after an outage of the controller do not count
-                then = "started again" if left >= 0 else "ended"
-                print(f"hpccoll: {why}: it is {then}", file=sys.stderr)
+                outcome = "started again" if left >= 0 else "ended"
+                print(f"hpccoll: {why}: it is {outcome}", file=sys.stderr)
                 _interrupt(child, INTERRUPT_S)
                 child.kill()  # it knows no job that it could cancel
                 child.wait()

@@ -123,18 +123,18 @@ def choose_ranges(measured: MeasuredSetting) -> tuple[ChoiceRange, ...]:
     sizes, choices = measured.sizes, list(measured.curves)
     logs = log_times(measured.curves, sizes)
     excess = logs - logs.min(axis=0)
-    taken = _cheapest_rows(excess, cut_price(measured))
-    starts = [i for i in range(len(sizes)) if i == 0 or taken[i] != taken[i - 1]]
-    cuts = [0, *(_cut(sizes[i - 1 : i + 1], *logs[[taken[i - 1], taken[i]], i - 1 : i + 1]) for i in starts[1:]), None]
+    rows = _cheapest_rows(excess, cut_price(measured))
+    starts = [i for i in range(len(sizes)) if i == 0 or rows[i] != rows[i - 1]]
+    cuts = [0, *(_cut(sizes[i - 1 : i + 1], *logs[[rows[i - 1], rows[i]], i - 1 : i + 1]) for i in starts[1:]), None]
     return tuple(
         ChoiceRange(
             first=cuts[n] or 0,
             below=cuts[n + 1],
-            choice=choices[taken[start]],
+            choice=choices[rows[start]],
             sizes=tuple(sizes[start:end]),
-            over_best=round(float(np.exp(excess[taken[start], start:end].mean())), DIGITS),
-            over_native=_over_native(choices, logs[:, start:end], taken[start]),
-            unpaired=tuple(_unpaired(measured.curves, choices[taken[start]], sizes[start:end])),
+            over_best=round(float(np.exp(excess[rows[start], start:end].mean())), DIGITS),
+            over_native=_over_native(choices, logs[:, start:end], rows[start]),
+            unpaired=tuple(_unpaired(measured.curves, choices[rows[start]], sizes[start:end])),
         )
         for n, (start, end) in enumerate(zip(starts, [*starts[1:], len(sizes)], strict=True))
     )
@@ -178,10 +178,10 @@ def _cheapest_rows(excess: Times, price: float) -> list[int]:
         stay = total <= total[best] + price
         origins.append(np.where(stay, np.arange(len(total)), best))
         total = np.where(stay, total, total[best] + price) + column
-    taken = [int(total.argmin())]
+    rows = [int(total.argmin())]
     for origin in reversed(origins):
-        taken.append(int(origin[taken[-1]]))
-    return taken[::-1]
+        rows.append(int(origin[rows[-1]]))
+    return rows[::-1]
 
 
 def _cut(sizes: Sequence[int], before: Times, after: Times) -> int:
@@ -192,25 +192,25 @@ def _cut(sizes: Sequence[int], before: Times, after: Times) -> int:
     """
     known = np.isfinite([before[1], after[0]])
     if known.all():
-        ahead, behind = after[0] - before[0], before[1] - after[1]
-        part = ahead / (ahead + behind) if ahead + behind > 0 else 0.5
+        lead_before, lead_after = after[0] - before[0], before[1] - after[1]
+        fraction = lead_before / (lead_before + lead_after) if lead_before + lead_after > 0 else 0.5
     else:
-        part = 0.5 if not known.any() else float(known[0])
-    cut = sizes[0] * (sizes[1] / sizes[0]) ** part
+        fraction = 0.5 if not known.any() else float(known[0])
+    cut = sizes[0] * (sizes[1] / sizes[0]) ** fraction
     return int(np.clip(np.ceil(cut), sizes[0] + 1, sizes[1]))
 
 
 def _unpaired(curves: Curves, choice: Choice, sizes: Sequence[int]) -> Iterator[str]:
     """Yield the labels of choices that no launch measured together with ``choice`` at one of their common ``sizes``."""
-    own = curves[choice]
+    chosen = curves[choice]
     for other, curve in curves.items():
-        if other != choice and any(not own[n].shares_launch(curve[n]) for n in sizes if n in own and n in curve):
+        if other != choice and any(not chosen[n].shares_launch(curve[n]) for n in sizes if n in chosen and n in curve):
             yield other.label
 
 
-def _over_native(choices: Sequence[Choice], logs: Times, taken: int) -> float | None:
+def _over_native(choices: Sequence[Choice], logs: Times, row: int) -> float | None:
     native_choices = [number for number, choice in enumerate(choices) if choice.algorithm == NATIVE]
     if not native_choices:
         return None
-    ratios = logs[taken] - logs[native_choices].min(axis=0)
+    ratios = logs[row] - logs[native_choices].min(axis=0)
     return round(float(np.exp(ratios.mean())), DIGITS) if np.isfinite(ratios).all() else None

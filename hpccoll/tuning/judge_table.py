@@ -96,8 +96,13 @@ class TableJudgement:
     def by_setting(self) -> Iterator[tuple[Setting, list[SizeRegret], float, float]]:
         """Yield each setting with its regrets, their geometric mean, and that of their lower estimates."""
         for setting in dict.fromkeys(regret.setting for regret in self.regrets):
-            own = [regret for regret in self.regrets if regret.setting == setting]
-            yield setting, own, geometric_mean(r.regret for r in own), geometric_mean(r.held_out for r in own)
+            regrets = [regret for regret in self.regrets if regret.setting == setting]
+            yield (
+                setting,
+                regrets,
+                geometric_mean(r.regret for r in regrets),
+                geometric_mean(r.held_out for r in regrets),
+            )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -115,10 +120,10 @@ class TableJudgement:
                             "best_seconds": r.best_seconds, "regret": r.regret, "held_out": r.held_out,
                             "unsure": r.noise, "apart": r.unpaired, "beyond": r.extrapolated,
                         }
-                        for r in own
+                        for r in regrets
                     ],
                 }
-                for setting, own, mean, held_out in self.by_setting()
+                for setting, regrets, mean, held_out in self.by_setting()
             ],
             "unjudged": list(self.unjudged),
             "strange": list(self.other_conditions),
@@ -131,9 +136,9 @@ class TableJudgement:
     def lines(self) -> Iterator[str]:
         """Yield the judgement as a table for people."""
         yield "regret: time of the table's choice over that of the best choice in these results; 1 if it is the best"
-        for setting, own, mean, held_out in self.by_setting():
+        for setting, regrets, mean, held_out in self.by_setting():
             yield setting.label
-            yield from map(_size_line, own)
+            yield from map(_size_line, regrets)
             yield f"{'mean':>12}  {mean:.3f}" + _lower_estimate(mean, held_out)
             if setting in self.single_choices:
                 choice, single = self.single_choices[setting]
@@ -177,10 +182,10 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
         entry = entries[setting]
         made_on = table.conditions(entry)
         if made_on and measured.conditions not in made_on:
-            here = measured.conditions
-            other_conditions[f"the table was made on {' and '.join(made_on)}, and these results on {here}"] = None
+            conditions = measured.conditions
+            other_conditions[f"the table was made on {' and '.join(made_on)}, and these results on {conditions}"] = None
         seconds: dict[int, Mapping[Choice, float]] = {}
-        missing: dict[Choice, list[int]] = {}
+        unmeasured: dict[Choice, list[int]] = {}
         for size in measured.sizes:
             times = measured.times_at(size)
             choice = entry.range_of(size).choice
@@ -188,10 +193,10 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
                 seconds[size] = comparable_seconds(times)
                 regrets.append(_size_regret(entry, size, times, seconds[size]))
             else:
-                missing.setdefault(choice, []).append(size)
+                unmeasured.setdefault(choice, []).append(size)
         if single := _best_single_choice(seconds):
             single_choices[setting] = single
-        for choice, sizes in missing.items():
+        for choice, sizes in unmeasured.items():
             at = ", ".join(map(format_size, sizes))
             unjudged.append(f"{setting.label}: {choice.label} was not measured at {at}")
     if not regrets:
@@ -222,13 +227,13 @@ def held_out_regret(times: Mapping[Choice, ChoiceTime], choice: Choice) -> float
 
     Choices that share fewer than two rounds with ``choice`` are ignored; None is returned if no other choice is left.
     """
-    own = times[choice]
-    rivals = {other: time for other, time in times.items() if len(time.rounds.keys() & own.rounds.keys()) > 1}
-    rounds = sorted(set.intersection(set(own.rounds), *(set(time.rounds) for time in rivals.values())), key=str)
+    chosen = times[choice]
+    rivals = {other: time for other, time in times.items() if len(time.rounds.keys() & chosen.rounds.keys()) > 1}
+    rounds = sorted(set.intersection(set(chosen.rounds), *(set(time.rounds) for time in rivals.values())), key=str)
     if len(rounds) < 2 or len(rivals) < 2:
         return None
     return geometric_mean(
-        own.rounds[left_out]
+        chosen.rounds[left_out]
         / rivals[_best_choice(rivals, [each for each in rounds if each != left_out])].rounds[left_out]
         for left_out in rounds
     )

@@ -149,8 +149,8 @@ def _measured_setting(rows: Sequence[Row], conditions: str) -> MeasuredSetting:
 
 def _choice(row: Row) -> Choice:
     arguments = collective(row.collective).arguments
-    own = {name: value for name, value in row.params.items() if name not in arguments}
-    return Choice(row.algorithm, row.transport, tuple(sorted(own.items())))
+    parameters = {name: value for name, value in row.params.items() if name not in arguments}
+    return Choice(row.algorithm, row.transport, tuple(sorted(parameters.items())))
 
 
 def _single_conditions(setting: Setting, runs: Iterable[Run]) -> str:

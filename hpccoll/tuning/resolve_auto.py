@@ -49,13 +49,13 @@ def resolve_auto(
     if table is None:
         raise BadInputError("table", None, VALID_TABLE)
     entry = table.entry(Setting.of(case, layout, variant))
-    taken = entry.range_of(case.bytes)
+    chosen = entry.range_of(case.bytes)
     least, most = entry.measured_limits
     inside = least <= case.bytes <= most
     outside = "" if inside else f", measured from {format_size(least)} to {format_size(most)}"
     measured_on = table.conditions(entry)
     differs = conditions is not None and bool(measured_on) and conditions not in measured_on
     other = f", made on {' and '.join(measured_on)}, not on {conditions}" if differs else ""
-    reason = f"{taken.choice.label} by the table of {table.created}, {taken.label}{outside}{other}"
-    params = {**case.params, **dict(taken.choice.params)}
-    return replace(case, algorithm=taken.choice.algorithm, transport=taken.choice.transport, params=params), reason
+    reason = f"{chosen.choice.label} by the table of {table.created}, {chosen.label}{outside}{other}"
+    params = {**case.params, **dict(chosen.choice.params)}
+    return replace(case, algorithm=chosen.choice.algorithm, transport=chosen.choice.transport, params=params), reason

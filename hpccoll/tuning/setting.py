@@ -66,7 +66,7 @@ class Setting:
     @property
     def label(self) -> str:
         """The setting for people: ``all_reduce in place, 4 ranks on 2 nodes``."""
-        details = [Shape(self.nodes, self.ranks, self.aggregators).words]
+        details = [Shape(self.nodes, self.ranks, self.aggregators).text]
         details += [f"{self.racks} racks"] if self.racks > 1 else []
         details += [f"mapping {self.mapping}"] if self.mapping != "block" else []
         details += ["unequal nodes"] if self.ranks_per_node is None else []

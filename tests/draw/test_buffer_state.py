@@ -16,8 +16,8 @@ def followed(name, ranks, unit=None):
 
 
 def rows(name, ranks, unit=None):
-    held = followed(name, ranks, unit)
-    return [[held.words(cell, 8) for cell in row] for row in held.rows]
+    state = followed(name, ranks, unit)
+    return [[state.cell_text(cell, 8) for cell in row] for row in state.rows]
 
 
 def test_the_sum_travels_round_a_ring():
@@ -51,8 +51,8 @@ def test_of_one_origin_the_units_are_shown():
 
 def test_of_one_origin_whose_units_go_together_the_origin_is_shown():
     one = view_of("binomial", "broadcast", 4, root=2)
-    held = buffer_state(one, trace_schedule(one.slices[0]))
-    assert [[held.words(cell, 8) for cell in row] for row in held.rows] == [
+    state = buffer_state(one, trace_schedule(one.slices[0]))
+    assert [[state.cell_text(cell, 8) for cell in row] for row in state.rows] == [
         ["", "", "c", ""],
         ["c", "", "c", ""],
         ["c", "c", "c", "c"],
@@ -77,10 +77,10 @@ def test_every_rank_ends_with_the_postcondition(name):
     for ranks in (1, 2, 5, 8):
         for one in views(name, ranks):
             if name != "all_reduce-null":
-                held = buffer_state(one, trace_schedule(one.slices[-1]))
-                for me, end in enumerate(held.rows[-1]):
-                    assert end >= held.expected[me]
-                    assert end <= held.all_symbols
+                state = buffer_state(one, trace_schedule(one.slices[-1]))
+                for me, end in enumerate(state.rows[-1]):
+                    assert end >= state.expected[me]
+                    assert end <= state.all_symbols
 
 
 def test_a_unit_that_is_not_there_is_bad_input():
@@ -90,15 +90,15 @@ def test_a_unit_that_is_not_there_is_bad_input():
 
 
 @pytest.mark.parametrize(
-    ("held", "room", "words"),
+    ("letters", "width", "text"),
     [
         ("", 8, ""), ("acd", 8, "acd"), ("abcdefgh", 8, "abcdefgh"), ("abcdefghi", 9, "a-i"), ("abcghi", 6, "abcghi"),
         ("abcghi", 5, "#6"), ("abcdefgi", 6, "a-gi"), ("abcdefghij", 8, "*"), ("abcdefghij", 1, "*"), ("abc", 1, "+"),
     ],
 )  # fmt: skip
-def test_a_cell_says_as_much_as_it_has_room_for(held, room, words):
-    shapes = frozenset("abcdefghij".index(letter) for letter in held)
-    assert BufferState("", (), frozenset(range(10)), (), letters=True, unit=None).words(shapes, room) == words
+def test_a_cell_is_shortened_to_its_width(letters, width, text):
+    symbols = frozenset("abcdefghij".index(letter) for letter in letters)
+    assert BufferState("", (), frozenset(range(10)), (), letters=True, unit=None).cell_text(symbols, width) == text
 
 
 def test_beyond_the_letters_ranks_have_numbers():

@@ -53,12 +53,12 @@ def overlaps(boxes):
     """Return the pairs of words that overlap."""
     boxes = sorted(boxes)
     found = []
-    for i, ((left, top, right, bottom), words) in enumerate(boxes):
+    for i, ((left, top, right, bottom), labels) in enumerate(boxes):
         for (other_left, other_top, _, other_bottom), other in boxes[i + 1 :]:
             if other_left >= right:
                 break
             if left <= other_left and top < other_bottom and other_top < bottom:
-                found.append((words, other))
+                found.append((labels, other))
     return found
 
 
@@ -73,8 +73,8 @@ def check(svg):
         a, b, c, d = box(element)
         assert left <= a <= c <= left + width, (element.tag, element.text, element.attrib)
         assert top <= b <= d <= top + height, (element.tag, element.text, element.attrib)
-    words = [(text_box(element), element.text) for element in elements if element.tag == f"{SVG}text"]
-    assert overlaps(words) == []
+    labels = [(text_box(element), element.text) for element in elements if element.tag == f"{SVG}text"]
+    assert overlaps(labels) == []
     return elements
 
 
@@ -177,7 +177,7 @@ def test_a_png_has_two_pixels_for_one_of_the_svg(tmp_path):
 
 
 def test_another_ending_and_a_place_that_is_not_there_are_bad_input(tmp_path):
-    for path, words in ((tmp_path / "ring.jpg", ".svg or .png"), (tmp_path / "no" / "ring.svg", "cannot be written")):
-        with pytest.raises(BadInputError, match=words):
+    for path, labels in ((tmp_path / "ring.jpg", ".svg or .png"), (tmp_path / "no" / "ring.svg", "cannot be written")):
+        with pytest.raises(BadInputError, match=labels):
             draw(view("all_reduce-ring", 3), path)
     assert not list(tmp_path.iterdir())

@@ -104,6 +104,6 @@ def test_cells_have_an_edge_where_a_round_has_changed_them():
 
 def test_ranks_without_room_are_not_all_named():
     traces = [trace_schedule(view("broadcast-binomial", 100).slices[0])]
-    named = [shape.words for shape in rank_heads(Grid.of(traces)) if isinstance(shape, Text)]
+    named = [shape.text for shape in rank_heads(Grid.of(traces)) if isinstance(shape, Text)]
     assert 10 < len(named) < 60
     assert named[0] == "0"

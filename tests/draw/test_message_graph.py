@@ -125,10 +125,10 @@ def test_aggregators_stand_above_the_workers_they_serve():
 
 def test_nodes_and_racks_have_boxes_round_their_ranks():
     frames = positions(view("racks", 8)).frames
-    assert [(frame.words, frame.ranks) for frame in frames if frame.depth == 1] == [
+    assert [(frame.label, frame.ranks) for frame in frames if frame.depth == 1] == [
         (f"node {node}", (2 * node, 2 * node + 1)) for node in range(4)
     ]
-    assert [(frame.words, frame.ranks) for frame in frames if frame.depth == 2] == [
+    assert [(frame.label, frame.ranks) for frame in frames if frame.depth == 2] == [
         ("rack 0", (0, 1, 2, 3)),
         ("rack 1", (4, 5, 6, 7)),
     ]

@@ -1,4 +1,4 @@
-"""A schedule in words: they read as the algorithm does."""
+"""The text of a schedule: it reads as the algorithm does."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from drawing_examples import NAMES, view, views
 from hpccoll.draw import describe, view_of
 from hpccoll.draw.action_text import round_lines
 from hpccoll.draw.message_trace import trace_schedule
-from hpccoll.draw.schedule_text import layout_words
+from hpccoll.draw.schedule_text import layout_text
 from hpccoll.schedule import Copy, Cost, Layout, Recv, RecvReduce, Schedule, Send, Step, dst, src, tmp
 
 
@@ -69,7 +69,7 @@ def test_units_that_wrap_round_keep_their_order():
 
 
 @pytest.mark.parametrize(
-    ("layout", "words"),
+    ("layout", "text"),
     [
         (Layout.of(1), "1 worker on 1 node"),
         (Layout.of(8, 2), "8 workers on 4 nodes of 2"),
@@ -78,8 +78,8 @@ def test_units_that_wrap_round_keep_their_order():
         (Layout((0, 0, 1, 1), (0, 0, 1, 1)), "4 workers on 2 nodes of 2, 2 racks"),
     ],
 )
-def test_a_layout_is_said_in_words(layout, words):
-    assert layout_words(layout) == words
+def test_layout_text(layout, text):
+    assert layout_text(layout) == text
 
 
 def test_the_head_says_what_it_is_and_what_it_takes():
@@ -92,14 +92,14 @@ def test_the_head_says_what_it_is_and_what_it_takes():
 
 def test_a_cost_that_is_not_what_is_declared_is_said():
     lying = replace(view_of("ring", "all_reduce", 2), declared=Cost(rounds=1, sent=1, reduced=0.5))
-    words = "2 rounds, 1 S sent, 0.5 S reduced (counted), 1 round, 1 S sent, 0.5 S reduced (declared)"
-    assert f"cost, on the critical path: {words}" in describe(lying)
+    text = "2 rounds, 1 S sent, 0.5 S reduced (counted), 1 round, 1 S sent, 0.5 S reduced (declared)"
+    assert f"cost, on the critical path: {text}" in describe(lying)
 
 
 def test_trees_that_are_at_work_at_once_are_counted_one_after_the_other_which_is_said():
-    words = "4 rounds, 6 S sent, 3 S reduced (counted, bytes of slices in turn), "
-    words += "4 rounds, 3 S sent, 1.5 S reduced (declared, slices at once)"
-    assert f"cost, on the critical path: {words}\n" in describe(view_of("double_binary_tree", "all_reduce", 4))
+    text = "4 rounds, 6 S sent, 3 S reduced (counted, bytes of slices in turn), "
+    text += "4 rounds, 3 S sent, 1.5 S reduced (declared, slices at once)"
+    assert f"cost, on the critical path: {text}\n" in describe(view_of("double_binary_tree", "all_reduce", 4))
 
 
 def test_a_barrier_has_no_bytes_to_speak_of():

@@ -1,4 +1,4 @@
-"""``hpccoll show``: words on stdout, a picture where it is asked for, and one line where it cannot be."""
+"""``hpccoll show``: text on stdout, a picture on request, and one line on invalid input."""
 
 import re
 from dataclasses import replace
@@ -51,8 +51,8 @@ def test_the_readme_has_the_ring_the_hierarchical_and_the_aggregation_tree():
 
 def test_it_draws_where_it_is_told(tmp_path):
     out = tmp_path / "ring.svg"
-    words = invoke("show", "ring", "-p", 6, "--ranks-per-node", 2, "--racks", 3, "--out", out).out
-    assert words.startswith("all_reduce by ring on 6 workers on 3 nodes of 2, 3 racks")
+    text = invoke("show", "ring", "-p", 6, "--ranks-per-node", 2, "--racks", 3, "--out", out).out
+    assert text.startswith("all_reduce by ring on 6 workers on 3 nodes of 2, 3 racks")
     assert "rack 2" in out.read_text()
 
 
@@ -87,7 +87,7 @@ def test_the_last_node_may_have_fewer():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (["rong", "-p", 4], ["algorithm", "'rong'", "ring", "recursive_doubling"]),
         (["native", "-p", 4], ["algorithm", "'native'", "no schedule", "ring"]),
@@ -106,9 +106,9 @@ def test_the_last_node_may_have_fewer():
         (["ring", "-p", 4, "--out", "no/ring.svg"], ["--out", "No such file"]),
     ],
 )
-def test_what_cannot_be_shown_takes_one_line(arguments, words, tmp_path, monkeypatch):
+def test_what_cannot_be_shown_takes_one_line(arguments, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert invoke("show", *arguments).is_bad_input(*words)
+    assert invoke("show", *arguments).is_bad_input(*text)
     assert not list(tmp_path.iterdir())
 
 

@@ -91,7 +91,7 @@ def test_algorithms_that_cross_nowhere_are_not_told_of():
 def test_the_faster_placement_counts():
     slow, quick = (observation("all_reduce", "ring", 1024, seconds) for seconds in (2e-3, 1e-3))
     for both in ((slow, quick), (quick, slow)):
-        assert curves(validate(both, MACHINE))["ring"][1024].observed.seconds == 1e-3
+        assert curves(validate(both, MACHINE))["ring"][1024].observation.seconds == 1e-3
 
 
 def test_only_what_differs_in_its_placement_alone_is_one_curve():
@@ -136,7 +136,7 @@ def test_what_crosses_tiers_of_two_kinds_is_simulated():
     hierarchical, ring = (
         observation("all_reduce", name, 1 << 20, 1.0, Layout.of(8, 4)) for name in ("hierarchical", "ring")
     )
-    said = {one.observed.name: one for one in validate([hierarchical, ring], MACHINE)}
+    said = {one.observation.name: one for one in validate([hierarchical, ring], MACHINE)}
     assert {one.kind for one in said.values()} == {"simulated"}
     assert said["hierarchical"].seconds < said["ring"].seconds
     between = 2 * (1 / 2) * (1 << 20) * BETA  # what the port of a node carries in a ring of two nodes

@@ -104,12 +104,12 @@ def test_the_setting_names_the_ranks_per_node_if_all_nodes_have_the_same(
     assert group.setting.endswith(", 1 rank per node")
     rows = [make_node_row(nodes=n, ranks=2 * n, ranks_per_node=2) for n in (2, 4)]
     (two,) = chart_groups(of_rows(*rows, runs=(make_bed_run(),)))
-    assert (two.unit, two.unit_title, two.place_label(rows[1])) == ("nodes", "nodes (2 ranks each)", "4 nodes")
+    assert (two.unit, two.unit_title, two.shape_label(rows[1])) == ("nodes", "nodes (2 ranks each)", "4 nodes")
 
 
 def test_one_machine_is_counted_in_ranks(results):
     (group,) = chart_groups(results)
-    assert (group.unit, group.unit_title, group.place_label(results.rows[0])) == ("ranks", "ranks", "2 ranks")
+    assert (group.unit, group.unit_title, group.shape_label(results.rows[0])) == ("ranks", "ranks", "2 ranks")
 
 
 def test_a_variant_is_in_the_name_of_a_line_where_it_differs(make_row, of_rows):

@@ -139,7 +139,7 @@ def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(several):
     assert charts == {"fastest", "scaling"}
     assert BY_NAME["fastest"].heading(group)[0] == "barrier: fastest series by ranks"
     assert "8 B" not in str(BY_NAME["scaling"].specification(group))
-    values = {values["place"]: values for values in values_of_kind(group, "fastest")}["4 ranks"]
+    values = {values["shape"]: values for values in values_of_kind(group, "fastest")}["4 ranks"]
     assert values["has_size"] is False
     (leader,) = values["leaders"]
     assert (leader["series"], leader["ratios"]) == ("dissemination", pytest.approx((2.0, 2.0)))

@@ -8,7 +8,7 @@ from hpccoll.report.finding_templates import TEMPLATES, render_finding
 from hpccoll.report.report_finding import ReportFinding
 
 GOLDEN = Path(__file__).with_name("finding_sentences.txt")
-POINT = {"series": "ring", "place": "2 nodes", "nbytes": 1024, "pair": "", "placement": "in place"}
+POINT = {"series": "ring", "shape": "2 nodes", "nbytes": 1024, "pair": "", "placement": "in place"}
 HOSTS = frozenset({"n1", "n2", "n7"})
 LOGGED = {"variant": "nccl-gdr", "jobs": ("a", "b")}
 EXAMPLES = {
@@ -20,7 +20,7 @@ EXAMPLES = {
     "control_missing": {**LOGGED, "control": "nccl-gdr-off"},
     "not_converged": {"loose": 9, "rows": 10, "oversubscribed": True},
     "fastest": {
-        "place": "2 ranks", "has_size": True, "undecided": ((4096, 4096),), "undecided_sizes": 1,
+        "shape": "2 ranks", "has_size": True, "undecided": ((4096, 4096),), "undecided_sizes": 1,
         "leaders": (
             {"series": "ring", "sizes": ((8, 64), (512, 512)), "ratios": (1.2, 1.5)},
             {"series": "native", "sizes": ((1024, 1024),), "ratios": (1.331, 1.332)},
@@ -33,14 +33,14 @@ EXAMPLES = {
     "library": {"summary": "NCCL 2.30.7 over IB", "series": ("native", "ring"), "shared": False},
     "library_model": {"series": "native", "ratios": ((1.5, 1048576), (2.0, 1024))},
     "mapping_cost": {
-        "nbytes": 4194304, "place": "8 nodes",
+        "nbytes": 4194304, "shape": "8 nodes",
         "series": (
             {"name": "ring", "fast": "block", "slow": "cyclic", "ratio": 4.0, "clear": True, "rack_sizes": (3.5, 14)},
             {"name": "native", "fast": "block", "slow": "cyclic", "ratio": 1.01, "clear": False, "rack_sizes": None},
         ),
     },
     "pair_extremes": {
-        "series": "ping_pong", "nbytes": 8, "place": "2 nodes", "quantity": "seconds", "pairs": 4, "median": 6e-6,
+        "series": "ping_pong", "nbytes": 8, "shape": "2 nodes", "quantity": "seconds", "pairs": 4, "median": 6e-6,
         "fastest": "ranks 0 (a) and 2 (b)", "fastest_value": 5e-6, "slowest": "ranks 1 (a) and 3 (b)",
         "slowest_value": 9e-6, "ratio": 1.8,
     },
@@ -50,13 +50,13 @@ EXAMPLES = {
     },
     "wire_share": {
         "best": (
-            {"series": "ring", "share": 0.98, "wire": "the calibrated wire", "nbytes": 4194304, "place": "2 nodes"},
-            {"series": "tree", "share": 0.95, "wire": "2 calibrated wires", "nbytes": 4194304, "place": "4 nodes"},
+            {"series": "ring", "share": 0.98, "wire": "the calibrated wire", "nbytes": 4194304, "shape": "2 nodes"},
+            {"series": "tree", "share": 0.95, "wire": "2 calibrated wires", "nbytes": 4194304, "shape": "4 nodes"},
         ),
     },
     "wire_below_rate": {"wire": "100 Mbit/s", "ratio": 0.792},
     "rails": {
-        "place": "2 nodes", "nbytes": 16777216,
+        "shape": "2 nodes", "nbytes": 16777216,
         "series": (
             {"name": "ring one", "machine": "", "ports": {"eth0": 0.99}, "unused": ("rail2",), "gain": None},
             {

@@ -21,7 +21,7 @@ def group_of(of_rows):
 
 
 def by_place(group):
-    return {values["place"]: values for values in values_of_kind(group, "fastest")}
+    return {values["shape"]: values for values in values_of_kind(group, "fastest")}
 
 
 def test_the_fastest_series_has_its_sizes_and_its_lead(make_row, group_of):
@@ -43,7 +43,7 @@ def test_without_a_rival_there_is_no_fastest_series(make_row, group_of):
 def test_the_highest_bandwidth_is_never_that_of_the_floor(make_row, group_of):
     rows = make_row(busbw_Bps=3.2e9, in_place=True, half_interval=0), make_row("null", busbw_Bps=9e9)
     values = only_values(group_of(*rows), "highest_busbw")
-    assert (values["busbw"], values["series"], values["place"]) == (3.2e9, "ring", "2 ranks")
+    assert (values["busbw"], values["series"], values["shape"]) == (3.2e9, "ring", "2 ranks")
     assert (values["nbytes"], values["placement"], values["burst"]) == (1024, "in place", None)
     assert values["interval"] == pytest.approx((3.2e9, 3.2e9))
 
@@ -91,7 +91,7 @@ def test_the_table_of_ratios_has_lowest_and_highest_and_what_was_not_measured(re
 def test_a_testbed_has_the_share_of_the_wire_at_the_largest_size_on_each_number_of_nodes(testbed_results):
     (group,) = chart_groups(testbed_results)
     best = only_values(group, "wire_share")["best"]
-    assert [(b["series"], round(b["share"], 2), b["nbytes"], b["place"]) for b in best] == [
+    assert [(b["series"], round(b["share"], 2), b["nbytes"], b["shape"]) for b in best] == [
         ("ring", 0.98, 4 << 20, "2 nodes"), ("ring", 0.97, 4 << 20, "4 nodes"), ("ring", 0.95, 4 << 20, "8 nodes"),
     ]  # fmt: skip
     assert {b["wire"] for b in best} == {"the calibrated wire"}

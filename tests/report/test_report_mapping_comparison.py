@@ -55,7 +55,7 @@ def test_the_table_has_the_ratio_at_each_size_and_the_bytes_between_racks(racked
 def test_the_finding_has_the_cost_of_the_slower_mapping_and_its_bytes(racked):
     (group,) = chart_groups(racked)
     (finding,) = mapping_findings(group)
-    assert (finding.values["nbytes"], finding.values["place"]) == (LARGE, "8 nodes")
+    assert (finding.values["nbytes"], finding.values["shape"]) == (LARGE, "8 nodes")
     slow = {"fast": "block", "slow": "cyclic"}
     assert finding.values["series"] == (
         {"name": "ring", "ratio": pytest.approx(4.0), "clear": True, "rack_sizes": pytest.approx((3.5, 14.0)), **slow},

@@ -55,7 +55,7 @@ def test_runs_that_disagree_are_counted_and_the_worst_is_named(make_row, make_ru
     values = only_values(group_of(*rows, runs=(make_run(), make_run(run_id="run-2"))), "repeated_points")
     assert (values["points"], values["disagreeing"]) == (2, 1)
     assert values["max_ratio"] == pytest.approx(1.5)
-    assert (values["series"], values["place"], values["nbytes"]) == ("ring", "2 ranks", 1024)
+    assert (values["series"], values["shape"], values["nbytes"]) == ("ring", "2 ranks", 1024)
 
 
 def test_runs_that_agree_have_no_worst_point(make_row, make_run, group_of):

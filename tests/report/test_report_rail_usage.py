@@ -31,7 +31,7 @@ def group(make_node_row, make_bed_run, of_rows):
 def usage_of(group):
     """Return the values of the finding about rails: place, bytes and, by series, the ports."""
     values = only_values(group, "rails")
-    return values["place"], values["nbytes"], {usage["name"]: usage for usage in values["series"]}
+    return values["shape"], values["nbytes"], {usage["name"]: usage for usage in values["series"]}
 
 
 def test_the_gain_of_a_second_rail_and_the_ports_of_each_series_are_a_finding(group):

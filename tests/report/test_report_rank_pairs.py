@@ -121,7 +121,7 @@ def test_charts_of_pairs_are_vega_lite_and_can_be_rendered(valid, group, name):
 def test_the_finding_names_the_fastest_and_the_slowest_pair(group):
     found = {(values["series"], values["nbytes"]): values for values in values_of_kind(group, "pair_extremes")}
     assert found["ping_pong between nodes", 8] == {
-        "series": "ping_pong between nodes", "nbytes": 8, "place": "2 nodes", "quantity": "seconds", "pairs": 4,
+        "series": "ping_pong between nodes", "nbytes": 8, "shape": "2 nodes", "quantity": "seconds", "pairs": 4,
         "median": pytest.approx(6e-6), "ratio": pytest.approx(1.8),
         "fastest": "ranks 0 (alpha) and 2 (beta)", "fastest_value": pytest.approx(5e-6),
         "slowest": "ranks 1 (alpha) and 3 (beta)", "slowest_value": pytest.approx(9e-6),
@@ -152,7 +152,7 @@ def test_one_pair_is_compared_like_any_collective(make_pair, of_rows):
     assert BY_NAME["fastest"].specification(group)
     assert BY_NAME["pairs-time"].specification(group) is None
     values = only_values(group, "fastest")
-    assert (values["place"], values["leaders"][0]["series"]) == ("4 ranks", "ping_pong")
+    assert (values["shape"], values["leaders"][0]["series"]) == ("4 ranks", "ping_pong")
     (_, data) = drawn(group, "time")
     assert {d["pair"] for d in data} == {"ranks 0 and 3"}
     assert {d["panel"] for d in data} == {"4 ranks"}

@@ -124,7 +124,7 @@ def test_aggregators_are_the_last_of_the_ranks():
 )
 def test_a_shape_says_nodes_ranks_on_each_and_aggregators(text, shape, words):
     assert parse_shape(text) == shape
-    assert (str(shape), shape.words) == (text, words)
+    assert (str(shape), shape.text) == (text, words)
     assert shape.processes == shape.ranks + shape.aggregators
     assert shape.ranks_per_node * shape.nodes == shape.processes
 
@@ -132,7 +132,7 @@ def test_a_shape_says_nodes_ranks_on_each_and_aggregators(text, shape, words):
 def test_aggregators_that_are_apart_have_hosts_of_their_own():
     apart = Shape(2, 6, 3, dedicated_aggregators=True)
     assert (apart.hosts, apart.processes, apart.ranks_per_node) == (5, 9, 3)
-    assert apart.words == "6 ranks on 2 nodes and 3 aggregators apart"
+    assert apart.text == "6 ranks on 2 nodes and 3 aggregators apart"
     assert apart == Shape(2, 6, 3) == parse_shape("2x3+3")
 
 

@@ -68,12 +68,12 @@ def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there i
 
 
 def findings():
-    """Return the findings by subject."""
-    return {each.subject: each for each in doctor.examine(NO_GPU)}
+    """Return the findings by component."""
+    return {each.component: each for each in doctor.examine(NO_GPU)}
 
 
 def wrong():
-    return {each.subject for each in doctor.examine(NO_GPU) if each.fatal}
+    return {each.component for each in doctor.examine(NO_GPU) if each.fatal}
 
 
 SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}

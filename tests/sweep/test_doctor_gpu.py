@@ -42,7 +42,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
         monkeypatch.setattr(Machine, "python", python)
         there = {"snakemake": "9.27.1", **dict(wheels)}
         monkeypatch.setattr(Machine, "wheel", lambda _, name: there.get(name))
-        return {found.subject: found for found in doctor.examine(root)}
+        return {finding.component: finding for finding in doctor.examine(root)}
 
     return here
 

@@ -54,7 +54,7 @@ def test_aggregators_beside_nodes_are_on_hosts_of_their_own(with_helpers):
     assert (asked["nodes"], asked["tasks"], asked["slurm_partition"]) == (6, 10, "all")
     assert asked["constraint"] == "[worker*4&aggregator*2]"
     assert plan.launcher.aggregator == "aggregator"
-    assert job.shapes[1].words == "4 ranks on 2 nodes and 2 aggregators apart"
+    assert job.shapes[1].text == "4 ranks on 2 nodes and 2 aggregators apart"
     lost = "12 ranks on 6 nodes and 2 aggregators apart: partition all has 6 nodes with feature worker, 2 of them down"
     assert {skip.reason for skip in plan.skips} == {f"{lost} or drained"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
 from hpccoll.host.cpu_and_memory import available_memory, cpu_model, testbed_facts
-from hpccoll.sweep.doctor.findings import DoctorFinding, found
+from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import Machine
 from hpccoll.sweep.slurm import query
 from hpccoll.sweep.slurm.partitions import load_partition
@@ -18,24 +18,24 @@ MIN_JOB_AGE_S = 300
 def cores(_: Machine) -> Iterator[DoctorFinding]:
     cores = len(os.sched_getaffinity(0))
     gib = available_memory() / 2**30
-    yield found("machine", cores=cores, cpu=cpu_model(), gib=gib)
+    yield finding("machine", cores=cores, cpu=cpu_model(), gib=gib)
 
 
 def snakemake(machine: Machine) -> Iterator[DoctorFinding]:
     if version := machine.wheel("snakemake"):
-        yield found("snakemake", version=version)
+        yield finding("snakemake", version=version)
     else:
-        yield found("snakemake_missing", "WRONG")
+        yield finding("snakemake_missing", "WRONG")
 
 
 def controller(machine: Machine) -> Iterator[DoctorFinding]:
     if shutil.which("sbatch") is None:
-        yield found("slurm_missing", "none")
+        yield finding("slurm_missing", "none")
     elif isinstance(machine.controller, str):
-        yield found("slurm_unreachable", "warn", error=machine.controller)
+        yield finding("slurm_unreachable", "warn", error=machine.controller)
     else:
         settings = machine.settings
-        yield found("slurm", version=settings.get("SLURM_VERSION"), cluster=settings.get("ClusterName"))
+        yield finding("slurm", version=settings.get("SLURM_VERSION"), cluster=settings.get("ClusterName"))
 
 
 def accounting(machine: Machine) -> Iterator[DoctorFinding]:
@@ -44,18 +44,18 @@ def accounting(machine: Machine) -> Iterator[DoctorFinding]:
         return
     kind = machine.settings.get("AccountingStorageType", "").removeprefix("accounting_storage/")
     if machine.accounting:
-        yield found("accounting")
+        yield finding("accounting")
         return
     if kind == "slurmdbd":
-        yield found("accounting_unreachable", "warn")
+        yield finding("accounting_unreachable", "warn")
     else:
-        yield found("accounting_missing", "none", storage=kind or "none")
+        yield finding("accounting_missing", "none", storage=kind or "none")
     age = machine.settings.get("MinJobAge", "")
     seconds = int(age.split()[0]) if age[:1].isdecimal() else 0
     if seconds < MIN_JOB_AGE_S:
-        yield found("min_job_age_short", "WRONG", seconds=seconds, least=MIN_JOB_AGE_S)
+        yield finding("min_job_age_short", "WRONG", seconds=seconds, least=MIN_JOB_AGE_S)
     else:
-        yield found("min_job_age", seconds=seconds)
+        yield finding("min_job_age", seconds=seconds)
 
 
 def partitions(machine: Machine) -> Iterator[DoctorFinding]:
@@ -65,7 +65,7 @@ def partitions(machine: Machine) -> Iterator[DoctorFinding]:
         names = dict.fromkeys(query.slurm_output("sinfo", "-h", "-o", "%P").split())
         partitions = {name: load_partition(name.rstrip("*")) for name in names}
     except BadInputError as error:
-        yield found("partitions_unknown", "WRONG", error=error)
+        yield finding("partitions_unknown", "WRONG", error=error)
         return
     counts = [
         f"{name} {partition.usable} of {partition.nodes} nodes usable"
@@ -75,14 +75,14 @@ def partitions(machine: Machine) -> Iterator[DoctorFinding]:
     default = " (* is the default)" if any(name.endswith("*") for name in names) else ""
     usable = any(partition.usable for partition in partitions.values())
     text = ("; ".join(counts) or "none that you may see") + default
-    yield found("partitions", partitions=text) if usable else found("partitions_unusable", "WRONG", partitions=text)
+    yield finding("partitions", partitions=text) if usable else finding("partitions_unusable", "WRONG", partitions=text)
 
 
 def profile(machine: Machine) -> Iterator[DoctorFinding]:
     """Report the profile to use, and the command that checks that ranks start; it needs an allocation."""
     if not machine.settings:
         reason = "there is no Slurm here" if shutil.which("sbatch") is None else "no controller of Slurm answers"
-        yield found("profile_local", reason=reason)
+        yield finding("profile_local", reason=reason)
         return
     name, reason = "slurm-nodbd", "Slurm answers, sacct does not"
     if testbed_facts() is not None:
@@ -90,4 +90,4 @@ def profile(machine: Machine) -> Iterator[DoctorFinding]:
     elif machine.accounting:
         name, reason = "slurm", "Slurm answers, and so does sacct"
     command = f"srun -N 2 -n 2 --mpi={machine.mpi_type or 'TYPE'} hpccoll run --check"
-    yield found("profile_slurm", profile=name, reason=reason, command=command)
+    yield finding("profile_slurm", profile=name, reason=reason, command=command)

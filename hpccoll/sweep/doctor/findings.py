@@ -13,12 +13,12 @@ class FindingText(NamedTuple):
     """The texts of one kind of finding.
 
     Args:
-        subject: what was checked.
+        component: what was checked.
         state: what was found.
         remedy: what to do; empty if nothing.
     """
 
-    subject: str
+    component: str
     state: str
     remedy: str = ""
 
@@ -184,8 +184,8 @@ class DoctorFinding:
         return self.severity == "WRONG"
 
     @property
-    def subject(self) -> str:
-        return TEMPLATES[self.kind].subject
+    def component(self) -> str:
+        return TEMPLATES[self.kind].component
 
     @property
     def state(self) -> str:
@@ -197,9 +197,9 @@ class DoctorFinding:
 
     def __str__(self) -> str:
         remedy = f"; {self.remedy}" if self.remedy else ""
-        return f"{self.severity:>5}  {self.subject}: {self.state}{remedy}"
+        return f"{self.severity:>5}  {self.component}: {self.state}{remedy}"
 
 
-def found(kind: str, severity: Severity = "ok", **values: object) -> DoctorFinding:
+def finding(kind: str, severity: Severity = "ok", **values: object) -> DoctorFinding:
     """Return a finding."""
     return DoctorFinding(kind, severity, values)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpccoll.evidence import nic_gpu_affinity
 from hpccoll.host import gpu_stack
-from hpccoll.sweep.doctor.findings import DoctorFinding, found
+from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import Machine, error_line
 
 CUDA_OF_DRIVER = {580: 13, 525: 12}
@@ -33,15 +33,15 @@ def devices(machine: Machine) -> Iterator[DoctorFinding]:
             "nodes may have some: srun --gpus-per-node=1 hpccoll doctor looks there" if machine.settings
             else f"where there is one, NVIDIA's driver from {min(CUDA_OF_DRIVER)} on shows it (nvidia-smi)"
         )  # fmt: skip
-        yield found("gpu_missing", "none", remedy=remedy)
+        yield finding("gpu_missing", "none", remedy=remedy)
         return
     gpus = f"{number} x {' and '.join(gpu_stack.gpu_models(machine.root)) or 'NVIDIA device'}"
     if driver is None:
-        yield found("gpu_no_driver", "warn", gpus=gpus)
+        yield finding("gpu_no_driver", "warn", gpus=gpus)
     elif runs := cuda(machine):
-        yield found("gpu", gpus=gpus, driver=driver.version, cuda=runs)
+        yield finding("gpu", gpus=gpus, driver=driver.version, cuda=runs)
     else:
-        yield found("gpu_old_driver", "warn", gpus=gpus, driver=driver.version, least=min(CUDA_OF_DRIVER))
+        yield finding("gpu_old_driver", "warn", gpus=gpus, driver=driver.version, least=min(CUDA_OF_DRIVER))
 
 
 def cupy(machine: Machine) -> Iterator[DoctorFinding]:
@@ -58,24 +58,24 @@ def cupy(machine: Machine) -> Iterator[DoctorFinding]:
     }
     if not installed:
         extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, as the driver of the GPUs runs it"
-        yield found("cupy_missing", "none", extra=extra)
+        yield finding("cupy_missing", "none", extra=extra)
         return
     packages, names = " and ".join(" ".join(package) for package in installed.items()), " ".join(installed)
     if len(installed) > 1:
-        yield found("cupy_twice", "WRONG", packages=packages, names=names, fitting=fitting)
+        yield finding("cupy_twice", "WRONG", packages=packages, names=names, fitting=fitting)
         return
     if runs is None:
-        yield found("cupy_untested", packages=packages)
+        yield finding("cupy_untested", packages=packages)
         return
     built = re.search(r"cuda(\d+)x", packages)
     if built and int(built[1]) > runs:
-        yield found("cupy_too_new", "WRONG", packages=packages, names=names, fitting=fitting)
+        yield finding("cupy_too_new", "WRONG", packages=packages, names=names, fitting=fitting)
         return
     child = machine.python(COMPUTES)
     if child.returncode:
-        yield found("cupy_broken", "WRONG", packages=packages, error=error_line(child), fitting=fitting)
+        yield finding("cupy_broken", "WRONG", packages=packages, error=error_line(child), fitting=fitting)
     else:
-        yield found("cupy", packages=packages, gpus=child.stdout.strip())
+        yield finding("cupy", packages=packages, gpus=child.stdout.strip())
 
 
 def nvlink(machine: Machine) -> Iterator[DoctorFinding]:
@@ -84,11 +84,11 @@ def nvlink(machine: Machine) -> Iterator[DoctorFinding]:
     if not gpu_stack.gpu_count(machine.root):
         return
     if not switches:
-        yield found("nvswitch_missing", "none")
+        yield finding("nvswitch_missing", "none")
     elif gpu_stack.is_process_running("nv-fabricmanager", machine.root):
-        yield found("nvswitch", switches=switches)
+        yield finding("nvswitch", switches=switches)
     else:
-        yield found("fabric_manager_missing", "warn", switches=switches)
+        yield finding("fabric_manager_missing", "warn", switches=switches)
 
 
 def affinity(machine: Machine) -> Iterator[DoctorFinding]:
@@ -97,9 +97,9 @@ def affinity(machine: Machine) -> Iterator[DoctorFinding]:
     if nearest := nic_gpu_affinity.read_sysfs_topology(addresses, machine.root / "sys"):
         balance = nic_gpu_affinity.describe_balance(nearest)
         if balance.startswith("balanced"):
-            yield found("gpu_nic_balanced", balance=balance)
+            yield finding("gpu_nic_balanced", balance=balance)
         else:
-            yield found("gpu_nic_unbalanced", "warn", balance=balance)
+            yield finding("gpu_nic_unbalanced", "warn", balance=balance)
 
 
 AWARE = """
@@ -124,13 +124,13 @@ def aware_mpi(machine: Machine) -> Iterator[DoctorFinding]:
         return
     child = machine.python(AWARE)
     if child.returncode:
-        yield found("cuda_aware_unknown", "warn", error=error_line(child))
+        yield finding("cuda_aware_unknown", "warn", error=error_line(child))
         return
     aware, support = json.loads(child.stdout)
     if aware:
-        yield found("cuda_aware", support=support)
+        yield finding("cuda_aware", support=support)
         return
     consequence = "a job tries it" if aware is None else "cuda over mpi will be skipped, and staged goes by the host"
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
     remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
-    yield found("cuda_unaware", "none", support=support, consequence=consequence, remedy=remedy)
+    yield finding("cuda_unaware", "none", support=support, consequence=consequence, remedy=remedy)

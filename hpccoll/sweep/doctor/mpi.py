@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
-from hpccoll.sweep.doctor.findings import DoctorFinding, Severity, found
+from hpccoll.sweep.doctor.findings import DoctorFinding, Severity, finding
 from hpccoll.sweep.doctor.machine import Machine, error_line
 from hpccoll.sweep.paths import mpiexec_command
 
@@ -17,10 +17,10 @@ def library(machine: Machine) -> Iterator[DoctorFinding]:
     """Check that mpi4py finds an MPI library."""
     child = machine.library
     if child.returncode:
-        yield found("mpi_broken", "WRONG", error=error_line(child))
+        yield finding("mpi_broken", "WRONG", error=error_line(child))
         return
     _, version_text = json.loads(child.stdout)
-    yield found("mpi", version=" ".join(version_text.splitlines()[0].split()))
+    yield finding("mpi", version=" ".join(version_text.splitlines()[0].split()))
 
 
 def launcher(machine: Machine) -> Iterator[DoctorFinding]:
@@ -35,16 +35,16 @@ def launcher(machine: Machine) -> Iterator[DoctorFinding]:
         child = machine.python(HELLO, *mpiexec_command(), "-n", "2")
     except BadInputError as error:
         no_remedy = "srun starts ranks here" if machine.settings else ""
-        yield found("mpiexec_missing", severity, error=error, remedy=no_remedy)
+        yield finding("mpiexec_missing", severity, error=error, remedy=no_remedy)
         return
     except subprocess.TimeoutExpired:
-        yield found("mpiexec_timeout", severity, remedy=remedy)
+        yield finding("mpiexec_timeout", severity, remedy=remedy)
         return
     if child.stdout.count("ranks 2") == 2:
-        yield found("mpiexec")
+        yield finding("mpiexec")
         return
     error_text = (child.stderr.strip().splitlines() or [child.stdout.strip()])[-1]
-    yield found("mpiexec_disconnected", severity, error=error_text, remedy=remedy)
+    yield finding("mpiexec_disconnected", severity, error=error_text, remedy=remedy)
 
 
 def pmi(machine: Machine) -> Iterator[DoctorFinding]:
@@ -53,10 +53,10 @@ def pmi(machine: Machine) -> Iterator[DoctorFinding]:
         return
     types, supported = ", ".join(machine.mpi_types) or "nothing", machine.pmi_types
     if not supported:
-        yield found("pmi_unknown", "warn", types=types)
+        yield finding("pmi_unknown", "warn", types=types)
     elif machine.mpi_type is None:
-        yield found("pmi_mismatch", "WRONG", types=types, library=" or ".join(supported))
+        yield finding("pmi_mismatch", "WRONG", types=types, library=" or ".join(supported))
     else:
         default = machine.settings.get("MpiDefault")
         kind = "pmi_default" if default == machine.mpi_type else "pmi_option"
-        yield found(kind, types=types, library=" and ".join(supported), default=default, chosen=machine.mpi_type)
+        yield finding(kind, types=types, library=" and ".join(supported), default=default, chosen=machine.mpi_type)

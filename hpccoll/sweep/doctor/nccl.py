@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from hpccoll.host import gpu_stack
 from hpccoll.host.gpu_stack import RdmaPort
-from hpccoll.sweep.doctor.findings import DoctorFinding, found
+from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import Machine, error_line
 
 VERSION = """
@@ -24,27 +24,27 @@ def library(machine: Machine) -> Iterator[DoctorFinding]:
     """Check which NCCL CuPy loads and which libraries it hides; also without a GPU, as on a login node."""
     libraries = gpu_stack.nccl_libraries(machine.root)
     if not libraries:
-        yield found("nccl_missing", "none")
+        yield finding("nccl_missing", "none")
         return
     loaded, *others = libraries
     child = machine.python(VERSION.format(path=str(loaded)))
     if child.returncode:
-        yield found("nccl_broken", "WRONG" if _has_gpus(machine) else "warn", path=loaded, error=error_line(child))
+        yield finding("nccl_broken", "WRONG" if _has_gpus(machine) else "warn", path=loaded, error=error_line(child))
         return
     version = child.stdout.strip()
     if gpu_stack.is_from_wheel(loaded) and others:
         hidden = ", ".join(map(str, others))
-        yield found("nccl_hidden", "warn", version=version, path=loaded, hidden=hidden, site=others[0])
+        yield finding("nccl_hidden", "warn", version=version, path=loaded, hidden=hidden, site=others[0])
     else:
-        yield found("nccl", version=version, path=loaded)
+        yield finding("nccl", version=version, path=loaded)
 
 
 def nccl4py(machine: Machine) -> Iterator[DoctorFinding]:
     """Check whether nccl4py is installed, which creates communicators with settings that CuPy does not offer."""
     if version := machine.wheel("nccl4py"):
-        yield found("nccl4py", version=version)
+        yield finding("nccl4py", version=version)
     else:
-        yield found("nccl4py_missing", "none")
+        yield finding("nccl4py_missing", "none")
 
 
 def plugins(machine: Machine) -> Iterator[DoctorFinding]:
@@ -57,9 +57,9 @@ def plugins(machine: Machine) -> Iterator[DoctorFinding]:
     text = "; ".join(f"{kind or 'of another kind'}: {path}" for path, kind in loaded)
     remedy = _plugin_remedy(ports, kinds)
     if loaded:
-        yield found("nccl_plugins", "warn" if remedy else "ok", plugins=text, remedy=remedy)
+        yield finding("nccl_plugins", "warn" if remedy else "ok", plugins=text, remedy=remedy)
     else:
-        yield found("nccl_plugins_missing", "none", remedy=remedy or "no network here asks for one")
+        yield finding("nccl_plugins_missing", "none", remedy=remedy or "no network here asks for one")
 
 
 def _plugin_remedy(ports: list[RdmaPort], kinds: set[str | None]) -> str:
@@ -74,7 +74,9 @@ def _plugin_remedy(ports: list[RdmaPort], kinds: set[str | None]) -> str:
     return ""
 
 
-CHOOSING = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_COLLNET_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN")
+SELECTION_VARIABLES = (
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_COLLNET_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN",
+)  # fmt: skip
 """Settings that select what NCCL executes; in a sweep, variants set them."""
 
 
@@ -86,10 +88,10 @@ def settings(machine: Machine) -> Iterator[DoctorFinding]:
     by_source: dict[str, list[str]] = {}
     for source, name, value in settings_found:
         by_source.setdefault(source, []).append(f"{name}={value}")
-    chosen = list(dict.fromkeys(name for _, name, _ in settings_found if name in CHOOSING))
+    chosen = list(dict.fromkeys(name for _, name, _ in settings_found if name in SELECTION_VARIABLES))
     text = "; ".join(f"{source} sets {', '.join(assignments)}" for source, assignments in by_source.items())
     text = text or "the environment, ~/.nccl.conf and /etc/nccl.conf set nothing"
     if chosen:
-        yield found("nccl_settings_chosen", "warn", settings=text, names=", ".join(chosen))
+        yield finding("nccl_settings_chosen", "warn", settings=text, names=", ".join(chosen))
     else:
-        yield found("nccl_settings", settings=text)
+        yield finding("nccl_settings", settings=text)

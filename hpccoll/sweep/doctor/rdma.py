@@ -8,7 +8,7 @@ from itertools import groupby
 
 from hpccoll.host import gpu_stack
 from hpccoll.host.gpu_stack import RdmaPort
-from hpccoll.sweep.doctor.findings import DoctorFinding, found
+from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import Machine
 from hpccoll.units import format_size
 
@@ -18,15 +18,15 @@ def adapters(machine: Machine) -> Iterator[DoctorFinding]:
     ports = gpu_stack.rdma_ports(machine.root)
     if not ports:
         remedy = "; nodes may have some: srun hpccoll doctor looks there" if machine.settings else ""
-        yield found("rdma_missing", "none", nodes=remedy)
+        yield finding("rdma_missing", "none", nodes=remedy)
         return
     groups = groupby(sorted(ports, key=_describe), key=_describe)
     text = "; ".join(f"{', '.join(port.name for port in group)}: {description}" for description, group in groups)
     unused = any(not port.active and port.layer == "InfiniBand" for port in ports)
     if unused:
-        yield found("rdma_inactive", "warn", ports=text)
+        yield finding("rdma_inactive", "warn", ports=text)
     else:
-        yield found("rdma", ports=text)
+        yield finding("rdma", ports=text)
 
 
 def _describe(port: RdmaPort) -> str:
@@ -39,7 +39,7 @@ def verbs(machine: Machine) -> Iterator[DoctorFinding]:
     """Check that adapters can be opened: a container may see them in sysfs but lack their devices."""
     directory = machine.root / "dev/infiniband"
     if gpu_stack.rdma_ports(machine.root) and not any(directory.glob("uverbs*")):
-        yield found("rdma_devices_missing", "warn", directory=directory)
+        yield finding("rdma_devices_missing", "warn", directory=directory)
 
 
 MIN_LOCKED_BYTES = 1 << 30
@@ -55,11 +55,11 @@ def limits(machine: Machine) -> Iterator[DoctorFinding]:
         return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and locked < MIN_LOCKED_BYTES:
-        yield found("locked_memory", "warn", limit=format_size(locked))
+        yield finding("locked_memory", "warn", limit=format_size(locked))
     directory = machine.root / "dev/shm"
     shared = shutil.disk_usage(directory).total if directory.is_dir() else 0
     if shared < MIN_SHARED_BYTES:
-        yield found("shared_memory", "warn", size=format_size(shared), directory=directory)
+        yield finding("shared_memory", "warn", size=format_size(shared), directory=directory)
 
 
 PEER = ("nvidia_peermem", "nv_peer_mem")
@@ -77,8 +77,8 @@ def direct(machine: Machine) -> Iterator[DoctorFinding]:
         return
     kernel = tuple(map(int, re.findall(r"\d+", gpu_stack.kernel_release(machine.root))[:2]))
     if loaded := next((name for name in PEER if gpu_stack.is_module_loaded(name, machine.root)), None):
-        yield found("gpudirect_module", module=loaded)
+        yield finding("gpudirect_module", module=loaded)
     elif driver.open_modules and kernel >= DMA_BUF:
-        yield found("gpudirect_dma_buf", kernel=gpu_stack.kernel_release(machine.root))
+        yield finding("gpudirect_dma_buf", kernel=gpu_stack.kernel_release(machine.root))
     else:
-        yield found("gpudirect_missing", "none")
+        yield finding("gpudirect_missing", "none")

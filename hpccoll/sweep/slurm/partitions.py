@@ -67,27 +67,27 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
     Raises:
         BadInputError: if there is no such partition, or if Slurm does not answer.
     """
-    found = {
+    records = {
         record["PartitionName"]: record
         for record in parse_records(slurm_output("scontrol", "-a", "-o", "show", "partition"))
     }
-    defaults = [known for known, record in found.items() if record.get("Default") == "YES"]
+    defaults = [known for known, record in records.items() if record.get("Default") == "YES"]
     chosen = name or (defaults[0] if defaults else None)
-    if chosen is None or chosen not in found:
-        raise BadInputError("partition", chosen, found)
-    record = found[chosen]
+    if chosen is None or chosen not in records:
+        raise BadInputError("partition", chosen, records)
+    record = records[chosen]
     nodes = {node for node in _list_nodes(chosen) if feature is None or feature in node.features}
     up = record.get("State", "UP") == "UP"
     usable = tuple(
         node.cpus for node in sorted(nodes, key=lambda node: node.name) if up and not _is_unusable(node.state)
     )
-    limit, allowed = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
+    limit, accounts = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
     return Partition(
         name=chosen,
         nodes=len(nodes),
         cpus=usable,
         largest=int(limit) if limit.isdecimal() else None,
-        accounts=None if allowed == "ALL" else tuple(allowed.split(",")),
+        accounts=None if accounts == "ALL" else tuple(accounts.split(",")),
         feature=feature,
     )
 
