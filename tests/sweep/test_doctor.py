@@ -10,7 +10,7 @@ import pytest
 from hpccoll.host import cpu_and_memory
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import mpi
-from hpccoll.sweep.doctor.findings import TEMPLATES, DoctorFinding, found
+from hpccoll.sweep.doctor.findings import TEMPLATES, DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import LIBRARY, Machine
 
 NO_GPU = Path("/nowhere")
@@ -222,10 +222,10 @@ more in slurm.conf, and says 'scontrol reconfigure'
 
 def test_a_finding_is_rendered_as_a_line_that_begins_with_its_severity():
     findings = (
-        found("mpi", version="MPICH 5.0.2"),
-        found("nccl_missing", "none"),
-        found("gpu_old_driver", "warn", gpus="8 x H100", driver="470.57, no fit", least=525),
-        found("min_job_age_short", "WRONG", seconds=2, least=300),
+        finding("mpi", version="MPICH 5.0.2"),
+        finding("nccl_missing", "none"),
+        finding("gpu_old_driver", "warn", gpus="8 x H100", driver="470.57, no fit", least=525),
+        finding("min_job_age_short", "WRONG", seconds=2, least=300),
     )
     assert "".join(f"{finding}\n" for finding in findings) == GOLDEN
     assert [finding.fatal for finding in findings] == [False, False, False, True]
@@ -235,8 +235,8 @@ def test_every_kind_that_a_check_yields_has_a_template_and_every_template_is_of_
     sources = [path.read_text() for path in Path(doctor.__file__).parent.glob("*.py") if path.stem != "findings"]
     used = {kind for text in sources for kind in re.findall(r'"(\w+)"', text)} & TEMPLATES.keys()
     assert used == TEMPLATES.keys()
-    assert {kind for text in sources for kind in re.findall(r'found\(\s*"(\w+)"', text)} <= TEMPLATES.keys()
+    assert {kind for text in sources for kind in re.findall(r'finding\(\s*"(\w+)"', text)} <= TEMPLATES.keys()
 
 
 def test_findings_of_equal_data_are_equal():
-    assert found("mpi", version="x") == DoctorFinding("mpi", "ok", {"version": "x"})
+    assert finding("mpi", version="x") == DoctorFinding("mpi", "ok", {"version": "x"})

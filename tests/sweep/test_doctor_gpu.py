@@ -48,21 +48,21 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
 
 
 def test_without_a_gpu_it_is_said_what_there_would_be_to_install_and_nothing_of_what_only_gpus_need(here):
-    found = here(RAILS)
-    assert found["GPU"].state == "no CUDA device: GPU cases will be skipped"
-    assert [found[what].severity for what in ("GPU", "CuPy", "NCCL", "nccl4py")] == ["none"] * 4
-    assert "pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'" in found["CuPy"].remedy
-    assert "pip install nvidia-nccl-cu12" in found["NCCL"].remedy
-    assert not ABOUT_GPUS & set(found)
+    findings = here(RAILS)
+    assert findings["GPU"].state == "no CUDA device: GPU cases will be skipped"
+    assert [findings[what].severity for what in ("GPU", "CuPy", "NCCL", "nccl4py")] == ["none"] * 4
+    assert "pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'" in findings["CuPy"].remedy
+    assert "pip install nvidia-nccl-cu12" in findings["NCCL"].remedy
+    assert not ABOUT_GPUS & set(findings)
 
 
 def test_what_is_installed_without_a_gpu_is_said_to_be_there(here, tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
-    found = here({"mod/libnccl.so.2": ""}, wheels={"cupy-cuda13x": "14.2.0", "nccl4py": "0.6.0"})
-    assert (found["nccl4py"].severity, found["nccl4py"].state) == ("ok", "0.6.0")
-    assert (found["NCCL"].severity, found["NCCL"].state) == ("ok", f"2.27.3, {tmp_path}/mod/libnccl.so.2")
-    assert found["CuPy"].severity == "ok"
-    assert found["CuPy"].state.startswith("cupy-cuda13x 14.2.0 is installed; ")
+    findings = here({"mod/libnccl.so.2": ""}, wheels={"cupy-cuda13x": "14.2.0", "nccl4py": "0.6.0"})
+    assert (findings["nccl4py"].severity, findings["nccl4py"].state) == ("ok", "0.6.0")
+    assert (findings["NCCL"].severity, findings["NCCL"].state) == ("ok", f"2.27.3, {tmp_path}/mod/libnccl.so.2")
+    assert findings["CuPy"].severity == "ok"
+    assert findings["CuPy"].state.startswith("cupy-cuda13x 14.2.0 is installed; ")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_only_what_is_there_is_ok_and_what_is_not_says_what_to_do(here, parts):
 )
 def test_gpus_that_are_further_from_an_adapter_than_others_are_named(here, port, said):
     bridge = "sys/devices/pci0000:15"
-    found = here(
+    findings = here(
         GPUS,
         {
             "sys/bus/pci/devices/0000:19:00.0": f"{bridge}/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:19:00.0/",
@@ -92,13 +92,13 @@ def test_gpus_that_are_further_from_an_adapter_than_others_are_named(here, port,
             "sys/class/infiniband/mlx5_0/device": f"{bridge}/0000:15:01.0/0000:16:00.0/0000:17:02.0/0000:1a:00.0/",
         },
     )
-    assert found["GPUs and adapters"].state.startswith(said)
+    assert findings["GPUs and adapters"].state.startswith(said)
 
 
 def test_devices_are_told_with_their_driver_and_its_cuda(here):
-    found = here(GPUS, OPEN)
-    assert found["GPU"].state == "8 x NVIDIA H100 80GB HBM3, driver 580.65.06, for CUDA 13 and older"
-    assert set(found) >= ABOUT_GPUS - {"GPUDirect RDMA"}, "there is no adapter that could reach them"
+    findings = here(GPUS, OPEN)
+    assert findings["GPU"].state == "8 x NVIDIA H100 80GB HBM3, driver 580.65.06, for CUDA 13 and older"
+    assert set(findings) >= ABOUT_GPUS - {"GPUDirect RDMA"}, "there is no adapter that could reach them"
 
 
 @pytest.mark.parametrize(
@@ -106,45 +106,45 @@ def test_devices_are_told_with_their_driver_and_its_cuda(here):
 )
 def test_a_driver_that_is_missing_or_too_old_is_told(here, version, remedy):
     said = {"proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Mon\n"}
-    found = here(GPUS, said if version else {})
-    assert (found["GPU"].remedy, found["GPU"].severity) == (remedy, "warn")
-    assert "as the driver of the GPUs runs it" in found["CuPy"].remedy
+    findings = here(GPUS, said if version else {})
+    assert (findings["GPU"].remedy, findings["GPU"].severity) == (remedy, "warn")
+    assert "as the driver of the GPUs runs it" in findings["CuPy"].remedy
 
 
 @pytest.mark.parametrize(("driver", "extra"), [(OPEN, "cuda13"), (CLOSED, "cuda12")])
 def test_the_wheel_of_cupy_that_fits_the_driver_is_named(here, driver, extra):
-    found = here(GPUS, driver)["CuPy"]
-    assert (found.state, found.fatal) == ("not installed: GPU cases will be skipped", False)
-    assert f"pip install 'hpccoll[{extra}]' (cupy-{extra}x)" in found.remedy
+    finding = here(GPUS, driver)["CuPy"]
+    assert (finding.state, finding.fatal) == ("not installed: GPU cases will be skipped", False)
+    assert f"pip install 'hpccoll[{extra}]' (cupy-{extra}x)" in finding.remedy
 
 
 def test_a_cupy_for_a_newer_cuda_than_the_drivers_is_wrong_and_one_for_an_older_is_not(here):
-    found = here(GPUS, CLOSED, wheels={"cupy-cuda13x": "14.2.0"})["CuPy"]
-    assert found.fatal
-    assert found.remedy.endswith("pip uninstall cupy-cuda13x, then pip install cupy-cuda12x")
-    found = here(OPEN, wheels={"cupy-cuda12x": "14.2.0"})["CuPy"]
-    assert (found.state, found.fatal) == ("cupy-cuda12x 14.2.0 computes, and sees 8 of the GPUs", False)
+    finding = here(GPUS, CLOSED, wheels={"cupy-cuda13x": "14.2.0"})["CuPy"]
+    assert finding.fatal
+    assert finding.remedy.endswith("pip uninstall cupy-cuda13x, then pip install cupy-cuda12x")
+    finding = here(OPEN, wheels={"cupy-cuda12x": "14.2.0"})["CuPy"]
+    assert (finding.state, finding.fatal) == ("cupy-cuda12x 14.2.0 computes, and sees 8 of the GPUs", False)
 
 
 def test_two_wheels_of_cupy_are_wrong(here):
-    found = here(GPUS, OPEN, wheels={"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"})["CuPy"]
-    assert found.fatal
-    assert found.remedy.endswith("pip uninstall cupy-cuda12x cupy-cuda13x, then pip install cupy-cuda13x")
+    finding = here(GPUS, OPEN, wheels={"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"})["CuPy"]
+    assert finding.fatal
+    assert finding.remedy.endswith("pip uninstall cupy-cuda12x cupy-cuda13x, then pip install cupy-cuda13x")
 
 
 def test_a_cupy_that_does_not_compute_says_why(here):
     lacks = (1, "Traceback\nRuntimeError: failed to load libnvrtc.so.13\n")
-    found = here(GPUS, OPEN, wheels={"cupy-cuda13x": "14.2.0"}, computes=lacks)["CuPy"]
-    assert found.fatal
-    assert "(RuntimeError: failed to load libnvrtc.so.13)" in found.state
-    assert "'cupy-cuda13x[ctk]'" in found.remedy
+    finding = here(GPUS, OPEN, wheels={"cupy-cuda13x": "14.2.0"}, computes=lacks)["CuPy"]
+    assert finding.fatal
+    assert "(RuntimeError: failed to load libnvrtc.so.13)" in finding.state
+    assert "'cupy-cuda13x[ctk]'" in finding.remedy
 
 
 def test_switches_between_gpus_need_their_manager(here):
     assert "no NVSwitch" in here(GPUS, OPEN)["NVLink"].state
-    found = here(SWITCHES)["NVLink"]
-    assert found.state == "4 NVSwitches, and no fabric manager is seen"
-    assert "nvidia-fabricmanager" in found.remedy
+    finding = here(SWITCHES)["NVLink"]
+    assert finding.state == "4 NVSwitches, and no fabric manager is seen"
+    assert "nvidia-fabricmanager" in finding.remedy
     assert here(MANAGED)["NVLink"].remedy == ""
 
 
@@ -167,9 +167,9 @@ def test_limits_that_stop_rdma_are_told_where_there_is_some(here, tmp_path, monk
     monkeypatch.setattr(rdma.resource, "getrlimit", lambda _: (8 << 20, 8 << 20))
     monkeypatch.setattr(rdma.shutil, "disk_usage", lambda _: usage)
     assert not {"locked memory", "shared memory"} & set(here({"dev/shm/nccl": ""}))
-    found = here(RAILS)
-    assert found["locked memory"].state.startswith("at most 8 MiB for a process")
-    assert found["shared memory"].state == f"64 MiB at {tmp_path / 'dev' / 'shm'}"
+    findings = here(RAILS)
+    assert findings["locked memory"].state.startswith("at most 8 MiB for a process")
+    assert findings["shared memory"].state == f"64 MiB at {tmp_path / 'dev' / 'shm'}"
     monkeypatch.setattr(rdma.resource, "getrlimit", lambda _: (rdma.resource.RLIM_INFINITY,) * 2)
     usage.total = 64 << 30
     assert not {"locked memory", "shared memory"} & set(here(GPUS, OPEN))
@@ -182,34 +182,34 @@ def test_limits_that_stop_rdma_are_told_where_there_is_some(here, tmp_path, monk
      ([OPEN, {"proc/sys/kernel/osrelease": "5.10.0-9\n"}], "neither nvidia_peermem nor DMA-BUF", True)],
 )  # fmt: skip
 def test_ways_of_adapters_to_the_memory_of_gpus(here, parts, state, needs_the_admin):
-    found = here(GPUS, RAILS, *parts)["GPUDirect RDMA"]
-    assert found.state.startswith(state)
-    assert ("modprobe nvidia-peermem" in found.remedy) == needs_the_admin
+    finding = here(GPUS, RAILS, *parts)["GPUDirect RDMA"]
+    assert finding.state.startswith(state)
+    assert ("modprobe nvidia-peermem" in finding.remedy) == needs_the_admin
 
 
 def test_a_nccl_that_is_missing_is_told_with_what_to_install(here):
-    found = here(GPUS, OPEN)["NCCL"]
-    assert found.state == "not found: cases over nccl will be skipped"
-    assert "pip install nvidia-nccl-cu12" in found.remedy
+    finding = here(GPUS, OPEN)["NCCL"]
+    assert finding.state == "not found: cases over nccl will be skipped"
+    assert "pip install nvidia-nccl-cu12" in finding.remedy
 
 
 def test_a_wheel_of_nccl_that_hides_the_sites_is_told_with_both_places(here, tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
-    found = here(GPUS, OPEN, {"mod/libnccl.so.2": ""})["NCCL"]
-    assert (found.state, found.remedy) == (f"2.27.3, {tmp_path}/mod/libnccl.so.2", "")
+    finding = here(GPUS, OPEN, {"mod/libnccl.so.2": ""})["NCCL"]
+    assert (finding.state, finding.remedy) == (f"2.27.3, {tmp_path}/mod/libnccl.so.2", "")
     wheel = f"{tmp_path}/site/nvidia/nccl/lib/libnccl.so.2"
-    found = here({"site/nvidia/nccl/lib/libnccl.so.2": ""})["NCCL"]
-    assert found.state == f"2.27.3, {wheel}; this wheel hides {tmp_path}/mod/libnccl.so.2"
-    assert found.remedy.endswith(f"or set LD_PRELOAD={tmp_path}/mod/libnccl.so.2")
+    finding = here({"site/nvidia/nccl/lib/libnccl.so.2": ""})["NCCL"]
+    assert finding.state == f"2.27.3, {wheel}; this wheel hides {tmp_path}/mod/libnccl.so.2"
+    assert finding.remedy.endswith(f"or set LD_PRELOAD={tmp_path}/mod/libnccl.so.2")
 
 
 def test_a_network_that_needs_a_plugin_is_told_which(here, tmp_path, monkeypatch):
-    found = here(GPUS, OPEN, EFA)["NCCL plugins"]
-    assert found.state == "none where the loader looks"
-    assert "uses TCP" in found.remedy
+    finding = here(GPUS, OPEN, EFA)["NCCL plugins"]
+    assert finding.state == "none where the loader looks"
+    assert "uses TCP" in finding.remedy
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/ofi")
-    found = here({"ofi/libnccl-net.so": "NET/OFI Initializing aws-ofi-nccl 1.17.1"})["NCCL plugins"]
-    assert (found.state, found.remedy) == (f"aws-ofi-nccl: {tmp_path}/ofi/libnccl-net.so", "")
+    finding = here({"ofi/libnccl-net.so": "NET/OFI Initializing aws-ofi-nccl 1.17.1"})["NCCL plugins"]
+    assert (finding.state, finding.remedy) == (f"aws-ofi-nccl: {tmp_path}/ofi/libnccl-net.so", "")
 
 
 def test_infiniband_without_the_plugin_of_sharp_works_and_says_what_sharp_needs(here):
@@ -220,9 +220,9 @@ def test_infiniband_without_the_plugin_of_sharp_works_and_says_what_sharp_needs(
 def test_settings_that_nobody_sees_are_told_and_those_that_choose_are_to_go(here, monkeypatch):
     assert here(GPUS, OPEN)["NCCL settings"].state.endswith("set nothing")
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
-    found = here({"etc/nccl.conf": "NCCL_IB_HCA=mlx5\nNCCL_ALGO=Ring\n"})["NCCL settings"]
-    assert found.state == "environment sets NCCL_DEBUG=WARN; /etc/nccl.conf sets NCCL_IB_HCA=mlx5, NCCL_ALGO=Ring"
-    assert found.remedy.startswith("take out NCCL_ALGO: ")
+    finding = here({"etc/nccl.conf": "NCCL_IB_HCA=mlx5\nNCCL_ALGO=Ring\n"})["NCCL settings"]
+    assert finding.state == "environment sets NCCL_DEBUG=WARN; /etc/nccl.conf sets NCCL_IB_HCA=mlx5, NCCL_ALGO=Ring"
+    assert finding.remedy.startswith("take out NCCL_ALGO: ")
 
 
 @pytest.mark.parametrize(
@@ -231,11 +231,11 @@ def test_settings_that_nobody_sees_are_told_and_those_that_choose_are_to_go(here
      (None, MPICH, "MPIR_CVAR_ENABLE_GPU=1")],
 )  # fmt: skip
 def test_what_the_library_of_mpi_says_of_device_buffers_is_told_with_what_turns_it_on(here, aware, library, remedy):
-    found = here(GPUS, OPEN, aware=aware, library=library)["MPI and GPUs"]
-    assert remedy in found.remedy
-    assert found.state.startswith("the query says so: ")
-    assert bool(found.remedy) == (aware is not True)
-    assert ("staged" in found.state) == (aware is False)
+    finding = here(GPUS, OPEN, aware=aware, library=library)["MPI and GPUs"]
+    assert remedy in finding.remedy
+    assert finding.state.startswith("the query says so: ")
+    assert bool(finding.remedy) == (aware is not True)
+    assert ("staged" in finding.state) == (aware is False)
 
 
 @pytest.mark.mpi
