@@ -13,13 +13,13 @@ from hpccoll.draw.svg_shapes import INK, MUTED, Box, Dot, LineStyle, Point, Shap
 from hpccoll.schedule import Layout
 
 _SHADES = {1: ("#f5f7fa", "#d5dbe3"), 2: ("#fbfaff", "#d9d2ee")}
-_LEAST_NAMED = 8.0
+_MIN_NAMED_RADIUS = 8.0
 """The smallest radius, in pixels, of a rank that has room for its number."""
 
 _LANES = 20.0
 """The distance between the lines of two slices between two ranks, in pixels."""
 
-_MOST_HEADS = 40
+_MAX_HEADS = 40
 """If more pairs than these all exchange messages both ways, lines have no heads, which would hide the ranks."""
 
 
@@ -48,7 +48,7 @@ def _network(positions: RankPositions, traces: Mapping[int, Trace], layout: Layo
 
 def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> list[Shape]:
     """Return the shapes of a rank: a circle for a worker, a square for an aggregator."""
-    if radius < _LEAST_NAMED:
+    if radius < _MIN_NAMED_RADIUS:
         return [Dot(at, radius, fill=INK)]
     number = Text(at.x, at.y, str(me), size=min(12.0, radius * (0.92 if me < 100 else 0.75)), weight=600)
     if me < layout.workers:
@@ -76,7 +76,7 @@ def _edges(positions: RankPositions, traces: Mapping[int, Trace], style: Style) 
         lane = _LANES * ((len(traces) - 1) / 2 - number) if len(traces) > 1 else 0.0
         first = Graph.of([trace]).first
         width = 1.7 if len(first) <= 64 else 1.0 if len(first) <= 512 else 0.5
-        heads = len(first) <= _MOST_HEADS or any((b, a) not in first for a, b in first)
+        heads = len(first) <= _MAX_HEADS or any((b, a) not in first for a, b in first)
         for (a, b), m in sorted(first.items()):
             back = first.get((b, a))
             if back is not None and a > b:

@@ -12,7 +12,7 @@ from hpccoll.draw.svg_shapes import Curve, LineStyle, Point, straight
 from hpccoll.draw.timeline_grid import Grid
 
 _LONGEST_LABEL = 8
-_MOST_LABELLED = 18
+_MAX_LABELLED = 18
 """The most ranks that leave room for labels."""
 
 
@@ -110,7 +110,7 @@ def _across_the_edge(start: Point, end: Point, lap: float, grid: Grid, line_styl
 def _needs_labels(trace: Trace) -> bool:
     """Return whether messages carry different units and are few enough for labels."""
     carried = {(m.sent.buffer, m.sent.units) for m in trace.messages if not m.copies}
-    few = trace.schedule.layout.ranks <= _MOST_LABELLED and len(trace.messages) <= 64 * max(1, trace.rounds)
+    few = trace.schedule.layout.ranks <= _MAX_LABELLED and len(trace.messages) <= 64 * max(1, trace.rounds)
     return few and (len(carried) > 1 or (len(carried) == 1 and trace.schedule.units > 1 and _part_of_all(trace)))
 
 

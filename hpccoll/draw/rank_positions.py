@@ -15,7 +15,7 @@ _DISTANCE = 2 * RADIUS + 18
 _ACROSS, _DOWN = 78.0, 66.0
 """Pixels between the columns and rows of nodes and of a torus."""
 
-_MOST_NAMED = 24
+_MAX_NAMED = 24
 """The most ranks of a circle that have room for their numbers."""
 
 
@@ -44,7 +44,7 @@ class RankPositions:
 
     def radius(self, me: int) -> float:
         """Return the radius of rank ``me``: on a large circle most ranks are dots without a number."""
-        every = ceil(len(self.at) / _MOST_NAMED) if self.kind in {"ring", "circle"} else 1
+        every = ceil(len(self.at) / _MAX_NAMED) if self.kind in {"ring", "circle"} else 1
         if every == 1:
             return RADIUS
         return 3.0 if me % every or me + every > len(self.at) else 11.0  # the last would touch the first
@@ -73,7 +73,7 @@ def rank_positions(graph: Graph, layout: Layout, root: int | None = None) -> Ran
 
 def _circle(order: Sequence[int]) -> dict[int, Point]:
     """Place the ranks clockwise, the first one on top."""
-    named = min(len(order), _MOST_NAMED)
+    named = min(len(order), _MAX_NAMED)
     length = named * (_DISTANCE + 8) + (len(order) - named) * 12.0
     radius = 0.0 if len(order) == 1 else max(88.0, length / (2 * pi))
     angles = [2 * pi * i / len(order) for i in range(len(order))]

@@ -100,7 +100,7 @@ def _cost(cost: Cost, *, bytes_too: bool) -> str:
 
 WIDTH = 120
 NOTHING = "."
-_MOST_ARROWS = 4
+_MAX_ARROWS = 4
 """The most messages that a row names."""
 
 
@@ -126,7 +126,7 @@ def table_lines(state: BufferState, trace: Trace) -> list[str]:
 def _message_notes(state: BufferState, trace: Trace, number: int) -> str:
     """Return the messages of a round that carry the followed unit: ``0 -> 1, 2 <-> 3``."""
     pairs = [(m.source, m.target) for m in trace.landing(number) if not m.copies and _carries(m, state.unit)]
-    if not 0 < len(pairs) <= _MOST_ARROWS:
+    if not 0 < len(pairs) <= _MAX_ARROWS:
         return ""
     both = [(a, b) for a, b in pairs if a < b and (b, a) in pairs]
     single = [(a, b) for a, b in pairs if (b, a) not in pairs]

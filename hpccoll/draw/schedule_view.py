@@ -23,7 +23,7 @@ from hpccoll.schedule.collective import NATIVE, Contribution, parameter_choices
 from hpccoll.spec.algorithm_registry import COLLECTIVES, collective
 from hpccoll.units import parse_parameter
 
-MOST_WORKERS = 128
+MAX_WORKERS = 128
 """The most workers to draw: lines, arrows and cells grow with the square of the workers."""
 
 _ITEMSIZE = 4
@@ -132,7 +132,7 @@ def view_of(
     Args:
         algorithm: the bare name of the algorithm.
         collective_name: the name of its collective [the first that has such an algorithm].
-        workers: the number of workers, 1 to MOST_WORKERS.
+        workers: the number of workers, 1 to MAX_WORKERS.
         ranks_per_node: workers on each node but the last [all].
         racks: the number of racks, to which nodes are assigned in blocks.
         aggregators: the number of aggregators, each on a node of its own.
@@ -170,8 +170,8 @@ def _layout(workers: int, ranks_per_node: int | None, racks: int, aggregators: i
         ("--racks", racks, 1),
         ("--aggregators", aggregators, 0),
     ):
-        if not least <= number <= MOST_WORKERS:
-            raise BadInputError(key, number, f"a number from {least} to {MOST_WORKERS}")
+        if not least <= number <= MAX_WORKERS:
+            raise BadInputError(key, number, f"a number from {least} to {MAX_WORKERS}")
     flat = Layout.of(workers, ranks_per_node, aggregators)
     if racks > flat.nodes:
         raise BadInputError("--racks", racks, f"at most the number of nodes, which is {flat.nodes}")

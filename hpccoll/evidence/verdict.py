@@ -26,7 +26,7 @@ _RELEVANT_FEATURES = {
 _NEW_DTYPES = ("int8", "uint8", "bfloat16")
 """Element types that older switches cannot reduce."""
 
-_MOST_SIZES = 8
+_MAX_SIZES = 8
 """How many of the logged sizes a message names."""
 
 
@@ -131,8 +131,8 @@ def _judge_without_line(
         return Verdict("sharp" if ports.proves_sharp else UNKNOWN, f"{record.sharp[-1]}; {calls}; {ports}")
     same_collective = [one for one in record.collectives if one.collective == collective]
     logged_sizes = sorted({one.bytes for one in same_collective if one.bytes is not None})
-    more = "..." * (len(logged_sizes) > _MOST_SIZES)
-    sizes = f", only of {', '.join(map(str, logged_sizes[:_MOST_SIZES]))}{more} bytes" if logged_sizes else ""
+    more = "..." * (len(logged_sizes) > _MAX_SIZES)
+    sizes = f", only of {', '.join(map(str, logged_sizes[:_MAX_SIZES]))}{more} bytes" if logged_sizes else ""
     if size in logged_sizes:
         types = dict.fromkeys(f"{one.dtype} {one.op}" for one in same_collective if one.bytes == size)
         sizes = f" with this dtype and op, only with {', '.join(types)}"

@@ -34,7 +34,7 @@ from hpccoll.spec.input_keys import EFFORT, SWEEP
 
 Parameter = int | str
 
-MOST_ROUNDS = ROUNDS.maximum
+MAX_ROUNDS = ROUNDS.maximum
 LEAST_ITERATIONS = 6
 """With fewer samples not even the extremes enclose the median with 95 % confidence."""
 
@@ -130,8 +130,8 @@ class Effort:
         for name in ("seconds", "precision", "timeout"):
             if not getattr(self, name) > 0:
                 raise BadInputError(f"effort.{name}", getattr(self, name), "more than 0")
-        if not 1 <= self.rounds <= MOST_ROUNDS:
-            raise BadInputError("effort.rounds", self.rounds, f"from 1 to {MOST_ROUNDS}")
+        if not 1 <= self.rounds <= MAX_ROUNDS:
+            raise BadInputError("effort.rounds", self.rounds, f"from 1 to {MAX_ROUNDS}")
 
     @property
     def of_a_round(self) -> "Effort":

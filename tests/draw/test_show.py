@@ -8,7 +8,7 @@ import pytest
 from cli_runner import invoke
 
 from hpccoll.algorithms.null import null
-from hpccoll.draw.schedule_view import MOST_WORKERS
+from hpccoll.draw.schedule_view import MAX_WORKERS
 from hpccoll.schedule import all_reduce, power_of_two
 
 README = Path(__file__).parents[2] / "README.md"
@@ -94,7 +94,7 @@ def test_the_last_node_may_have_fewer():
         (["ring", "-p", 4, "-c", "all_redoce"], ["collective", "'all_redoce'", "all_reduce"]),
         (["ring"], ["-p"]),
         (["ring", "-p", 0], ["--workers", "from 1 to"]),
-        (["ring", "-p", MOST_WORKERS + 1], ["--workers", f"to {MOST_WORKERS}"]),
+        (["ring", "-p", MAX_WORKERS + 1], ["--workers", f"to {MAX_WORKERS}"]),
         (["ring", "-p", 4, "--ranks-per-node", 0], ["--ranks-per-node", "from 1"]),
         (["ring", "-p", 4, "--aggregators", -1], ["--aggregators", "from 0"]),
         (["ring", "-p", 4, "--racks", 2], ["--racks", "number of nodes, which is 1"]),

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.spec.case import LEAST_ITERATIONS, MOST_ROUNDS, Case, Effort, Job
+from hpccoll.spec.case import LEAST_ITERATIONS, MAX_ROUNDS, Case, Effort, Job
 
 efforts = st.builds(
     lambda least, more, rounds: Effort(min_iterations=least, max_iterations=least + more, rounds=rounds),
-    st.integers(1, 100), st.integers(0, 1000), st.integers(1, MOST_ROUNDS),
+    st.integers(1, 100), st.integers(0, 1000), st.integers(1, MAX_ROUNDS),
 )  # fmt: skip
 
 
@@ -38,9 +38,9 @@ def test_one_round_is_the_whole_effort():
     assert effort.of_a_round == effort
 
 
-@pytest.mark.parametrize("rounds", [0, -1, MOST_ROUNDS + 1])
+@pytest.mark.parametrize("rounds", [0, -1, MAX_ROUNDS + 1])
 def test_too_many_rounds_are_bad_input(rounds):
-    with pytest.raises(BadInputError, match=f"effort.rounds.*from 1 to {MOST_ROUNDS}"):
+    with pytest.raises(BadInputError, match=f"effort.rounds.*from 1 to {MAX_ROUNDS}"):
         Effort(rounds=rounds)
 
 
