@@ -1,0 +1,152 @@
+"""Damaged journals: truncation, flipped bits, overlong lines and invalid records."""
+
+import base64
+import json
+import re
+import zlib
+
+import pytest
+import raw_examples
+from hypothesis import given
+from hypothesis import strategies as st
+from journal_examples import CASES, JOB, begin
+
+from hpccoll.errors import BadInputError
+from hpccoll.store import json_lines
+from hpccoll.store.journal import Journal, journal_path, read_journal
+from hpccoll.store.json_lines import append_records
+
+
+def test_after_truncation_whole_records_are_kept_and_the_next_attempt_resumes(out):
+    begin(out, done=2).close(remove=False)
+    whole = journal_path(out).read_bytes()
+    events = [at for at in range(len(whole)) if whole[at : at + 1] == b"\n"] + [len(whole)]
+    begun = events[1]  # a journal is created with both lines of its job
+    for cut in [*range(begun, len(whole), 297), *(end + step for end in events[2:] for step in (-1, 0, 1))]:
+        journal_path(out).write_bytes(whole[: max(0, cut)])
+        journal = Journal(out, JOB)
+        kept = sum(end <= cut for end in events[1:])  # two of the job and of the attempt; a start and an outcome each
+        assert len(journal.raw.done) == (kept >= 6) + (kept >= 8)
+        assert bool(journal.raw.damage or journal.raw.notes) == (
+            cut not in (*events, *(end + 1 for end in events), len(whole) + 1)
+        )
+        journal.begin(raw_examples.attempt(2))
+        journal.record(raw_examples.outcome(CASES[2]))
+        journal.close(remove=False)
+        read = read_journal(journal_path(out))
+        assert len(read.done) == (kept >= 6) + (kept >= 8) + 1
+        assert read.attempts[-1][0].number == 2
+
+
+def flipped(content, bit):
+    """Return ``content`` with one bit flipped."""
+    damaged = bytearray(content)
+    damaged[bit // 8] ^= 1 << bit % 8
+    return bytes(damaged)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a journal with two outcomes, and these outcomes by case id."""
+    out = tmp_path_factory.mktemp("whole") / "F.h5"
+    begin(out, done=2).close(remove=False)
+    return journal_path(out).read_bytes(), plain_outcomes(read_journal(journal_path(out)))
+
+
+def plain_outcomes(raw):
+    return {outcome.case.id: raw_examples.comparable(outcome) for _, outcomes in raw.attempts for outcome in outcomes}
+
+
+@given(place=st.floats(0, 1, exclude_max=True))
+def test_a_flipped_bit_damages_at_most_one_line_and_its_case_is_measured_again(tmp_path_factory, whole, place):
+    content, before = whole
+    out = tmp_path_factory.mktemp("flipped") / "F.h5"
+    journal_path(out).write_bytes(flipped(content, int(place * 8 * len(content))))
+    journal = Journal(out, JOB)
+    left = plain_outcomes(journal.raw)
+    lost = before.keys() - left.keys()
+    assert len(lost) <= 1
+    assert left.items() <= before.items()
+    assert journal.raw.damage or journal.raw.notes or not lost
+    assert all(re.match(r"line \d+ .*is damaged: ", damage.description) for damage in journal.raw.damage)
+    journal.begin(raw_examples.attempt(2))
+    for case in CASES:
+        if case.id not in journal.raw.done:
+            journal.record(raw_examples.outcome(case))
+    journal.close(remove=False)
+    assert read_journal(journal_path(out)).complete
+
+
+def test_a_damaged_outcome_is_not_taken_for_the_end_of_the_job(out):
+    begin(out, done=2).close(remove=False)
+    lines = journal_path(out).read_bytes().split(b"\n")
+    place = next(at for at, line in enumerate(lines) if b'"outcome"' in line)
+    lines[place] = lines[place].replace(b"ok", b"no")
+    journal_path(out).write_bytes(b"\n".join(lines))
+    read = read_journal(journal_path(out))
+    assert read.failure_reason(CASES[0].id) is None
+    (damage,) = read.unrecovered_damage
+    assert f"line {place + 1} (after the start of {CASES[0].id}) is damaged" in damage
+    assert read.done == {CASES[1].id}
+    journal = Journal(out, JOB)
+    journal.begin(raw_examples.attempt(2))
+    journal.record(raw_examples.outcome(CASES[0]))
+    assert (journal.raw.unrecovered_damage, len(journal.raw.damage)) == ([], 1)
+    journal.close(remove=False)
+
+
+def test_a_truncated_last_line_is_a_note_and_no_damage(out):
+    begin(out).close(remove=False)
+    whole = journal_path(out).read_bytes()
+    journal_path(out).write_bytes(whole + b'\n{"sha256": "0123456789abcdef", "start": "al')
+    read = read_journal(journal_path(out))
+    assert (read.damage, read.notes) == ([], ["as by a kill, lines were cut short: 9"])
+    journal = Journal(out, JOB)
+    assert read_journal(journal_path(out)).notes == []  # it may be one that is being written
+    journal.close(remove=False)
+
+
+def test_very_long_lines_are_one_damaged_line_each(out, monkeypatch):
+    begin(out).close(remove=False)
+    with journal_path(out).open("ab") as file:
+        file.write(b"\n" + b'{"sha256": "x' * 3000 + b"\n" + b"\0" * 100_000 + b"}")
+    monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 50_000)
+    read = read_journal(journal_path(out))
+    assert len(read.done) == 1
+    assert len(read.damage) + len(read.notes) > 0
+    assert [line.number for line in json_lines.read_json_lines(journal_path(out))][-1] == 10
+
+
+def test_outcomes_of_a_damaged_attempt_are_not_added_to_another_attempt(out):
+    begin(out).close(remove=False)
+    journal = Journal(out, JOB)
+    journal.begin(raw_examples.attempt(2))
+    journal.record(raw_examples.outcome(CASES[1]))
+    journal.close(remove=False)
+    content = journal_path(out).read_bytes()
+    journal_path(out).write_bytes(content.replace(b'"run-2"', b'"run-3"'))
+    read = read_journal(journal_path(out))
+    assert read.done == {CASES[0].id}
+    assert len(read.damage) == 3
+
+
+def test_a_decompression_bomb_is_a_damaged_line(out):
+    begin(out).close(remove=False)
+    bomb = base64.b64encode(zlib.compress(b"\0" * 10**7, 9)).decode()
+    outcome = json.loads(journal_path(out).read_bytes().split(b"\n")[-2])["outcome"]
+    for shape in ([1 << 40], [1250000], [-1], [1, 1 << 62, 16]):
+        outcome["cpu_s"] = {"dtype": "<f8", "shape": shape, "data": bomb}
+        append_records(journal_path(out), {"outcome": outcome, "number": 1})
+    assert len(read_journal(journal_path(out)).damage) == 4
+
+
+@given(st.lists(st.sampled_from(['{"start": 1}', '{"outcome": {}}', '{"failure": 3}', '{"attempt": []}', "2", "{"])))
+def test_a_damaged_journal_is_either_read_or_refused(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("journal") / "F.h5.journal"
+    append_records(path, {"job": json.loads(JOB.to_json()), "attempts": []})
+    with path.open("a") as file:
+        file.write("".join("\n" + line for line in lines))
+    try:
+        read_journal(path)
+    except BadInputError as error:
+        assert "\n" not in str(error)  # noqa: PT017  it may as well be read
