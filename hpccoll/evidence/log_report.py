@@ -31,15 +31,15 @@ class LogFinding:
 
     @property
     def severity(self) -> str:
-        """The severity: ``alarm``, ``warning`` or ``info``."""
+        """The severity: ``critical``, ``warning`` or ``info``."""
         return TEMPLATES[self.kind][0]
 
 
 _NETWORK = "network between nodes: {network} ({names}[: {ports}])"
 
 TEMPLATES: Mapping[str, tuple[str, str]] = {
-    "network_mismatch": ("alarm", "RED: {sentence}"),
-    "network_mismatch_in_launch": ("alarm", "RED in launch {launch}: {sentence}"),
+    "network_mismatch": ("critical", "RED: {sentence}"),
+    "network_mismatch_in_launch": ("critical", "RED in launch {launch}: {sentence}"),
     "launch": ("info", "== launch {launch} of {launches}: {log}[ and {more}]"),
     "library": ("info", "{library}[ {version}][, {ranks} ranks][ on {nodes}]"),
     "network": ("info", f"{_NETWORK}; --network rdma or --network tcp says which was expected"),
@@ -155,7 +155,7 @@ def executed_collectives(record: LogRecord) -> Iterator[tuple[CollectiveLine, st
 
 
 def launch_findings(record: LogRecord, expected: str | None) -> Iterator[LogFinding]:
-    """Yield the findings about one launch, alarms first.
+    """Yield the findings about one launch, critical findings first.
 
     Args:
         record: the record of the launch.
@@ -236,7 +236,7 @@ def network_mismatches(logs: LogSet, expected: str | None) -> list[str]:
 
 
 def report_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
-    """Yield the lines of the report, alarms first.
+    """Yield the lines of the report, critical findings first.
 
     Args:
         logs: the logs.

@@ -37,10 +37,10 @@ def test_the_whole_report_is_the_golden_text():
 
 def test_a_finding_has_a_severity_and_optional_parts_without_values_are_left_out():
     sentence = LogFinding("network_mismatch", {"sentence": "[a] {b}"})
-    assert (sentence.severity, render(sentence)) == ("alarm", "RED: [a] {b}")
+    assert (sentence.severity, render(sentence)) == ("critical", "RED: [a] {b}")
     bare = LogFinding("library", {"library": "NCCL", "version": None, "ranks": None, "nodes": 1})
     assert render(bare) == "NCCL on 1 node"
-    assert {severity for severity, _ in TEMPLATES.values()} == {"alarm", "warning", "info"}
+    assert {severity for severity, _ in TEMPLATES.values()} == {"critical", "warning", "info"}
 
 
 def test_a_collective_is_found_with_the_request_and_what_ran():
@@ -86,7 +86,7 @@ def test_a_log_without_collectives_is_a_warning_with_a_remedy(text, kind, remedy
 
 def test_tcp_instead_of_rdma_comes_first_and_ends_with_3():
     first = findings("socket", "rdma")[0]
-    assert (first.kind, first.severity) == ("network_mismatch", "alarm")
+    assert (first.kind, first.severity) == ("network_mismatch", "critical")
     assert first.values["sentence"].endswith("NET/IB : No device found.")
     ran = invoke("evidence", LOGS / "socket.log", "--network", "rdma")
     assert (ran.code, ran.out.splitlines()[0]) == (3, render(first))
@@ -159,9 +159,9 @@ def test_json_of_a_record_keeps_the_keys_of_earlier_versions():
 
 def test_logs_of_several_launches_are_reported_one_after_the_other_and_one_mismatch_ends_with_3():
     ran = invoke("evidence", LOGS / "socket.log", LOGS / "rdma-2.32.log", "--network", "rdma")
-    alarm, first, second = ran.out.split("\n\n")
+    critical, first, second = ran.out.split("\n\n")
     assert ran.code == 3
-    assert alarm.startswith("RED in launch 1: ")
+    assert critical.startswith("RED in launch 1: ")
     assert first.splitlines()[0] == f"== launch 1 of 2: {LOGS}/socket.log"
     assert first.splitlines()[1].startswith("RED: ")
     assert second.splitlines()[0] == f"== launch 2 of 2: {LOGS}/rdma-2.32.log"

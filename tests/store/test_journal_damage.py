@@ -19,16 +19,16 @@ from hpccoll.store.json_lines import append_records
 
 def test_after_truncation_whole_records_are_kept_and_the_next_attempt_resumes(out):
     begin(out, done=2).close(remove=False)
-    whole = journal_path(out).read_bytes()
-    events = [at for at in range(len(whole)) if whole[at : at + 1] == b"\n"] + [len(whole)]
+    intact = journal_path(out).read_bytes()
+    events = [at for at in range(len(intact)) if intact[at : at + 1] == b"\n"] + [len(intact)]
     begun = events[1]  # a journal is created with both lines of its job
-    for cut in [*range(begun, len(whole), 297), *(end + step for end in events[2:] for step in (-1, 0, 1))]:
-        journal_path(out).write_bytes(whole[: max(0, cut)])
+    for cut in [*range(begun, len(intact), 297), *(end + step for end in events[2:] for step in (-1, 0, 1))]:
+        journal_path(out).write_bytes(intact[: max(0, cut)])
         journal = Journal(out, JOB)
         kept = sum(end <= cut for end in events[1:])  # two of the job and of the attempt; a start and an outcome each
         assert len(journal.raw.done) == (kept >= 6) + (kept >= 8)
         assert bool(journal.raw.damage or journal.raw.notes) == (
-            cut not in (*events, *(end + 1 for end in events), len(whole) + 1)
+            cut not in (*events, *(end + 1 for end in events), len(intact) + 1)
         )
         journal.begin(raw_examples.attempt(2))
         journal.record(raw_examples.outcome(CASES[2]))
@@ -46,9 +46,9 @@ def flipped(content, bit):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def intact(tmp_path_factory):
     """The bytes of a journal with two outcomes, and these outcomes by case id."""
-    out = tmp_path_factory.mktemp("whole") / "F.h5"
+    out = tmp_path_factory.mktemp("intact") / "F.h5"
     begin(out, done=2).close(remove=False)
     return journal_path(out).read_bytes(), plain_outcomes(read_journal(journal_path(out)))
 
@@ -57,11 +57,11 @@ def plain_outcomes(raw):
     return {outcome.case.id: raw_examples.comparable(outcome) for _, outcomes in raw.attempts for outcome in outcomes}
 
 
-@given(place=st.floats(0, 1, exclude_max=True))
-def test_a_flipped_bit_damages_at_most_one_line_and_its_case_is_measured_again(tmp_path_factory, whole, place):
-    content, before = whole
+@given(position=st.floats(0, 1, exclude_max=True))
+def test_a_flipped_bit_damages_at_most_one_line_and_its_case_is_measured_again(tmp_path_factory, intact, position):
+    content, before = intact
     out = tmp_path_factory.mktemp("flipped") / "F.h5"
-    journal_path(out).write_bytes(flipped(content, int(place * 8 * len(content))))
+    journal_path(out).write_bytes(flipped(content, int(position * 8 * len(content))))
     journal = Journal(out, JOB)
     left = plain_outcomes(journal.raw)
     lost = before.keys() - left.keys()
@@ -80,13 +80,13 @@ def test_a_flipped_bit_damages_at_most_one_line_and_its_case_is_measured_again(t
 def test_a_damaged_outcome_is_not_taken_for_the_end_of_the_job(out):
     begin(out, done=2).close(remove=False)
     lines = journal_path(out).read_bytes().split(b"\n")
-    place = next(at for at, line in enumerate(lines) if b'"outcome"' in line)
-    lines[place] = lines[place].replace(b"ok", b"no")
+    index = next(at for at, line in enumerate(lines) if b'"outcome"' in line)
+    lines[index] = lines[index].replace(b"ok", b"no")
     journal_path(out).write_bytes(b"\n".join(lines))
     read = read_journal(journal_path(out))
     assert read.failure_reason(CASES[0].id) is None
     (damage,) = read.unrecovered_damage
-    assert f"line {place + 1} (after the start of {CASES[0].id}) is damaged" in damage
+    assert f"line {index + 1} (after the start of {CASES[0].id}) is damaged" in damage
     assert read.done == {CASES[1].id}
     journal = Journal(out, JOB)
     journal.begin(raw_examples.attempt(2))
@@ -97,8 +97,8 @@ def test_a_damaged_outcome_is_not_taken_for_the_end_of_the_job(out):
 
 def test_a_truncated_last_line_is_a_note_and_no_damage(out):
     begin(out).close(remove=False)
-    whole = journal_path(out).read_bytes()
-    journal_path(out).write_bytes(whole + b'\n{"sha256": "0123456789abcdef", "start": "al')
+    intact = journal_path(out).read_bytes()
+    journal_path(out).write_bytes(intact + b'\n{"sha256": "0123456789abcdef", "start": "al')
     read = read_journal(journal_path(out))
     assert (read.damage, read.notes) == ([], ["as by a kill, lines were cut short: 9"])
     journal = Journal(out, JOB)
