@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "limits.py": "errors",
     "units.py": "errors limits",
     "files.py": "errors units",
-    "native": "errors hatchling",
+    "native": "errors numpy hatchling",
     "schedule": "errors files limits numpy ml_dtypes",
     "algorithms": "schedule",
     "evidence": "errors files limits units",

@@ -9,7 +9,7 @@ the part from the sender's memory, and *done* ends the sender's step.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 
 import numpy as np
@@ -29,7 +29,16 @@ from hpccoll.transports.buffer_pieces import (
     written_parts,
 )
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
-from hpccoll.transports.mpi.step import CompiledStep, DeferredCall, MpiMessage, QueuedMemory, merge_steps
+from hpccoll.transports.mpi.step import (
+    CompiledStep,
+    LocalCall,
+    LocalCopy,
+    LocalFold,
+    LocalScale,
+    MpiMessage,
+    QueuedMemory,
+    merge_steps,
+)
 from hpccoll.transports.transport_interface import Array, Operation, address, aligned_empty
 
 MAX_MESSAGES = 32
@@ -90,12 +99,12 @@ class MpiCompiler:
                 compiled += self._step(lane, step, scratch)
             compiled += self._scaling(lane)
         if self.memory:
-            return _synchronized(compiled, self.memory.sync_calls)
+            return _synchronized(compiled, [LocalCall(*call) for call in self.memory.sync_calls])
         return self._fenced(merge_steps(compiled)) if self.node_peers else compiled
 
     def _fenced(self, steps: list[CompiledStep]) -> list[CompiledStep]:
-        """Add memory barriers before and after the steps that exchange signals."""
-        fences = self.shared.fences if self.shared else []
+        """Add memory fences before and after the steps that exchange signals."""
+        fences = [LocalCall(*call) for call in self.shared.fences] if self.shared else []
         for step in steps:
             if any(message.is_signal for message in step.messages):
                 step.before, step.after = [*step.before, *fences], [*fences, *step.after]
@@ -166,17 +175,15 @@ class MpiCompiler:
             used += length * staged
             if node_peer:
                 source = node_peer.next_part(lane, staging)
-                start.after += [(np.copyto, views) for views in align_pieces(arrival, source)] if staged else []
+                start.after += _copies(arrival, source) if staged else []
                 arrival = arrival if staged else source
             else:
                 start.messages.append(MpiMessage(sends, self._data(arrival), peer, tag, nbytes))
             if isinstance(action, RecvReduce):
                 operand, fold = self._views(lane, action.operand), self.operation.reduction.fold
-                write.after += [
-                    (partial(fold, out=out), (a, b)) for a, b, out in align_pieces(operand, arrival, target)
-                ]
+                write.after += [LocalFold(fold, *views) for views in align_pieces(operand, arrival, target)]
             elif arrival is not target:
-                write.after += [(np.copyto, views) for views in align_pieces(target, arrival)]
+                write.after += _copies(target, arrival)
         return [start, end] if end.messages else [start]
 
     def _overwrites_parts_being_read(self, lane: int, step: Step) -> bool:
@@ -191,10 +198,10 @@ class MpiCompiler:
         source, target = self._views(lane, action.source), self._views(lane, action.target)
         pieces = self._pieces(lane, action.source)
         if not (overlapping or count_overlaps(pieces, *sorted_bounds(self._pieces(lane, action.target)))):
-            write.after += [(np.copyto, views) for views in align_pieces(target, source)]
+            write.after += _copies(target, source)
             return 0
-        start.before += [(np.copyto, views) for views in align_pieces([staging], source)]
-        write.after += [(np.copyto, views) for views in align_pieces(target, [staging])]
+        start.before += _copies([staging], source)
+        write.after += _copies(target, [staging])
         return len(staging)
 
     def _overlapping(self, lane: int, step: Step) -> set[int]:
@@ -224,11 +231,16 @@ class MpiCompiler:
             return []
         units = self.operation.call.target(self.me, self.operation.cut.units)
         views = self._views(lane, Part("dst", (Range(units.start, units.stop),)))
-        scale = self.operation.reduction.scale
-        return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]
+        reduction, workers = self.operation.reduction, self.operation.layout.workers
+        return [CompiledStep(after=[LocalScale(reduction, view, workers) for view in views])]
 
 
-def _synchronized(steps: list[CompiledStep], sync_calls: Sequence[DeferredCall]) -> list[CompiledStep]:
+def _copies(target: Sequence[Array], source: Sequence[Array]) -> list[LocalCopy]:
+    """Return the copies between lists of views of equal total length."""
+    return [LocalCopy(*views) for views in align_pieces(target, source)]
+
+
+def _synchronized(steps: list[CompiledStep], sync_calls: Sequence[LocalCall]) -> list[CompiledStep]:
     """Wait for queued work before messages start and at the end, because MPI does not synchronise with streams."""
     for step in steps:
         step.before += sync_calls if step.messages else []

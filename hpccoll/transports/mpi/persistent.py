@@ -9,7 +9,6 @@ step. Otherwise all channels would compete for the cores first, and the network 
 """
 
 import hashlib
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
@@ -21,6 +20,8 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout
 from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.mpi.compile import MAX_LANES, MpiCompiler
+from hpccoll.transports.mpi.native_executor import NativeOptions, NativePlan
+from hpccoll.transports.mpi.python_executor import PythonExecutor
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.mpi.step import CompiledStep, QueuedMemory
 from hpccoll.transports.transport_interface import Array, CompiledPlan, HostBuffers, Operation, check_agreement
@@ -34,14 +35,19 @@ CHANNELS_KEY = "parameter channels"
 
 
 class MpiTransport(HostBuffers):
-    """Schedules over the point-to-point messages of an MPI library."""
+    """Schedules over the point-to-point messages of an MPI library.
 
-    def __init__(self, comm: MPI.Intracomm) -> None:
+    Args:
+        comm: the communicator of the ranks.
+        native: how the compiled executor runs plans; None for the Python executor.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, native: NativeOptions | None = None) -> None:
         super().__init__()
-        self.comm = comm
+        self.comm, self.native = comm, native
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        return MpiPlan(self.comm, operation, src, dst)
+        return MpiPlan(self.comm, operation, src, dst, native=self.native)
 
 
 class TieredTransport(GuardedBuffers):
@@ -49,11 +55,15 @@ class TieredTransport(GuardedBuffers):
 
     A receiver on the sender's node reads the part directly from the sender's memory: a receive is one copy, a fold
     none. On a single node this transport is called ``shm``.
+
+    Args:
+        comm: the communicator of the ranks.
+        native: how the compiled executor runs plans; None for the Python executor.
     """
 
-    def __init__(self, comm: MPI.Intracomm) -> None:
+    def __init__(self, comm: MPI.Intracomm, native: NativeOptions | None = None) -> None:
         super().__init__()
-        self.comm, self.shared = comm, SharedMemory(comm)
+        self.comm, self.shared, self.native = comm, SharedMemory(comm), native
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer = self.shared.empty(count, dtype)
@@ -61,7 +71,7 @@ class TieredTransport(GuardedBuffers):
         return buffer
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        return MpiPlan(self.comm, operation, src, dst, self.shared)
+        return MpiPlan(self.comm, operation, src, dst, self.shared, native=self.native)
 
     def close(self) -> None:
         super().close()
@@ -77,7 +87,8 @@ class MpiPlan:
         src: the source buffer of this rank, unused in place.
         dst: the destination buffer of this rank.
         shared: the shared memory that contains src and dst, None to send all parts.
-        memory: the memory of src and dst if it is not the host's.
+        memory: the memory of src and dst if it is not the host's; the Python executor then runs the plan.
+        native: how the compiled executor runs the plan; None for the Python executor.
 
     Raises:
         BadInputError: if the operation has more lanes than there are tags.
@@ -92,6 +103,7 @@ class MpiPlan:
         dst: Array,
         shared: SharedMemory | None = None,
         memory: QueuedMemory | None = None,
+        native: NativeOptions | None = None,
     ) -> None:
         if comm.size != operation.layout.ranks:
             raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
@@ -101,99 +113,24 @@ class MpiPlan:
             )
         self.result = operation.result(dst, comm.rank)
         compiler = MpiCompiler(comm.rank, operation, src, dst, shared, memory)
-        self._sequences, self._datatypes = compiler.sequences(), compiler.datatypes
-        _check_plans_match(comm, operation, self._sequences)
-        steps = [step for sequence in self._sequences for step in sequence]
-        persistent = sum(len(step.messages) for step in steps) <= MAX_PERSISTENT_REQUESTS
-        for step in steps:
-            step.prepare(comm, persistent=persistent)
-        self._max_messages = max((len(step.messages) for step in steps), default=0)
-        self._step_index, self._started = [0] * len(self._sequences), len(self._sequences)
-        staggered = comm.allreduce(_starts_inside_node(self._sequences, operation.layout, comm.rank), MPI.LAND)
-        self._initial = len(operation.schedules) if staggered else len(self._sequences)
-
-    def run(self) -> None:
-        if len(self._step_index) == 1:
-            self._run_sequence()
+        sequences, self._datatypes = compiler.sequences(), compiler.datatypes
+        _check_plans_match(comm, operation, sequences)
+        messages = sum(len(step.messages) for sequence in sequences for step in sequence)
+        persistent = messages <= MAX_PERSISTENT_REQUESTS
+        staggered = comm.allreduce(_starts_inside_node(sequences, operation.layout, comm.rank), MPI.LAND)
+        initial = len(operation.schedules) if staggered else len(sequences)
+        self.executor: PythonExecutor | NativePlan
+        if native and memory is None:
+            self.executor = NativePlan(comm, native, sequences, initial, persistent=persistent, shared=shared)
         else:
-            self._run_sequences()
-
-    def _run_sequence(self) -> None:
-        # MPICH's Waitall is slower than repeated Testall (1 KiB on 2 ranks: 4.1 us against 3.3 us), and like its
-        # Waitsome it does not yield to ranks that share a core.
-        completed = MPI.Request.Testall
-        self._step_index[0] = 0
-        for step in self._sequences[0]:
-            requests = step.start()
-            while not completed(requests):
-                os.sched_yield()
-            step.finish()
-            self._step_index[0] += 1
-
-    def _run_sequences(self) -> None:
-        count = len(self._sequences)
-        self._step_index[:] = [0] * count
-        slots = self._max_messages
-        active: list[MPI.Request] = [MPI.REQUEST_NULL] * (slots * count)
-        pending = [0] * count
-        self._started = running = 0
-        while True:
-            while self._started < count and self._may_start(self._started):
-                pending[self._started] = self._start_step(self._started, active)
-                running += pending[self._started] > 0
-                self._started += 1
-            if not running:
-                return
-            completed = MPI.Request.Testsome(active)
-            if not completed:
-                # MPICH's Waitsome never yields: with more ranks than cores it takes 46 ms, and this loop 0.5 ms.
-                os.sched_yield()
-                continue
-            for request in completed:
-                number = request // slots
-                pending[number] -= 1
-                if not pending[number]:
-                    self._sequences[number][self._step_index[number]].finish()
-                    self._step_index[number] += 1
-                    pending[number] = self._start_step(number, active)
-                    running -= not pending[number]
-
-    def _may_start(self, number: int) -> bool:
-        """Return whether a sequence may start: at once, or after its predecessor has completed a step or has none."""
-        before = number - self._initial
-        return before < 0 or self._step_index[before] > 0 or not self._sequences[before]
-
-    def _start_step(self, number: int, active: list[MPI.Request]) -> int:
-        """Start a sequence's next step with messages, and return their number; return 0 at the end of the sequence."""
-        sequence = self._sequences[number]
-        while self._step_index[number] < len(sequence):
-            step = sequence[self._step_index[number]]
-            requests = step.start()
-            if requests:
-                first = number * self._max_messages
-                active[first : first + len(requests)] = requests
-                return len(requests)
-            step.finish()
-            self._step_index[number] += 1
-        return 0
-
-    def progress(self) -> str:
-        """Return the current step of each started sequence, and the peers of that step."""
-        unfinished = []
-        for number, (at, sequence) in enumerate(zip(self._step_index, self._sequences[: self._started], strict=False)):
-            if at < len(sequence):
-                peers = ", ".join(f"{'to' if m.sends else 'from'} rank {m.peer}" for m in sequence[at].messages)
-                unfinished.append(f"sequence {number}, step {at + 1} of {len(sequence)} ({peers or 'no messages'})")
-        return "; ".join(unfinished) or "done"
+            self.executor = PythonExecutor(comm, sequences, initial, persistent=persistent)
+        self.run, self.progress = self.executor.run, self.executor.progress
 
     def close(self) -> None:
-        for sequence in self._sequences:
-            for step in sequence:
-                for request in step.requests:
-                    request.Free()
+        self.executor.close()
         for datatype in self._datatypes:
             datatype.Free()
-        self._sequences, self._datatypes = [], []
+        self._datatypes = []
 
 
 def _starts_inside_node(sequences: Sequence[Sequence[CompiledStep]], layout: Layout, me: int) -> bool:

@@ -1,4 +1,4 @@
-"""A compiled step of one rank: calls, messages that start together, and calls after all messages have completed."""
+"""A compiled step of one rank: work on its memory, messages that start together, and work after all have completed."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +9,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from hpccoll.schedule import Reduction
 from hpccoll.transports.transport_interface import Array
 
 DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
@@ -24,6 +25,60 @@ class QueuedMemory(Protocol):
     @property
     def sync_calls(self) -> Sequence[DeferredCall]:
         """The calls that wait for all queued work."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCopy:
+    """Copies contiguous elements."""
+
+    target: Array
+    source: Array
+
+    def call(self) -> DeferredCall:
+        """Return the call that does the work in Python."""
+        return np.copyto, (self.target, self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFold:
+    """Folds two contiguous arrays into a third one, which may be one of them."""
+
+    fold: np.ufunc
+    a: Array
+    b: Array
+    target: Array
+
+    def call(self) -> DeferredCall:
+        """Return the call that does the work in Python."""
+        return partial(self.fold, out=self.target), (self.a, self.b)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalScale:
+    """Divides a sum by the number of workers, in place."""
+
+    reduction: Reduction
+    target: Array
+    workers: int
+
+    def call(self) -> DeferredCall:
+        """Return the call that does the work in Python."""
+        return self.reduction.scale, (self.target, self.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCall:
+    """Calls a function that only Python can call, or that only the Python executor needs, such as a memory fence."""
+
+    function: Callable[..., object]
+    arguments: tuple[object, ...] = ()
+
+    def call(self) -> DeferredCall:
+        """Return the call."""
+        return self.function, self.arguments
+
+
+LocalWork: TypeAlias = LocalCopy | LocalFold | LocalScale | LocalCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,41 +116,18 @@ class CompiledStep:
     """The work of this rank in a step.
 
     Args:
-        before: the calls to make before the messages start.
+        before: the work to do before the messages start.
         messages: the messages of the step.
-        after: the calls to make after all messages have completed.
-        requests: the persistent requests of the messages, if they are persistent.
-        starts: the functions that start new requests, otherwise.
+        after: the work to do after all messages have completed.
     """
 
-    before: list[DeferredCall] = field(default_factory=list)
+    before: list[LocalWork] = field(default_factory=list)
     messages: list[MpiMessage] = field(default_factory=list)
-    after: list[DeferredCall] = field(default_factory=list)
-    requests: list[MPI.Prequest] = field(default_factory=list)
-    starts: list[Callable[[], MPI.Request]] = field(default_factory=list)
-
-    def prepare(self, comm: MPI.Intracomm, *, persistent: bool) -> None:
-        """Create persistent requests, or functions that create a new request in each run."""
-        if persistent:
-            self.requests = [message.persistent(comm) for message in self.messages]
-        else:
-            self.starts = [message.transient(comm) for message in self.messages]
-
-    def start(self) -> Sequence[MPI.Request]:
-        for call, arguments in self.before:
-            call(*arguments)
-        if self.requests:
-            MPI.Prequest.Startall(self.requests)
-            return self.requests
-        return [start() for start in self.starts]
-
-    def finish(self) -> None:
-        for call, arguments in self.after:
-            call(*arguments)
+    after: list[LocalWork] = field(default_factory=list)
 
 
 def merge_steps(steps: Iterable[CompiledStep]) -> list[CompiledStep]:
-    """Return fewer steps: consecutive steps that only exchange signals, without calls between them, become one."""
+    """Return fewer steps: consecutive steps that only exchange signals, without work between them, become one."""
     merged: list[CompiledStep] = []
     for step in steps:
         only_signals = all(message.is_signal for part in (*merged[-1:], step) for message in part.messages)
@@ -105,3 +137,18 @@ def merge_steps(steps: Iterable[CompiledStep]) -> list[CompiledStep]:
         else:
             merged.append(step)
     return merged
+
+
+def describe_progress(sequences: Sequence[Sequence[CompiledStep]], current: Sequence[int]) -> str:
+    """Return the current step of each sequence that has not ended, and the peers of that step.
+
+    Args:
+        sequences: the sequences that have started.
+        current: the index of the current step of each of them.
+    """
+    unfinished = []
+    for number, (at, sequence) in enumerate(zip(current, sequences, strict=True)):
+        if at < len(sequence):
+            peers = ", ".join(f"{'to' if m.sends else 'from'} rank {m.peer}" for m in sequence[at].messages)
+            unfinished.append(f"sequence {number}, step {at + 1} of {len(sequence)} ({peers or 'no messages'})")
+    return "; ".join(unfinished) or "done"

@@ -16,9 +16,10 @@ CONTRACT = Path(__file__).parent / "contract.py"
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize("executor", ["compiled", "python"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_the_mpi_transports_pass_the_contract_checks(mpiexec, ranks):
-    ran = mpiexec(ranks, CONTRACT, timeout=480)
+def test_the_mpi_transports_pass_the_contract_checks(mpiexec, ranks, executor):
+    ran = mpiexec(ranks, CONTRACT, executor, timeout=480)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
 

@@ -1,0 +1,64 @@
+/* A barrier that all ranks leave at the same time.
+ *
+ * Inside a node each rank raises a word of its own. The leader, the first rank of the node, waits for all of them, then
+ * for the leaders of the other nodes (dissemination: Hensgen, Finkel, Manber, Int. J. Parallel Program. 17, 1988), and
+ * publishes a time shortly after, at which all ranks of the node leave: they share a clock. Whoever sees the words late
+ * leaves late; the skew is measured (start times) and not assumed.
+ */
+#include "executor.h"
+
+#define LEAVE_AFTER_NS 1000 /* longer than a store takes to reach all cores of a node */
+#define POLLS_PER_PROBE 16  /* so that messages which the library has buffered leave while this rank waits */
+
+static int drive_progress(barrier_t *barrier, int64_t *polls) {
+    idle(&barrier->idle);
+    if (++*polls % POLLS_PER_PROBE && !barrier->idle.yields) return 0;
+    int flag;
+    barrier->error = barrier->mpi->iprobe((int)barrier->probe_rank, (int)barrier->probe_tag, barrier->comm, &flag,
+                                          barrier->statuses);
+    return barrier->error ? -1 : 0;
+}
+
+static int await(barrier_t *barrier, word_t *word, int64_t number) {
+    int64_t polls = 0;
+    barrier->idle.since_ns = 0;
+    while (atomic_load_explicit(word, memory_order_acquire) < number)
+        if (drive_progress(barrier, &polls)) return -1;
+    return 0;
+}
+
+static int disseminate(barrier_t *barrier) {
+    const mpi_t *mpi = barrier->mpi;
+    for (int64_t round = 0; round < barrier->rounds; round++) {
+        char *requests = barrier->requests + 2 * round * mpi->request_size;
+        int completed = 0;
+        barrier->idle.since_ns = 0;
+        barrier->error = mpi->startall(2, requests);
+        while (!barrier->error && !completed) {
+            barrier->error = mpi->testall(2, requests, &completed, barrier->statuses);
+            if (!completed) idle(&barrier->idle);
+        }
+        if (barrier->error) return -1;
+    }
+    return 0;
+}
+
+int barrier_wait(barrier_t *barrier) {
+    const int64_t number = ++barrier->passed;
+    if (barrier->node_rank == 0) {
+        for (int64_t rank = 1; rank < barrier->node_ranks; rank++)
+            if (await(barrier, barrier->arrived[rank], number)) return -1;
+        if (disseminate(barrier)) return -1;
+        atomic_store_explicit(barrier->go, now_ns() + LEAVE_AFTER_NS, memory_order_relaxed);
+        atomic_store_explicit(barrier->released, number, memory_order_release);
+    } else {
+        atomic_store_explicit(barrier->arrived[barrier->node_rank], number, memory_order_release);
+        if (await(barrier, barrier->released, number)) return -1;
+    }
+    const int64_t go = atomic_load_explicit(barrier->go, memory_order_relaxed);
+    while (now_ns() < go) {
+    }
+    return 0;
+}
+
+HPCCOLL_API int hpccoll_barrier(barrier_t *barrier) { return barrier_wait(barrier); }

@@ -1,0 +1,203 @@
+/* Runs plans: sequences of steps, each of which starts messages together and ends when all of them have completed. */
+#include "executor.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#define YIELD_NS 100000 /* after so long without progress a rank that shares its core sleeps */
+#define SLEEP_NS 20000
+
+int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static inline void pause_core(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void idle(idle_t *state) {
+    if (!state->yields) {
+        pause_core();
+        return;
+    }
+    const int64_t now = now_ns();
+    if (!state->since_ns) state->since_ns = now;
+    if (now - state->since_ns < YIELD_NS)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+}
+
+static int fail(plan_t *plan, enum failed_call call, int error) {
+    plan->failed = call;
+    plan->error = error;
+    return -1;
+}
+
+static char *request_slot(plan_t *plan, int64_t sequence) {
+    return plan->active + sequence * plan->slots * plan->mpi->request_size;
+}
+
+/* Start the messages of a step; their requests are then in the slots of the sequence. */
+static int start_messages(plan_t *plan, int64_t number, const step_t *step) {
+    const mpi_t *mpi = plan->mpi;
+    const int64_t count = step->messages_end - step->messages;
+    char *slots = request_slot(plan, number);
+    if (!count) return 0;
+    if (plan->requests) {
+        char *requests = plan->requests + step->messages * mpi->request_size;
+        const int error = mpi->startall((int)count, requests);
+        if (error) return fail(plan, FAILED_STARTALL, error);
+        memcpy(slots, requests, (size_t)(count * mpi->request_size)); /* persistent handles never change */
+        return 0;
+    }
+    for (const message_t *m = plan->messages + step->messages; m < plan->messages + step->messages_end; m++) {
+        const int error = m->sends ? mpi->isend(m->data, m->count, m->datatype, m->peer, m->tag, plan->comm, slots)
+                                   : mpi->irecv(m->data, m->count, m->datatype, m->peer, m->tag, plan->comm, slots);
+        if (error) return fail(plan, FAILED_START, error);
+        slots += mpi->request_size;
+    }
+    return 0;
+}
+
+/* Start the next step that has something to wait for, after all work before it. */
+static int begin_steps(plan_t *plan, int64_t number) {
+    sequence_t *sequence = &plan->sequences[number];
+    for (; sequence->at < sequence->end; sequence->at++) {
+        const step_t *step = &plan->steps[sequence->at];
+        do_work(plan->works + step->before, step->before_end - step->before);
+        for (const signal_t *s = plan->signals + step->raised; s < plan->signals + step->raised_end; s++)
+            atomic_store_explicit(s->word, (plan->runs - 1) * s->per_run + s->ordinal, memory_order_release);
+        if (start_messages(plan, number, step)) return -1;
+        sequence->pending = step->messages_end - step->messages;
+        sequence->next_awaited = step->awaited;
+        if (sequence->pending || step->awaited < step->awaited_end) return 0;
+        do_work(plan->works + step->after, step->after_end - step->after);
+    }
+    plan->running--;
+    return 0;
+}
+
+/* A sequence starts at once, or after its predecessor has completed a step or has none. */
+static int may_start(const plan_t *plan, int64_t number) {
+    const sequence_t *before = plan->sequences + number - plan->initial;
+    return number < plan->initial || before->at > before->first || before->first == before->end;
+}
+
+static int start_sequences(plan_t *plan) {
+    while (plan->started < plan->sequence_count && may_start(plan, plan->started)) {
+        plan->running++;
+        if (begin_steps(plan, plan->started++)) return -1;
+    }
+    return 0;
+}
+
+HPCCOLL_API int hpccoll_start(plan_t *plan) {
+    plan->runs++;
+    plan->started = plan->running = 0;
+    plan->failed = FAILED_NONE;
+    plan->idle.since_ns = 0;
+    for (sequence_t *s = plan->sequences; s < plan->sequences + plan->sequence_count; s++) s->at = s->first;
+    for (const call_t *c = plan->calls; c < plan->calls + plan->call_count; c++) {
+        const intptr_t *a = c->arguments;
+        const int error =
+            c->function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+        if (error) return fail(plan, FAILED_CALL, error);
+    }
+    return start_sequences(plan);
+}
+
+/* Subtract the messages that have completed from those of their sequences; return whether there are any, or -1. */
+static int test_messages(plan_t *plan) {
+    const mpi_t *mpi = plan->mpi;
+    int completed = 0;
+    if (plan->sequence_count == 1) {
+        const int count = (int)plan->sequences->pending;
+        if (!count) return 0;
+        const int error = mpi->testall(count, plan->active, &completed, plan->statuses);
+        if (error) return fail(plan, FAILED_TEST, error);
+        if (completed) plan->sequences->pending = 0;
+        return completed;
+    }
+    const int slots = (int)(plan->started * plan->slots);
+    if (!slots) return 0;
+    const int error = mpi->testsome(slots, plan->active, &completed, plan->indices, plan->statuses);
+    if (error) return fail(plan, FAILED_TEST, error);
+    for (int i = 0; i < completed; i++) plan->sequences[plan->indices[i] / plan->slots].pending--;
+    return completed > 0; /* MPI_UNDEFINED, which is negative, means that no request is active */
+}
+
+static int signals_came(const plan_t *plan, sequence_t *sequence, const step_t *step) {
+    for (; sequence->next_awaited < step->awaited_end; sequence->next_awaited++) {
+        const signal_t *s = &plan->signals[sequence->next_awaited];
+        const int64_t value = atomic_load_explicit(s->word, memory_order_acquire);
+        if (value < (plan->runs - 1) * s->per_run + s->ordinal) return 0;
+    }
+    return 1;
+}
+
+/* Move on as far as possible without waiting; return 1 if anything has moved, 0 if not, and -1 after an error. */
+static int advance(plan_t *plan) {
+    int moved = test_messages(plan);
+    if (moved < 0) return -1;
+    for (int64_t number = 0; number < plan->started; number++) {
+        sequence_t *sequence = &plan->sequences[number];
+        if (sequence->at == sequence->end || sequence->pending) continue;
+        const step_t *step = &plan->steps[sequence->at];
+        if (!signals_came(plan, sequence, step)) continue;
+        do_work(plan->works + step->after, step->after_end - step->after);
+        sequence->at++;
+        if (begin_steps(plan, number) || start_sequences(plan)) return -1;
+        moved = 1;
+    }
+    return moved;
+}
+
+static int waits_for_messages(const plan_t *plan) {
+    for (int64_t number = 0; number < plan->started; number++)
+        if (plan->sequences[number].pending) return 1;
+    return 0;
+}
+
+/* Return 1 once the run has ended, 0 before, and -1 after an error. */
+HPCCOLL_API int hpccoll_progress(plan_t *plan) {
+    if (!plan->running) return 1;
+    const int moved = advance(plan);
+    if (moved < 0) return -1;
+    if (moved) {
+        plan->idle.since_ns = 0;
+    } else if (plan->mpi && !waits_for_messages(plan)) {
+        /* The peer may wait for bytes of an earlier message that the library has buffered and not sent yet. */
+        int flag;
+        const int error =
+            plan->mpi->iprobe((int)plan->probe_rank, (int)plan->probe_tag, plan->comm, &flag, plan->statuses);
+        if (error) return fail(plan, FAILED_PROBE, error);
+    }
+    return !plan->running;
+}
+
+/* Wait until all started plans have ended; each advances whenever it can. */
+HPCCOLL_API int hpccoll_wait(plan_t *const *plans, int64_t count) {
+    int64_t ended;
+    do {
+        ended = 0;
+        for (int64_t i = 0; i < count; i++) {
+            const int done = hpccoll_progress(plans[i]);
+            if (done < 0) return -1;
+            ended += done;
+        }
+        if (ended < count) idle(&plans[0]->idle);
+    } while (ended < count);
+    return 0;
+}
+
+HPCCOLL_API int hpccoll_run(plan_t *plan) {
+    return hpccoll_start(plan) ? -1 : hpccoll_wait(&plan, 1);
+}
