@@ -81,13 +81,13 @@ def partitions(machine: Machine) -> Iterator[DoctorFinding]:
 def profile(machine: Machine) -> Iterator[DoctorFinding]:
     """Report the profile to use, and the command that checks that ranks start; it needs an allocation."""
     if not machine.settings:
-        reason = "there is no Slurm here" if shutil.which("sbatch") is None else "no controller of Slurm answers"
+        reason = "Slurm is not installed" if shutil.which("sbatch") is None else "Slurm's controller does not answer"
         yield finding("profile_local", reason=reason)
         return
-    name, reason = "slurm-nodbd", "Slurm answers, sacct does not"
+    name, reason = "slurm-nodbd", "Slurm answers, but sacct does not"
     if testbed_facts() is not None:
         name, reason = "testbed", "this is a host of slurm/testbed"
     elif machine.accounting:
-        name, reason = "slurm", "Slurm answers, and so does sacct"
+        name, reason = "slurm", "Slurm and sacct answer"
     command = f"srun -N 2 -n 2 --mpi={machine.mpi_type or 'TYPE'} hpccoll run --check"
     yield finding("profile_slurm", profile=name, reason=reason, command=command)

@@ -32,133 +32,139 @@ TEMPLATES: Mapping[str, FindingText] = {
     "mpiexec_disconnected": FindingText("launcher", "two ranks do not know of each other ({error})", "{remedy}"),
     "mpiexec": FindingText("launcher", "mpiexec starts two ranks that know of each other"),
     "pmi_unknown": FindingText(
-        "PMI", "srun --mpi can be {types}", "in the site file, launcher: srun --mpi=TYPE, as the MPI library has it"
+        "PMI", "Slurm offers the PMI types {types}",
+        "set launcher: srun --mpi=TYPE in the site file, with a type that the MPI library supports",
     ),
     "pmi_mismatch": FindingText(
-        "PMI", "srun --mpi can be {types}; the MPI library speaks {library}",
-        "the admin adds that plugin of Slurm's, or use another MPI",
+        "PMI", "Slurm offers the PMI types {types}; the MPI library supports {library}",
+        "the administrator adds Slurm's plugin of that type; or use another MPI library",
     ),
     "pmi_default": FindingText(
-        "PMI", "srun --mpi can be {types}; the MPI library speaks {library}", "srun takes {default} by itself"
+        "PMI", "Slurm offers the PMI types {types}; the MPI library supports {library}",
+        "no setting is needed: {default} is the default of srun",
     ),
     "pmi_option": FindingText(
-        "PMI", "srun --mpi can be {types}; the MPI library speaks {library}",
-        "in the site file, launcher: srun --mpi={chosen}; by itself srun takes {default}",
+        "PMI", "Slurm offers the PMI types {types}; the MPI library supports {library}",
+        "set launcher: srun --mpi={chosen} in the site file; the default of srun is {default}",
     ),
     # The machine and Slurm
     "machine": FindingText(
         "machine", "{cores} CPUs of {cpu}, {gib:.1f} GiB of memory free",
-        "more than {cores} ranks share cores, and results say so",
+        "if more than {cores} ranks run, they share cores, and results are marked",
     ),
     "snakemake": FindingText("Snakemake", "{version}"),
     "snakemake_missing": FindingText("Snakemake", "not installed", "pip install snakemake"),
     "slurm": FindingText("Slurm", "{version}, cluster {cluster}"),
     "slurm_missing": FindingText(
         "Slurm", "no sbatch on PATH",
-        "sweeps run on this machine alone; on a cluster, load the module of Slurm, or go where jobs are submitted",
+        "sweeps run on this machine only; on a cluster, load Slurm's module, or log in to a node that submits jobs",
     ),
     "slurm_unreachable": FindingText(
-        "Slurm", "sbatch is on PATH, but no controller answers ({error})", "if this is a cluster, see 'scontrol ping'"
+        "Slurm", "sbatch is on PATH, but no controller answers ({error})", "on a cluster, run 'scontrol ping'"
     ),
     "accounting": FindingText("accounting", "sacct answers"),
     "accounting_unreachable": FindingText(
-        "accounting", "there is a database, but sacct does not answer",
-        "see 'sacct'; until it answers use profile slurm-nodbd, for Snakemake would wait for ever",
+        "accounting", "slurmdbd is configured, but sacct does not answer",
+        "run 'sacct' to see why; until it answers, use profile slurm-nodbd: with slurm, Snakemake would wait for ever",
     ),
-    "accounting_missing": FindingText("accounting", "no database ({storage}): the end of jobs is read from squeue"),
+    "accounting_missing": FindingText(
+        "accounting", "no database ({storage}): Snakemake reads the end of jobs from squeue"
+    ),
     "min_job_age": FindingText("MinJobAge", "squeue shows jobs for {seconds} s after their end"),
     "min_job_age_short": FindingText(
         "MinJobAge", "squeue forgets jobs after {seconds} s, and Snakemake would wait for ever",
-        "the admin sets MinJobAge={least} or more in slurm.conf, and says 'scontrol reconfigure'",
+        "the administrator sets MinJobAge={least} or more in slurm.conf and runs 'scontrol reconfigure'",
     ),
     "partitions_unknown": FindingText("partitions", "{error}"),
     "partitions": FindingText("partitions", "{partitions}"),
-    "partitions_unusable": FindingText("partitions", "{partitions}", "see sinfo -R"),
+    "partitions_unusable": FindingText("partitions", "{partitions}", "run 'sinfo -R' to see why"),
     "profile_local": FindingText("profile", "local, for {reason}"),
-    "profile_slurm": FindingText("profile", "{profile}, for {reason}", "to see that ranks find each other: {command}"),
+    "profile_slurm": FindingText("profile", "{profile}, for {reason}", "to check that ranks connect: {command}"),
     # GPUs
     "gpu_missing": FindingText("GPU", "no CUDA device: GPU cases will be skipped", "{remedy}"),
-    "gpu_no_driver": FindingText("GPU", "{gpus}, no driver is loaded", "see what nvidia-smi says"),
+    "gpu_no_driver": FindingText("GPU", "{gpus}, no driver is loaded", "run nvidia-smi to see why"),
     "gpu": FindingText("GPU", "{gpus}, driver {driver}, for CUDA {cuda} and older"),
     "gpu_old_driver": FindingText("GPU", "{gpus}, driver {driver}", "CuPy needs driver {least} or newer"),
     "cupy_missing": FindingText("CuPy", "not installed: GPU cases will be skipped", "pip install {extra}"),
     "cupy_twice": FindingText(
-        "CuPy", "{packages}", "they overwrite each other: pip uninstall {names}, then pip install {fitting}"
+        "CuPy", "{packages}", "they overwrite each other's files: pip uninstall {names}, then pip install {fitting}"
     ),
-    "cupy_untested": FindingText("CuPy", "{packages} is installed; whether it computes shows where there is a GPU"),
+    "cupy_untested": FindingText(
+        "CuPy", "{packages} is installed; only a machine with a GPU shows whether it computes"
+    ),
     "cupy_too_new": FindingText(
         "CuPy", "{packages}",
-        "its CUDA is newer than the driver's: pip uninstall {names}, then pip install {fitting}",
+        "its CUDA is newer than the driver supports: pip uninstall {names}, then pip install {fitting}",
     ),
     "cupy_broken": FindingText(
         "CuPy", "{packages} does not compute ({error})",
-        "see nvidia-smi; where a library of CUDA is missing, load its module, or pip install '{fitting}[ctk]'",
+        "run nvidia-smi; if a CUDA library is missing, load its module, or pip install '{fitting}[ctk]'",
     ),
     "cupy": FindingText("CuPy", "{packages} computes, and sees {gpus} of the GPUs"),
     "nvswitch_missing": FindingText(
-        "NVLink", "no NVSwitch is seen: variants of NVLS fall back, and say so",
-        "where there are some, a container may hide them",
+        "NVLink", "no NVSwitch is visible: NVLS variants fall back, and their rows show it",
+        "if the node has some, the container may hide them",
     ),
-    "nvswitch": FindingText("NVLink", "{switches} NVSwitches, and the fabric manager runs: NVLS from H100 on"),
+    "nvswitch": FindingText("NVLink", "{switches} NVSwitches, and the fabric manager runs: NVLS works from H100 on"),
     "fabric_manager_missing": FindingText(
-        "NVLink", "{switches} NVSwitches, and no fabric manager is seen",
-        "a container may hide it; else the admin starts nvidia-fabricmanager, of the driver's version",
+        "NVLink", "{switches} NVSwitches, and no fabric manager is visible",
+        "the container may hide it; otherwise the administrator starts nvidia-fabricmanager of the driver's version",
     ),
     "gpu_nic_balanced": FindingText("GPUs and adapters", "{balance}"),
     "gpu_nic_unbalanced": FindingText(
-        "GPUs and adapters", "{balance}", "rings go at the pace of the worst: see nvidia-smi topo -m"
+        "GPUs and adapters", "{balance}", "a ring is as slow as its slowest GPU: see 'nvidia-smi topo -m'"
     ),
     "cuda_aware_unknown": FindingText("MPI and GPUs", "{error}"),
-    "cuda_aware": FindingText("MPI and GPUs", "{support}: a job tries it"),
+    "cuda_aware": FindingText("MPI and GPUs", "{support}: each job verifies it"),
     "cuda_unaware": FindingText("MPI and GPUs", "{support}: {consequence}", "{remedy}"),
     # NCCL
     "nccl_missing": FindingText(
         "NCCL", "not found: cases over nccl will be skipped",
-        "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, as CuPy is)",
+        "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, to match CuPy)",
     ),
     "nccl_broken": FindingText("NCCL", "{path} cannot be loaded ({error})"),
     "nccl_hidden": FindingText(
         "NCCL", "{version}, {path}; this wheel hides {hidden}",
-        "to measure the site's, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={site}",
+        "to measure the site's NCCL, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={site}",
     ),
     "nccl": FindingText("NCCL", "{version}, {path}"),
     "nccl4py": FindingText("nccl4py", "{version}"),
     "nccl4py_missing": FindingText(
-        "nccl4py", "not installed: variants that set what communicators are made with will be skipped",
+        "nccl4py", "not installed: variants with settings of communicators will be skipped",
         "pip install 'hpccoll[nccl4py]'",
     ),
     "nccl_plugins": FindingText("NCCL plugins", "{plugins}", "{remedy}"),
     "nccl_plugins_missing": FindingText("NCCL plugins", "none where the loader looks", "{remedy}"),
     "nccl_settings": FindingText("NCCL settings", "{settings}"),
     "nccl_settings_chosen": FindingText(
-        "NCCL settings", "{settings}", "take out {names}: what a sweep compares it sets itself, as variants"
+        "NCCL settings", "{settings}", "unset {names}: a sweep sets the variables that it compares, in variants"
     ),
     # RDMA
     "rdma_missing": FindingText(
-        "RDMA", "no InfiniBand, RoCE or EFA adapter: between nodes TCP would be used",
-        "where there is one, a container is started with /sys and /dev/infiniband of its host{nodes}",
+        "RDMA", "no InfiniBand, RoCE or EFA adapter: nodes communicate over TCP",
+        "if the host has one, start the container with its /sys and /dev/infiniband{nodes}",
     ),
     "rdma_inactive": FindingText(
-        "RDMA", "{ports}", "ports that are not active: see ibstat; a fabric without subnet manager has none"
+        "RDMA", "{ports}", "for inactive ports see ibstat; without a subnet manager no InfiniBand port becomes active"
     ),
     "rdma": FindingText("RDMA", "{ports}"),
     "rdma_devices_missing": FindingText(
-        "RDMA devices", "none in {directory}: nothing can use the adapters from here",
-        "a container starts with --device=/dev/infiniband; else the admin loads ib_uverbs",
+        "RDMA devices", "none in {directory}: no process here can use the adapters",
+        "start the container with --device=/dev/infiniband; without a container, the administrator loads ib_uverbs",
     ),
     "locked_memory": FindingText(
-        "locked memory", "at most {limit} for a process: RDMA fails where it takes more",
-        "the admin sets memlock to unlimited, in limits.conf and for slurmd",
+        "locked memory", "at most {limit} for a process: RDMA fails if it needs more",
+        "the administrator sets memlock to unlimited in limits.conf and for slurmd",
     ),
     "shared_memory": FindingText(
         "shared memory", "{size} at {directory}",
-        "a container is started with more (--shm-size), or with that of the host",
+        "start the container with more (--shm-size), or with that of the host",
     ),
     "gpudirect_module": FindingText("GPUDirect RDMA", "{module} is loaded"),
     "gpudirect_dma_buf": FindingText("GPUDirect RDMA", "by DMA-BUF: open kernel modules of the driver, Linux {kernel}"),
     "gpudirect_missing": FindingText(
-        "GPUDirect RDMA", "neither nvidia_peermem nor DMA-BUF: NCCL goes through host memory",
-        "the admin says 'modprobe nvidia-peermem', or installs the open kernel modules",
+        "GPUDirect RDMA", "neither nvidia_peermem nor DMA-BUF: NCCL copies through host memory",
+        "the administrator runs 'modprobe nvidia-peermem', or installs the open kernel modules",
     ),
 }  # fmt: skip
 """The texts of all kinds."""

@@ -30,8 +30,8 @@ def devices(machine: Machine) -> Iterator[DoctorFinding]:
     number, driver = gpu_stack.gpu_count(machine.root), gpu_stack.gpu_driver(machine.root)
     if not number:
         remedy = (
-            "nodes may have some: srun --gpus-per-node=1 hpccoll doctor looks there" if machine.settings
-            else f"where there is one, NVIDIA's driver from {min(CUDA_OF_DRIVER)} on shows it (nvidia-smi)"
+            "if compute nodes have some, run srun --gpus-per-node=1 hpccoll doctor" if machine.settings
+            else f"if there is one, install NVIDIA's driver {min(CUDA_OF_DRIVER)} or newer, and check with nvidia-smi"
         )  # fmt: skip
         yield finding("gpu_missing", "none", remedy=remedy)
         return
@@ -57,7 +57,7 @@ def cupy(machine: Machine) -> Iterator[DoctorFinding]:
         if (version := machine.wheel(name))
     }
     if not installed:
-        extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, as the driver of the GPUs runs it"
+        extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, to match the driver of the GPUs"
         yield finding("cupy_missing", "none", extra=extra)
         return
     packages, names = " and ".join(" ".join(package) for package in installed.items()), " ".join(installed)
@@ -130,7 +130,9 @@ def aware_mpi(machine: Machine) -> Iterator[DoctorFinding]:
     if aware:
         yield finding("cuda_aware", support=support)
         return
-    consequence = "a job tries it" if aware is None else "cuda over mpi will be skipped, and staged goes by the host"
+    consequence = (
+        "each job verifies it" if aware is None else "mpi on cuda will be skipped; staged copies through host memory"
+    )
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
     remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
     yield finding("cuda_unaware", "none", support=support, consequence=consequence, remedy=remedy)

@@ -59,18 +59,18 @@ def plugins(machine: Machine) -> Iterator[DoctorFinding]:
     if loaded:
         yield finding("nccl_plugins", "warn" if remedy else "ok", plugins=text, remedy=remedy)
     else:
-        yield finding("nccl_plugins_missing", "none", remedy=remedy or "no network here asks for one")
+        yield finding("nccl_plugins_missing", "none", remedy=remedy or "no network of this machine needs one")
 
 
 def _plugin_remedy(ports: list[RdmaPort], kinds: set[str | None]) -> str:
     """Return how to get the plugin that the network needs; empty if none is missing."""
     if any(port.driver == "efa" for port in ports) and "aws-ofi-nccl" not in kinds:
         return (
-            "without aws-ofi-nccl NCCL does not see EFA, and uses TCP: the EFA installer brings it, put "
+            "without aws-ofi-nccl, NCCL does not see EFA and uses TCP: the EFA installer contains it; put "
             "/opt/amazon/ofi-nccl/lib on LD_LIBRARY_PATH"
         )
     if any(port.layer == "InfiniBand" for port in ports) and "SHARP" not in kinds:
-        return "for SHARP by NCCL load the module of HPC-X, whose nccl-rdma-sharp-plugins go on LD_LIBRARY_PATH"
+        return "for SHARP in NCCL, load the module of HPC-X and put its nccl-rdma-sharp-plugins on LD_LIBRARY_PATH"
     return ""
 
 

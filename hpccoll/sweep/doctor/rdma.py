@@ -17,7 +17,7 @@ def adapters(machine: Machine) -> Iterator[DoctorFinding]:
     """Check the ports of the adapters: their kind, rate and state."""
     ports = gpu_stack.rdma_ports(machine.root)
     if not ports:
-        remedy = "; nodes may have some: srun hpccoll doctor looks there" if machine.settings else ""
+        remedy = "; if compute nodes have some, run srun hpccoll doctor" if machine.settings else ""
         yield finding("rdma_missing", "none", nodes=remedy)
         return
     groups = groupby(sorted(ports, key=_describe), key=_describe)
