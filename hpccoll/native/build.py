@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path(__file__).parent
-LIBRARY = "libhpccoll.so"
+LIBRARY = FOLDER / "libhpccoll.so"
 FLAGS = (
     "-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-ffp-contract=off",
     "-Wall", "-Wextra", "-Werror=implicit-function-declaration",
@@ -101,10 +101,10 @@ def get_build_hook() -> "type[BuildHookInterface[Any]]":
             """Build the library: in place for an editable install, else for the wheel, which it ties to a platform."""
             try:
                 if version == "editable":
-                    build(FOLDER / LIBRARY)
+                    build(LIBRARY)
                     return
                 self._directory = tempfile.TemporaryDirectory()
-                library = Path(self._directory.name, LIBRARY)
+                library = Path(self._directory.name, LIBRARY.name)
                 build(library)
             except BuildError as error:
                 self.app.display_warning(
@@ -112,7 +112,7 @@ def get_build_hook() -> "type[BuildHookInterface[Any]]":
                     f"small messages take microseconds longer. To add it later, with a C compiler: {REBUILD}"
                 )
                 return
-            build_data["force_include"][str(library)] = f"hpccoll/native/{LIBRARY}"
+            build_data["force_include"][str(library)] = f"hpccoll/native/{LIBRARY.name}"
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
@@ -128,15 +128,15 @@ def main() -> int:
     """Build the library in place and return the exit code."""
     import argparse
 
-    parser = argparse.ArgumentParser(prog=REBUILD, description=f"Build {FOLDER / LIBRARY}.")
+    parser = argparse.ArgumentParser(prog=REBUILD, description=f"Build {LIBRARY}.")
     parser.add_argument("--sanitize", action="store_true", help="build with AddressSanitizer and UBSan")
     sanitize = parser.parse_args().sanitize
     try:
-        build(FOLDER / LIBRARY, sanitize=sanitize)
+        build(LIBRARY, sanitize=sanitize)
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
-    print(FOLDER / LIBRARY)
+    print(LIBRARY)
     return 0
 
 

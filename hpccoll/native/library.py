@@ -4,7 +4,7 @@ from ctypes import CDLL, c_char
 from functools import cache
 
 from hpccoll.errors import UnusableError
-from hpccoll.native.build import FOLDER, LIBRARY, REBUILD, source_hash
+from hpccoll.native.build import LIBRARY, REBUILD, source_hash
 
 
 class NativeUnavailableError(UnusableError):
@@ -19,13 +19,12 @@ def load_library() -> CDLL:
         NativeUnavailableError: if the library is missing, or the dynamic loader refuses it.
         UnusableError: if the library was built from other sources.
     """
-    path = FOLDER / LIBRARY
-    if not path.exists():
-        raise NativeUnavailableError("executor", f"{path} is not built; do: {REBUILD}")
+    if not LIBRARY.exists():
+        raise NativeUnavailableError("executor", f"{LIBRARY} is not built; do: {REBUILD}")
     try:
-        library = CDLL(str(path))
+        library = CDLL(str(LIBRARY))
     except OSError as error:
-        raise NativeUnavailableError("executor", f"{path} cannot be loaded: {error}; do: {REBUILD}") from error
+        raise NativeUnavailableError("executor", f"{LIBRARY} cannot be loaded: {error}; do: {REBUILD}") from error
     expected = source_hash()
     try:
         built_from = (c_char * (len(expected) + 1)).in_dll(library, "hpccoll_source_hash").value.decode()
@@ -34,7 +33,7 @@ def load_library() -> CDLL:
     if built_from != expected:
         raise UnusableError(
             "executor",
-            f"{path} is stale: it was built from sources {built_from}, those beside it are {expected}; "
+            f"{LIBRARY} is stale: it was built from sources {built_from}, those beside it are {expected}; "
             f"do: {REBUILD}, or choose --executor python",
         )
     return library

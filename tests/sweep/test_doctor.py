@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.errors import UnusableError
 from hpccoll.host import cpu_and_memory
+from hpccoll.native.library import NativeUnavailableError
 from hpccoll.sweep import doctor
+from hpccoll.sweep.doctor import cluster as cluster_checks
 from hpccoll.sweep.doctor import mpi
 from hpccoll.sweep.doctor.findings import TEMPLATES, DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import LIBRARY, Machine
@@ -28,7 +31,8 @@ LIBRARIES = {
 
 @pytest.fixture
 def library(monkeypatch):
-    """Have an MPI library; two ranks of it know of each other."""
+    """Have an MPI library, of which two ranks know of each other, and a compiled executor."""
+    monkeypatch.setattr(cluster_checks, "load_library", lambda: None)
 
     def library(name, ranks="ranks 2\nranks 2\n"):
         answers = {LIBRARY: json.dumps(LIBRARIES[name]), mpi.HELLO: ranks}
@@ -204,6 +208,25 @@ def test_mpiexec_matters_where_there_is_no_slurm(programs, library):
     programs("srun", "MPI plugin types are...\n\tpmi2\n")
     assert not wrong()
     assert findings()["launcher"].remedy.startswith("for profile local only: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "severity"),
+    [(None, "executor", "ok"), (NativeUnavailableError, "executor_missing", "none"),
+     (UnusableError, "executor_stale", "WRONG")],
+)  # fmt: skip
+@pytest.mark.usefixtures("cluster")
+def test_a_compiled_executor_that_ranks_would_refuse_is_wrong_and_a_missing_one_is_not(
+    monkeypatch, error, kind, severity
+):
+    def load_library():
+        if error:
+            raise error("executor", "it is so; do: rebuild it")
+
+    monkeypatch.setattr(cluster_checks, "load_library", load_library)
+    examined = findings()["compiled executor"]
+    assert (examined.kind, examined.severity) == (kind, severity)
+    assert ("do: rebuild it" in examined.state) == bool(error)
 
 
 def test_ranks_that_write_at_the_same_time_are_counted_all_the_same(mpiexec):

@@ -1,11 +1,13 @@
-"""Checks of the machine and its scheduler: cores, Snakemake, Slurm, and the profile to use."""
+"""Checks of the machine and its scheduler: cores, the compiled executor, Snakemake, Slurm, and the profile to use."""
 
 import os
 import shutil
 from collections.abc import Iterator
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.host.cpu_and_memory import available_memory, cpu_model, testbed_facts
+from hpccoll.native.build import LIBRARY
+from hpccoll.native.library import NativeUnavailableError, load_library
 from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import Machine
 from hpccoll.sweep.slurm import query
@@ -19,6 +21,16 @@ def cores(_: Machine) -> Iterator[DoctorFinding]:
     cores = len(os.sched_getaffinity(0))
     gib = available_memory() / 2**30
     yield finding("machine", cores=cores, cpu=cpu_model(), gib=gib)
+
+
+def executor(_: Machine) -> Iterator[DoctorFinding]:
+    try:
+        load_library()
+        yield finding("executor", path=LIBRARY)
+    except NativeUnavailableError as error:
+        yield finding("executor_missing", "none", error=error.expected)
+    except UnusableError as error:
+        yield finding("executor_stale", "WRONG", error=error.expected)
 
 
 def snakemake(machine: Machine) -> Iterator[DoctorFinding]:

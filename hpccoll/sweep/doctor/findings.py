@@ -52,6 +52,12 @@ TEMPLATES: Mapping[str, FindingText] = {
         "machine", "{cores} CPUs of {cpu}, {gib:.1f} GiB of memory free",
         "if more than {cores} ranks run, they share cores, and results are marked",
     ),
+    "executor": FindingText("compiled executor", "{path}"),
+    "executor_missing": FindingText(
+        "compiled executor", "{error}",
+        "until then the Python executor is used, with which small messages take microseconds longer",
+    ),
+    "executor_stale": FindingText("compiled executor", "{error}"),
     "snakemake": FindingText("Snakemake", "{version}"),
     "snakemake_missing": FindingText("Snakemake", "not installed", "pip install snakemake"),
     "slurm": FindingText("Slurm", "{version}, cluster {cluster}"),
