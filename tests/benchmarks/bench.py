@@ -2,8 +2,9 @@
 
 By hand, on an idle machine; the testbed needs root:
 
-    python tests/benchmarks/bench.py                # all of it, about half an hour
+    python tests/benchmarks/bench.py                # all of it, about 40 minutes
     python tests/benchmarks/bench.py node wire      # some settings of settings.py
+    python tests/benchmarks/bench.py agree          # hpccoll next to plain C programs (agree.py), about 10 minutes
     python tests/benchmarks/bench.py --rounds 7 node > table.md
 
 Each setting is one launch of the rank program: all cases take turns in rounds, each round in an order of its own, so
@@ -15,7 +16,6 @@ does not show what is asked of it.
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,18 +25,20 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import agree
 from bounds import bound_s
+from launch import mpiexec, run_job
 from settings import SETTINGS, Ask, Setting, Way
 
 from hpccoll.spec.case import Effort, Job
 from hpccoll.spec.catalogue import NATIVE
 from hpccoll.store import hdf5
-from hpccoll.store.journal import journal_path
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Row
 from hpccoll.units import format_size
 
 TESTBED = Path(__file__).parents[2] / "slurm" / "testbed" / "testbed"
+AGREE = "agree"
 NAME = "bench"
 """Of the testbed, so that another one may be up."""
 
@@ -48,8 +50,7 @@ Times = tuple[float, ...]
 def launcher(setting: Setting) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Bring up what a setting runs on; yield what starts its ranks, and what the testbed says of its wires."""
     if not setting.testbed:
-        mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
-        yield [mpiexec, "-n", str(setting.each)], {}
+        yield mpiexec(setting.each), {}
         return
     subprocess.run([TESTBED, "up", "--name", NAME, *setting.testbed], check=True, stdout=subprocess.DEVNULL)
     try:
@@ -75,12 +76,7 @@ def measure(setting: Setting, rounds: int, start: Sequence[str], raw: Path) -> N
         ),
         cases=tuple(setting.cases()),
     )  # fmt: skip
-    path = raw.with_suffix(".json")
-    path.write_text(job.to_json())
-    command = [*start, sys.executable, "-m", "hpccoll", "run", "--job", str(path), "--out", str(raw), "--exit-zero"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{ended.stdout}{ended.stderr}")
+    run_job(job, start, raw)
 
 
 def way_of(setting: Setting, row: Row) -> Way:
@@ -159,8 +155,6 @@ def shown(ask: Ask, found: Mapping[tuple[str, int], Times], allowed: Mapping[tup
 def run(name: str, rounds: int, keep: Path) -> bool:
     setting = SETTINGS[name]
     raw = keep / f"{name}.h5"
-    for old in (raw, journal_path(raw)):
-        old.unlink(missing_ok=True)
     load = os.getloadavg()[0]
     print(f"{name}: {sum(1 for _ in setting.cases())} cases, {rounds} rounds...", file=sys.stderr, flush=True)
     with launcher(setting) as (start, marker):
@@ -183,17 +177,25 @@ def run(name: str, rounds: int, keep: Path) -> bool:
 
 
 def main() -> int:
+    names = [AGREE, *SETTINGS]
     parse = argparse.ArgumentParser(description="Measure ours beside the library's own.")
-    parse.add_argument("settings", nargs="*", default=[*SETTINGS], metavar="SETTING", help=", ".join(SETTINGS))
-    parse.add_argument("--rounds", type=int, default=5)
+    parse.add_argument("settings", nargs="*", default=names, metavar="SETTING", help=", ".join(names))
+    parse.add_argument("--rounds", type=int, help=f"rounds of a setting [5; {AGREE}: 7]")
     parse.add_argument("--keep", type=Path, help="where raw files stay [nowhere]")
+    parse.add_argument(
+        "--executors", nargs="+", default=[""], metavar="E",
+        help=f"{AGREE}: executors of hpccoll run, of which the first is judged [its default]",
+    )  # fmt: skip
     asked = parse.parse_args()
-    if strange := [name for name in asked.settings if name not in SETTINGS]:
-        parse.error(f"{strange[0]}: choose from {', '.join(SETTINGS)}")
+    if strange := [name for name in asked.settings if name not in names]:
+        parse.error(f"{strange[0]}: choose from {', '.join(names)}")
     with tempfile.TemporaryDirectory() as scratch:
         keep = asked.keep or Path(scratch)
         keep.mkdir(parents=True, exist_ok=True)
-        reached = [run(name, asked.rounds, keep) for name in asked.settings]  # all of them, whatever one shows
+        reached = [  # all of them, whatever one shows
+            agree.run(asked.rounds or 7, keep, asked.executors) if name == AGREE else run(name, asked.rounds or 5, keep)
+            for name in asked.settings
+        ]
         return 0 if all(reached) else 1
 
 
