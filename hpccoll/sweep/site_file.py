@@ -25,8 +25,8 @@ GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=
 """Options of every srun: Snakemake's job step removes Slurm's variables, and srun alone would start a rank per node."""
 
 FILL_SOCKETS = ":block"
-"""On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's own way is round robin, by
-which half of the ranks are on the socket that their GPU is not on (man srun, --distribution)."""
+"""On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's default is round
+robin, with which half of the ranks are not on the socket of their GPU (man srun, --distribution)."""
 
 _SWEEP_FILE_KEYS = "nodes and ranks_per_node of the sweep file"
 _JOB_SEARCH = "nothing: it is how jobs are found"
@@ -103,7 +103,7 @@ class Site(YamlSection):
     )
     gpus_per_node: Gpus | None = Field(
         None,
-        description="GPUs on each node, such as 8 or h100:8; every rank sees all of them, on the socket of its own",
+        description="GPUs on each node, such as 8 or h100:8; every rank sees all, and runs on the socket of its own",
     )
     sbatch: OneOrMore[Text] | None = Field(None, description="further options of sbatch, such as --switches=1")
     signal_s: Annotated[int, Bounded(SIGNAL_S)] = Field(
@@ -114,27 +114,27 @@ class Site(YamlSection):
         description="seconds for two ranks to start, and five times that for all [60, or 900 in a container]",
     )
     launcher: Text = Field(
-        "srun", description="starts ranks, such as srun --mpi=pmix; with {ranks} in it, it is taken as it is"
+        "srun", description="command that starts ranks, such as srun --mpi=pmix; one with {ranks} is used as it is"
     )
     modules: OneOrMore[Text] | None = Field(None, description="environment modules to load before the ranks start")
     environment: Variables = Field({}, description="variables for the ranks")
     network: Literal["rdma", "tcp"] | None = Field(
-        None, description="by what nodes should talk; the report says so in red where NCCL used TCP instead of RDMA"
+        None, description="the network between nodes; critical finding in the report if NCCL used TCP instead of RDMA"
     )
     container: ContainerSection | None = Field(None, description="an image that ranks run in")
     aggregators: AggregatorSection | None = Field(
-        None, description="hosts for aggregators; a job with some takes partition and features from here"
+        None, description="hosts for aggregators; jobs with aggregators take partition and features from here"
     )
 
     @field_validator("launcher")
     @classmethod
-    def _only_known_places(cls, text: str) -> str:
+    def _only_known_placeholders(cls, text: str) -> str:
         known = ("nodes", "ranks", "ranks_per_node", "hosts")
         try:
-            strange = [name for _, name, _, _ in Formatter().parse(text) if name is not None and name not in known]
+            unknown = [name for _, name, _, _ in Formatter().parse(text) if name is not None and name not in known]
         except ValueError:
-            strange = [text]
-        if strange or not text.strip():
+            unknown = [text]
+        if unknown or not text.strip():
             raise BadInputError(
                 "launcher", text, "a command line, with no braces but " + "{" + "}, {".join(known) + "}"
             )
@@ -153,12 +153,11 @@ class Site(YamlSection):
             if not re.fullmatch(r"--[a-z][a-z-]+(=\S*)?", option):
                 raise BadInputError("sbatch", option, "a long option of sbatch in one word, such as --switches=1")
             name = option.partition("=")[0]
-            meant = [
-                managed for managed in RESERVED_OPTIONS if managed.startswith(name)
-            ]  # sbatch completes what is cut short
-            if name in RESERVED_OPTIONS or meant:
+            # sbatch completes abbreviated options.
+            reserved = [full for full in RESERVED_OPTIONS if full.startswith(name)]
+            if reserved:
                 raise BadInputError(
-                    "sbatch", option, f"another option: for this one there is {RESERVED_OPTIONS[meant[0]]}"
+                    "sbatch", option, f"another option: for this one there is {RESERVED_OPTIONS[reserved[0]]}"
                 )
         return options
 
