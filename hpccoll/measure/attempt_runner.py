@@ -12,6 +12,8 @@ from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
 from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.executed_evidence import full_reason, judge
+from hpccoll.measure.executor_choice import agree_on_executor
+from hpccoll.measure.native_loop import NativeBarrier
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.rank_group import RankGroup
 from hpccoll.measure.ranks import Ranks, rank_namer
@@ -20,6 +22,7 @@ from hpccoll.spec.case import Case, Job
 from hpccoll.spec.probe_cases import requested_algorithm
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
+from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl.fault_tolerance import StalledError
 
 MAX_DIAGNOSES = 8
@@ -52,7 +55,9 @@ class AttemptRunner:
         """Create everything that depends on the communicator of the group."""
         self.ranks = self.group.ranks
         self.comm = self.ranks.comm
-        self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus)
+        self.compiled = agree_on_executor(self.ranks, self.job.executor)
+        self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus, self.compiled)
+        self._barrier: NativeBarrier | None = None
         self.sync = DeadlineSync(self.ranks, self.job.effort.timeout) if _can_lose_ranks(self.ranks, self.job) else None
 
     def run_round(self, case: Case, number: int) -> Outcome:
@@ -81,7 +86,8 @@ class AttemptRunner:
         return outcome
 
     def _measure(self, case: Case, number: int, prepared: PreparedCase, sync: RankSync) -> Outcome:
-        samples = measure(prepared, sync, self.job.effort.of_a_round, self.progress)
+        loop = prepared.loop(sync, self._native_barrier, self.progress)
+        samples = measure(loop, sync, self.job.effort.of_a_round, self.progress)
         self.progress.enter("collecting the outcome")
         return self._collect(case, number, prepared, samples, sync)
 
@@ -93,8 +99,16 @@ class AttemptRunner:
         """Return whether the others have continued without this rank; callable from any thread."""
         return self.sync is not None and self.sync.is_excluded()
 
+    def _native_barrier(self) -> NativeBarrier:
+        """Return the barrier of the compiled loop, created when first used; all ranks call this together."""
+        if self._barrier is None:
+            self._barrier = NativeBarrier(self.comm, self.compiled or CompiledOptions(yields=True))
+        return self._barrier
+
     def close(self) -> None:
         self.factory.close()
+        if self._barrier:
+            self._barrier.close()
         sync, self.sync = self.sync, None  # the watchdog's thread reads it, too
         if sync:
             sync.close()
@@ -157,6 +171,7 @@ class AttemptRunner:
             executed=executed.executed,
             evidence=executed.evidence,
             floor=prepared.floor,
+            executor=prepared.executor,
             times=CaseTimes.from_samples(
                 samples.start_ns,
                 samples.end_ns,

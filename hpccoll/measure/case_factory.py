@@ -18,6 +18,7 @@ from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
 from hpccoll.spec.memory_estimate import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw_results import Attempt
+from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config
 from hpccoll.transports.nccl.communicators import (
     REFUSAL_PATTERN,
@@ -52,9 +53,13 @@ class CaseFactory:
         job: the job that has the cases.
         attempt: the record of the attempt, which has the machine and the places of the ranks.
         gpus: the GPUs of the ranks.
+        compiled: how the compiled executor runs plans in host memory; None for the Python executor.
     """
 
-    def __init__(self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus) -> None:
+    def __init__(
+        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, compiled: CompiledOptions | None = None
+    ) -> None:
+        self.compiled = compiled
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
@@ -81,7 +86,7 @@ class CaseFactory:
             def prepare() -> PreparedCase:
                 return PreparedCase(
                     comm, layout, resolved, choice, self.gpus.own if on_gpu else None,
-                    self.gpus.assumed(resolved), self.job.communicator,
+                    self.gpus.assumed(resolved), self.job.communicator, self.compiled,
                 )  # fmt: skip
 
             prepared = make_unless_refused(prepare, comm) if resolved.transport == "nccl" else prepare()

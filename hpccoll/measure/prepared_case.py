@@ -10,11 +10,13 @@ from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import CommunicatorSettings
+from hpccoll.measure.native_loop import NativeBarrier, NativeLoop
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array
 from hpccoll.measure.result_check import Check, guards_of
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings, cached_slices
+from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.measure.transport_factory import make_transport
 from hpccoll.schedule import (
     REDUCTIONS,
@@ -28,15 +30,16 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.spec.case import Case, Parameter
+from hpccoll.spec.case import COMPILED, PYTHON, Case, Parameter
 from hpccoll.spec.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.spec.channel_defaults import plan_channels
 from hpccoll.spec.memory_estimate import GENERATIONS
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
+from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
 from hpccoll.transports.mpi.persistent import CHANNELS_KEY
-from hpccoll.transports.mpi.vendor import result_span
+from hpccoll.transports.mpi.vendor_arguments import result_span
 from hpccoll.transports.nccl.communicators import abort_all_worlds
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.transport_interface import CompiledPlan, Operation
@@ -94,11 +97,13 @@ class PreparedCase:
         gpu: the GPU of this rank for a case of device cuda, else None.
         assumed: an assumption about the machine that only the user vouches for; it becomes part of the evidence.
         communicator: the settings of NCCL's communicators.
+        compiled: how the compiled executor runs plans in host memory; None for the Python executor.
     """
 
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, choice: str | None = None, gpu: Gpu | None = None,
         assumed: str | None = None, communicator: CommunicatorSettings | None = None,
+        compiled: CompiledOptions | None = None,
     ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.choice, self.gpu = case, layout, comm.rank, choice, gpu
         self.assumed = assumed
@@ -126,7 +131,9 @@ class PreparedCase:
             window=int(self.params.get("window", 1)),
         )
         native = self.algorithm is None
-        self.transport = transport = make_transport(case, comm, gpu, communicator or {}, native=native)
+        self.transport = transport = make_transport(
+            case, comm, gpu, communicator or {}, native=native, compiled=compiled
+        )
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(call, reduction, dtype, elements, comm.rank, silent)
@@ -148,6 +155,26 @@ class PreparedCase:
         # Bound once, because a call through this object would add to the measured time.
         self.reset, self.run, self.wrong = self.check.reset, (by_events or self.plan).run, self.check.wrong
         self.device_ns = by_events.device_ns if by_events else _no_device
+
+    def loop(
+        self, sync: RankSync, barrier: Callable[[], NativeBarrier], progress: RankProgress
+    ) -> NativeLoop | PythonLoop:
+        """Return the loop that runs this case: compiled if the plan is; all ranks call this together.
+
+        Args:
+            sync: the communication with the other ranks.
+            barrier: returns the barrier of the compiled loop.
+            progress: the progress of this rank, which is kept up to date.
+        """
+        plan = getattr(self.plan, "executor", None)
+        if isinstance(plan, NativePlan) and isinstance(self.check, Check):
+            return NativeLoop(plan, self.check, barrier(), progress)
+        return PythonLoop(self, sync, progress)
+
+    @property
+    def executor(self) -> str:
+        """The executor that runs this case: ``compiled`` or ``python``."""
+        return COMPILED if isinstance(getattr(self.plan, "executor", None), NativePlan) else PYTHON
 
     @property
     def _calls_mpi(self) -> bool:

@@ -4,6 +4,7 @@ Guards, the memory next to the buffers, are checked too, because the operation m
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -85,7 +86,7 @@ def _as_uint64(array: Bits) -> memoryview:
     return array.data.cast("B").cast("Q")
 
 
-class _Blocks(NamedTuple):
+class ValueBlocks(NamedTuple):
     """Adjacent units of equal length.
 
     Args:
@@ -100,14 +101,14 @@ class _Blocks(NamedTuple):
         return self.values[:, generation : generation + self.buffer.shape[1]]
 
 
-def _blocks(buffer: Array, values: Sequence[Array]) -> Iterator[_Blocks]:
+def _blocks(buffer: Array, values: Sequence[Array]) -> Iterator[ValueBlocks]:
     """Yield the units of a buffer, grouped by length; the units are contiguous in the buffer."""
     begin = 0
     for length, group in groupby(values, len):
         units = list(group)
         rows = bits(np.stack(units) if len(units) > 1 else units[0][np.newaxis])  # no copy of one unit: it is large
         end = begin + len(rows) * (length - EXTRA)
-        yield _Blocks(bits(buffer[begin:end]).reshape(len(rows), -1), rows)
+        yield ValueBlocks(bits(buffer[begin:end]).reshape(len(rows), -1), rows)
         begin = end
 
 
@@ -141,27 +142,35 @@ class Check:
             guards: the memory that the operation must not write.
         """
         self.generation = generation
-        self._fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA))]
+        self.fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA))]
         source = [] if in_place else [*_blocks(src, payload.source(EXTRA))]
-        self._fills += source
-        self._missized = elements_of_wrong_size(result, payload.expected_length)
-        values = [] if self._missized else _blocks(result, payload.expected(in_place=in_place, extra=EXTRA))
-        compared = [*source, *values]
-        scratch = np.empty(max((blocks.buffer.size for blocks in compared), default=0), bool)  # shared by all blocks
-        self._compared = [(blocks, scratch[: blocks.buffer.size].reshape(blocks.buffer.shape)) for blocks in compared]
+        self.fills += source
+        self.missized = elements_of_wrong_size(result, payload.expected_length)
+        values = [] if self.missized else _blocks(result, payload.expected(in_place=in_place, extra=EXTRA))
+        self.compared = [*source, *values]
         self._guards = GuardCheck(guards)
+        self.guard_blocks = [
+            ValueBlocks(bits(np.asarray(guard.memory))[np.newaxis], guard.words[np.newaxis]) for guard in guards
+        ]
+        """The guards as blocks whose values are the same in all generations."""
+
+    @cached_property
+    def _differs(self) -> NDArray[np.bool]:
+        """Room for the results of comparisons, shared by all blocks."""
+        return np.empty(max((blocks.buffer.size for blocks in self.compared), default=0), bool)
 
     def reset(self) -> None:
         """Fill the buffers with the values of the next generation, as they must be before an operation."""
         self.generation = (self.generation + 1) % GENERATIONS
         self._guards.reset()
-        for blocks in self._fills:
+        for blocks in self.fills:
             np.copyto(blocks.buffer, blocks.values_of(self.generation))
 
     def wrong(self) -> int:
         """Return the number of wrong elements: in the result, in src, and in the guards."""
-        total = self._missized + self._guards.wrong()
-        for blocks, differs in self._compared:
+        total = self.missized + self._guards.wrong()
+        for blocks in self.compared:
+            differs = self._differs[: blocks.buffer.size].reshape(blocks.buffer.shape)
             np.not_equal(blocks.buffer, blocks.values_of(self.generation), differs)
             total += int(np.count_nonzero(differs))
         return total

@@ -2,22 +2,34 @@
 
 Every iteration starts from the same buffers, after a barrier, and its result is checked; neither is timed. After each
 batch rank 0 examines the longest duration over ranks of every iteration and decides for all ranks whether to continue.
+The iterations themselves are run by native code (native_loop.py), or by Python where only Python can run them.
 """
 
 import gc
 import time
 from collections.abc import Callable
+from ctypes import addressof, c_int64
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.native.structures import LOOP_PHASES
 from hpccoll.spec.case import LEAST_ITERATIONS, Effort
 from hpccoll.store.statistics import durations_max, median_interval
 
 Nanoseconds = NDArray[np.int64]
 Clock = Callable[[], int]
+
+BLOCK_S = 0.2
+"""The seconds that a block of iterations takes, if one iteration is not longer."""
+
+NO_LOOP_PHASE = -1
+"""The number that stands for a phase outside the compiled loop."""
+
+IN_OPERATION = LOOP_PHASES[2]
+"""The phase in which the operation runs."""
 
 
 class RankSync(Protocol):
@@ -49,18 +61,52 @@ class TimedOperation(Protocol):
         """Return the duration of the last run by the clock of the device, in ns; -1 if it has no clock."""
 
 
-@dataclass(slots=True)
 class RankProgress:
-    """The progress of a rank, for the watchdog; ``heartbeats`` increases with every new phase."""
+    """The progress of a rank, for the watchdog.
 
-    case: str = "none yet"
-    iteration: int = 0
-    phase: str = "starting"
-    heartbeats: int = 0
+    The compiled loop writes the phase, the iteration and the heartbeats into memory, so that a thread of Python can
+    read them meanwhile.
+
+    Args:
+        iteration: the number of the current iteration; it counts on from case to case unless it is set.
+    """
+
+    def __init__(self, iteration: int = 0) -> None:
+        self.case = "none yet"
+        self._phase = "starting"
+        self._numbers = (c_int64 * 3)(NO_LOOP_PHASE, iteration, 0)
+        self.address = addressof(self._numbers)
+        """The address of three int64: the number of the phase in LOOP_PHASES, the iteration, and the heartbeats."""
+
+    @property
+    def phase(self) -> str:
+        """The current activity in words."""
+        number = self._numbers[0]
+        return self._phase if number == NO_LOOP_PHASE else LOOP_PHASES[number]
+
+    @phase.setter
+    def phase(self, phase: str) -> None:
+        self._phase = phase
+        self._numbers[0] = NO_LOOP_PHASE
+
+    @property
+    def iteration(self) -> int:
+        """The number of the current iteration."""
+        return self._numbers[1]
+
+    @iteration.setter
+    def iteration(self, iteration: int) -> None:
+        self._numbers[1] = iteration
+
+    @property
+    def heartbeats(self) -> int:
+        """A number that increases with every new phase, except that an operation does not increase it."""
+        return self._numbers[2]
 
     def enter(self, phase: str) -> None:
+        """Enter a new phase."""
         self.phase = phase
-        self.heartbeats += 1
+        self._numbers[2] += 1
 
 
 @dataclass(slots=True)
@@ -75,71 +121,124 @@ class Samples:
     wrong: int = 0  # elements, over the timed iterations
 
 
-def measure(
-    operation: TimedOperation,
-    sync: RankSync,
-    effort: Effort,
-    progress: RankProgress,
-    clock: Clock = time.perf_counter_ns,
-    cpu_clock: Clock = time.process_time_ns,
-) -> Samples:
-    """Measure ``operation``; all ranks call this together.
+class OperationLoop(Protocol):
+    """Runs iterations of one operation; all ranks call it together."""
+
+    def run(self, count: int) -> tuple[Nanoseconds, int]:
+        """Run ``count`` iterations.
+
+        Returns:
+            start, end, device and CPU time of each iteration in ns, [4, iteration], and the number of wrong elements
+            in all of them.
+        """
+
+
+class PythonLoop:
+    """The loop in Python: for operations that only Python can run, and as the reference of the compiled loop.
 
     Args:
         operation: the operation with its buffers.
         sync: the communication with the other ranks.
-        effort: the number of iterations and the time limit.
         progress: the progress of this rank, which is kept up to date.
         clock: the clock of this rank, in ns.
         cpu_clock: the CPU time of this rank, in ns.
     """
+
+    def __init__(
+        self,
+        operation: TimedOperation,
+        sync: RankSync,
+        progress: RankProgress,
+        clock: Clock = time.perf_counter_ns,
+        cpu_clock: Clock = time.process_time_ns,
+    ) -> None:
+        self._operation, self._sync, self._progress = operation, sync, progress
+        self._clock, self._cpu_clock = clock, cpu_clock
+
+    def run(self, count: int) -> tuple[Nanoseconds, int]:
+        """Run ``count`` iterations; see ``OperationLoop``."""
+        operation, progress, clock, cpu_clock = self._operation, self._progress, self._clock, self._cpu_clock
+        barrier = self._sync.barrier
+        times = np.empty((4, count), np.int64)
+        wrong = 0
+        gc.disable()  # a collection would interrupt some operations and not others
+        for i in range(count):
+            progress.iteration += 1
+            progress.enter("preparing")
+            operation.reset()
+            progress.enter("waiting for the other ranks")
+            barrier()
+            progress.phase = IN_OPERATION
+            cpu = cpu_clock()
+            start = clock()
+            operation.run()
+            times[1, i] = clock()
+            times[0, i] = start
+            times[3, i] = cpu_clock() - cpu
+            times[2, i] = operation.device_ns()
+            progress.enter("checking")
+            wrong += operation.wrong()
+        gc.enable()
+        return times, wrong
+
+
+class _Blocks:
+    """Runs iterations in blocks of at most BLOCK_S, because signals are handled between blocks only."""
+
+    def __init__(self, loop: OperationLoop, sync: RankSync, clock: Clock) -> None:
+        self._loop, self._sync, self._clock = loop, sync, clock
+        self._iteration_s = BLOCK_S  # a first block has one iteration
+
+    def agree(self, wanted: int) -> int:
+        """Return the length of the next block, the same on all ranks; 0 if rank 0 wants no more iterations."""
+        return self._sync.agree(min(wanted, max(1, int(BLOCK_S / max(self._iteration_s, 1e-9)))))
+
+    def run(self, count: int) -> tuple[Nanoseconds, int]:
+        """Run a block of ``count`` iterations."""
+        began = self._clock()
+        result = self._loop.run(count)
+        self._iteration_s = (self._clock() - began) / 1e9 / count
+        return result
+
+
+def measure(
+    loop: OperationLoop, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns
+) -> Samples:
+    """Measure an operation; all ranks call this together.
+
+    Args:
+        loop: runs the iterations.
+        sync: the communication with the other ranks.
+        effort: the number of iterations and the time limit.
+        progress: the progress of this rank, which is kept up to date.
+        clock: the clock of this rank, in ns.
+    """
     began = clock()
     samples = Samples()
-    _batch(effort.warmup, operation, sync, progress, clock, cpu_clock)
-    batches = []
-    cpu_ns, done, more = 0, 0, effort.min_iterations
-    while more:
-        times, wrong = _batch(more, operation, sync, progress, clock, cpu_clock)
+    blocks = _Blocks(loop, sync, clock)
+    warmup = effort.warmup
+    while warmup:
+        count = blocks.agree(warmup)
+        blocks.run(count)
+        warmup -= count
+    gathered: list[Nanoseconds] = []
+    cpu_ns, done, batch = 0, 0, effort.min_iterations
+    while count := blocks.agree(batch):
+        times, wrong = blocks.run(count)
         samples.wrong += wrong
-        done += more
         cpu_ns += int(times[3].sum())
+        done += count
+        batch -= count
         progress.enter("gathering times")
-        gathered = sync.gather(times[:3])
-        if gathered is not None:
-            batches.append(gathered)
-            samples.start_ns, samples.end_ns, samples.device_ns = np.concatenate(batches, axis=1)
+        of_ranks = sync.gather(times[:3])
+        if of_ranks is not None:
+            gathered.append(of_ranks)
+        if gathered and batch == 0:
+            samples.start_ns, samples.end_ns, samples.device_ns = np.concatenate(gathered, axis=1)
             durations = durations_max(samples.start_ns, samples.end_ns)
-            more, samples.converged = iterations_left(effort, durations, (clock() - began) / 1e9)
-        more = sync.agree(more)
+            batch, samples.converged = iterations_left(effort, durations, (clock() - began) / 1e9)
     samples.cpu_s = cpu_ns / 1e9 / done
     return samples
-
-
-def _batch(
-    count: int, operation: TimedOperation, sync: RankSync, progress: RankProgress, clock: Clock, cpu_clock: Clock
-) -> tuple[Nanoseconds, int]:
-    """Return start, end, device and CPU time of ``count`` iterations, and the number of wrong elements in them."""
-    times = np.empty((4, count), np.int64)
-    wrong = 0
-    gc.disable()  # a collection would interrupt some operations and not others
-    for i in range(count):
-        progress.iteration += 1
-        progress.enter("preparing")
-        operation.reset()
-        progress.enter("waiting for the other ranks")
-        sync.barrier()
-        progress.phase = "in the operation"
-        cpu = cpu_clock()
-        start = clock()
-        operation.run()
-        times[1, i] = clock()
-        times[0, i] = start
-        times[3, i] = cpu_clock() - cpu
-        times[2, i] = operation.device_ns()
-        progress.enter("checking")
-        wrong += operation.wrong()
-    gc.enable()
-    return times, wrong
 
 
 def iterations_left(effort: Effort, durations: Nanoseconds, elapsed: float) -> tuple[int, bool]:

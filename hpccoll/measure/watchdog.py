@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hpccoll.measure.timing_loop import RankProgress
+from hpccoll.measure.timing_loop import IN_OPERATION, RankProgress
 
 GRACE = 2.0
 """The seconds between the report and the end of the process, so that every stuck rank can report."""
@@ -39,7 +39,7 @@ def watchdog(
             if progress.heartbeats != last:
                 last, since = progress.heartbeats, time.monotonic()
             elif time.monotonic() - since > timeout:
-                inside = f": {where()}" if progress.phase == "in the operation" else ""
+                inside = f": {where()}" if progress.phase == IN_OPERATION else ""
                 place = f"case {progress.case}, iteration {progress.iteration}, {progress.phase}{inside}"
                 ended = False
                 try:

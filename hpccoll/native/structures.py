@@ -116,14 +116,8 @@ BLOCK = _record(
 )
 
 SIZES = (
-    *(WORK.itemsize, ctypes.sizeof(MpiStruct), CALL.itemsize, MESSAGE.itemsize, SIGNAL.itemsize, STEP.itemsize),
-    *(
-        SEQUENCE.itemsize,
-        ctypes.sizeof(PlanStruct),
-        ctypes.sizeof(BarrierStruct),
-        BLOCK.itemsize,
-        ctypes.sizeof(TimedCaseStruct),
-    ),
+    *(record.itemsize for record in (WORK, CALL, MESSAGE, SIGNAL, STEP, SEQUENCE, BLOCK)),
+    *map(ctypes.sizeof, (MpiStruct, PlanStruct, BarrierStruct, TimedCaseStruct)),
 )
 """The sizes in bytes in the order of ``hpccoll_structure_sizes``."""
 

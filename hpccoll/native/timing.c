@@ -73,6 +73,7 @@ HPCCOLL_API int64_t hpccoll_measure(timed_case_t *c, int64_t count, int64_t *tim
 }
 
 HPCCOLL_API const int64_t hpccoll_structure_sizes[] = {
-    sizeof(work_t), sizeof(mpi_t),     sizeof(call_t),    sizeof(message_t), sizeof(signal_t),
-    sizeof(step_t), sizeof(sequence_t), sizeof(plan_t), sizeof(barrier_t), sizeof(block_t), sizeof(timed_case_t),
+    sizeof(work_t),     sizeof(call_t),  sizeof(message_t), sizeof(signal_t), sizeof(step_t),
+    sizeof(sequence_t), sizeof(block_t), sizeof(mpi_t),     sizeof(plan_t),   sizeof(barrier_t),
+    sizeof(timed_case_t),
 };

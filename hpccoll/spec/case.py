@@ -34,6 +34,10 @@ from hpccoll.spec.input_keys import EFFORT, SWEEP
 
 Parameter = int | str
 
+COMPILED, PYTHON = "compiled", "python"
+EXECUTORS = COMPILED, PYTHON
+"""What runs schedules and the timing loop in host memory."""
+
 MAX_ROUNDS = ROUNDS.maximum
 LEAST_ITERATIONS = 6
 """With fewer samples not even the extremes enclose the median with 95 % confidence."""
@@ -215,6 +219,7 @@ class Job:
     seed: int = 1
     effort: Effort = field(default_factory=Effort)
     table: Mapping[str, Any] | None = None  # the JSON of a table of 'hpccoll tune', if a case is auto
+    executor: str | None = None  # one of EXECUTORS; None for the compiled one where it is available
     cases: tuple[Case, ...]
 
     def shape(self, case: Case) -> Shape:
@@ -248,6 +253,8 @@ class Job:
 
     def to_json(self) -> str:
         fields = {_JSON_NAMES.get(name, name): value for name, value in asdict(self).items()}
+        if self.executor is None:  # jobs of earlier versions had no such key, and keep their digest
+            del fields["executor"]
         return json.dumps(fields, indent=1, sort_keys=True)
 
     @classmethod
@@ -267,6 +274,8 @@ class Job:
         Boolean().check(_JSON_NAMES["dedicated_aggregators"], self.dedicated_aggregators)
         if "/" in self.name or self.name.startswith("."):
             raise BadInputError("name", self.name, "part of a file name")
+        if self.executor not in (*EXECUTORS, None):
+            raise BadInputError("executor", self.executor, EXECUTORS)
         if not isinstance(self.table, dict | None):
             raise BadInputError("table", self.table, "a table of 'hpccoll tune'")
         check_mapping("environment", self.environment, MAX_NAMES, NAME, VARIABLE_VALUE)

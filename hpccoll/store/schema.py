@@ -91,6 +91,9 @@ class CaseResult:
     executed: str = result("str", "the algorithm that ran, as far as the evidence shows", default="unknown")
     evidence: str | None = result("str", "the evidence for executed")
     floor: bool = result("bool", "an empty schedule: the cost of the harness", default=False)
+    executor: str = result(
+        "str", "what ran the operation and its timing loop: compiled, python", default="python", since=6
+    )
 
 
 RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in fields(CaseResult))
@@ -173,4 +176,5 @@ VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
 1.3: the mapping of a case, bytes between racks, bytes of each port and of the nodes of workers, and rounds.
 1.4: the algorithm requested from the library, the evidence of its logs, and times by GPU events.
 1.5: a digest of the content.
+1.6: the executor.
 """

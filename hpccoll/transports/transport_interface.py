@@ -1,6 +1,6 @@
 """Operations and the plans that transports compile from them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -99,8 +99,9 @@ class CompiledPlan(Protocol):
 
     result: Array
 
-    def run(self) -> None:
-        """Run the operation once; on return, this rank's part is complete."""
+    @property
+    def run(self) -> Callable[[], None]:
+        """A function that runs the operation once; on its return, this rank's part is complete."""
 
     def progress(self) -> str:
         """Return a description of how far a run has come, for reports on stalled runs."""

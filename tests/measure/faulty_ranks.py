@@ -6,18 +6,25 @@ import sys
 import time
 from itertools import count, islice
 
+import numpy as np
+
 from hpccoll.algorithms.ring import ring
 from hpccoll.measure import case_factory
+from hpccoll.native.structures import CALL
 from hpccoll.run import main
 from hpccoll.schedule import all_reduce
+from hpccoll.transports.mpi.native_executor import NativePlan
+from hpccoll.transports.mpi.native_functions import call_record, handle
 from hpccoll.transports.mpi.persistent import MpiPlan
+from hpccoll.transports.mpi.python_executor import PythonExecutor
+from hpccoll.transports.mpi.step import CompiledStep, LocalCopy
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 
 FAULT, *ARGUMENTS = sys.argv[1:]
 CALLS = 12
 """Operations that go well."""
 
-run_sequence = MpiPlan._run_sequence
+run_sequence = PythonExecutor._run_sequence
 calls = count(1)
 
 
@@ -58,31 +65,63 @@ WRITES = {
 """Where it writes."""
 
 
+def view(start, nbytes=BYTES):
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(start), np.uint8)
+
+
+def faulty_copies(result, src, dst):
+    """Return what rank 1 copies at the end of an operation, as FAULT says."""
+    if FAULT in WRITES:
+        return [LocalCopy(view(WRITES[FAULT](src, dst)), np.full(BYTES, 0x5A, np.uint8))]
+    if FAULT == "result-elsewhere":
+        return [LocalCopy(result, dst), LocalCopy(dst, np.zeros_like(dst))]
+    return []
+
+
+def faulty_calls():
+    """Return the blocking calls that rank 1 makes first in a compiled operation, as FAULT says."""
+    from mpi4py import MPI
+
+    if FAULT == "sleeps":
+        call = np.zeros(1, CALL)
+        call["function"] = ctypes.cast(ctypes.CDLL(None).sleep, ctypes.c_void_p).value
+        call["arguments"][0, 0] = 1000
+        return [call]
+    no_root = 99
+    return [call_record("MPI_Bcast", 0, 0, handle(MPI.BYTE), no_root, handle(MPI.COMM_WORLD))] * (FAULT == "raises")
+
+
 def spoil(plan):
     """Have plans of this kind do at rank 1 what FAULT says, and all else as it is to be."""
-    init, run = plan.__init__, plan.run
+    init = plan.__init__
 
-    def faulty_init(self, comm, operation, src, dst, *more):
-        init(self, comm, operation, src, dst, *more)
-        self.buffers = src, dst, comm.rank
-        if comm.rank == 1:
-            self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(FAULT)]
-            if FAULT == "result-elsewhere":
-                self.result = self.result.copy()
+    def faulty_init(self, comm, operation, src, dst, *more, **options):
+        if comm.rank != 1:
+            init(self, comm, operation, src, dst, *more, **options)
+            return
+        result = np.zeros_like(dst)
+        copies = faulty_copies(result, src, dst)
+        native_init = NativePlan.__init__
 
-    def faulty_run(self):
-        run(self)
-        *buffers, rank = self.buffers
-        if rank == 1 and FAULT in WRITES:
-            ctypes.memset(WRITES[FAULT](*buffers), 0x5A, BYTES)
-        if rank == 1 and FAULT == "result-elsewhere":
-            self.result[:] = buffers[1]
-            buffers[1][:] = 0
+        def faulty_native_init(self, comm, compiled, sequences=(), initial=0, *, calls=(), **options):
+            last = [CompiledStep(after=copies)] if copies else []
+            sequences = [*sequences[:-1], [*(sequences[-1] if sequences else []), *last]]
+            calls = [*faulty_calls(), *calls]
+            native_init(self, comm, compiled, sequences, max(1, initial), calls=calls, **options)
 
-    plan.__init__, plan.run = faulty_init, faulty_run
+        NativePlan.__init__ = faulty_native_init
+        init(self, comm, operation, src, dst, *more, **options)
+        NativePlan.__init__ = native_init
+        self.result = result if FAULT == "result-elsewhere" else self.result
+        self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(FAULT)]
+        if not isinstance(self.executor, NativePlan):
+            run = self.run
+            self.run = lambda: (run(), [function(*arguments) for function, arguments in (c.call() for c in copies)])
+
+    plan.__init__ = faulty_init
 
 
-MpiPlan._run_sequence = run_wrong
+PythonExecutor._run_sequence = run_wrong
 for kind in (MpiPlan, MpiVendorPlan):
     spoil(kind)
 if FAULT == "no-memory":

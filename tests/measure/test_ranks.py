@@ -18,13 +18,16 @@ FAULTY = Path(__file__).with_name("faulty_ranks.py")
 pytestmark = pytest.mark.mpi
 
 
+EXECUTORS = pytest.mark.parametrize("executor", ["compiled", "python"])
+
+
 @pytest.fixture
 def launch(mpiexec, tmp_path):
     """Run a job on two ranks with a fault; returns what the process left, and the raw file that was to be."""
 
-    def launch(fault, *cases, ranks=2, timeout=120.0):
+    def launch(fault, *cases, ranks=2, timeout=120.0, executor=None):
         effort = Effort(warmup=2, min_iterations=20, max_iterations=20, timeout=timeout)
-        job = raw_examples.job(*cases, ranks=ranks, effort=effort)
+        job = raw_examples.job(*cases, ranks=ranks, effort=effort, executor=executor)
         (tmp_path / "job.json").write_text(job.to_json())
         out = tmp_path / "F.h5"
         return mpiexec(ranks, FAULTY, fault, "--job", tmp_path / "job.json", "--out", out), out
@@ -32,10 +35,11 @@ def launch(mpiexec, tmp_path):
     return launch
 
 
-def test_a_hanging_rank_ends_the_job_and_every_rank_reports_its_progress(launch):
-    ended, out = launch("sleeps", raw_examples.case(4096), timeout=5.0)
+@pytest.mark.parametrize(("executor", "iteration"), [("compiled", 1), ("python", 13)])
+def test_a_hanging_rank_ends_the_job_and_every_rank_reports_its_progress(launch, executor, iteration):
+    ended, out = launch("sleeps", raw_examples.case(4096), timeout=5.0, executor=executor)
     assert ended.returncode != 0
-    case = "case all_reduce.ring.mpi.cpu.float32.sum.4096B.out, iteration 13, in the operation"
+    case = f"case all_reduce.ring.mpi.cpu.float32.sum.4096B.out, iteration {iteration}, in the operation"
     assert f"r0 | stuck for 5 s: {case}: sequence 0, step 1 of 2 (to rank 1, from rank 1)" in ended.stderr
     assert f"r1 | stuck for 5 s: {case}" in ended.stderr
     assert not out.exists()
@@ -47,8 +51,17 @@ def test_a_hanging_rank_ends_the_job_and_every_rank_reports_its_progress(launch)
     assert [gap.status for gap in results.missing] == ["failed"]
 
 
+def test_an_mpi_error_in_compiled_code_ends_the_job_and_names_the_call_and_the_case(launch):
+    ended, out = launch("raises", raw_examples.case(4096), executor="compiled")
+    assert ended.returncode not in (0, 2, 3)
+    (failure,) = read_journal(journal_path(out)).failures
+    assert failure.rank == 1
+    assert failure.message.startswith("RuntimeError: the call fails: Invalid root")
+    assert "(case all_reduce.ring" in failure.message
+
+
 def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(launch):
-    ended, out = launch("raises", raw_examples.case(4096))
+    ended, out = launch("raises", raw_examples.case(4096), executor="python")
     assert ended.returncode not in (0, 2, 3)
     assert 'raise RuntimeError("the moon is in the wrong house")' in ended.stderr
     assert "r1 | RuntimeError: the moon is in the wrong house (case all_reduce.ring" in ended.stderr
@@ -107,8 +120,10 @@ def test_ranks_with_different_schedules_end_the_job_before_it_hangs(launch):
     assert "that rank 1 does not expect" in read_journal(journal_path(out)).failures[0].message
 
 
-def test_a_wrong_result_is_recorded_with_its_diagnosis(launch):
-    ended, out = launch("none", raw_examples.case(4096, algorithm="short"), raw_examples.case(4096))
+@EXECUTORS
+def test_a_wrong_result_is_recorded_with_its_diagnosis(launch, executor):
+    cases = raw_examples.case(4096, algorithm="short"), raw_examples.case(4096)
+    ended, out = launch("none", *cases, executor=executor)
     assert ended.returncode == 3
     read = hdf5.read_raw_file(out)
     assert read.complete
@@ -123,7 +138,7 @@ def test_a_wrong_result_is_recorded_with_its_diagnosis(launch):
     results = read_results([out])
     assert [row.algorithm for row in results.rows if row.status == "ok"] == ["ring"]
     assert [(gap.status, gap.reason) for gap in results.missing] == [("wrong", wrong.reason)]
-    again, _ = launch("none", raw_examples.case(4096, algorithm="short"), raw_examples.case(4096))
+    again, _ = launch("none", *cases, executor=executor)
     assert again.returncode == 3  # it is still wrong
 
 
@@ -139,10 +154,11 @@ SPOILT = {
 """By the fault of a plan, how many elements are wrong in each iteration, and what the row says."""
 
 
+@EXECUTORS
 @pytest.mark.parametrize("fault", SPOILT)
-def test_a_plan_with_a_wrong_result_span_or_writes_outside_is_wrong_with_a_diagnosis(launch, fault):
+def test_a_plan_with_a_wrong_result_span_or_writes_outside_is_wrong_with_a_diagnosis(launch, fault, executor):
     kinds = {"transport": "mpi"}, {"transport": "shm"}, {"algorithm": "native"}
-    ended, out = launch(fault, *(raw_examples.case(4096, **kind) for kind in kinds))
+    ended, out = launch(fault, *(raw_examples.case(4096, **kind) for kind in kinds), executor=executor)
     assert ended.returncode == 3
     ((_, outcomes),) = hdf5.read_raw_file(out).attempts
     wrong, words = SPOILT[fault]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure.timing_loop import RankProgress, iterations_left, measure
+from hpccoll.measure.timing_loop import PythonLoop, RankProgress, iterations_left, measure
 from hpccoll.spec.case import Effort
 
 US = 1000
@@ -60,7 +60,9 @@ class World:
 
 
 def run(world, effort=EFFORT, progress=None):
-    return measure(world, world, effort, progress or RankProgress(), world.clock, world.cpu_clock)
+    progress = progress or RankProgress()
+    loop = PythonLoop(world, world, progress, world.clock, world.cpu_clock)
+    return measure(loop, world, effort, progress, world.clock)
 
 
 def durations(samples):
@@ -140,7 +142,7 @@ class OtherRank(World):
 
 
 def test_rank_0_decides_for_all():
-    world = OtherRank([7, 2, 0])
+    world = OtherRank([1, 2, 6, 7, 2, 0])
     samples = run(world)
     assert world.iteration == 3 + 6 + 7 + 2
     assert samples.start_ns.size == 0

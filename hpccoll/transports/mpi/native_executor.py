@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 from hpccoll.native.library import load_library
 from hpccoll.native.structures import (
+    DTYPES,
     FAILED_CALLS,
     MESSAGE,
     SEQUENCE,
@@ -55,14 +56,16 @@ WORD_SPACING = 8
 
 
 @dataclass(frozen=True, slots=True)
-class NativeOptions:
+class CompiledOptions:
     """How the compiled executor runs.
 
     Args:
         yields: whether a waiting rank gives its core to others; otherwise it spins.
+        dtypes: the element types that it can fold.
     """
 
     yields: bool
+    dtypes: tuple[str, ...] = DTYPES
 
 
 class NativePlan:
@@ -81,7 +84,7 @@ class NativePlan:
     def __init__(
         self,
         comm: MPI.Intracomm,
-        options: NativeOptions,
+        options: CompiledOptions,
         sequences: Sequence[Sequence[CompiledStep]] = (),
         initial: int = 0,
         *,
@@ -122,7 +125,8 @@ class NativePlan:
         self._mpi = mpi_functions(large=large)
         self._plan = PlanStruct(
             **addresses, mpi=ctypes.addressof(self._mpi), sequence_count=len(sequences), call_count=len(calls),
-            slots=slots, comm=handle(comm), probe_rank=comm.rank, initial=initial, idle=IdleStruct(yields=options.yields),
+            slots=slots, comm=handle(comm), probe_rank=comm.rank, initial=initial,
+            idle=IdleStruct(yields=options.yields),
         )  # fmt: skip
         self._reference = ctypes.byref(self._plan)
         self.address = ctypes.addressof(self._plan)
@@ -160,7 +164,8 @@ class NativePlan:
         """
         if code < 0:
             function, error = FAILED_CALLS[self.failed], MPI.Get_error_string(self._plan.error)
-            raise RuntimeError(f"{function} fails: {error} ({self.progress()})")
+            where = f" ({self.progress()})" if self.started else ""
+            raise RuntimeError(f"{function} fails: {error}{where}")
 
     def progress(self) -> str:
         """Return the current step of each started sequence, and the peers of that step."""

@@ -20,7 +20,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout
 from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.mpi.compile import MAX_LANES, MpiCompiler
-from hpccoll.transports.mpi.native_executor import NativeOptions, NativePlan
+from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
 from hpccoll.transports.mpi.python_executor import PythonExecutor
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.mpi.step import CompiledStep, QueuedMemory
@@ -39,15 +39,15 @@ class MpiTransport(HostBuffers):
 
     Args:
         comm: the communicator of the ranks.
-        native: how the compiled executor runs plans; None for the Python executor.
+        compiled: how the compiled executor runs plans; None for the Python executor.
     """
 
-    def __init__(self, comm: MPI.Intracomm, native: NativeOptions | None = None) -> None:
+    def __init__(self, comm: MPI.Intracomm, compiled: CompiledOptions | None = None) -> None:
         super().__init__()
-        self.comm, self.native = comm, native
+        self.comm, self.compiled = comm, compiled
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        return MpiPlan(self.comm, operation, src, dst, native=self.native)
+        return MpiPlan(self.comm, operation, src, dst, compiled=self.compiled)
 
 
 class TieredTransport(GuardedBuffers):
@@ -58,12 +58,12 @@ class TieredTransport(GuardedBuffers):
 
     Args:
         comm: the communicator of the ranks.
-        native: how the compiled executor runs plans; None for the Python executor.
+        compiled: how the compiled executor runs plans; None for the Python executor.
     """
 
-    def __init__(self, comm: MPI.Intracomm, native: NativeOptions | None = None) -> None:
+    def __init__(self, comm: MPI.Intracomm, compiled: CompiledOptions | None = None) -> None:
         super().__init__()
-        self.comm, self.shared, self.native = comm, SharedMemory(comm), native
+        self.comm, self.shared, self.compiled = comm, SharedMemory(comm), compiled
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer = self.shared.empty(count, dtype)
@@ -71,7 +71,7 @@ class TieredTransport(GuardedBuffers):
         return buffer
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        return MpiPlan(self.comm, operation, src, dst, self.shared, native=self.native)
+        return MpiPlan(self.comm, operation, src, dst, self.shared, compiled=self.compiled)
 
     def close(self) -> None:
         super().close()
@@ -88,7 +88,7 @@ class MpiPlan:
         dst: the destination buffer of this rank.
         shared: the shared memory that contains src and dst, None to send all parts.
         memory: the memory of src and dst if it is not the host's; the Python executor then runs the plan.
-        native: how the compiled executor runs the plan; None for the Python executor.
+        compiled: how the compiled executor runs the plan; None for the Python executor.
 
     Raises:
         BadInputError: if the operation has more lanes than there are tags.
@@ -103,7 +103,7 @@ class MpiPlan:
         dst: Array,
         shared: SharedMemory | None = None,
         memory: QueuedMemory | None = None,
-        native: NativeOptions | None = None,
+        compiled: CompiledOptions | None = None,
     ) -> None:
         if comm.size != operation.layout.ranks:
             raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
@@ -120,8 +120,8 @@ class MpiPlan:
         staggered = comm.allreduce(_starts_inside_node(sequences, operation.layout, comm.rank), MPI.LAND)
         initial = len(operation.schedules) if staggered else len(sequences)
         self.executor: PythonExecutor | NativePlan
-        if native and memory is None:
-            self.executor = NativePlan(comm, native, sequences, initial, persistent=persistent, shared=shared)
+        if compiled and memory is None:
+            self.executor = NativePlan(comm, compiled, sequences, initial, persistent=persistent, shared=shared)
         else:
             self.executor = PythonExecutor(comm, sequences, initial, persistent=persistent)
         self.run, self.progress = self.executor.run, self.executor.progress

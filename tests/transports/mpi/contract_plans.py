@@ -9,8 +9,9 @@ import pytest
 from contract_schedules import (
     BRUCK,
     COMM,
+    DOUBLING,
     ME,
-    NATIVE,
+    OPTIONS,
     RANKS,
     RING,
     SLICED,
@@ -19,13 +20,13 @@ from contract_schedules import (
     agrees_with_lockstep,
     operation,
 )
-from contract_vendor import vendor
+from contract_vendor import MpiVendorTransport, vendor
 from mpi4py import MPI
 from schedule_examples import Case, of
 
 from hpccoll.schedule import Copy, Layout, Recv, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
-from hpccoll.transports.mpi.native_executor import wait_all
-from hpccoll.transports.mpi.vendor import MpiVendorTransport
+from hpccoll.transports.mpi.native_executor import NativePlan, wait_all
+from hpccoll.transports.mpi.step import CompiledStep, MpiMessage
 from hpccoll.transports.transport_interface import PlanMismatchError
 
 
@@ -103,7 +104,7 @@ def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
 
 def put_at(plan, *steps: int) -> None:
     """Let the plan be at these steps of its sequences."""
-    if NATIVE:
+    if OPTIONS:
         plan.executor._at["at"] = plan.executor._at["first"] + steps
     else:
         plan.executor._step_index[:] = steps
@@ -145,7 +146,7 @@ def channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes() -> None:
         asked = case.operation(64 * RANKS, channels=3, window=3)
         plan = transport.plan(asked, transport.empty(0, asked.dtype), transport.empty(asked.count, asked.dtype))
         staggered = name == "hierarchical" and pairs.nodes > 1
-        if NATIVE:
+        if OPTIONS:
             plan.executor.start()
             assert plan.executor.started == (1 if staggered else 3)
             wait_all([plan.executor])
@@ -165,6 +166,44 @@ def channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes() -> None:
             assert order[:3] == [f"{number} begins" for number in range(3)], order
         plan.close()
         transport.close()
+
+
+def an_error_of_mpi_names_the_function_the_step_and_the_peer() -> None:
+    if OPTIONS is None or RANKS == 1:
+        return
+    data, peer, receives = np.zeros(16, np.uint8), 1 - ME, ME == 1
+    sent = MpiMessage(not receives, (data[: 8 if receives else 16], 8 if receives else 16, MPI.BYTE), peer, 0, 16)
+    steps = [CompiledStep(), CompiledStep(messages=[sent])] if ME < 2 else []
+    plan = NativePlan(COMM, OPTIONS, [steps], 1)
+    if receives:
+        with pytest.raises(RuntimeError, match=r"MPI_Test\w+ .*fails: .*(step 2 of 2 \(from rank 0\))"):
+            plan.run()
+    else:
+        plan.run()
+    plan.close()
+    agrees_with_lockstep(operation(RING, 100))
+
+
+def several_compiled_plans_advance_together() -> None:
+    if OPTIONS is None:
+        return
+    plans = []
+    for turn, name in enumerate((RING, DOUBLING, SLICED)):
+        asked = operation(name, 1000, channels=2, window=2)
+        values = [np.full(1000, (rank + 1) * (turn + 1), np.float32) for rank in range(RANKS)]
+        target = values[ME].copy()
+        comm = COMM.Dup()  # tags of its own
+        plans.append((comm, MpiTransport(comm).plan(asked, np.empty(0, np.float32), target), target, sum(values)))
+    executors = [plan.executor for _, plan, _, _ in plans]
+    for executor in executors[:: 1 if ME % 2 else -1]:  # ranks start them in different orders
+        executor.start()
+    while not executors[1].advance():
+        pass
+    wait_all(executors)
+    for comm, plan, target, right in plans:
+        assert np.array_equal(target, right)
+        plan.close()
+        comm.Free()
 
 
 def too_many_messages_between_two_ranks_are_refused() -> None:
@@ -208,6 +247,8 @@ CHECKS: list[Callable[[], None]] = [
     ranks_that_ask_for_different_things_are_told_all_of_them,
     a_plan_says_where_it_is,
     channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes,
+    an_error_of_mpi_names_the_function_the_step_and_the_peer,
+    several_compiled_plans_advance_together,
     too_many_messages_between_two_ranks_are_refused,
     a_barrier_holds_everyone_back_until_the_last_has_come,
 ]

@@ -15,14 +15,14 @@ from hpccoll.schedule import DTYPES, REDUCTIONS, Layout, Schedule, all_gather
 from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.mpi import persistent
 from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, StagedMpiTransport
-from hpccoll.transports.mpi.native_executor import NativeOptions
+from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.transport_interface import Operation, Transport
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
-NATIVE = NativeOptions(yields=True) if "compiled" in sys.argv else None
+OPTIONS = CompiledOptions(yields=True) if "compiled" in sys.argv else None
 MpiTransport, TieredTransport = (
-    partial(transport, native=NATIVE) for transport in (persistent.MpiTransport, persistent.TieredTransport)
+    partial(transport, compiled=OPTIONS) for transport in (persistent.MpiTransport, persistent.TieredTransport)
 )
 IN_TURN = [(1, 1), (3, 1), (3, 3), (4, 2)]
 """Channels and window."""

@@ -1,19 +1,22 @@
 """The contract of the library's own calls: the result of the collective, in any memory."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import numpy as np
-from contract_schedules import COMM, ME, RANKS, shared
+from contract_schedules import COMM, ME, OPTIONS, RANKS, shared
 from mpi4py import MPI
 from queued_memory import QueuedMemory
 from schedule_examples import buffers, calls_of, result
 
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, CollectiveCall, Layout
 from hpccoll.spec.catalogue import NATIVE, distinct_placements
+from hpccoll.transports.mpi import vendor as vendor_calls
 from hpccoll.transports.mpi.gpu_memory import GpuVendorTransport, StagedVendorTransport
-from hpccoll.transports.mpi.vendor import MpiVendorTransport
 from hpccoll.transports.transport_interface import Operation, Transport
+
+MpiVendorTransport = partial(vendor_calls.MpiVendorTransport, compiled=OPTIONS)
 
 
 def vendor(call: CollectiveCall, count: int, dtype: str, op: str, *, in_place: bool, aggregators: int = 0) -> Operation:
