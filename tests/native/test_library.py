@@ -43,7 +43,7 @@ def edit(tree):
 
 
 def rename(tree):
-    tree.source.rename(tree.native / "renamed.c")
+    tree.source.rename(tree.native / "libraries.c")  # the order of the files stays
 
 
 def add_header(tree):
