@@ -12,7 +12,6 @@ from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
 from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.executed_evidence import full_reason, judge
-from hpccoll.measure.executor_choice import agree_on_executor
 from hpccoll.measure.native_loop import NativeBarrier
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.rank_group import RankGroup
@@ -38,12 +37,14 @@ class AttemptRunner:
         attempt: the record of the attempt.
         probe_result: the result of a log probe of the same ranks, None if there was none; used at rank 0.
         progress: the progress of this rank, kept up to date for the watchdog.
+        compiled: how the compiled executor runs plans in host memory; None for the Python executor.
     """
 
     def __init__(
-        self, group: RankGroup, job: Job, attempt: Attempt, probe_result: ProbeResult | None, progress: RankProgress
-    ) -> None:
-        self.group, self.job, self.attempt = group, job, attempt
+        self, group: RankGroup, job: Job, attempt: Attempt, probe_result: ProbeResult | None, progress: RankProgress,
+        compiled: CompiledOptions | None = None,
+    ) -> None:  # fmt: skip
+        self.group, self.job, self.attempt, self.compiled = group, job, attempt, compiled
         self.probe_result, self.progress = probe_result, progress
         self._bind_group()
         self.ranks_lost = False
@@ -55,7 +56,6 @@ class AttemptRunner:
         """Create everything that depends on the communicator of the group."""
         self.ranks = self.group.ranks
         self.comm = self.ranks.comm
-        self.compiled = agree_on_executor(self.ranks, self.job.executor)
         self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus, self.compiled)
         self._barrier: NativeBarrier | None = None
         self.sync = DeadlineSync(self.ranks, self.job.effort.timeout) if _can_lose_ranks(self.ranks, self.job) else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.attempt_runner import AttemptRunner
+from hpccoll.measure.executor_choice import agree_on_executor, executor_provenance
 from hpccoll.measure.provenance import gather_attempt
 from hpccoll.measure.rank_group import RankGroup
 from hpccoll.measure.ranks import Ranks
@@ -19,6 +20,7 @@ from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
 from hpccoll.store.raw_results import Attempt, CaseHistory, Failure, Outcome, RawResults
+from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl.fault_tolerance import ExcludedError
 
 MAX_DAMAGE_LINES = 5
@@ -119,14 +121,14 @@ class JobRunner:
         """Begin an attempt on the current group."""
         self.attempt_number += 1
         probe_result = self.probe_result if self.group.complete else None  # the probe ran on all ranks
-        attempt = self._gather_attempt(probe_result)
+        attempt, compiled = self._gather_attempt(probe_result)
         if self.journal:
             self.journal.begin(attempt)
         else:
             self.raw.attempts.append((attempt, []))
         if self.me == 0 and not self.group.complete:
             print(f"# attempt {self.attempt_number} continues with {self.group.shape.text}", flush=True)
-        return AttemptRunner(self.group, job, attempt, probe_result, self.progress)
+        return AttemptRunner(self.group, job, attempt, probe_result, self.progress, compiled)
 
     def _run_rounds(self, runner: AttemptRunner, left: list[tuple[int, Case]]) -> bool:
         """Measure the rounds ``left`` until a signal or the loss of a rank; return whether all results are right."""
@@ -149,11 +151,15 @@ class JobRunner:
                 break
         return fine
 
-    def _gather_attempt(self, probe_result: ProbeResult | None) -> Attempt:
+    def _gather_attempt(self, probe_result: ProbeResult | None) -> tuple[Attempt, CompiledOptions | None]:
+        """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         group = self.group
         attempt = gather_attempt(group.ranks.comm, self.job, self.attempt_number, group.gpus.provenance(self.job.cases))
-        provenance = {**attempt.provenance, "network": self.network, **group.provenance()}
-        return replace(attempt, provenance=provenance, evidence=probe_result.to_json() if probe_result else None)
+        compiled = agree_on_executor(group.ranks.comm, self.job.executor, oversubscribed=attempt.oversubscribed)
+        executor = executor_provenance(compiled)
+        provenance = {**attempt.provenance, **executor, "network": self.network, **group.provenance()}
+        evidence = probe_result.to_json() if probe_result else None
+        return replace(attempt, provenance=provenance, evidence=evidence), compiled
 
     def _run_round(self, runner: AttemptRunner, case: Case, number: int) -> Outcome:
         """Measure a round of ``case`` and record its outcome in the journal."""

@@ -194,6 +194,8 @@ class PrintedTable:
         print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
+        if any(case.device == "cpu" for case in job.cases):
+            print("# {executor} executor; a waiting rank {waiting}".format(**attempt.provenance))
         print("# time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval")
         if job.effort.rounds > 1:
             print("# several rounds: the median of their medians; rounds(%): the range of these medians")

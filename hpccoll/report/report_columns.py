@@ -50,6 +50,7 @@ REPORT_COLUMNS = (
     ReportColumn("interval_s", "95 % interval (us)", "interval_us", always=True),
     ReportColumn("medians_of_rounds_s", "by round (us)", "list_us"),
     ReportColumn("p99_s", "p99 (us)", "us", always=True),
+    ReportColumn("skew_s", "start skew (us)", "us"),
     ReportColumn("device_s", "by events of GPUs (us)", "us"),
     ReportColumn("algbw_Bps", "algbw ({rate})", "rate", always=True),
     ReportColumn("busbw_Bps", "busbw ({rate})", "rate", always=True),

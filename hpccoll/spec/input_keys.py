@@ -88,6 +88,7 @@ SWEEP: Mapping[str, Key] = {
     "variants": Key(
         "environments to compare, a job for each: {name: {VARIABLE: value}}; a name of 'hpccoll list' has its variables"
     ),
+    "executor": Key("executor of cases in host memory: compiled, python; without it compiled if it is built"),
     "effort": Key("measuring time of each case"),
     "rounds": Key("passes over all cases, which share the effort", 3, ROUNDS),
     "seed": Key("seed of the random order of the cases", 1, SEED),
@@ -157,6 +158,9 @@ RUN_OPTIONS = (
     Option(("--param",), "parameter of the algorithm, such as channels=4", metavar="K=V", kind="list"),
     Option(("--variant",), "named variant whose variables to set, such as nccl-ring; see hpccoll list", metavar="V"),
     Option(("--communicator",), "setting of NCCL's communicators, such as max_ctas=4", metavar="K=V", kind="list"),
+    Option(
+        ("--executor",), "executor of cases in host memory: compiled, python", shown_default="compiled if it is built"
+    ),
     Option(("--seconds",), EFFORT["seconds"].help, "1", key=EFFORT["seconds"]),
     Option(("--timeout",), EFFORT["timeout"].help, "120", key=EFFORT["timeout"]),
     Option(("--rounds",), "passes over all cases, each in another order", "1", key=SWEEP["rounds"], metavar="R"),

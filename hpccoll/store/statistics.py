@@ -99,6 +99,17 @@ def _device_s(times: CaseTimes) -> float | None:
     return float(np.median(elapsed.max(axis=1))) / 1e9 if elapsed.size and (elapsed >= 0).all() else None
 
 
+def _skew_s(times: CaseTimes, attempt: Attempt) -> float | None:
+    """Return how far apart kept ranks of one clock start, the largest over clocks: the median in seconds.
+
+    None if no clock has two kept ranks.
+    """
+    clocks = np.array([place.clock for place in attempt.places])[:: times.rank_stride]
+    starts = [times.start_ns[:, clocks == clock] for clock in set(clocks)]
+    ranges = [np.ptp(of_clock, axis=1) for of_clock in starts if of_clock.shape[1] > 1 and len(of_clock)]
+    return float(np.median(np.max(ranges, axis=0))) / 1e9 if ranges else None
+
+
 def status_and_reason(job: Job, outcome: Outcome) -> tuple[str, str | None]:
     """Return the status of a row and its reason; a correct case with fewer rounds than requested is partial."""
     measured, requested = len(outcome.rounds), job.effort.rounds
@@ -177,6 +188,7 @@ def make_row(
         round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
         device_s=None if times is None else _device_s(times),
+        skew_s=None if times is None else _skew_s(times, attempt),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         worker_sent_predicted=_per_worker_node(attempt, outcome, outcome.workers_sent_predicted),
         worker_sent_measured=_mean_if_complete(outcome.wire_sent[: attempt.nodes]),

@@ -234,7 +234,8 @@ class _Allocation:
             dedicated_aggregators=largest.dedicated_aggregators,
             variant=self.variant, environment=self.environment,
             communicator=self.communicator, seed=self.sweep.seed,
-            effort=self.sweep.case_effort(), table=self.sweep.table, cases=tuple(chain(*kept.values())),
+            effort=self.sweep.case_effort(), table=self.sweep.table, executor=self.sweep.executor,
+            cases=tuple(chain(*kept.values())),
         ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]  # fmt: skip
 
     def _skip_reason(self, case: Case, shape: Shape, layout: Layout) -> str | None:

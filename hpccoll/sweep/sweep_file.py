@@ -126,6 +126,7 @@ class Sweep(YamlSection):
         SWEEP["table"]
     )
     variants: Variants = Field({}, description=SWEEP["variants"].help)
+    executor: Literal["compiled", "python"] | None = field(SWEEP["executor"])
     effort: EffortSection = Field(EffortSection(), description=SWEEP["effort"].help)
     rounds: Annotated[int, _bounded(SWEEP["rounds"])] = field(SWEEP["rounds"])
     seed: Annotated[int, _bounded(SWEEP["seed"])] = field(SWEEP["seed"])
