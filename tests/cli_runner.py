@@ -18,14 +18,14 @@ ENVIRONMENT = {**os.environ, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What a command said, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
     err: str
 
     def is_bad_input(self, *words):
-        """See that it is bad input, told in one line that holds ``words``."""
+        """Check that it is bad input, reported in one line that contains ``words``."""
         lines = self.err.splitlines()
         assert (self.code, len(lines), self.out) == (2, 1, ""), f"{self.code}\n{self.out}\n{self.err}"
         assert lines[0].startswith("hpccoll: ")

@@ -55,16 +55,16 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         ) as launched:
             try:
-                said = launched.communicate(timeout=timeout)
+                output = launched.communicate(timeout=timeout)
             except BaseException as error:  # the launcher takes its ranks along, and if it cannot they go, too
                 launched.terminate()
                 with suppress(subprocess.TimeoutExpired):
-                    said = launched.communicate(timeout=10)
-                    error.add_note("".join(said))
+                    output = launched.communicate(timeout=10)
+                    error.add_note("".join(output))
                 with suppress(ProcessLookupError):
                     os.killpg(launched.pid, signal.SIGKILL)
                 raise
-        return CompletedProcess(command, launched.returncode, *said)
+        return CompletedProcess(command, launched.returncode, *output)
 
     return mpiexec
 

@@ -22,8 +22,8 @@ from hpccoll.spec.catalogue import distinct_placements, distinct_transports, unm
 class Gpu(HostGpu, QueuedMemory):
     """A Gpu that is the host."""
 
-    def __init__(self, room):
-        HostGpu.__init__(self, room)
+    def __init__(self, directory):
+        HostGpu.__init__(self, directory)
         QueuedMemory.__init__(self)
         self.stream = SimpleNamespace(synchronize=self.synchronize)
 
@@ -65,7 +65,7 @@ def flip_on_host(result):
 def check(case, layout, gpu, flip=flip_on_host):
     """Run a case three times, once with a wrong element, and once with one in each guard: ``flip`` changes a bit."""
     prepared = PreparedCase(MPI.COMM_WORLD, layout, case, gpu=gpu)
-    wrong, said = [], []
+    wrong, diagnoses = [], []
     for turn in range(5):
         prepared.reset()
         MPI.COMM_WORLD.Barrier()
@@ -77,13 +77,13 @@ def check(case, layout, gpu, flip=flip_on_host):
             for guard in prepared._guards:
                 (flip_on_host if guard.on_host else flip)(guard.memory)
         wrong.append(prepared.wrong())
-        said.append(prepared.diagnose() if wrong[-1] else None)
+        diagnoses.append(prepared.diagnose() if wrong[-1] else None)
     copies = 2 if case.transport == "staged" else 0
     assert [made.on_host for made in prepared.transport.guarded] == [False] * 2 + [True] * copies
     checked, guards = len(prepared.plan.result) > 0, len(prepared._guards)
-    assert wrong == [0, 0, 0, int(checked), guards], f"{case.id}: {wrong}, {said}"
-    assert not checked or said[3].startswith(f"rank {MPI.COMM_WORLD.rank}: 1 of "), said
-    assert not guards or said[4].count("overwritten") == guards, said
+    assert wrong == [0, 0, 0, int(checked), guards], f"{case.id}: {wrong}, {diagnoses}"
+    assert not checked or diagnoses[3].startswith(f"rank {MPI.COMM_WORLD.rank}: 1 of "), diagnoses
+    assert not guards or diagnoses[4].count("overwritten") == guards, diagnoses
     prepared.close()
 
 

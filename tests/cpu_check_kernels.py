@@ -38,16 +38,16 @@ class HostGpu:
     """Takes the place of a Gpu.
 
     Args:
-        room: a directory for what the compiler makes.
+        directory: a directory for what the compiler makes.
     """
 
-    def __init__(self, room):
-        self.room, self.libraries = room, {}
+    def __init__(self, directory):
+        self.directory, self.libraries = directory, {}
 
     def upload(self, values):
-        room = np.empty(values.nbytes + 16, np.uint8)
-        start = -room.ctypes.data % 16
-        copy = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+        memory = np.empty(values.nbytes + 16, np.uint8)
+        start = -memory.ctypes.data % 16
+        copy = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
         copy[:] = values
         return copy
 
@@ -62,7 +62,7 @@ class HostGpu:
 
     def kernel(self, source, name, itemsize):
         if itemsize not in self.libraries:
-            program = self.room / f"kernels-{itemsize}.cpp"
+            program = self.directory / f"kernels-{itemsize}.cpp"
             program.write_text(SHIM % {"itemsize": itemsize, "source": source})
             library = program.with_suffix(".so")
             flags = ("-O1", "-Wall", "-Werror", "-shared", "-fPIC")

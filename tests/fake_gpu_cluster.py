@@ -171,10 +171,10 @@ class Cluster:
 def plans(cluster, asked, src, dst):
     """Compile an operation for all ranks, as they would together."""
     compilers = [NcclCompiler(me, asked) for me in range(asked.layout.ranks)]
-    said = [compiler.proposals() for compiler in compilers]
+    proposals = [compiler.proposals() for compiler in compilers]
     made = []
     for me, compiler in enumerate(compilers):
-        theirs = [proposals[me] for proposals in said]
+        theirs = [proposal[me] for proposal in proposals]
         assert compiler.mismatched_peers(theirs) == []
         made.append(compile_plan(cluster.devices[me], compiler, compiler.stages(theirs), src[me], dst[me]))
     return made

@@ -120,8 +120,8 @@ def running(sandboxes):
 
 @drill(nodes=2)
 def kills(sandbox):
-    """What a sweep is made of is killed, part by part; returns what was said after each."""
-    arguments, said, kept = sandbox.plant(SLOW.replace("256", "8K")), {}, {}
+    """Kill the parts of a sweep one by one; return the result after each."""
+    arguments, results, kept = sandbox.plant(SLOW.replace("256", "8K")), {}, {}
 
     def keep():
         now = sandbox.measured()
@@ -140,24 +140,24 @@ def kills(sandbox):
     sweep.communicate()
     wait(lambda: not sandbox.on_head("-m snakemake"), "Snakemake survives SIGKILL")
     keep()
-    said["left by both"] = len(sandbox.alive())
+    results["left by both"] = len(sandbox.alive())
 
     sweep = sandbox.measuring(*arguments)
     kill_snakemake(sandbox)
-    said["third"] = sandbox.end(sweep)
-    said["left by Snakemake"] = len(sandbox.on_head("")), len(sandbox.alive())
+    results["third"] = sandbox.end(sweep)
+    results["left by Snakemake"] = len(sandbox.on_head("")), len(sandbox.alive())
     keep()
 
     sweep = sandbox.measuring(*arguments)
     os.kill(sweep.pid, signal.SIGINT)
-    said["interrupted"] = sandbox.end(sweep)
-    said["left by Ctrl-C"] = len(sandbox.on_head("")), len(sandbox.alive())
-    said["status"] = sandbox.status()
+    results["interrupted"] = sandbox.end(sweep)
+    results["left by Ctrl-C"] = len(sandbox.on_head("")), len(sandbox.alive())
+    results["status"] = sandbox.status()
     keep()
 
-    said["last"] = sandbox.hpccoll("sweep", *arguments)
+    results["last"] = sandbox.hpccoll("sweep", *arguments)
     keep()
-    return sandbox, said
+    return sandbox, results
 
 
 def kill_snakemake(sandbox):
@@ -169,17 +169,17 @@ def kill_snakemake(sandbox):
 @drill(nodes=2, own_testbed=True)
 def no_controller(sandbox):
     """Slurm's controller is killed twice while ranks measure: the sweep gets Ctrl-C, then the controller returns."""
-    arguments, said = sandbox.plant(SLOW), {}
+    arguments, results = sandbox.plant(SLOW), {}
 
     def without_controller():
         sweep = sandbox.measuring(*arguments)
         sandbox.testbed.kill("head", "slurmctld")
-        said["told"] = sandbox.told(sweep, "does not answer")
+        results["outage"] = sandbox.wait_for_line(sweep, "does not answer")
         return sweep
 
     sweep = without_controller()
     os.kill(sweep.pid, signal.SIGINT)
-    said["interrupted"] = sandbox.end(sweep)
+    results["interrupted"] = sandbox.end(sweep)
     kept = sandbox.measured()
     sandbox.testbed.restart("head", "slurmctld")
     wait(lambda: sandbox.testbed.run("scontrol", "ping").code == 0, "slurmctld does not come back", every=0.5)
@@ -188,8 +188,8 @@ def no_controller(sandbox):
     sandbox.signal(signal.SIGCONT)
     wait((sandbox.out / "raw" / "mpi.n2x1.h5").exists, "ranks do not go on without a controller", every=0.5)
     sandbox.testbed.restart("head", "slurmctld")
-    said["last"] = sandbox.end(sweep)
-    return sandbox, said, kept
+    results["last"] = sandbox.end(sweep)
+    return sandbox, results, kept
 
 
 @drill(nodes=2)
@@ -203,8 +203,8 @@ def time_limit(sandbox):
 
 
 @drill(nodes=2)
-def told_to_end(sandbox):
-    """Slurm tells a job to end before its limit, which somebody has made shorter; the next one has time enough."""
+def near_time_limit(sandbox):
+    """Slurm signals a job before its time limit, which was shortened; the next job has enough time."""
     arguments = sandbox.plant(SLOW)
     sweep = sandbox.measuring(*arguments)
     sandbox.shorten(75)  # its signal is due 60 s before the end
@@ -281,8 +281,8 @@ def dead_batch_host(sandbox):
 @drill(nodes=2)
 def no_pmi(sandbox):
     """Ranks that Slurm does not introduce to each other."""
-    said = sandbox.hpccoll("sweep", *sandbox.plant(launcher="srun --mpi=none"))
-    return sandbox, said, sandbox.page
+    result = sandbox.hpccoll("sweep", *sandbox.plant(launcher="srun --mpi=none"))
+    return sandbox, result, sandbox.page
 
 
 @drill(nodes=4)
@@ -296,7 +296,7 @@ def separate(sandbox):
 @drill(nodes=2)
 def wrong_launchers(sandbox):
     """A PMI that the library does not speak, and a launcher that goes its own way; each in a job like a sweep's."""
-    said = {}
+    results = {}
     for name, launcher in LAUNCHERS.items():
         sandbox.hpccoll("plan", *sandbox.plant(launcher=launcher), "--out", name)
         words = shlex.join([sys.executable, "-m", "hpccoll", "launch", f"{name}/plan.json", "mpi.n2x1"])
@@ -305,8 +305,8 @@ def wrong_launchers(sandbox):
             "--output=/dev/null", f"--wrap={words} --out {name}/raw/mpi.n2x1.h5",
         )  # fmt: skip
         code = sandbox.testbed.end_of(job.out.strip())
-        said[name] = code, sandbox.status(name), list((sandbox.home / name / "raw").glob("*.journal"))
-    return said
+        results[name] = code, sandbox.status(name), list((sandbox.home / name / "raw").glob("*.journal"))
+    return results
 
 
 LAUNCHERS = {"pmix": "srun --mpi=pmix", "template": "srun --mpi=pmi2 -n {ranks} -N 1 --overcommit"}
@@ -351,7 +351,7 @@ def bad_input(sandbox):
     def sweep(**site):
         return sandbox.hpccoll("sweep", *sandbox.plant(nodes="1", **site))
 
-    said = {
+    results = {
         "partition": sweep(partition="nowhere"),
         "account": sweep(account="gold"),
         "key": sweep(partitoin="work"),
@@ -359,8 +359,8 @@ def bad_input(sandbox):
     arguments = sandbox.plant(nodes="1")
     alone = sandbox.home / "bin"
     alone.mkdir()
-    said["PATH"] = sandbox.run("env", f"PATH={alone}", sys.executable, "-m", "hpccoll", "sweep", *arguments)
+    results["PATH"] = sandbox.run("env", f"PATH={alone}", sys.executable, "-m", "hpccoll", "sweep", *arguments)
     conf = Path(f"/run/hpccoll-testbed/{sandbox.testbed.name}/etc/slurm.conf").read_text()
     (sandbox.home / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", "SlurmctldPort=1", conf))
-    said["controller"] = sandbox.hpccoll("sweep", *arguments, SLURM_CONF=str(sandbox.home / "slurm.conf"))
-    return sandbox, said, sandbox.queue()
+    results["controller"] = sandbox.hpccoll("sweep", *arguments, SLURM_CONF=str(sandbox.home / "slurm.conf"))
+    return sandbox, results, sandbox.queue()

@@ -213,8 +213,8 @@ class Buffers:
 
     def __init__(self, setting: Setting, gpu: CheckDevice | None = None) -> None:
         def allocate(count: int, dtype: np.dtype[np.generic]) -> Any:
-            room = aligned_empty(count, dtype)
-            return gpu.upload(room) if gpu else room
+            buffer = aligned_empty(count, dtype)
+            return gpu.upload(buffer) if gpu else buffer
 
         self.setting, self.gpu = setting, gpu
         dtype = bits(setting.right).dtype

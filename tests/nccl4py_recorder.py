@@ -98,9 +98,9 @@ class Recorder:
         return f"error {result}"
 
     def _mem_alloc(self, size):
-        room = ctypes.create_string_buffer(size)
-        self.rooms[ctypes.addressof(room)] = room
-        return ctypes.addressof(room)
+        buffer = ctypes.create_string_buffer(size)
+        self.rooms[ctypes.addressof(buffer)] = buffer
+        return ctypes.addressof(buffer)
 
     def _mem_free(self, ptr):
         del self.rooms[ptr]

@@ -46,14 +46,14 @@ class Gpu(HostGpu):
     """A Gpu that is the host.
 
     Args:
-        room: where its kernels are compiled.
+        directory: where its kernels are compiled.
         number: of the device.
     """
 
     free_bytes = 1 << 30
 
-    def __init__(self, room, number):
-        super().__init__(room)
+    def __init__(self, directory, number):
+        super().__init__(directory)
         self.number, self.id = number, f"0000:{number:02x}:00.0"
         self.stream = Stream()
         self.synchronize = self.stream.synchronize
@@ -164,8 +164,8 @@ class Device:
         return [launch(wave) for wave in waves]
 
 
-def install(room):
-    """Have jobs of this process find GPUs and NCCL; ``room`` is a directory that all ranks see."""
+def install(directory):
+    """Have jobs of this process find GPUs and NCCL; ``directory`` is a directory that all ranks see."""
 
     class Library:
         made = 0
@@ -174,14 +174,14 @@ def install(room):
         @classmethod
         def get_unique_id(cls):
             cls.made += 1
-            place = room / f"nccl-{os.getpid()}-{cls.made}"
-            place.mkdir()
-            return str(place)
+            path = directory / f"nccl-{os.getpid()}-{cls.made}"
+            path.mkdir()
+            return str(path)
 
     gpu.device_count = lambda: GPUS
     gpu.missing_for_gpu = lambda _transport, _dtype="float32": None
     gpu_assignment.select_gpu = lambda _number: None
-    gpu_assignment.Gpu = lambda number: Gpu(room, number)
+    gpu_assignment.Gpu = lambda number: Gpu(directory, number)
     cupy_device.CupyDevice = Device
     made = communicators.nccl_world
     communicators.nccl_world = lambda comm, _library=None: made(comm, Library)

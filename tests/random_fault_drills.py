@@ -268,14 +268,14 @@ def held(drill: Drill, scene: Scene, after_s: float) -> None:
         kept = scene.measured()
         scene.notes.append(f"{len(kept)} kept")
         sweep = scene.start()
-        said = scene.ended(sweep, {0})
+        output = scene.ended(sweep, {0})
     finally:
         with suppress(ProcessLookupError):
             sweep.kill()
             sweep.communicate()
     now = scene.measured()
-    if f"{CASES} of {CASES} cases" not in said or len(now) != CASES or len({case for case, _ in now}) != CASES:
-        raise FailedError(f"not complete, or measured twice: {sorted(now)}\n{said}")
+    if f"{CASES} of {CASES} cases" not in output or len(now) != CASES or len({case for case, _ in now}) != CASES:
+        raise FailedError(f"not complete, or measured twice: {sorted(now)}\n{output}")
     if not kept.items() <= now.items():
         raise FailedError(f"lost: {sorted(kept.keys() - now.keys())}")
     left = scene.left() or (scene.testbed and scene.testbed.slurm("squeue", "--noheader"))

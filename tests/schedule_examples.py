@@ -319,8 +319,8 @@ def contributions(asked: Operation, *, exact: bool = True) -> list[Array]:
     chance, inputs = np.random.default_rng(1), []
     for me in range(asked.call.p):
         lengths = _lengths(asked, me, sends=True)
-        held = _slice(lengths, asked.call.source(me, len(lengths)))
-        values = chance.integers(0, 7, held.stop - held.start)
+        source = _slice(lengths, asked.call.source(me, len(lengths)))
+        values = chance.integers(0, 7, source.stop - source.start)
         if asked.reduction.name == "prod":
             values = 2 ** (values % 2)
         if not exact and asked.dtype.kind == "f":
@@ -347,8 +347,8 @@ def result(asked: Operation, inputs: Sequence[Array], me: int) -> Array:
     call, units = asked.call, len(_lengths(asked, me, sends=False))
 
     def contributed(origin: int, unit: int) -> Array:
-        held = call.source(origin, units)
-        return inputs[origin][_slice(_lengths(asked, origin, sends=True), range(unit, unit + 1), held.start)]
+        source = call.source(origin, units)
+        return inputs[origin][_slice(_lengths(asked, origin, sends=True), range(unit, unit + 1), source.start)]
 
     folded = [
         fold(_NUMPY[asked.reduction.name], [contributed(*one) for one in sorted(call.result(me, unit))])

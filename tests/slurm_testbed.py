@@ -37,9 +37,9 @@ class Testbed:
 
     def up(self, *arguments):
         """Bring it up."""
-        said = self.command("up", *arguments)
-        assert said.code == 0, f"{said.code}\n{said.out}\n{said.err}"
-        return said
+        result = self.command("up", *arguments)
+        assert result.code == 0, f"{result.code}\n{result.out}\n{result.err}"
+        return result
 
     def run(self, *command, cwd=None, timeout=240, stdin="", **variables):
         """Run a command on the head host."""
@@ -75,9 +75,9 @@ class Testbed:
 
     def slurm(self, *command):
         """Return what a client of Slurm says: squeue, scontrol..."""
-        said = self.run(*command)
-        assert said.code == 0, f"{said.code}\n{said.out}\n{said.err}"
-        return said.out
+        result = self.run(*command)
+        assert result.code == 0, f"{result.code}\n{result.out}\n{result.err}"
+        return result.out
 
     def end_of(self, number):
         """Wait for the end of a job, and return its exit code; sbatch --wait would look every 2, 6, 10... seconds."""

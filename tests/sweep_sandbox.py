@@ -118,9 +118,9 @@ class SweepSandbox:
         out, err = sweep.communicate(timeout=LONG_S)
         return CommandResult(sweep.returncode, out, err)
 
-    def told(self, sweep, words):
-        """Return the line that holds such words as soon as a sweep prints it on stderr."""
-        return next(line for line in sweep.stderr if words in line)
+    def wait_for_line(self, sweep, text):
+        """Return the first line of a sweep's stderr that contains ``text``, as soon as the sweep prints it."""
+        return next(line for line in sweep.stderr if text in line)
 
     def measuring(self, *arguments, case=3):
         """Start a sweep, wait until its job on two nodes begins such a case of its own, and stop its ranks in there."""
@@ -178,10 +178,10 @@ class SweepSandbox:
 
         Five minutes after its end, Slurm forgets a job: a drill asks while it runs, not a test that looks at it later.
         """
-        said = self.testbed.slurm(
+        output = self.testbed.slurm(
             "squeue", "--states=all", "--noheader", f"--partition={self.partition}", "--format=%i %T"
         )
-        return dict(sorted((line.split() for line in said.splitlines()), key=lambda row: -int(row[0])))
+        return dict(sorted((line.split() for line in output.splitlines()), key=lambda row: -int(row[0])))
 
     def shorten(self, seconds):
         """Have the job that runs end after so many seconds, as an operator may; Slurm looks every 30 s."""
@@ -215,5 +215,5 @@ class SweepSandbox:
         return (self.out / "report" / "index.html").read_text()
 
     def logs(self):
-        said = [self.out / "logs" / "snakemake.log", *self.out.glob("logs/**/*.log")]
-        return "\n".join(f"{path}:\n{path.read_text()[-1500:]}" for path in said if path.exists())
+        logs = [self.out / "logs" / "snakemake.log", *self.out.glob("logs/**/*.log")]
+        return "\n".join(f"{path}:\n{path.read_text()[-1500:]}" for path in logs if path.exists())

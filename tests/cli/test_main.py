@@ -21,9 +21,9 @@ def test_the_commands_of_the_contract_are_there():
 
 
 def test_no_command_shows_them_all():
-    said = invoke()
-    assert said.code == 0
-    assert [name for name in COMMANDS if f"\n  {name} " not in said.out] == []
+    result = invoke()
+    assert result.code == 0
+    assert [name for name in COMMANDS if f"\n  {name} " not in result.out] == []
 
 
 def test_what_a_command_does_has_room_in_its_line(monkeypatch):
@@ -39,10 +39,10 @@ def test_version_is_the_packages():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command):
-    said = invoke(command, "--help")
-    assert said.code == 0
-    assert "xample" in said.out
-    assert f"hpccoll {command}" in said.out.partition("xample")[2]
+    result = invoke(command, "--help")
+    assert result.code == 0
+    assert "xample" in result.out
+    assert f"hpccoll {command}" in result.out.partition("xample")[2]
 
 
 @pytest.mark.parametrize(
@@ -84,23 +84,23 @@ def test_a_file_that_cannot_be_read_is_listed_and_the_exit_code_is_3(arguments, 
         raw_examples.raw(raw_examples.outcome(), raw_examples.outcome(raw_examples.case(8))), tmp_path / "whole.h5"
     )
     (tmp_path / "damaged.h5").write_bytes((tmp_path / "whole.h5").read_bytes()[:-99])
-    said = invoke(*arguments)
-    (line,) = said.err.splitlines()
-    assert (said.code, line.startswith("hpccoll: "), "damaged.h5" in line) == (3, True, True)
-    assert said.out
+    result = invoke(*arguments)
+    (line,) = result.err.splitlines()
+    assert (result.code, line.startswith("hpccoll: "), "damaged.h5" in line) == (3, True, True)
+    assert result.out
 
 
 def test_where_no_file_that_is_named_can_be_read_it_is_bad_input(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a.h5", "b.h5"):
         (tmp_path / name).touch()
-    said = invoke("export", "a.h5", "b.h5")
-    assert (said.code, len(said.err.splitlines()), said.out) == (2, 2, "")
+    result = invoke("export", "a.h5", "b.h5")
+    assert (result.code, len(result.err.splitlines()), result.out) == (2, 2, "")
 
 
 def test_list_as_json_has_the_shape_of_the_contract():
-    said = invoke("list", "--json")
-    listed = json.loads(said.out)
+    result = invoke("list", "--json")
+    listed = json.loads(result.out)
     assert listed.keys() == {"collectives", "algorithms", "policies", "transports", "variants"}
     assert listed["collectives"].keys() == COLLECTIVES.keys()
     for row in listed["algorithms"]:
@@ -148,8 +148,8 @@ def test_list_has_what_the_pages_register_and_the_librarys_own_and_no_others():
 
 def test_list_for_people_names_every_algorithm():
     listed = json.loads(invoke("list", "--json").out)["algorithms"]
-    said = invoke("list").out.partition("any auto (needs a table of hpccoll tune)\n")[0].splitlines()
-    assert [" ".join(line.split()[:2]) for line in said] == [f"{row['collective']} {row['name']}" for row in listed]
+    lines = invoke("list").out.partition("any auto (needs a table of hpccoll tune)\n")[0].splitlines()
+    assert [" ".join(line.split()[:2]) for line in lines] == [f"{row['collective']} {row['name']}" for row in listed]
 
 
 @pytest.mark.parametrize("command", ["report", "export", "validate", "status", "model", "plan", "sweep", "evidence"])
@@ -163,6 +163,6 @@ def test_a_name_that_the_system_refuses_takes_one_line(command, path, tmp_path, 
 
 @pytest.mark.parametrize("words", [["\x1b[31m"], ["plan", "--\x1b[31m"], ["export", "\x1b"], ["run", "--\x1b[31m\x07"]])
 def test_no_control_character_of_the_command_line_is_printed(words):
-    said = invoke(*words)
-    assert said.is_bad_input()
-    assert said.err.rstrip("\n").isprintable()
+    result = invoke(*words)
+    assert result.is_bad_input()
+    assert result.err.rstrip("\n").isprintable()

@@ -141,17 +141,17 @@ def test_what_is_written_about_an_algorithm_cannot_break_the_file():
 
 
 def test_the_legend_only_names_what_there_is():
-    def said(name, ranks):
+    def labels_of(name, ranks):
         return {element.text for element in check(picture(view(name, ranks)))}
 
     reduced, replaces, copy = "the arrival is reduced", "the arrival replaces", "a loop is a copy"
-    assert said("all_reduce-ring", 4) & {reduced, replaces, copy} == {reduced, replaces}
-    assert said("all_reduce-recursive_doubling", 4) & {reduced, replaces, copy} == {reduced}
-    assert said("all_gather-bruck", 4) & {reduced, replaces, copy} == {replaces}
-    assert said("all_reduce-null", 4) & {reduced, replaces, copy} == set()
-    assert {"slice 1", "slice 2"} <= said("all_reduce-bidirectional_ring", 4)
-    assert {"inside a node", "between nodes"} <= said("nodes", 8)
-    assert {"inside a node", "between nodes", "between racks"} <= said("racks", 8)
+    assert labels_of("all_reduce-ring", 4) & {reduced, replaces, copy} == {reduced, replaces}
+    assert labels_of("all_reduce-recursive_doubling", 4) & {reduced, replaces, copy} == {reduced}
+    assert labels_of("all_gather-bruck", 4) & {reduced, replaces, copy} == {replaces}
+    assert labels_of("all_reduce-null", 4) & {reduced, replaces, copy} == set()
+    assert {"slice 1", "slice 2"} <= labels_of("all_reduce-bidirectional_ring", 4)
+    assert {"inside a node", "between nodes"} <= labels_of("nodes", 8)
+    assert {"inside a node", "between nodes", "between racks"} <= labels_of("racks", 8)
 
 
 def test_a_copy_is_a_loop_and_the_legend_says_so():

@@ -83,8 +83,8 @@ def test_messages_that_arrive_together_have_ends_of_their_own():
 )
 def test_every_arrow_says_which_units_it_carries(name, ranks):
     grid, all_arrows = drawn(view(name, ranks))
-    said = [shape for shape in labels(all_arrows, grid) if isinstance(shape, Text)]
-    assert len(said) == len(all_arrows)
+    texts = [shape for shape in labels(all_arrows, grid) if isinstance(shape, Text)]
+    assert len(texts) == len(all_arrows)
 
 
 @pytest.mark.parametrize("name", ["all_reduce-recursive_doubling", "broadcast-binomial", "one_switch"])

@@ -16,11 +16,11 @@ README = Path(__file__).parents[2] / "README.md"
 
 def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = invoke("show", "ring", "-p", 4)
-    assert (said.code, said.err) == (0, "")
-    assert said.out.startswith("all_reduce by ring on 4 workers on 1 node\nRing: p units")
-    assert "round 6: every rank r" in said.out
-    assert said.out.splitlines()[-1].split()[:6] == ["round", "6", "abcd", "abcd", "abcd", "abcd"]
+    result = invoke("show", "ring", "-p", 4)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("all_reduce by ring on 4 workers on 1 node\nRing: p units")
+    assert "round 6: every rank r" in result.out
+    assert result.out.splitlines()[-1].split()[:6] == ["round", "6", "abcd", "abcd", "abcd", "abcd"]
     assert not list(tmp_path.iterdir())
 
 
@@ -64,9 +64,11 @@ def test_it_says_that_the_schedule_is_proven_or_why_it_is_wrong(monkeypatch):
     assert "\nfloor: the schedule is empty, and the post" in invoke("show", "null", "-p", 2).out
     lazy = replace(all_reduce.algorithm("ring"), name="lazy", program=null)
     monkeypatch.setitem(all_reduce.algorithms, "lazy", lazy)
-    said = invoke("show", "lazy", "-p", 2)
-    assert said.code == 3
-    assert "\nWRONG: the postcondition of all_reduce fails: rank 0 ends without rank 1's unit 0 in unit 0\n" in said.out
+    result = invoke("show", "lazy", "-p", 2)
+    assert result.code == 3
+    assert (
+        "\nWRONG: the postcondition of all_reduce fails: rank 0 ends without rank 1's unit 0 in unit 0\n" in result.out
+    )
 
 
 def test_it_names_the_parameters_with_what_they_can_be():

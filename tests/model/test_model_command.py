@@ -29,16 +29,16 @@ def measured(mpiexec, tmp_path_factory):
 
 @pytest.mark.mpi
 def test_what_was_measured_stands_beside_what_the_model_says(measured):
-    said = invoke("model", measured)
-    assert said.code == 0
-    assert re.search(r"inside a node: alpha \S+ \S+, beta \S+ ns a byte, from ping-pongs of \d sizes", said.out)
+    result = invoke("model", measured)
+    assert result.code == 0
+    assert re.search(r"inside a node: alpha \S+ \S+, beta \S+ ns a byte, from ping-pongs of \d sizes", result.out)
     folds = r"from \d pairs of cases|taken as 0: no pair of cases shows it"
-    assert re.search(rf"a folded byte: gamma \S+ ns, ({folds})", said.out)
-    table = said.out.partition("all_reduce of 2 ranks on 1 node,")[2].splitlines()[1:6]
+    assert re.search(rf"a folded byte: gamma \S+ ns, ({folds})", result.out)
+    table = result.out.partition("all_reduce of 2 ranks on 1 node,")[2].splitlines()[1:6]
     assert set(table[0].split()) == {"bytes", "ring", "recursive_doubling", "double_binary_tree"}
     assert [line.split()[0] for line in table[1:]] == ["65536", "262144", "1048576", "median"]
-    assert "not modelled: native: the algorithm of the library is unknown" in said.out
-    assert re.search(r"over shm: no send_recv of 3 sizes, not modelled\Z", said.out.strip())
+    assert "not modelled: native: the algorithm of the library is unknown" in result.out
+    assert re.search(r"over shm: no send_recv of 3 sizes, not modelled\Z", result.out.strip())
 
 
 @pytest.mark.mpi

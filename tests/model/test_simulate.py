@@ -104,10 +104,10 @@ def test_a_message_costs_what_its_tier_costs():
 
 
 def test_ranks_of_a_node_share_its_port_but_not_the_way_inside():
-    apart, together = (first(ALL_REDUCE.algorithm("recursive_doubling"), Layout.of(4, size)) for size in (1, 2))
+    two_nodes, one_node = (first(ALL_REDUCE.algorithm("recursive_doubling"), Layout.of(4, size)) for size in (1, 2))
     between = MachineModel({"node": Link(0.0, 0.0), "rack": Link(0.0, 1.0)})
-    assert seconds(apart, between) == pytest.approx(2)
-    assert seconds(together, between) == pytest.approx(2)  # one of two rounds, in which two ranks share the wire
+    assert seconds(two_nodes, between) == pytest.approx(2)
+    assert seconds(one_node, between) == pytest.approx(2)  # one of two rounds, in which two ranks share the wire
 
 
 def test_a_fold_waits_for_its_messages_and_the_next_step_for_the_fold():

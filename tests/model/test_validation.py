@@ -46,16 +46,16 @@ def test_where_one_side_has_no_crossing_it_says_which_is_ahead():
 def timed(name, measured, modelled):
     """What took the seconds ``measured`` at 1, 2, 4... KiB, where the model says others."""
     return [
-        Validated(observation("all_reduce", name, 1024 << k, seconds), said, "modelled")
-        for k, (seconds, said) in enumerate(zip(measured, modelled, strict=True))
+        Validated(observation("all_reduce", name, 1024 << k, seconds), predicted, "modelled")
+        for k, (seconds, predicted) in enumerate(zip(measured, modelled, strict=True))
     ]
 
 
 @pytest.mark.parametrize("names", [("ring", "star"), ("star", "ring")])
 def test_each_side_has_its_own_direction(names):
     fast, slow = (1.0, 2.0, 4.0), (2.0, 2.5, 3.0)
-    said = {"ring": timed("ring", fast, slow), "star": timed("star", slow, fast)}
-    (crossing,) = crossings(one for name in names for one in said[name])
+    validated = {"ring": timed("ring", fast, slow), "star": timed("star", slow, fast)}
+    (crossing,) = crossings(one for name in names for one in validated[name])
     assert crossing.modelled.overtaker == "ring"
     assert crossing.measured.overtaker == "star"
     assert crossing.modelled.sizes == (pytest.approx(crossing.measured.sizes[0]),)
@@ -63,11 +63,11 @@ def test_each_side_has_its_own_direction(names):
 
 @pytest.mark.parametrize("names", [("ring", "star"), ("star", "ring")])
 def test_where_the_model_has_two_alike_it_names_neither(names):
-    said = {
+    validated = {
         "ring": timed("ring", (1.0, 2.0, 4.0), (0.3, 0.3, 0.3)),
         "star": timed("star", (2.0, 2.5, 3.0), (0.1 + 0.2, 0.3, 0.3)),
     }
-    (crossing,) = crossings(one for name in names for one in said[name])
+    (crossing,) = crossings(one for name in names for one in validated[name])
     assert crossing.modelled == Overtaking(None, ())
     assert crossing.measured.overtaker == "star"
 
@@ -136,11 +136,11 @@ def test_what_crosses_tiers_of_two_kinds_is_simulated():
     hierarchical, ring = (
         observation("all_reduce", name, 1 << 20, 1.0, Layout.of(8, 4)) for name in ("hierarchical", "ring")
     )
-    said = {one.observation.name: one for one in validate([hierarchical, ring], MACHINE)}
-    assert {one.kind for one in said.values()} == {"simulated"}
-    assert said["hierarchical"].seconds < said["ring"].seconds
+    predictions = {one.observation.name: one for one in validate([hierarchical, ring], MACHINE)}
+    assert {one.kind for one in predictions.values()} == {"simulated"}
+    assert predictions["hierarchical"].seconds < predictions["ring"].seconds
     between = 2 * (1 / 2) * (1 << 20) * BETA  # what the port of a node carries in a ring of two nodes
-    assert said["hierarchical"].seconds == pytest.approx(between, rel=0.3)
+    assert predictions["hierarchical"].seconds == pytest.approx(between, rel=0.3)
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_what_crosses_tiers_of_two_kinds_is_simulated():
     ],
 )
 def test_where_the_model_is_silent_it_says_why(one, words):
-    (said,) = validate([one], MACHINE)
-    assert (said.seconds, said.ratio) == (None, None)
-    assert words in said.kind
+    (prediction,) = validate([one], MACHINE)
+    assert (prediction.seconds, prediction.ratio) == (None, None)
+    assert words in prediction.kind
 
 
 def test_an_observation_knows_how_far_its_messages_go():

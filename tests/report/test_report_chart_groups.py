@@ -46,8 +46,8 @@ def test_series_are_named_with_their_transport_if_there_are_several(make_row, of
     assert [point.series for point in group.points] == [
         "ring mpi", "ring shm", "direct shm", "native", "auto", "null (floor)",
     ]  # fmt: skip
-    (apart,) = chart_groups(of_rows(make_row("ring"), make_row("direct", transport="shm")))
-    assert [point.series for point in apart.points] == ["ring mpi", "direct shm"]
+    (separate,) = chart_groups(of_rows(make_row("ring"), make_row("direct", transport="shm")))
+    assert [point.series for point in separate.points] == ["ring mpi", "direct shm"]
 
 
 def test_mappings_share_charts_and_are_named_where_they_differ(make_row, of_rows):
@@ -146,8 +146,8 @@ def test_a_barrier_has_no_elements(make_row, of_rows):
 
 
 def test_an_emulated_switch_is_named_as_software_with_its_aggregators(make_row, of_rows):
-    beside = make_row("sharp_emulated", ranks=4, aggregators=1), make_row("ring", ranks=4, aggregators=1)
-    alone, played = chart_groups(of_rows(*beside, *(make_row(ranks=4, nbytes=n) for n in (8, 64, 512))))
+    emulated = make_row("sharp_emulated", ranks=4, aggregators=1), make_row("ring", ranks=4, aggregators=1)
+    alone, played = chart_groups(of_rows(*emulated, *(make_row(ranks=4, nbytes=n) for n in (8, 64, 512))))
     assert (alone.name, played.name) == ("all_reduce-no_aggregators", "all_reduce-1_aggregator")
     assert alone.emulations == ()
     assert played.emulations == ("sharp_emulated: software, switches played by ranks, with 1 aggregator",)
@@ -157,9 +157,9 @@ def test_aggregators_that_grow_with_the_ranks_are_one_series(make_row, of_rows):
     rows = [make_row("sharp_emulated", ranks=p, nbytes=n, aggregators=a) for p, a in ((4, 1), (8, 3)) for n in (8, 64)]
     (group,) = chart_groups(of_rows(*rows))
     assert {point.series for point in group.points} == {"sharp_emulated"}
-    (said,) = group.emulations
+    (emulation,) = group.emulations
     assert (
-        said
+        emulation
         == "sharp_emulated: software, switches played by ranks, with 1 aggregator (4 ranks), 3 aggregators (8 ranks)"
     )
 

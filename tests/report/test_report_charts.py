@@ -232,8 +232,8 @@ def test_the_calibrated_wire_is_a_rule_where_it_holds(testbed_results):
     (group,) = chart_groups(testbed_results)
     chart = BY_NAME["busbw"].specification(group)
     assert len(rules(chart)) == 1
-    held = {v["size"]: v["wire"] for v in values(chart)}
-    assert held == {"4 KiB": None, "64 KiB": None, "1 MiB": 12_400_000, "4 MiB": 12_400_000}
+    wires = {v["size"]: v["wire"] for v in values(chart)}
+    assert wires == {"4 KiB": None, "64 KiB": None, "1 MiB": 12_400_000, "4 MiB": 12_400_000}
 
 
 def test_there_is_no_rule_without_a_calibrated_wire(results, specification, make_node_row, make_bed_run):
@@ -259,9 +259,9 @@ def test_one_node_has_no_chart_of_the_wire(results):
 def test_a_chart_names_the_launches_on_different_hosts_that_it_joins(specification, make_node_row, make_bed_run):
     rows = make_node_row(run_id="a", job="small"), make_node_row(nodes=4, run_id="b", job="large")
     small = make_bed_run("a", job="small", hosts=["n7", "n8"])
-    apart = specification("scaling", *rows, runs=(small, make_bed_run("b", 4, job="large")))
+    separate = specification("scaling", *rows, runs=(small, make_bed_run("b", 4, job="large")))
     assert "launches on different hosts are joined: job small on n[7-8]; job large on n[1-4]" in " ".join(
-        apart["title"]["subtitle"]
+        separate["title"]["subtitle"]
     )
     within = make_bed_run("a", job="small", hosts=["n2", "n4"])
     nested = specification("scaling", *rows, runs=(within, make_bed_run("b", 4, job="large")))

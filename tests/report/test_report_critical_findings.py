@@ -54,12 +54,12 @@ def measured(tmp_path):
             else environment or {}
         )
         job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
-        said = judge(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
+        labels = judge(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
         attempt = raw_examples.attempt(
             ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
         )
         outcome = raw_examples.outcome(
-            case, bytes=SIZE, requested=said.requested, executed=said.executed, evidence=said.evidence,
+            case, bytes=SIZE, requested=labels.requested, executed=labels.executed, evidence=labels.evidence,
             times=raw_examples.times(ranks=16), wire_sent=(), wire_received=(), port_sent=(), port_received=(),
             counters=None,
         )  # fmt: skip

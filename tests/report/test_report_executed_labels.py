@@ -31,8 +31,8 @@ def test_a_row_is_named_after_what_ran_and_what_was_requested(refused):
     assert {point.series for point in group.points} == {"native (sharp asked, ring ran) nccl-sharp", "native (sharp)"}
     time = next(figure for figure in FIGURES if figure.name == "time").specification(group)
     data = [d for values in time["datasets"].values() for d in values] if "datasets" in time else time["data"]["values"]
-    told = {d["series"]: d["ran"] for d in data if "ran" in d}
-    assert told["native (sharp asked, ring ran) nccl-sharp"] == f"ring (fallback: {LINE})"
+    executed = {d["series"]: d["ran"] for d in data if "ran" in d}
+    assert executed["native (sharp asked, ring ran) nccl-sharp"] == f"ring (fallback: {LINE})"
 
 
 def test_a_row_without_evidence_is_named_as_not_shown(make_row, of_rows):
@@ -90,8 +90,12 @@ def test_ring_is_not_offloaded_and_what_is_unknown_is_not_either(make_row):
 
 
 def test_the_balance_of_gpus_and_adapters_is_part_of_the_library_finding(make_row, make_run, of_rows):
-    said = "not balanced: most GPUs have a NIC at PIX, but GPU 3: SYS (mlx5_0)"
-    run = make_run(evidence=ProbeResult(record=LogRecord(library="nccl", version="2.30.7"), balance=said).to_json())
+    balance = "not balanced: most GPUs have a NIC at PIX, but GPU 3: SYS (mlx5_0)"
+    run = make_run(evidence=ProbeResult(record=LogRecord(library="nccl", version="2.30.7"), balance=balance).to_json())
     (group,) = chart_groups(of_rows(make_row("native", transport="nccl"), runs=[run]))
-    assert only_values(group, "library") == {"summary": f"NCCL 2.30.7; {said}", "series": ("native",), "shared": True}
-    assert library_facts(run)["evidence.library"] == f"NCCL 2.30.7; {said}"
+    assert only_values(group, "library") == {
+        "summary": f"NCCL 2.30.7; {balance}",
+        "series": ("native",),
+        "shared": True,
+    }
+    assert library_facts(run)["evidence.library"] == f"NCCL 2.30.7; {balance}"

@@ -133,7 +133,7 @@ def test_an_unknown_format_names_the_choices(results):
 
 
 @pytest.mark.parametrize(
-    ("change", "columns", "said"),
+    ("change", "columns", "arguments"),
     [
         ({"collective": "broadcast", "op": None, "nbytes": 4096}, ["1024", "float", "none", "0"], "# broadcast ring"),
         ({"collective": "gather", "op": None, "root": 1, "nbytes": 4096}, ["512", "float", "none", "1"], "# gather"),
@@ -150,11 +150,11 @@ def test_an_unknown_format_names_the_choices(results):
         ({"aggregators": 1, "nbytes": 4096}, ["1024", "float", "sum", "-1"], "2 ranks and 1 aggregator on 1 node"),
     ],
 )  # fmt: skip
-def test_the_nccl_tests_table_has_the_arguments_of_the_call(make_row, of_rows, change, columns, said):
+def test_the_nccl_tests_table_has_the_arguments_of_the_call(make_row, of_rows, change, columns, arguments):
     text = export(of_rows(make_row(**change)), "nccl-tests")
     (cells,) = lines_of(text)
     assert cells[1:5] == columns
-    assert said in text
+    assert arguments in text
 
 
 def test_a_barrier_has_no_bandwidth_in_the_nccl_tests_table(make_row, of_rows):

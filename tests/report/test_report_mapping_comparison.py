@@ -139,7 +139,7 @@ def test_one_rack_has_no_bytes_between_racks(racked, of_rows):
 
 
 def test_runs_with_one_mapping_each_are_not_compared(results, racked, make_bed_run, of_rows):
-    apart = [replace(row, run_id=row.mapping) for row in racked.rows]
-    for found in (results, of_rows(*apart, runs=(make_bed_run("block"), make_bed_run("cyclic")))):
+    separate = [replace(row, run_id=row.mapping) for row in racked.rows]
+    for found in (results, of_rows(*separate, runs=(make_bed_run("block"), make_bed_run("cyclic")))):
         (group,) = chart_groups(found)
         assert mapping_table(group)[1] == list(mapping_findings(group)) == []

@@ -22,9 +22,9 @@ def here(tmp_path, monkeypatch):
 
 def last(*arguments):
     """Return the last line of a report that is made."""
-    said = invoke("report", *arguments)
-    assert said.code == 3, said.err  # there is nothing but a skipped case
-    return said.out.splitlines()[-1]
+    result = invoke("report", *arguments)
+    assert result.code == 3, result.err  # there is nothing but a skipped case
+    return result.out.splitlines()[-1]
 
 
 def test_the_report_of_a_file_lies_beside_it_and_that_of_a_directory_in_it(here):

@@ -21,9 +21,9 @@ def made(make_row, of_rows):
             drift = common * numbers.standard_normal(rounds)
             for way in range(ways):
                 seconds = tuple(1e-5 * (way + 1) * np.exp(drift + alone * numbers.standard_normal(rounds)))
-                told = {"round_medians_s": seconds, "round_intervals_s": (None,) * rounds}
+                medians = {"round_medians_s": seconds, "round_intervals_s": (None,) * rounds}
                 row = make_row(f"way{way}", nbytes=8 << call, seconds=float(np.median(seconds)), rounds=rounds, **more)
-                rows.append(replace(row, round_run_ids=("run-1",) * rounds, **told))
+                rows.append(replace(row, round_run_ids=("run-1",) * rounds, **medians))
         (group,) = chart_groups(of_rows(*rows))
         return group
 

@@ -54,9 +54,9 @@ def at_work(out):
 
 
 def test_the_status_of_a_running_sweep_has_a_line_for_each_job_and_reason(at_work):
-    said = invoke("status", at_work)
-    assert (said.code, said.err) == (3, "")
-    head, first, skipped, second, waits, left_out = said.out.splitlines()
+    result = invoke("status", at_work)
+    assert (result.code, result.err) == (3, "")
+    head, first, skipped, second, waits, left_out = result.out.splitlines()
     # 2 were measured in 1000 s, or in more on a machine that is busy: 500 s for each of the 19 and of the 7.
     (hours,) = re.fullmatch(r"a sweep is running: 5 of 24 measurements, about (.*) h left", head).groups()
     (minutes,) = re.fullmatch(
@@ -74,8 +74,8 @@ def test_the_status_of_an_ended_sweep_has_each_reason_once(ended):
     log = ended / "logs" / "mpi.p3.log"
     log.parent.mkdir()
     log.touch()  # as the workflow does when it starts the job
-    said = invoke("status", ended)
-    assert said.out.splitlines() == [
+    result = invoke("status", ended)
+    assert result.out.splitlines() == [
         "no sweep is running: 5 of 24 measurements",
         "mpi.p2: 0 of 4 cases, 1 not run, 2 partial, 1 skipped",
         "  partial: 2 cases: 1 of 3 rounds; the job ended before it",

@@ -130,10 +130,10 @@ def test_a_shape_says_nodes_ranks_on_each_and_aggregators(text, shape, words):
 
 
 def test_aggregators_that_are_apart_have_hosts_of_their_own():
-    apart = Shape(2, 6, 3, dedicated_aggregators=True)
-    assert (apart.hosts, apart.processes, apart.ranks_per_node) == (5, 9, 3)
-    assert apart.text == "6 ranks on 2 nodes and 3 aggregators apart"
-    assert apart == Shape(2, 6, 3) == parse_shape("2x3+3")
+    shape = Shape(2, 6, 3, dedicated_aggregators=True)
+    assert (shape.hosts, shape.processes, shape.ranks_per_node) == (5, 9, 3)
+    assert shape.text == "6 ranks on 2 nodes and 3 aggregators apart"
+    assert shape == Shape(2, 6, 3) == parse_shape("2x3+3")
 
 
 def test_mappings_are_cases_and_without_them_ranks_are_as_launched():

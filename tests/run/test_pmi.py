@@ -31,11 +31,11 @@ def between():
     assert not passing.is_alive()
 
 
-@pytest.mark.parametrize(("said", "heard"), [(1024, 900), (900, 900), (256, 256)])
-def test_values_are_as_long_as_the_server_says_and_no_longer_than_slurm_can_read(between, said, heard):
+@pytest.mark.parametrize(("server_maximum", "maximum"), [(1024, 900), (900, 900), (256, 256)])
+def test_values_are_as_long_as_the_server_allows_and_no_longer_than_slurm_can_read(between, server_maximum, maximum):
     rank, server = between
-    server.sendall(MAXES % said)
-    assert rank.recv(2000) == MAXES % heard
+    server.sendall(MAXES % server_maximum)
+    assert rank.recv(2000) == MAXES % maximum
 
 
 def test_the_longest_line_of_a_rank_is_one_that_slurm_reads_at_once():

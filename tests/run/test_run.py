@@ -17,12 +17,12 @@ from hpccoll.store.load_results import read_results
 @pytest.mark.mpi
 def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a_skipped_row(tmp_path):
     small = ("-a", "ring,native", "-b", "8", "-e", "8", "-n", "1", "--in-place", "--out", tmp_path / "a.h5")
-    said = spawn("run", *small, "--variant", "ucx-one-rail", UCX_MAX_RNDV_RAILS="3")
-    assert said.code == 0, said.err
+    result = spawn("run", *small, "--variant", "ucx-one-rail", UCX_MAX_RNDV_RAILS="3")
+    assert result.code == 0, result.err
     results = read_results([tmp_path / "a.h5"])
     assert results.runs[0].provenance["variables"]["UCX_MAX_RNDV_RAILS"] == "1"
-    told = {row.algorithm: (row.status, row.reason) for row in results.rows}
-    assert told == {"ring": ("ok", None), "native": ("skipped", "ucx-one-rail: the variant takes at least 2 nodes")}
+    outcomes = {row.algorithm: (row.status, row.reason) for row in results.rows}
+    assert outcomes == {"ring": ("ok", None), "native": ("skipped", "ucx-one-rail: the variant takes at least 2 nodes")}
 
 
 @pytest.mark.mpi
@@ -30,8 +30,8 @@ def test_a_probe_begins_without_the_logs_of_an_earlier_one(tmp_path):
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "nccl.elsewhere.1.log").write_text("elsewhere:1:1 [0] NCCL INFO Using network IB\n")
-    said = spawn("run", "-a", "native", "-b", "8", "-e", "8", "--in-place", "--probe", logs)
-    assert said.code == 0, said.err
+    result = spawn("run", "-a", "native", "-b", "8", "-e", "8", "--in-place", "--probe", logs)
+    assert result.code == 0, result.err
     assert not list(logs.glob("nccl.*.log"))
 
 
@@ -152,8 +152,8 @@ def test_bad_input_takes_one_line_with_the_key_the_value_and_the_choices(name, c
 
 @pytest.mark.mpi
 def test_of_many_ranks_one_complains():
-    said = spawn("run", "-a", "rin", launcher=["mpiexec", "-n", "2"])
-    assert said.is_bad_input("algorithm", "'rin'")
+    result = spawn("run", "-a", "rin", launcher=["mpiexec", "-n", "2"])
+    assert result.is_bad_input("algorithm", "'rin'")
 
 
 @pytest.mark.mpi
@@ -189,9 +189,9 @@ def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp
     small, large = job(*SMALL, ranks=1), job("-a", "ring", "-b", "16T", "-e", "16T", "-n", "1", ranks=1)
     planned = Job(name="both", ranks=1, effort=small.effort, cases=(*small.cases, *large.cases))
     (tmp_path / "job.json").write_text(planned.to_json())
-    said = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
-    assert said.code == 0, said.err
-    assert sum("2 cases skipped: bytes: '16 TiB' is not valid" in row for row in rows(said.out)) == 1
+    result = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert sum("2 cases skipped: bytes: '16 TiB' is not valid" in row for row in rows(result.out)) == 1
     assert (tmp_path / "a.h5").exists()
 
 
@@ -206,16 +206,16 @@ def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp
     ],
 )
 def test_where_nothing_fits_the_ranks_it_takes_one_line(arguments, reason):
-    said = spawn("run", *SMALL[2:], *arguments, launcher=["mpiexec", "-n", "2"])
-    assert said.is_bad_input("run: none of its ", " can run here: ", reason)
+    result = spawn("run", *SMALL[2:], *arguments, launcher=["mpiexec", "-n", "2"])
+    assert result.is_bad_input("run: none of its ", " can run here: ", reason)
 
 
 @pytest.mark.mpi
 def test_what_does_not_fit_the_ranks_beside_what_does_is_a_skipped_row_with_the_reason():
-    said = spawn("run", *SMALL[2:], "-a", "ring,sharp_emulated", launcher=["mpiexec", "-n", "2"])
-    assert (said.code, said.err) == (0, "")
+    result = spawn("run", *SMALL[2:], "-a", "ring,sharp_emulated", launcher=["mpiexec", "-n", "2"])
+    assert (result.code, result.err) == (0, "")
     (*_, skipped) = sorted(
-        (line for line in said.out.splitlines() if not line.startswith("#")), key=lambda r: "skipped" in r
+        (line for line in result.out.splitlines() if not line.startswith("#")), key=lambda r: "skipped" in r
     )
     assert "skipped: sharp_emulated of all_reduce needs an aggregator for every" in skipped
 
@@ -226,11 +226,11 @@ def test_where_all_is_skipped_nothing_was_measured_which_ends_with_3_and_is_said
     (tmp_path / "job.json").write_text(job(*huge[1:], ranks=1).to_json())
     words = "# nothing was measured; see the reason of each case"
     for _ in range(2):
-        said = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
-        assert (said.code, said.out.splitlines()[-1]) == (3, words), said.err
+        result = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
+        assert (result.code, result.out.splitlines()[-1]) == (3, words), result.err
     assert spawn("run", "--job", "job.json", "--out", "a.h5", "--exit-zero", cwd=tmp_path).code == 0
-    said = invoke("report", tmp_path / "a.h5", "--out", tmp_path / "report")
-    assert (said.code, said.out.splitlines()[0]) == (3, "nothing was measured: every case is skipped")
+    result = invoke("report", tmp_path / "a.h5", "--out", tmp_path / "report")
+    assert (result.code, result.out.splitlines()[0]) == (3, "nothing was measured: every case is skipped")
     assert invoke("status", tmp_path).code == 3
 
 
@@ -239,9 +239,9 @@ def test_rank_0_alone_ends_badly_for_a_launcher_ends_who_is_left_when_one_does(t
     huge = job("-a", "ring", "-b", "16T", "-e", "16T", "-n", "1", ranks=2)
     (tmp_path / "job.json").write_text(huge.to_json())
     rank = '"$0" "$@" > /dev/null; code=$?; echo "$PMI_RANK $code"; exit $code'
-    said = spawn("run", "--job", "job.json", launcher=["mpiexec", "-n", "2", "sh", "-c", rank], cwd=tmp_path)
-    assert said.code == 3, said.err
-    assert sorted(said.out.splitlines()) == ["0 3", "1 0"]
+    result = spawn("run", "--job", "job.json", launcher=["mpiexec", "-n", "2", "sh", "-c", rank], cwd=tmp_path)
+    assert result.code == 3, result.err
+    assert sorted(result.out.splitlines()) == ["0 3", "1 0"]
 
 
 @pytest.mark.mpi
@@ -257,30 +257,30 @@ def test_a_check_of_one_rank_says_that_it_is_alone_and_one_of_two_that_they_know
 
 @pytest.mark.mpi
 def test_a_broadcast_from_rank_1_is_measured():
-    said = spawn("run", "-c", "broadcast", "-r", "1", *SMALL[2:], launcher=["mpiexec", "-n", "2"])
-    assert (said.code, said.err) == (0, "")
-    rows = [line for line in said.out.splitlines() if not line.startswith("#")]
+    result = spawn("run", "-c", "broadcast", "-r", "1", *SMALL[2:], launcher=["mpiexec", "-n", "2"])
+    assert (result.code, result.err) == (0, "")
+    rows = [line for line in result.out.splitlines() if not line.startswith("#")]
     assert len(rows) == sum(
         len(distinct_placements("broadcast", own, (False, True))) for own in algorithms_of("broadcast")
     )
-    assert not [row for row in rows if "skipped" in row or "wrong:" in row], said.out
+    assert not [row for row in rows if "skipped" in row or "wrong:" in row], result.out
 
 
 @pytest.mark.mpi
 def test_what_all_rows_share_is_said_above_them():
-    said = spawn("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
-    assert "\n# all: channels=2\n" in said.out
-    said = spawn("run", "-a", "ring,native", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
-    assert "# all:" not in said.out
-    assert "ring channels=2 " in said.out
+    result = spawn("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
+    assert "\n# all: channels=2\n" in result.out
+    result = spawn("run", "-a", "ring,native", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
+    assert "# all:" not in result.out
+    assert "ring channels=2 " in result.out
 
 
 @pytest.mark.mpi
 def test_a_ping_pong_is_one_message_that_goes_and_comes_back_however_large(tmp_path):
     raw = tmp_path / "a.h5"
     arguments = "-c", "send_recv", "-a", "ping_pong", "-b", "16M", "-e", "16M", "-n", "1"
-    said = spawn("run", *arguments, "--out", raw, launcher=["mpiexec", "-n", "2"])
-    assert (said.code, said.err) == (0, "")
+    result = spawn("run", *arguments, "--out", raw, launcher=["mpiexec", "-n", "2"])
+    assert (result.code, result.err) == (0, "")
     (row,) = read_results([raw]).rows
     assert "(channels=1, window=1, peer=1)" in row.evidence
     assert row.busbw_Bps == pytest.approx(2 * row.bytes / row.median_s)
@@ -288,13 +288,13 @@ def test_a_ping_pong_is_one_message_that_goes_and_comes_back_however_large(tmp_p
 
 @pytest.mark.mpi
 def test_ranks_that_aggregate_are_asked_for_and_are_there():
-    said = spawn(
+    result = spawn(
         "run", "-a", "sharp_emulated", *SMALL[2:], "--in-place", "--aggregators", "1", "--shape", "1x2+1",
         launcher=["mpiexec", "-n", "3"],
     )  # fmt: skip
-    assert (said.code, said.err) == (0, "")
-    assert "2 ranks and 1 aggregator on 1 node" in said.out
-    assert "skipped" not in said.out
+    assert (result.code, result.err) == (0, "")
+    assert "2 ranks and 1 aggregator on 1 node" in result.out
+    assert "skipped" not in result.out
 
 
 HELP = """

@@ -14,8 +14,8 @@ def new_testbed(require) -> Iterator[Callable[[str], Testbed]]:
 
     def new_testbed(word: str) -> Testbed:
         testbed = Testbed(f"test-{os.getpid()}-{word}")
-        said = testbed.command("up", "--rate", "0mbit")  # which never comes up: what else is wrong is said first
-        require("--rate" in said.err, said.err.strip())
+        result = testbed.command("up", "--rate", "0mbit")  # which never comes up: what else is wrong is said first
+        require("--rate" in result.err, result.err.strip())
         named.append(testbed)
         return testbed
 

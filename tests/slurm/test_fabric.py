@@ -80,8 +80,8 @@ def flow(fabric, tmp_path):
         place.mkdir()
         hosts = {host.split("-")[0] for pair in pairs for host in pair.split(":")}
         step = ("srun", *EACH, "--nodes", len(hosts), "--nodelist", ",".join(hosts))
-        said = fabric.slurm(*step, sys.executable, "-c", FLOWS, place, SOME, *pairs)
-        at = [json.loads(line) for line in said.splitlines()]
+        output = fabric.slurm(*step, sys.executable, "-c", FLOWS, place, SOME, *pairs)
+        at = [json.loads(line) for line in output.splitlines()]
         begun, ended = ([when for what, when in at if what.endswith(word)] for word in ("begun", "ended"))
         assert len(begun) == len(ended) == len(pairs)
         return len(pairs) * SOME / (max(ended) - min(begun))
@@ -165,12 +165,12 @@ def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flo
 
 def test_a_step_is_told_the_place_of_every_node(fabric):
     script = "echo $(hostname) $SLURM_TOPOLOGY_ADDR $SLURM_TOPOLOGY_ADDR_PATTERN"
-    told = dict(
+    topology = dict(
         line.split(" ", 1)
         for line in fabric.slurm("srun", *EACH, "-N5", "-wn[1-4],a1", "sh", "-c", script).splitlines()
     )
     racks = {"n1": "rack1", "n2": "rack1", "n3": "rack2", "n4": "rack2", "a1": "aggregators"}
-    assert told == {host: f"spine.{rack}.{host} switch.switch.node" for host, rack in racks.items()}
+    assert topology == {host: f"spine.{rack}.{host} switch.switch.node" for host, rack in racks.items()}
 
 
 def test_aggregators_have_a_feature_and_are_in_a_partition_that_a_job_must_ask_for(fabric):
@@ -198,8 +198,8 @@ def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
         "aggregators: 2\nrounds: 1\neffort: {warmup: 0, min_iterations: 2, max_iterations: 2}\n"
     )
     options = ("--profile", "testbed", "--out", tmp_path / "out")
-    said = fabric.run(sys.executable, "-m", "hpccoll", "sweep", tmp_path / "beside.yaml", *options, timeout=600)
-    assert said.code == 0, said.out + said.err
+    result = fabric.run(sys.executable, "-m", "hpccoll", "sweep", tmp_path / "beside.yaml", *options, timeout=600)
+    assert result.code == 0, result.out + result.err
     rows = read_results([tmp_path / "out"]).rows
     seen = {(row.nodes, row.ranks, row.aggregators, row.algorithm, row.status) for row in rows}
     assert seen == {(n, 2 * n, 2, name, "ok") for n in (2, 4) for name in ("ring", "sharp_emulated")}
@@ -215,8 +215,10 @@ def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
 def test_the_script_tells_hosts_of_aggregators_by_their_feature(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
     script = Path(__file__).parents[2] / "slurm" / "in-network.sbatch"
     asked = ("--partition=all", "-N5", "--ntasks-per-node=2", "--constraint=[worker*4&aggregator*1]")
-    said = fabric.run("sbatch", "--parsable", *asked, script, "-b", "4K", "-e", "4K", "-n", 2, cwd=tmp_path)
-    assert fabric.end_of(said.out.strip()) == 0, said.err + "".join(log.read_text() for log in tmp_path.glob("*.log"))
+    result = fabric.run("sbatch", "--parsable", *asked, script, "-b", "4K", "-e", "4K", "-n", 2, cwd=tmp_path)
+    assert fabric.end_of(result.out.strip()) == 0, result.err + "".join(
+        log.read_text() for log in tmp_path.glob("*.log")
+    )
     rows = read_results([tmp_path / "results" / "in-network" / "4x2+1.h5"]).rows
     names = ("ring", "sharp_emulated", "native")
     assert {(row.algorithm, row.nodes, row.ranks, row.aggregators) for row in rows} == {(n, 4, 8, 1) for n in names}
@@ -227,8 +229,8 @@ def test_what_each_rail_carried_is_counted_by_itself(fabric, tmp_path, mpiexec):
     for rails in ("eth0", "eth0,rail2"):
         out = tmp_path / f"{rails}.h5"
         step = ("srun", "--mpi=pmi2", "-N2", "-n2", sys.executable, "-m", "hpccoll", "run", *options, "--out", out)
-        said = fabric.run(*step, UCX_NET_DEVICES=rails, timeout=600)
-        assert said.code == 0, said.out + said.err
+        result = fabric.run(*step, UCX_NET_DEVICES=rails, timeout=600)
+        assert result.code == 0, result.out + result.err
         (row,) = read_results([out]).rows
         carried = {port: sent / row.worker_sent_measured for port, sent in row.port_sent.items()}
         second = 0.5 if "rail2" in rails else 0
@@ -242,17 +244,17 @@ def test_status_tells_racks_rails_aggregators_and_what_the_uplink_carries(fabric
     assert (marker["uplink"], marker["uplink_bps"]) == ("100mbit", 100_000_000)
     assert 0 < marker["uplink_Bps"] == marker["uplink_calibration"][-1]["Bps"] < 1.02 * WIRE
     assert marker["uplink_pairs"] == [["n1", "n3"]]
-    said = fabric.command("status").out
-    assert "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit" in said
+    status = fabric.command("status").out
+    assert "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit" in status
     assert [
-        line for line in ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3") if line not in said
+        line for line in ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3") if line not in status
     ] == []
 
 
 def test_unequal_racks_go_when_the_fabric_has_crashed_and_leave_nothing(new_testbed):
     devices, testbed = sorted(Path("/sys/class/net").iterdir()), new_testbed("racks")
-    said = testbed.up("--nodes", 3, "--rate", "100mbit", "--racks", 2, "--uplink", "200mbit")
-    assert "warning: the uplink is not calibrated" in said.out  # rack 2 has one worker
+    result = testbed.up("--nodes", 3, "--rate", "100mbit", "--racks", 2, "--uplink", "200mbit")
+    assert "warning: the uplink is not calibrated" in result.out  # rack 2 has one worker
     status = testbed.status()
     assert status["marker"]["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3"]}
     assert (status["marker"]["uplink"], status["marker"]["uplink_Bps"]) == ("200mbit", None)
@@ -277,6 +279,6 @@ def test_unequal_racks_go_when_the_fabric_has_crashed_and_leave_nothing(new_test
     ],
 )
 def test_a_shape_that_cannot_be_is_refused_in_one_line(fabric, options, words):
-    said = fabric.command("up", *options)
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert [word for word in words if word not in said.err] == []
+    result = fabric.command("up", *options)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert [word for word in words if word not in result.err] == []

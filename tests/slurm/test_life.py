@@ -58,8 +58,8 @@ def test_plain_snakemake_gives_the_same_cases(success):
 
 
 def test_separate_scaling_has_a_job_for_each_size_and_one_rank_is_one(separate):
-    sandbox, said = separate
-    assert said.code == 0, said.err
+    sandbox, result = separate
+    assert result.code == 0, result.err
     assert sorted((job.job, job.state) for job in read_scheduled(sandbox.out)) == [
         ("mpi.n1x1", "COMPLETED"), ("mpi.n2x1", "COMPLETED"),
     ]  # fmt: skip
@@ -71,11 +71,11 @@ def test_a_killed_rank_is_named_and_the_next_sweep_measures_the_rest(killed_rank
     sandbox, first, job, status, kept, page, second = killed_rank
     log = str(sandbox.out / "logs" / "slurm" / "rule_measure" / "mpi.n2x1" / f"{job}.log")
     assert (first.code, status.code) == (3, 3)
-    for told in (status.out, page):
-        assert "failed" in told
-        assert sandbox.nodes[1] in told
-        assert f"Slurm job {job}" in told
-        assert log in told
+    for text in (status.out, page):
+        assert "failed" in text
+        assert sandbox.nodes[1] in text
+        assert f"Slurm job {job}" in text
+        assert log in text
     assert second.code == 0, second.err
     now = sandbox.measured()
     assert kept.items() <= now.items()
@@ -83,8 +83,8 @@ def test_a_killed_rank_is_named_and_the_next_sweep_measures_the_rest(killed_rank
     assert (len(now), {attempt for _, attempt in now}) == (CASES, {1, 2})
 
 
-def test_a_job_that_is_told_to_end_finishes_its_case_and_the_next_goes_on(told_to_end):
-    sandbox, first, status, kept, files, second = told_to_end
+def test_a_job_that_is_told_to_end_finishes_its_case_and_the_next_goes_on(near_time_limit):
+    sandbox, first, status, kept, files, second = near_time_limit
     assert (first.code, status.code) == (3, 3)
     assert "stopped by SIGUSR1" in status.out
     assert 3 <= len(kept) < CASES
@@ -98,26 +98,26 @@ def test_a_job_that_is_told_to_end_finishes_its_case_and_the_next_goes_on(told_t
 
 
 def test_a_job_that_reaches_its_limit_is_said_to_have(time_limit):
-    sandbox, said = time_limit
-    assert said.code == 3, said.err
+    sandbox, result = time_limit
+    assert result.code == 3, result.err
     (job,) = read_scheduled(sandbox.out)
     assert re.fullmatch(r"00:\d\d:00", job.limit)
-    for told in (said.out, sandbox.status().out, sandbox.page):
-        assert f"TIMEOUT: it reached its time limit of {job.limit}; Slurm job {job.id}" in told
+    for text in (result.out, sandbox.status().out, sandbox.page):
+        assert f"TIMEOUT: it reached its time limit of {job.limit}; Slurm job {job.id}" in text
     assert len(sandbox.measured()) == 1
 
 
 def test_a_job_that_somebody_cancels_is_said_to_be_cancelled(cancelled):
-    sandbox, said = cancelled
-    assert said.code == 3, said.err
-    for told in (said.out, sandbox.status().out, sandbox.page):
-        assert "CANCELLED: it was cancelled" in told
+    sandbox, result = cancelled
+    assert result.code == 3, result.err
+    for text in (result.out, sandbox.status().out, sandbox.page):
+        assert "CANCELLED: it was cancelled" in text
     assert len(sandbox.measured()) >= 2
 
 
 def test_a_host_that_dies_is_told_and_what_does_not_need_it_is_measured(dead_worker):
-    sandbox, said = dead_worker
-    see_that_a_host_was_lost(sandbox, said)
+    sandbox, result = dead_worker
+    see_that_a_host_was_lost(sandbox, result)
     assert [(job.job, job.state) for job in read_scheduled(sandbox.out)] == [  # one after the other
         ("mpi.n2x1", "NODE_FAIL"), ("mpi.n1x1", "COMPLETED"),
     ]  # fmt: skip
@@ -128,24 +128,24 @@ def test_the_host_of_the_batch_script_may_die_too(dead_batch_host):
     see_that_a_host_was_lost(*dead_batch_host)
 
 
-def see_that_a_host_was_lost(sandbox, said):
-    assert said.code == 3, said.err
-    for told in (said.out, sandbox.status().out, sandbox.page):
-        assert "NODE_FAIL: one of its nodes failed" in told
+def see_that_a_host_was_lost(sandbox, result):
+    assert result.code == 3, result.err
+    for text in (result.out, sandbox.status().out, sandbox.page):
+        assert "NODE_FAIL: one of its nodes failed" in text
     assert 2 <= len(sandbox.measured()) < CASES
 
 
 def test_a_job_whose_node_is_gone_does_not_wait_for_ever(job_without_a_node):
-    sandbox, said, queue = job_without_a_node
-    assert said.code == 0, said.err
+    sandbox, result, queue = job_without_a_node
+    assert result.code == 0, result.err
     assert list(queue.values()) == ["CANCELLED"]
     (job,) = read_scheduled(sandbox.out)
     assert "CANCELLED: it was cancelled (it was pending for 1 s; Slurm's reason: " in job.description
 
 
 def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separate):
-    sandbox, said = separate
-    assert said.code == 0, said.err
+    sandbox, result = separate
+    assert result.code == 0, result.err
     results = read_results([sandbox.out])
     assert {(row.nodes, row.status) for row in results.rows} == {(1, "ok"), (2, "ok")}
     reasons = {gap.reason for gap in results.skipped}
@@ -155,12 +155,12 @@ def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separ
 
 
 def test_ranks_that_believe_to_be_alone_are_told_at_once(no_pmi):
-    sandbox, said, page = no_pmi
+    sandbox, result, page = no_pmi
     status = sandbox.status()
-    assert (said.code, status.code) == (3, 3)
-    for told in (said.out, status.out, page):
-        assert told.count("MPI_COMM_WORLD has one rank; use the launcher of MPICH") == 1
-        assert re.search(r"srun --mpi can be [\w, ]*pmi2", told)
+    assert (result.code, status.code) == (3, 3)
+    for text in (result.out, status.out, page):
+        assert text.count("MPI_COMM_WORLD has one rank; use the launcher of MPICH") == 1
+        assert re.search(r"srun --mpi can be [\w, ]*pmi2", text)
     assert not list(sandbox.out.glob("raw/*.h5*l"))
 
 
@@ -180,26 +180,26 @@ def test_ranks_that_are_not_where_they_should_be_are_told_at_once(wrong_launcher
 
 
 def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
-    sandbox, said = kills
-    assert said["left by both"] == 1
-    assert said["left by Snakemake"] == said["left by Ctrl-C"] == (0, 0)
+    sandbox, results = kills
+    assert results["left by both"] == 1
+    assert results["left by Snakemake"] == results["left by Ctrl-C"] == (0, 0)
     for which in ("third", "interrupted"):
-        assert said[which].code == 3, said[which].err
-        assert said[which].out.splitlines()[-1] == "report: results/s/report/index.html"
-    assert "CANCELLED: it was cancelled (the sweep was interrupted)" in said["status"].out, said["status"]
-    assert "ended an orphan of an earlier sweep: Slurm job" in said["third"].err
-    assert said["last"].code == 0, said["last"].err
+        assert results[which].code == 3, results[which].err
+        assert results[which].out.splitlines()[-1] == "report: results/s/report/index.html"
+    assert "CANCELLED: it was cancelled (the sweep was interrupted)" in results["status"].out, results["status"]
+    assert "ended an orphan of an earlier sweep: Slurm job" in results["third"].err
+    assert results["last"].code == 0, results["last"].err
     assert len(sandbox.measured()) == 22
 
 
 def test_a_controller_that_is_killed_is_told_waited_for_and_nothing_is_lost(no_controller):
-    sandbox, said, kept = no_controller
-    assert "jobs that run go on" in said["told"]
-    assert said["interrupted"].code == 3, said["interrupted"].err
-    assert "the sweep was interrupted: the same command measures the rest" in said["interrupted"].err
-    assert "the next sweep cancels the jobs" in said["interrupted"].err
-    assert said["last"].code == 0, said["last"].err
-    assert "answers again" in said["last"].err
+    sandbox, results, kept = no_controller
+    assert "jobs that run go on" in results["outage"]
+    assert results["interrupted"].code == 3, results["interrupted"].err
+    assert "the sweep was interrupted: the same command measures the rest" in results["interrupted"].err
+    assert "the next sweep cancels the jobs" in results["interrupted"].err
+    assert results["last"].code == 0, results["last"].err
+    assert "answers again" in results["last"].err
     now = sandbox.measured()
     assert kept.items() <= now.items()
     assert (len({case for case, _ in now}), len(now)) == (CASES, CASES)
@@ -225,15 +225,15 @@ def test_a_full_disk_is_told_and_with_space_the_sweep_goes_on(full_disk):
     ],
 )
 def test_bad_input_takes_one_line(bad_input, what, words):
-    sandbox, said, queue = bad_input
-    assert said[what].is_bad_input(*words)
+    sandbox, results, queue = bad_input
+    assert results[what].is_bad_input(*words)
     assert not sandbox.out.exists()
     assert queue == {}
 
 
 def test_ranks_count_each_other_before_anything_is_measured(testbed):
-    said = testbed.run("srun", "-N2", "-n2", "--mpi=pmi2", sys.executable, "-m", "hpccoll", "run", "--shape", "4x1")
-    assert said.code != 0  # 2, unless srun had to end a rank that took its time
-    (line,) = [line for line in said.err.splitlines() if line.startswith("hpccoll: ")]
+    result = testbed.run("srun", "-N2", "-n2", "--mpi=pmi2", sys.executable, "-m", "hpccoll", "run", "--shape", "4x1")
+    assert result.code != 0  # 2, unless srun had to end a rank that took its time
+    (line,) = [line for line in result.err.splitlines() if line.startswith("hpccoll: ")]
     assert "2 ranks: 1 on n1, 1 on n2" in line
     assert "requested: 4 ranks on 4 nodes, 1 on each" in line

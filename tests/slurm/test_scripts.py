@@ -25,9 +25,9 @@ def submit(testbed, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI librar
 
     def submit(name, *arguments, options=(), **variables):
         command = ["sbatch", "--parsable", "--output=%j.log", *options, ROOT / "slurm" / f"{name}.sbatch"]
-        said = testbed.run(*command, *arguments, cwd=tmp_path, **variables)
-        assert said.code == 0, said.err
-        return said.out.strip()
+        result = testbed.run(*command, *arguments, cwd=tmp_path, **variables)
+        assert result.code == 0, result.err
+        return result.out.strip()
 
     return submit
 
@@ -49,8 +49,8 @@ def complete(path):
 def test_shellcheck_finds_nothing(require):
     require(shutil.which("shellcheck"), "there is no shellcheck")
     assert {path.stem for path in SCRIPTS} == {"allreduce", "in-network", "scaling", *UNTESTED}
-    said = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stdout) == (0, "")
+    result = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
@@ -157,8 +157,8 @@ def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
     job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "3"}
     variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_IMAGE": "my image.sqsh", **job}
     command = ["bash", ROOT / "slurm" / "pyxis.sbatch", "-b", "1M"]
-    said = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
-    words = said.stdout.splitlines()
+    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
+    words = result.stdout.splitlines()
     assert words[: words.index("hpccoll")] == [
         "-N", "4", "-n", "8", "--ntasks-per-node=2", "--distribution=block", "--kill-on-bad-exit=1", "--mpi=pmix",
         "--cpus-per-task=3", "--container-image=my image.sqsh", f"--container-mounts={tmp_path}:{tmp_path}",
@@ -168,9 +168,9 @@ def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
         "hpccoll", "run", "--shape", "4x2", "--out", "results/pyxis/4x2.h5", "-b", "1M",
     ]  # fmt: skip
     del variables["HPCCOLL_IMAGE"]
-    said = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stdout) == (1, "")
-    assert "HPCCOLL_IMAGE: is the image to run in" in said.stderr
+    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "HPCCOLL_IMAGE: is the image to run in" in result.stderr
 
 
 GPUS = {
@@ -190,9 +190,9 @@ def lines(stand_in, tmp_path):
         job = {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NTASKS_PER_NODE": "8", "SLURM_CPUS_ON_NODE": "100"}
         job["PATH"] = f"{place}:/usr/bin:/bin"
         command = ["bash", ROOT / "slurm" / f"{name}.sbatch", *arguments]
-        said = subprocess.run(command, env=job | variables, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert said.returncode == code, said.stderr
-        return [line.split() for line in said.stdout.splitlines() if " hpccoll run " in line]
+        result = subprocess.run(command, env=job | variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert result.returncode == code, result.stderr
+        return [line.split() for line in result.stdout.splitlines() if " hpccoll run " in line]
 
     return lines
 
@@ -200,7 +200,7 @@ def lines(stand_in, tmp_path):
 @pytest.mark.parametrize("name", GPUS)
 def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_and_without_its_logs(name, lines):
     variants, transports, algorithms, last = GPUS[name]
-    said = lines(name, "-b", "1M", HPCCOLL_MPI="pmix")
+    launches = lines(name, "-b", "1M", HPCCOLL_MPI="pmix")
     launch = [
         "-N", "2", "-n", "16", "--ntasks-per-node=8", "--distribution=block:block", "--gpu-bind=none",
         "--kill-on-bad-exit=1", "--cpus-per-task=12", "--mpi=pmix",
@@ -213,7 +213,7 @@ def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_a
         probed = name != "gpu-mpi"  # an MPI has no logs that say what ran
         wanted += [[*words, "--probe", f"{raw}.logs"]] if probed else []
         wanted += [[*words, *(["--evidence", f"{raw}.logs"] if probed else []), "--out", raw]]
-    assert [sorted(words) for words in said] == [sorted(words) for words in wanted]
+    assert [sorted(words) for words in launches] == [sorted(words) for words in wanted]
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -232,31 +232,31 @@ def test_logs_of_an_earlier_launch_are_no_evidence_for_the_next(name, lines, tmp
 
 @pytest.mark.parametrize("name", ["nccl", "sharp"])
 def test_a_probe_that_fails_costs_no_measurement(name, stand_in, lines):
-    said = lines(name)
+    launches = lines(name)
     stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *--probe* ]]')
-    assert lines(name) == said
+    assert lines(name) == launches
 
 
 @pytest.mark.parametrize("name", ["nccl", "sharp"])
 def test_nothing_is_launched_after_a_probe_that_was_told_to_end(name, stand_in, lines):
     stand_in("srun", 'echo "$@"; touch "$(echo results/*/*.logs)/told-to-end"; exit 137')
-    (said,) = lines(name, code=3)
-    assert "--probe" in said
+    (launch,) = lines(name, code=3)
+    assert "--probe" in launch
 
 
 def test_inside_of_a_node_nvls_is_asked_for_in_its_form_for_one_beside_its_control(lines):
-    said = lines("nccl", nodes=1)
-    assert {words[words.index("--variant") + 1] for words in said if "--variant" in words} == {
+    launches = lines("nccl", nodes=1)
+    assert {words[words.index("--variant") + 1] for words in launches if "--variant" in words} == {
         "nccl-ring", "nccl-tree", "nccl-nvls", "nccl-nvls-off",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GPUS)
 def test_variants_can_be_named_and_are_known(name, lines):
-    said = lines(name, HPCCOLL_VARIANTS="ucx-one-rail nccl-gdr-off", HPCCOLL_OUT="mine")
-    named = dict.fromkeys(words[words.index("--variant") + 1] for words in said if "--variant" in words)
+    launches = lines(name, HPCCOLL_VARIANTS="ucx-one-rail nccl-gdr-off", HPCCOLL_OUT="mine")
+    named = dict.fromkeys(words[words.index("--variant") + 1] for words in launches if "--variant" in words)
     assert list(named) == ["ucx-one-rail", "nccl-gdr-off"]
-    assert all("mine/2x8." in words[-1] for words in said)
+    assert all("mine/2x8." in words[-1] for words in launches)
     assert set(GPUS[name][0]) <= {"default", *named_variants()}
 
 
@@ -274,9 +274,9 @@ def test_scripts_for_gpus_run_with_ranks_on_the_host_in_their_place(name, submit
 
 @pytest.mark.parametrize("name", GPUS)
 def test_a_variant_that_fails_keeps_no_other_from_being_measured(name, stand_in, lines):
-    said = lines(name, HPCCOLL_VARIANTS="nccl-ring nccl-tree")
+    launches = lines(name, HPCCOLL_VARIANTS="nccl-ring nccl-tree")
     stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *nccl-ring* ]]')
-    assert lines(name, code=1, HPCCOLL_VARIANTS="nccl-ring nccl-tree") == said
+    assert lines(name, code=1, HPCCOLL_VARIANTS="nccl-ring nccl-tree") == launches
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -284,15 +284,15 @@ def test_a_variant_of_which_cases_failed_keeps_no_other_from_being_measured_but_
     name, stand_in, lines
 ):
     variants = {"HPCCOLL_VARIANTS": "nccl-ring nccl-tree"}
-    said = lines(name, **variants)
+    launches = lines(name, **variants)
     left = """printf '%s ' "$@"; echo; raw=$(printf '%s\\n' "$@" | grep 'h5$')
 [[ "$*" == *--probe* ]] || { mkdir -p "${raw%/*}"; touch "$raw.journal"; exit 3; }"""
     stand_in("srun", left)
-    assert lines(name, code=3, **variants) == said
+    assert lines(name, code=3, **variants) == launches
     stand_in("srun", left.replace("exit 3", 'touch "$raw.told-to-end"; exit 3'))
     assert len(lines(name, code=3, **variants)) == (1 if name == "gpu-mpi" else 2)
     stand_in("srun", "printf '%s ' \"$@\"; echo; exit 1")  # before anybody could take back what an earlier job was told
-    assert lines(name, code=1, **variants) == said
+    assert lines(name, code=1, **variants) == launches
 
 
 MANY = 50_000
@@ -316,16 +316,16 @@ def test_the_hosts_of_aggregators_are_found_however_much_sinfo_says_and_there_ha
         variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_AGGREGATOR": feature, **job}
         return subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    said = run("switch")
-    assert said.returncode == 0, said.stderr
-    assert "--nodelist=n1,n2,a1" in said.stdout.splitlines()
-    said = run("gpu")
-    assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr == "none of the hosts a1 n1 n2 has the feature gpu: see HPCCOLL_AGGREGATOR\n"
+    result = run("switch")
+    assert result.returncode == 0, result.stderr
+    assert "--nodelist=n1,n2,a1" in result.stdout.splitlines()
+    result = run("gpu")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "none of the hosts a1 n1 n2 has the feature gpu: see HPCCOLL_AGGREGATOR\n"
 
 
 def test_doctor_knows_the_testbed(testbed, mpiexec):  # noqa: ARG001 - there is an MPI library
-    said = testbed.run("hpccoll", "doctor")
-    assert said.code == 0, f"{said.out}\n{said.err}"
+    result = testbed.run("hpccoll", "doctor")
+    assert result.code == 0, f"{result.out}\n{result.err}"
     for words in ("jobs for 300 s", "work* 4 of 4 nodes usable", "srun takes pmi2 by itself", "profile: testbed"):
-        assert words in said.out
+        assert words in result.out

@@ -80,9 +80,9 @@ if rows := world.gather(facts):
 
 @pytest.fixture(scope="module")
 def ranks(testbed, mpiexec):  # noqa: ARG001 - there is an MPI library
-    said = testbed.run("srun", "--mpi=pmi2", "-N4", "--ntasks-per-node=1", sys.executable, "-c", RANK)
-    assert (said.code, said.err) == (0, ""), f"{said.code}\n{said.out}\n{said.err}"
-    return ast.literal_eval(said.out)
+    result = testbed.run("srun", "--mpi=pmi2", "-N4", "--ntasks-per-node=1", sys.executable, "-c", RANK)
+    assert (result.code, result.err) == (0, ""), f"{result.code}\n{result.out}\n{result.err}"
+    return ast.literal_eval(result.out)
 
 
 def test_four_ranks_are_on_four_hosts_that_share_nothing(ranks, require):
@@ -98,8 +98,8 @@ def test_four_ranks_are_on_four_hosts_that_share_nothing(ranks, require):
 
 def test_ranks_find_each_other_whatever_lies_in_memory_behind_the_address_that_mpich_sends(testbed, mpiexec):  # noqa: ARG001
     program = Path(__file__).with_name("crammed_ranks.py")
-    said = testbed.run("srun", "--mpi=pmi2", "-N2", "--ntasks-per-node=1", sys.executable, program)
-    assert (said.code, said.err, sorted(said.out.splitlines())) == (0, "", ["0 of 2", "1 of 2"])
+    result = testbed.run("srun", "--mpi=pmi2", "-N2", "--ntasks-per-node=1", sys.executable, program)
+    assert (result.code, result.err, sorted(result.out.splitlines())) == (0, "", ["0 of 2", "1 of 2"])
 
 
 def test_a_pause_does_not_beat_the_wire(ranks):
@@ -125,11 +125,11 @@ WARN = "import json, sys; from calibrate import warnings; print(*warnings(json.l
 
 def test_a_wire_that_was_calibrated_on_a_busy_machine_is_told(testbed):
     marker = testbed.status()["marker"] | {"wire_Bps": 98_296_939}
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", WARN], cwd=testbed.program.parent, input=json.dumps(marker),
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert said.stdout == (
+    assert result.stdout == (
         "warning: the wire carries 79.2% of what TCP should get of 1gbit: reports will give no per cent of it; "
         "take the testbed down, and bring it up while the machine is idle, or with a lower --rate\n"
     )
@@ -150,21 +150,21 @@ def test_status_names_the_hosts_and_their_processes(testbed):
         service = {"fabric": "munged", "head": "slurmctld"}.get(host, "slurmd")
         assert Path(f"/proc/{facts[service]}/comm").read_text().strip() == service
         assert f"PPid:\t{facts['init']}\n" in Path(f"/proc/{facts[service]}/status").read_text()
-    said = testbed.command("status")
-    assert (said.code, said.out.splitlines()[0]) == (0, f"testbed {testbed.name}: up")
+    result = testbed.command("status")
+    assert (result.code, result.out.splitlines()[0]) == (0, f"testbed {testbed.name}: up")
 
 
 def test_an_up_testbed_is_not_brought_up_again(testbed):
-    said = testbed.command("up")
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert "take it down first" in said.err
+    result = testbed.command("up")
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert "take it down first" in result.err
     assert testbed.status()["state"] == "up"
 
 
 def test_run_keeps_directory_environment_streams_and_exit_code(testbed, tmp_path):
     script = 'read word; hostname; pwd; echo "$word $WORD"; echo oops >&2; exit 7'
-    said = testbed.run("bash", "-c", script, cwd=tmp_path, stdin="hello\n", WORD="two  words")
-    assert (said.code, said.out, said.err) == (7, f"head\n{tmp_path}\nhello two  words\n", "oops\n")
+    result = testbed.run("bash", "-c", script, cwd=tmp_path, stdin="hello\n", WORD="two  words")
+    assert (result.code, result.out, result.err) == (7, f"head\n{tmp_path}\nhello two  words\n", "oops\n")
     assert testbed.run("sh", "-c", "kill -9 $$").code == 128 + signal.SIGKILL
     nothing = testbed.run("no-such-command")
     assert (nothing.code, nothing.err.count("\n")) == (127, 1)
@@ -233,10 +233,10 @@ def namespaces():
     """Return every namespace that a process is in, and those that somebody mounted."""
     command = ["lsns", "--noheadings", "--raw", "--output", "NS"]
     for _ in range(20):
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
-        if said.returncode == 0:  # it fails where a process ends while it looks
-            return set(said.stdout.split())
-    raise AssertionError(said.stderr)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode == 0:  # it fails where a process ends while it looks
+            return set(result.stdout.split())
+    raise AssertionError(result.stderr)
 
 
 def of_other_testbeds(testbed):
@@ -318,6 +318,6 @@ def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed
     ],
 )
 def test_a_bad_option_is_told_in_one_line(testbed, options, words):
-    said = testbed.command("up", *options)
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert [word for word in words if word not in said.err] == []
+    result = testbed.command("up", *options)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert [word for word in words if word not in result.err] == []

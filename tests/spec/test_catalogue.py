@@ -43,9 +43,9 @@ def test_native_broadcast_and_barrier_have_one_placement():
 
 
 def test_collectives_with_different_blocks_have_no_in_place_variant():
-    apart = {name for name, family in COLLECTIVES.items() if not family.in_place}
-    assert apart == {"all_to_all_v", "send_recv", "bidirectional"}
-    assert {distinct_placements(name, own, BOTH) for name, own in ALL if name in apart} == {(False,)}
+    out_of_place = {name for name, family in COLLECTIVES.items() if not family.in_place}
+    assert out_of_place == {"all_to_all_v", "send_recv", "bidirectional"}
+    assert {distinct_placements(name, own, BOTH) for name, own in ALL if name in out_of_place} == {(False,)}
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

@@ -67,11 +67,11 @@ def test_the_limits_of_a_variant_are_in_the_json(tmp_path):
 
 
 def test_the_printed_listing_has_a_line_per_entry_and_the_settings_and_limits_of_variants():
-    said = invoke("list").out.splitlines()
-    places = [place for place, line in enumerate(said) if line.startswith("variant ")]
-    assert [said[place].split()[1] for place in places] == list(named_variants())
-    assert sum(line.startswith("transport ") for line in said) == 5
-    below = {said[place].split()[1]: said[place + 1].strip() for place in places}
+    lines = invoke("list").out.splitlines()
+    places = [place for place, line in enumerate(lines) if line.startswith("variant ")]
+    assert [lines[place].split()[1] for place in places] == list(named_variants())
+    assert sum(line.startswith("transport ") for line in lines) == 5
+    below = {lines[place].split()[1]: lines[place + 1].strip() for place in places}
     assert below["nccl-tree"] == "over nccl sets NCCL_ALGO=Tree; for all_reduce"
     assert below["nccl-nvls"] == (
         "over nccl sets NCCL_ALGO=NVLS; for all_reduce, reduce_scatter, all_gather; at most 1 node"
@@ -81,23 +81,23 @@ def test_the_printed_listing_has_a_line_per_entry_and_the_settings_and_limits_of
 
 
 def test_the_printed_listing_has_the_parameters_of_all_cases():
-    said = invoke("list").out.splitlines()
-    named = [line.split()[1] for line in said if line.startswith("parameter ")]
+    lines = invoke("list").out.splitlines()
+    named = [line.split()[1] for line in lines if line.startswith("parameter ")]
     assert sorted(named) == sorted((*PLAN_PARAMETERS, GRAPH))
 
 
 def test_the_printed_listing_has_each_reason_once(tmp_path):
     found = listing(tmp_path)
-    said = [*listing_lines(found)]
-    reasons = said[said.index("not here:") + 1 :]
-    told = {reason: names for names, _, reason in (line.strip().partition(": ") for line in reasons)}
-    assert len(told) == len(reasons)
-    assert told["no CUDA device; NCCL not found"].split(", ")[:3] == ["nccl", "nccl-ring", "nccl-tree"]
+    lines = [*listing_lines(found)]
+    reasons = lines[lines.index("not here:") + 1 :]
+    missing = {reason: names for names, _, reason in (line.strip().partition(": ") for line in reasons)}
+    assert len(missing) == len(reasons)
+    assert missing["no CUDA device; NCCL not found"].split(", ")[:3] == ["nccl", "nccl-ring", "nccl-tree"]
     lacking = [row["name"] for kind in ("transports", "variants") for row in found[kind] if not row["available"]]
-    assert sorted(", ".join(told.values()).split(", ")) == sorted(lacking)
+    assert sorted(", ".join(missing.values()).split(", ")) == sorted(lacking)
 
 
 def test_a_listing_without_missing_entries_has_no_reasons():
     row = {"name": "mpi", "devices": ["cpu"], "available": True, "reason": None}
-    said = [*listing_lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})]
-    assert [line for line in said if not line.startswith("parameter ")] == ["transport mpi (of cpu)"]
+    lines = [*listing_lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})]
+    assert [line for line in lines if not line.startswith("parameter ")] == ["transport mpi (of cpu)"]

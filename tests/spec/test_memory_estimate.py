@@ -23,8 +23,8 @@ def memory_cases():
         family = COLLECTIVES[name]
         if family.token:
             continue
-        for told in [{"traffic": pattern} for pattern in PATTERNS] if "traffic" in family.arguments else [{}]:
-            asked = case(name, algorithm, bytes=4 * MIB, dtype="int32", params=told)
+        for params in [{"traffic": pattern} for pattern in PATTERNS] if "traffic" in family.arguments else [{}]:
+            asked = case(name, algorithm, bytes=4 * MIB, dtype="int32", params=params)
             if not unmet_needs(asked, Layout.of(4)):
                 yield asked
 
@@ -86,16 +86,16 @@ def test_a_plan_over_nccl_allocates_no_more_than_estimated(name):
 
 
 @pytest.mark.parametrize(
-    ("workers", "told"),
+    ("workers", "params"),
     [(16, {"channels": 1}), (16, {"channels": 8, "window": 2}), (36, {"radix": 6, "channels": 1}), (16, {})],
 )
-def test_an_aggregator_allocates_no_more_than_estimated(workers, told):
-    own = {name: value for name, value in told.items() if name == "radix"}
+def test_an_aggregator_allocates_no_more_than_estimated(workers, params):
+    own = {name: value for name, value in params.items() if name == "radix"}
     layout = Layout.of(workers, aggregators=10)
     (on,) = cases(*ALGORITHMS["all_reduce-sharp_emulated"], layout, **own)
     asked = case(algorithm="sharp_emulated", bytes=64 * MIB, dtype="int32", device="cuda", transport="nccl",
-                 params=told)  # fmt: skip
-    channels, window = told.get("channels", 16), told.get("window", 4)  # 16 segments of 4 MiB
+                 params=params)  # fmt: skip
+    channels, window = params.get("channels", 16), params.get("window", 4)  # 16 segments of 4 MiB
     operation = on.operation(asked.bytes // 4, "int32", in_place=True, channels=channels, window=window)
     compiled = [NcclCompiler(me, operation) for me in range(workers, layout.ranks)]
     taken = [4 * (sum(c.lengths.values()) + operation.elements("dst", c.me)) for c in compiled]

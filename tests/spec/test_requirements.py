@@ -73,8 +73,8 @@ def test_efa_ports_and_inactive_ports_are_not_infiniband(tmp_path):
 
 @pytest.mark.mpi
 def test_the_version_of_mpi_comes_from_the_library(mpiexec):  # noqa: ARG001 - there is an MPI library
-    said = requirements.mpi_version()
-    assert "MPI" in said
+    version = requirements.mpi_version()
+    assert "MPI" in version
     assert requirements.missing_requirements(["openmpi"]) == (
-        [] if "Open MPI" in said else ["the MPI library is not Open MPI"]
+        [] if "Open MPI" in version else ["the MPI library is not Open MPI"]
     )

@@ -143,10 +143,10 @@ def test_a_file_that_accompanies_a_raw_file_stands_for_it(sweep):
     journal = journal_path(sweep / "raw" / "mpi.p2.h5")
     for ending in ("reserve", "told-to-end", "words-launch"):
         journal.with_suffix(f".{ending}").touch()
-    beside = sorted((sweep / "raw").glob("mpi.p2.h5*"))
-    assert [path.suffix for path in beside] == [".journal", ".reserve", ".told-to-end", ".words-1", ".words-launch"]
-    assert [find_raw_files([path]) for path in beside] == [[journal]] * 5
-    assert find_raw_files(beside) == [journal]
+    files = sorted((sweep / "raw").glob("mpi.p2.h5*"))
+    assert [path.suffix for path in files] == [".journal", ".reserve", ".told-to-end", ".words-1", ".words-launch"]
+    assert [find_raw_files([path]) for path in files] == [[journal]] * 5
+    assert find_raw_files(files) == [journal]
 
 
 def test_a_sweep_file_is_refused_with_the_directory_of_its_results(tmp_path):

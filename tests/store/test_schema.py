@@ -50,8 +50,8 @@ def test_the_page_names_the_version():
 def test_every_measured_field_has_a_column():
     names = [column.name for column in COLUMNS]
     assert len(set(names)) == len(names)
-    held = {field.name for kind in (Outcome, RankLocation, CaseTimes) for field in fields(kind)} - {"case", "times"}
-    assert held <= set(names)
+    stored = {field.name for kind in (Outcome, RankLocation, CaseTimes) for field in fields(kind)} - {"case", "times"}
+    assert stored <= set(names)
 
 
 def test_every_column_has_a_meaning_and_an_absent_value_of_its_type():

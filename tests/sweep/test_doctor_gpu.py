@@ -131,8 +131,8 @@ def test_two_wheels_of_cupy_are_wrong(here):
 
 
 def test_a_cupy_that_does_not_compute_says_why(here):
-    lacks = (1, "Traceback\nRuntimeError: failed to load libnvrtc.so.13\n")
-    finding = here(GPUS, OPEN, wheels={"cupy-cuda13x": "14.2.0"}, computes=lacks)["CuPy"]
+    failure = (1, "Traceback\nRuntimeError: failed to load libnvrtc.so.13\n")
+    finding = here(GPUS, OPEN, wheels={"cupy-cuda13x": "14.2.0"}, computes=failure)["CuPy"]
     assert finding.fatal
     assert "(RuntimeError: failed to load libnvrtc.so.13)" in finding.state
     assert "'cupy-cuda13x[ctk]'" in finding.remedy
@@ -238,9 +238,9 @@ def test_what_the_library_of_mpi_says_of_device_buffers_is_told_with_what_turns_
 
 @pytest.mark.mpi
 def test_the_query_of_device_buffers_has_an_answer_of_a_real_library(mpiexec):
-    said = mpiexec(1, "-c", gpu.AWARE)
-    assert said.returncode == 0, said.stderr
-    aware, words = json.loads(said.stdout)
+    result = mpiexec(1, "-c", gpu.AWARE)
+    assert result.returncode == 0, result.stderr
+    aware, words = json.loads(result.stdout)
     assert aware in (True, False, None)
     assert words
 

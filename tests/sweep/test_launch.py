@@ -197,13 +197,13 @@ def test_a_job_that_is_not_of_the_plan_is_refused(here):
 
 
 def test_memory_that_ran_out_is_told_before_all_else():
-    said = [
+    lines = [
         "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
         "srun: error: n2: task 1: Out Of Memory",
         "hpccoll: something",
     ]
-    assert child_process.root_cause(said) == said[0]
-    assert child_process.root_cause(said[2:]) == "something"
+    assert child_process.root_cause(lines) == lines[0]
+    assert child_process.root_cause(lines[2:]) == "something"
 
 
 PMI = "slurmstepd-n2: error: mpi/pmi2: value not properly terminated in client request"
@@ -271,8 +271,8 @@ def test_ranks_that_never_begin_are_ended_and_said_and_the_next_shape_is_tried(h
     patient["launcher"]["patience_s"] = 0.1
     (here / "plan.json").write_text(json.dumps(patient))
     assert not start(here)
-    said = [failure.message for failure in read_failure_notes(here / "raw" / "F.h5")]
-    for words, size in zip(said, ("1 rank on 1 node", "2 ranks on 2 nodes", "4 ranks on 4 nodes"), strict=True):
+    messages = [failure.message for failure in read_failure_notes(here / "raw" / "F.h5")]
+    for words, size in zip(messages, ("1 rank on 1 node", "2 ranks on 2 nodes", "4 ranks on 4 nodes"), strict=True):
         assert words.startswith(f"the launch of {size} did not start within 0.55 s")
 
 

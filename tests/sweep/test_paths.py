@@ -35,8 +35,8 @@ def test_no_launcher_takes_one_line_that_says_what_to_do(tmp_path):
     with pytest.raises(BadInputError, match="launcher: no mpiexec in "):
         paths.mpiexec_command()
     for command in (["plan"], ["sweep", "--out", tmp_path / "out"]):
-        said = invoke(*command, tmp_path / "a.yaml")
-        assert said.is_bad_input("mpiexec", str(tmp_path), "pip install 'hpccoll[local]'", "MPI module")
+        result = invoke(*command, tmp_path / "a.yaml")
+        assert result.is_bad_input("mpiexec", str(tmp_path), "pip install 'hpccoll[local]'", "MPI module")
     assert not (tmp_path / "out").exists()
 
 

@@ -124,9 +124,9 @@ def test_a_plan_that_is_none_takes_one_line(tmp_path):
 @pytest.mark.usefixtures("picky")
 def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     planned("algorithms: [ring, picky]\nbytes: 8\nin_place: false\nranks: [2, 3]")
-    said = invoke("plan", tmp_path / "some.yaml")
-    assert said.code == 0
-    assert said.out.splitlines() == [
+    result = invoke("plan", tmp_path / "some.yaml")
+    assert result.code == 0
+    assert result.out.splitlines() == [
         "some: 3 cases in 2 jobs, 3 rounds of each, 1 case left out; about 5 s, longer if operations are slow",
         "",
         "launches, by nodes x ranks per node:",
@@ -152,8 +152,8 @@ def test_a_plan_says_where_the_end_of_the_sizes_is_not_reached(planned):
 def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planned, tmp_path):
     jobs = planned(TEXT + "devices: [cpu, cuda]\n").jobs
     count = sum(case.device == "cuda" for job in jobs for case in job.cases)
-    (said,) = ExecutionSite.local().notes(jobs, tmp_path)
-    assert said == f"{count} cases on GPUs will be skipped on this machine: no CUDA device"
+    (note,) = ExecutionSite.local().notes(jobs, tmp_path)
+    assert note == f"{count} cases on GPUs will be skipped on this machine: no CUDA device"
     assert not list(ExecutionSite.local().notes(planned().jobs, tmp_path))
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "nvidia0").touch()
@@ -162,15 +162,15 @@ def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planne
 
 def test_a_plan_and_its_sweep_are_told_so_before_anything_runs(planned):
     notes = planned(TEXT + "devices: cuda\n").notes
-    lacks = missing_requirements(["cuda"])
-    assert [note.partition(": ")[2] for note in notes if "on GPUs" in note] == lacks[:1]
+    missing = missing_requirements(["cuda"])
+    assert [note.partition(": ")[2] for note in notes if "on GPUs" in note] == missing[:1]
 
 
 def test_plan_as_json_is_the_plan_and_the_evidence_of_its_jobs(planned, tmp_path):
     plan = planned()
-    said = json.loads(invoke("plan", tmp_path / "some.yaml", "--json").out)
-    assert said.pop("evidence").keys() == {job.name for job in plan.jobs}
-    assert said == json.loads(plan.to_json())
+    fields = json.loads(invoke("plan", tmp_path / "some.yaml", "--json").out)
+    assert fields.pop("evidence").keys() == {job.name for job in plan.jobs}
+    assert fields == json.loads(plan.to_json())
 
 
 def test_plan_writes_what_the_jobs_read(planned, tmp_path):

@@ -109,8 +109,8 @@ def test_nodes_and_sites_are_not_of_this_machine(command, tmp_path, monkeypatch)
 
 def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_that(programs, tmp_path):
     (tmp_path / "some.yaml").write_text(TEXT)
-    said = invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
-    assert (said.code, said.err, programs.calls()) == (0, "", [])
+    result = invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
+    assert (result.code, result.err, programs.calls()) == (0, "", [])
     plan = Plan.load(tmp_path / "out" / "plan.json")
     assert (plan.offline, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
     with pytest.raises(BadInputError, match="--profile"):
@@ -129,8 +129,8 @@ def test_a_site_file_by_the_name_of_a_key_is_a_file_and_all_its_mistakes_are_tol
     monkeypatch.chdir(tmp_path)
     (tmp_path / "some.yaml").write_text(CLUSTER)
     (tmp_path / "partition.yaml").write_text("partitio: x\nlaunche: y\n")
-    said = invoke("plan", "some.yaml", "--site", "partition.yaml")
-    assert [line.partition(": no such key")[0] for line in said.err.splitlines()] == [
+    result = invoke("plan", "some.yaml", "--site", "partition.yaml")
+    assert [line.partition(": no such key")[0] for line in result.err.splitlines()] == [
         "hpccoll: partition.yaml: partitio: 'x' is not valid", "hpccoll: partition.yaml: launche: 'y' is not valid",
     ]  # fmt: skip
 
@@ -141,7 +141,7 @@ CYCLIC = (
 
 
 @pytest.mark.parametrize(
-    ("said", "left_out"),
+    ("warning", "left_out"),
     [
         ("scontrol: No topology information available\n", {"one on each node"}),
         ("SwitchName=rack1 Level=0 LinkSpeed=1 Nodes=n[1-3]\n", set()),
@@ -150,9 +150,9 @@ CYCLIC = (
     ids=["no racks", "racks", "not known"],
 )
 def test_where_slurm_knows_of_no_racks_the_plan_leaves_out_the_mapping_that_changes_nothing(
-    on_cluster, programs, said, left_out
+    on_cluster, programs, warning, left_out
 ):
-    programs("scontrol", {"show partition": PARTITION}, err=said)
+    programs("scontrol", {"show partition": PARTITION}, err=warning)
     plan = on_cluster(CYCLIC)
     words = "mapping cyclic numbers these ranks as block does: "
     assert {skip.reason.removeprefix(words) for skip in plan.skips} == left_out
@@ -168,16 +168,16 @@ def test_a_controller_that_does_not_say_whether_there_are_racks_is_no_word_on_th
 
 def test_the_profile_of_the_testbed_is_of_its_hosts(programs, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER)
-    said = invoke("plan", tmp_path / "some.yaml", "--profile", "testbed")
-    assert said.is_bad_input("--profile testbed: ", "slurm/testbed/testbed run hpccoll")
+    result = invoke("plan", tmp_path / "some.yaml", "--profile", "testbed")
+    assert result.is_bad_input("--profile testbed: ", "slurm/testbed/testbed run hpccoll")
     assert programs.calls() == []
 
 
 def test_a_plan_on_paper_is_not_written_over_that_of_a_sweep(on_cluster, tmp_path):
     plan, out = on_cluster(), tmp_path / "out"
     write_plan(plan, out)
-    said = invoke("plan", tmp_path / "some.yaml", "--out", out)
-    assert said.is_bad_input("--out", out, "another directory, or with --profile")
+    result = invoke("plan", tmp_path / "some.yaml", "--out", out)
+    assert result.is_bad_input("--out", out, "another directory, or with --profile")
     assert Plan.load(out / "plan.json") == plan
     for _ in range(2):
         assert invoke("plan", tmp_path / "some.yaml", "--out", tmp_path / "paper").code == 0
@@ -186,12 +186,14 @@ def test_a_plan_on_paper_is_not_written_over_that_of_a_sweep(on_cluster, tmp_pat
 def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER + "ranks_per_node: 8\n")
     (tmp_path / "site.yaml").write_text("launcher: srun --mpi=pmix\npartition: gpu\n")
-    said = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
-    assert (said.code, said.err, programs.calls()) == (0, "", [])
-    assert "planned offline" in said.out
-    assert "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; requests 6 nodes for at most " in said.out
-    assert re.search(r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per", said.out, re.MULTILINE)
-    assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
+    result = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
+    assert (result.code, result.err, programs.calls()) == (0, "", [])
+    assert "planned offline" in result.out
+    assert "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; requests 6 nodes for at most " in result.out
+    assert re.search(
+        r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per", result.out, re.MULTILINE
+    )
+    assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in result.out
     plan = Plan.load(_written(invoke("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
     assert plan.offline
     assert plan.launcher.command.startswith("srun -N")
@@ -201,16 +203,16 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
 
 @pytest.mark.parametrize("name", ["gpu-nccl", "gpu-mpi", "sharp", "sharp-mpi"])
 def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_show(programs, name):
-    said = invoke("plan", workflow_directory() / "config" / f"{name}.yaml")
-    assert (said.code, said.err, programs.calls()) == (0, "", [])
-    jobs = [part for part in said.out.split("\n\n") if " cases on " in part]
-    launches = re.findall(r"^  (\w+): srun .* run --shape (\w+) ", said.out, re.MULTILINE)
+    result = invoke("plan", workflow_directory() / "config" / f"{name}.yaml")
+    assert (result.code, result.err, programs.calls()) == (0, "", [])
+    jobs = [part for part in result.out.split("\n\n") if " cases on " in part]
+    launches = re.findall(r"^  (\w+): srun .* run --shape (\w+) ", result.out, re.MULTILINE)
     sweep = load_sweep(workflow_directory() / "config" / f"{name}.yaml")
     assert len(jobs) == len(sweep.variants) > 2
     assert {line for shape in launches for line in shape} >= set(re.findall(r"\d+x\d+", " ".join(jobs)))
     for variant, words in zip(sweep.variants, jobs, strict=True):
-        (told,) = re.findall(r"environment: (.*)", words)
-        of_shell = dict(word.split("=", 1) for word in shlex.split(told) if "=" in word)
+        (variables,) = re.findall(r"environment: (.*)", words)
+        of_shell = dict(word.split("=", 1) for word in shlex.split(variables) if "=" in word)
         assert of_shell == sweep.environments[variant]
         assert variant not in named_variants() or named_variants()[variant].expected_evidence.description in words
         control = named_variants()[variant].control if variant in named_variants() else None
@@ -218,16 +220,16 @@ def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_sho
 
 
 @pytest.mark.parametrize(
-    ("device", "site", "told"),
+    ("device", "site", "warned"),
     [("cuda", "partition: gpu", True), ("cuda", "gpus_per_node: h100:8", False), ("cpu", "partition: work", False)],
 )
-def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, told, tmp_path):
+def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, warned, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER + f"devices: {device}\n")
     (tmp_path / "site.yaml").write_text(site + "\n")
-    said = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
-    assert said.code == 0, said.err
-    assert ("no GPUs are requested from Slurm" in said.out) == told
-    assert "on this machine" not in said.out
+    result = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
+    assert result.code == 0, result.err
+    assert ("no GPUs are requested from Slurm" in result.out) == warned
+    assert "on this machine" not in result.out
 
 
 def _written(text, place):

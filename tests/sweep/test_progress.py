@@ -94,16 +94,16 @@ def test_all_rounds_of_a_case_that_is_skipped_are_done_and_take_no_time(tally, t
 
 def test_what_was_skipped_has_no_part_in_the_pace():
     pace = TimeLeft(100)
-    said = [pace.text(MeasurementCount(*count), now) for *count, now in ((0, 0, 0.0), (10, 10, 5.0), (60, 20, 25.0))]
-    assert said == ["", "", "about 80 s left"]
+    texts = [pace.text(MeasurementCount(*count), now) for *count, now in ((0, 0, 0.0), (10, 10, 5.0), (60, 20, 25.0))]
+    assert texts == ["", "", "about 80 s left"]
 
 
 def test_a_log_has_a_line_for_each_tenth(capsys):
     with progress_display(30) as show:
         for done in (0, 1, 2, 3, 3, 4, 10, 30, 30):
             show(timed(done))
-    said = capsys.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in said] == [
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in lines] == [
         "3 of 30 measurements",
         "10 of 30 measurements",
         "30 of 30 measurements",
@@ -112,8 +112,8 @@ def test_a_log_has_a_line_for_each_tenth(capsys):
 
 def test_the_time_that_is_left_is_told_at_the_pace_so_far():
     pace = TimeLeft(100)
-    said = [pace.text(timed(done), now) for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))]
-    assert said == ["", "", "", "", "about 70 s left"]  # the first 10 came after a wait in the queue
+    texts = [pace.text(timed(done), now) for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))]
+    assert texts == ["", "", "", "", "about 70 s left"]  # the first 10 came after a wait in the queue
     assert pace.text(timed(40), 1200.0) == "about 20 min left"
     assert pace.text(timed(100), 1300.0) == ""
 
@@ -152,6 +152,6 @@ def test_a_terminal_has_a_bar(monkeypatch, capsys):
     with progress_display(30) as show:
         for done in (0, 1, 20):
             show(timed(done))
-    said = capsys.readouterr().err
-    assert "20/30" in said
-    assert " left" in said
+    output = capsys.readouterr().err
+    assert "20/30" in output
+    assert " left" in output

@@ -116,9 +116,9 @@ def test_a_bad_file_takes_one_line(site, what):
     text, words = BAD[what]
     with pytest.raises(BadInputError) as error:
         site(text)
-    said = str(error.value)
-    assert "\n" not in said
-    assert not [word for word in words if word not in said], said
+    message = str(error.value)
+    assert "\n" not in message
+    assert not [word for word in words if word not in message], message
 
 
 def test_an_unknown_site_is_told_with_those_that_there_are():

@@ -57,8 +57,8 @@ def test_the_table_of_auto_is_read_with_the_file(sweep_file, tmp_path):
 
 def test_a_table_that_nothing_chooses_by_is_refused_by_its_name(sweep_file, tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
-    said = invoke("plan", sweep_file(LEAST + f"table: {tmp_path / 't.json'}"))
-    assert said.is_bad_input("a.yaml: table", f"'{tmp_path / 't.json'}'", "left out")
+    result = invoke("plan", sweep_file(LEAST + f"table: {tmp_path / 't.json'}"))
+    assert result.is_bad_input("a.yaml: table", f"'{tmp_path / 't.json'}'", "left out")
 
 
 BAD = {
@@ -188,30 +188,30 @@ def test_a_bad_sweep_file_takes_one_line_with_the_key_the_value_and_the_choices(
 
 
 def test_every_mistake_of_a_sweep_file_has_a_line_of_its_own(sweep_file):
-    said = invoke(
+    result = invoke(
         "plan", sweep_file("algorithms: ring\nranks: two\nseed: x\neffort: {second: 1, warmup: -1}\nbytes: []\n")
     )
-    assert (said.code, said.out) == (2, "")
-    assert [line.split(": ")[2] for line in said.err.splitlines()] == [
+    assert (result.code, result.out) == (2, "")
+    assert [line.split(": ")[2] for line in result.err.splitlines()] == [
         "bytes", "ranks.0", "effort.warmup", "effort.second", "seed",
     ]  # fmt: skip
 
 
 def test_every_misspelt_word_of_a_sweep_file_has_a_line_of_its_own_whatever_else_is_wrong(sweep_file):
-    said = invoke("plan", sweep_file(
+    result = invoke("plan", sweep_file(
         "collectives: [allreduce]\nalgorithms: [rign, ring, naitve]\nops: [summ]\ndtypes: [f32]\ntransports: [smh]\n"
         "traffic: [zip]\nbytes: [8, 9Q]\nranks: two\nparams: {ring: {chanels: 1, windw: 2}, rnig: {channels: 1}}\n"
         "variants: {nccl-rign: , nccl-tre: {}}\n"
     ))  # fmt: skip
-    told = [line.split(": ", 2)[2].partition(" is not valid")[0] for line in said.err.splitlines()]
-    assert (said.code, told) == (2, [
+    keys = [line.split(": ", 2)[2].partition(" is not valid")[0] for line in result.err.splitlines()]
+    assert (result.code, keys) == (2, [
         "collectives.0: 'allreduce'", "algorithms.0: 'rign'", "algorithms.2: 'naitve'", "transports.0: 'smh'",
         "dtypes.0: 'f32'", "ops.0: 'summ'", "bytes.1: '9Q'", "ranks.0: 'two'", "traffic.0: 'zip'",
         "params.ring: 'chanels'", "params.ring: 'windw'", "params: 'rnig'", "variants: 'nccl-rign'",
         "variants: 'nccl-tre'",
     ])  # fmt: skip
-    assert "'rign' is not valid: did you mean ring? " in said.err
-    assert "mean rign?" not in said.err, "what is misspelt is recommended to nobody"
+    assert "'rign' is not valid: did you mean ring? " in result.err
+    assert "mean rign?" not in result.err, "what is misspelt is recommended to nobody"
 
 
 def test_a_sweep_file_that_is_no_text_takes_one_line(tmp_path):
@@ -276,32 +276,32 @@ def test_what_communicators_are_made_with_stands_beside_the_variables_of_a_varia
     ],
 )
 def test_a_setting_that_nccl_has_not_is_told(sweep_file, communicator, words):
-    said = invoke("plan", sweep_file(LEAST + f"variants: {{mine: {{communicator: {communicator}}}}}"))
-    assert said.is_bad_input(*words)
+    result = invoke("plan", sweep_file(LEAST + f"variants: {{mine: {{communicator: {communicator}}}}}"))
+    assert result.is_bad_input(*words)
 
 
 def test_a_setting_of_a_known_variant_stays_what_it_is(sweep_file):
-    said = invoke("plan", sweep_file(LEAST + "variants: {nccl-symmetric: {communicator: {buffers: allocated}}}"))
-    assert said.is_bad_input("variants.nccl-symmetric.communicator.buffers", "symmetric, the value of nccl-symmetric")
+    result = invoke("plan", sweep_file(LEAST + "variants: {nccl-symmetric: {communicator: {buffers: allocated}}}"))
+    assert result.is_bad_input("variants.nccl-symmetric.communicator.buffers", "symmetric, the value of nccl-symmetric")
 
 
 def test_an_unknown_variant_needs_variables(sweep_file):
-    said = invoke("plan", sweep_file(LEAST + "variants: {nccl-rnig: }"))
-    assert said.is_bad_input("variants", "'nccl-rnig'", "ucc-sharp", "mean nccl-ring?")
+    result = invoke("plan", sweep_file(LEAST + "variants: {nccl-rnig: }"))
+    assert result.is_bad_input("variants", "'nccl-rnig'", "ucc-sharp", "mean nccl-ring?")
 
 
 def test_a_misspelt_variant_that_sets_nothing_is_refused_and_one_of_its_own_is_not(sweep_file):
-    said = invoke("plan", sweep_file(LEAST + "variants: {plain: {}, nccl-rnig: {}}"))
-    assert said.is_bad_input("a.yaml: variants: 'nccl-rnig' is not valid: did you mean nccl-ring?")
+    result = invoke("plan", sweep_file(LEAST + "variants: {plain: {}, nccl-rnig: {}}"))
+    assert result.is_bad_input("a.yaml: variants: 'nccl-rnig' is not valid: did you mean nccl-ring?")
     own = "nccl: {}, nccl-default: {}, sharp: {}, nccl-rnig: {A: b}, nccl-symetric: {communicator: {max_ctas: 4}}"
     assert len(load_sweep(sweep_file(LEAST + f"variants: {{{own}}}")).variants) == 5
 
 
 def test_a_variant_that_would_be_another_or_is_misspelt_is_refused_where_it_stands(sweep_file):
-    said = invoke("plan", sweep_file(LEAST + "variants: {nccl-ring: {NCCL_ALGO: Tree}}"))
-    assert said.is_bad_input("a.yaml: variants.nccl-ring.NCCL_ALGO", "'Tree'", "Ring, the value of nccl-ring")
-    said = invoke("plan", sweep_file(LEAST + "variants: {mine: {NCCL_PROTO: LL64}}"))
-    assert said.is_bad_input("a.yaml: variants.mine.NCCL_PROTO", "'LL64'", "LL, LL128, Simple")
+    result = invoke("plan", sweep_file(LEAST + "variants: {nccl-ring: {NCCL_ALGO: Tree}}"))
+    assert result.is_bad_input("a.yaml: variants.nccl-ring.NCCL_ALGO", "'Tree'", "Ring, the value of nccl-ring")
+    result = invoke("plan", sweep_file(LEAST + "variants: {mine: {NCCL_PROTO: LL64}}"))
+    assert result.is_bad_input("a.yaml: variants.mine.NCCL_PROTO", "'LL64'", "LL, LL128, Simple")
 
 
 def test_the_json_schema_is_current():

@@ -60,8 +60,8 @@ def test_a_lock_that_is_a_pipe_or_a_link_is_neither_waited_for_nor_written(tmp_p
 def test_a_sweep_is_alone_in_its_directory(tmp_path):
     (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
     with workflow.exclusive(tmp_path / "out"):
-        said = invoke("sweep", tmp_path / "a.yaml", "--out", tmp_path / "out")
-        assert said.is_bad_input("out", "a sweep is running in it")
+        result = invoke("sweep", tmp_path / "a.yaml", "--out", tmp_path / "out")
+        assert result.is_bad_input("out", "a sweep is running in it")
     with workflow.exclusive(tmp_path / "out"):
         pass
 

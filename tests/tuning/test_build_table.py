@@ -153,12 +153,12 @@ def test_types_and_ops_of_a_setting_are_paired_separately():
 
 def test_choices_that_no_launch_measured_together_are_named(tmp_path):
     slow = {size: 9 * seconds for size, seconds in EARLY.items()}
-    apart = build_table(
+    unpaired = build_table(
         merged_results(measured_results({"ring": LATE, "star": EARLY}), measured_results({"native": slow}, number=2))
     )
-    assert [r.unpaired for r in apart.entries[0].ranges] == [("native",), ("native",)]
-    assert TuneTable.from_json(apart.to_json()) == apart
-    first = list(write_table(apart, tmp_path / "t.json"))[1]
+    assert [r.unpaired for r in unpaired.entries[0].ranges] == [("native",), ("native",)]
+    assert TuneTable.from_json(unpaired.to_json()) == unpaired
+    first = list(write_table(unpaired, tmp_path / "t.json"))[1]
     assert first.endswith("of native's); not in one launch with native")
     joined = merged_results(
         measured_results({"ring": LATE, "native": slow}), measured_results({"star": EARLY, "ring": LATE}, number=2)

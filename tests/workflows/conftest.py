@@ -19,10 +19,10 @@ effort: {warmup: 1, min_iterations: 5, max_iterations: 5}
 
 @dataclass(frozen=True)
 class Swept:
-    """A directory in which ``hpccoll sweep tiny.yaml`` was run, and what it said."""
+    """A directory in which ``hpccoll sweep tiny.yaml`` was run, and its result."""
 
     home: Path
-    said: CommandResult
+    result: CommandResult
 
     @property
     def out(self):
@@ -42,7 +42,7 @@ def swept(tmp_path_factory, require):
 def copy(swept, tmp_path):
     """A copy of the shared sweep, in which everything may be broken."""
     shutil.copytree(swept.home, tmp_path / "copy", symlinks=True, copy_function=shutil.copy2)
-    return Swept(tmp_path / "copy", swept.said)
+    return Swept(tmp_path / "copy", swept.result)
 
 
 def processes(below):

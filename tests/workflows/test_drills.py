@@ -138,10 +138,10 @@ def test_a_sweep_survives_every_kill(drill):
     status = invoke("status", drill.out)
     assert (status.code, status.out.partition(":")[0]) == (3, "no sweep is running")
     assert " not run" in status.out
-    said = spawn("sweep", "slow.yaml", cwd=drill.home)
-    assert said.code == 0, said.out + said.err
-    assert "ended an orphan of an earlier sweep: " in said.err
-    assert f"{CASES} of {CASES} cases" in said.out
+    result = spawn("sweep", "slow.yaml", cwd=drill.home)
+    assert result.code == 0, result.out + result.err
+    assert "ended an orphan of an earlier sweep: " in result.err
+    assert f"{CASES} of {CASES} cases" in result.out
     assert drill.marked() == {}
     raw = read_raw(drill.out / "raw" / "mpi.p2.h5")
     measured = [(o.case.id, o.times.start_ns.tobytes()) for _, outcomes in raw.attempts for o in outcomes]

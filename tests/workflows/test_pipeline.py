@@ -31,8 +31,8 @@ def case_ids(path):
 
 
 def test_a_sweep_prints_the_command_and_last_the_report(swept):
-    assert swept.said.code == 0, swept.said.err
-    first, command, *_, last = swept.said.out.splitlines()
+    assert swept.result.code == 0, swept.result.err
+    first, command, *_, last = swept.result.out.splitlines()
     assert first.startswith("tiny: 12 cases in 2 jobs, 3 rounds of each; about 9 s, longer if")
     assert command.startswith(f"$ {sys.executable} -m snakemake -s {workflow_directory()}/Snakefile ")
     assert last == "report: results/tiny/report/index.html"
@@ -40,8 +40,8 @@ def test_a_sweep_prints_the_command_and_last_the_report(swept):
 
 
 def test_a_sweep_says_in_a_log_how_far_it_is(swept):
-    assert "36 of 36 measurements" in swept.said.err
-    assert "\x1b" not in swept.said.err
+    assert "36 of 36 measurements" in swept.result.err
+    assert "\x1b" not in swept.result.err
 
 
 def test_every_planned_case_has_a_row(swept):
@@ -62,18 +62,18 @@ def test_status_and_validate_say_that_all_is_there(swept):
 
 def test_a_second_sweep_measures_nothing(copy):
     before = raw_files(copy.out)
-    said = spawn("sweep", "tiny.yaml", cwd=copy.home)
-    assert said.code == 0, said.err
+    result = spawn("sweep", "tiny.yaml", cwd=copy.home)
+    assert result.code == 0, result.err
     assert raw_files(copy.out) == before
     assert "Nothing to be done" in (copy.out / "logs" / "snakemake.log").read_text().rpartition("\n$ ")[2]
-    assert said.out.splitlines()[-1] == "report: results/tiny/report/index.html"
+    assert result.out.splitlines()[-1] == "report: results/tiny/report/index.html"
 
 
 def test_a_job_whose_raw_file_is_gone_is_run_again_alone(copy):
     before = raw_files(copy.out)
     (copy.out / "raw" / "mpi.p1.h5").unlink()
-    said = spawn("sweep", "tiny.yaml", cwd=copy.home)
-    assert said.code == 0, said.err
+    result = spawn("sweep", "tiny.yaml", cwd=copy.home)
+    assert result.code == 0, result.err
     after = raw_files(copy.out)
     assert after.keys() == {"mpi.p1.h5", "mpi.p2.h5"}
     assert after["mpi.p2.h5"] == before["mpi.p2.h5"]
@@ -93,10 +93,10 @@ def test_outcomes_that_a_killed_job_had_no_time_to_write_are_written_and_not_mea
 
 
 def test_what_snakemake_refuses_is_said_and_the_report_is_there(copy):
-    said = spawn("sweep", "tiny.yaml", "--", "--frobnicate", cwd=copy.home)
-    assert said.code == 3
-    assert "snakemake ended with 2: see results/tiny/logs" in said.err
-    assert said.out.splitlines()[-1] == "report: results/tiny/report/index.html"
+    result = spawn("sweep", "tiny.yaml", "--", "--frobnicate", cwd=copy.home)
+    assert result.code == 3
+    assert "snakemake ended with 2: see results/tiny/logs" in result.err
+    assert result.out.splitlines()[-1] == "report: results/tiny/report/index.html"
 
 
 def test_another_sweep_file_is_refused_and_nothing_is_lost(copy):
@@ -124,9 +124,9 @@ def test_what_a_sweep_measured_is_nothing_to_do_for_plain_snakemake(copy):
 
 def test_a_dry_run_is_shown_and_leaves_nothing(swept, tmp_path):
     (tmp_path / "tiny.yaml").write_bytes((swept.home / "tiny.yaml").read_bytes())
-    said = spawn("sweep", "tiny.yaml", "--", "--dry-run", cwd=tmp_path)
-    assert said.code == 0, said.err
-    assert "This was a dry-run" in said.out
+    result = spawn("sweep", "tiny.yaml", "--", "--dry-run", cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert "This was a dry-run" in result.out
     assert not (tmp_path / "results").exists()
 
 
@@ -161,8 +161,8 @@ def test_a_broken_raw_file_takes_one_line_and_stays_as_it_is(command, broken, co
     before = path.read_bytes()
     arguments = ["--job", copy.out / "jobs" / "mpi.p2.json", "--out", path] if command == "run" else [path]
     launcher = ["mpiexec", "-n", "2"] if command == "run" else []
-    said = spawn(command, *arguments, launcher=launcher) if command == "run" else invoke(command, *arguments)
-    assert said.is_bad_input("mpi.p2.h5")
+    result = spawn(command, *arguments, launcher=launcher) if command == "run" else invoke(command, *arguments)
+    assert result.is_bad_input("mpi.p2.h5")
     assert path.read_bytes() == before
     assert not list(copy.out.glob("raw/*.journal"))
 

@@ -43,9 +43,9 @@ def test_an_installed_package_finds_its_own_workflow(installed, tmp_path):
 
 def test_an_installed_package_plans_its_default_sweep_from_an_empty_directory(installed, tmp_path):
     sweep = installed / "hpccoll" / "_workflows" / "config" / "default.yaml"
-    said = spawn("plan", sweep, cwd=tmp_path, PYTHONPATH=str(installed))
-    assert said.code == 0, said.err
-    assert said.out.startswith("default: ")
+    result = spawn("plan", sweep, cwd=tmp_path, PYTHONPATH=str(installed))
+    assert result.code == 0, result.err
+    assert result.out.startswith("default: ")
 
 
 def test_an_installed_package_has_its_tables_of_variants_and_of_reasons(installed):

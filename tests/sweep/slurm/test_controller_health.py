@@ -19,7 +19,7 @@ def clock(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("said", "answers"),
+    ("answer", "answers"),
     [
         (UP, True),
         (DOWN, False),
@@ -28,8 +28,8 @@ def clock(monkeypatch):
         ("", False),
     ],
 )
-def test_one_controller_that_is_up_is_enough(programs, said, answers):
-    programs("scontrol", said, code=not answers)
+def test_one_controller_that_is_up_is_enough(programs, answer, answers):
+    programs("scontrol", answer, code=not answers)
     assert controller_health.ping() == answers
 
 
@@ -41,13 +41,13 @@ def test_a_controller_that_keeps_a_ping_waiting_does_not_answer(programs, monkey
 
 
 def test_silence_is_told_once_within_30_s_and_so_is_its_end(programs, clock, capsys):
-    watched, said = controller_health.ControllerWatch(), []
+    watched, lines = controller_health.ControllerWatch(), []
     for second in range(100):
         programs("scontrol", UP if second in range(15) or second > 80 else DOWN)
         clock[0] += 1
         watched.poll()
-        said += [(second, line) for line in capsys.readouterr().err.splitlines()]
-    (silent, first), (back, last) = said
+        lines += [(second, line) for line in capsys.readouterr().err.splitlines()]
+    (silent, first), (back, last) = lines
     assert 15 < silent < 45
     assert "does not answer" in first
     assert 80 < back < 90

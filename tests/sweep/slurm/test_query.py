@@ -14,15 +14,15 @@ SWEEP = "algorithms: ring\nbytes: 8\nnodes: 2\n"
 def test_without_slurm_a_plan_takes_one_line_that_says_what_to_do(programs, tmp_path):
     assert programs.calls() == []
     (tmp_path / "a.yaml").write_text(SWEEP)
-    said = invoke("plan", tmp_path / "a.yaml", "--profile", "slurm")
-    assert said.is_bad_input("Slurm: no scontrol on PATH", "Slurm's module", "--profile local")
+    result = invoke("plan", tmp_path / "a.yaml", "--profile", "slurm")
+    assert result.is_bad_input("Slurm: no scontrol on PATH", "Slurm's module", "--profile local")
 
 
 def test_a_controller_that_is_away_takes_one_line(programs, tmp_path):
     programs("scontrol", code=1, err=SILENT)
     (tmp_path / "a.yaml").write_text(SWEEP)
-    said = invoke("plan", tmp_path / "a.yaml", "--profile", "slurm")
-    assert said.is_bad_input("Slurm: no controller answers: ", "Unable to contact slurm controller")
+    result = invoke("plan", tmp_path / "a.yaml", "--profile", "slurm")
+    assert result.is_bad_input("Slurm: no controller answers: ", "Unable to contact slurm controller")
 
 
 def test_a_controller_that_hangs_takes_one_line(programs, monkeypatch):
