@@ -91,8 +91,11 @@ class CaseResult:
     executed: str = result("str", "the algorithm that ran, as far as the evidence shows", default="unknown")
     evidence: str | None = result("str", "the evidence for executed")
     floor: bool = result("bool", "an empty schedule: the cost of the harness", default=False)
-    executor: str = result(
-        "str", "what ran the operation and its timing loop: compiled, python", default="python", since=6
+    executor: str | None = result(
+        "str",
+        "what ran the operation and its timing loop: compiled, python; empty: python",
+        since=6,
+        heading="executor",
     )
 
 

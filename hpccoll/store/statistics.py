@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule import collective
-from hpccoll.spec.case import LEAST_ITERATIONS, Job
+from hpccoll.spec.case import LEAST_ITERATIONS, PYTHON, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import Row
@@ -172,6 +172,7 @@ def make_row(
             busbw = algbw * factor(attempt.ranks - attempt.aggregators)
     low, high = interval or (None, None)
     status, reason = status_and_reason(job, outcome)
+    executor = outcome.executor or (None if times is None else PYTHON)  # before schema 1.6 there was no other
     numbers = range(1, job.effort.rounds + 1) if rounds else ()
     return Row(
         case_id=case.id, run_id=attempt.run_id, job=job.name, attempt=attempt.number,
@@ -198,5 +199,5 @@ def make_row(
         status=status, reason=reason,
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,
-        **{each.name: getattr(outcome, each.name) for each in fields(CaseResult)},
+        **{**{each.name: getattr(outcome, each.name) for each in fields(CaseResult)}, "executor": executor},
     )  # fmt: skip
