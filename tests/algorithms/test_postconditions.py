@@ -31,7 +31,7 @@ def test_it_meets_the_postcondition_to_every_root_and_peer_in_place_and_out_of_p
 
 @each_algorithm
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 5, 8, 13])
-def test_aggregators_beside_the_workers_have_nothing_to_do_unless_it_speaks_for_them(collective, algorithm, p):
+def test_aggregators_are_idle_unless_the_algorithm_uses_them(collective, algorithm, p):
     for case in cases(collective, algorithm, Layout.of(p, aggregators=AGGREGATORS)):
         case.prove()
         busy = [me for one in case.slices for me in range(p, p + AGGREGATORS) if list(one.steps(me))]

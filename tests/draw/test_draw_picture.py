@@ -127,7 +127,7 @@ def test_idle_aggregators_are_drawn_too():
     assert len(squares) == 2 * 3  # in each of the three panels
 
 
-def test_a_reader_who_does_not_see_it_is_told_what_it_shows():
+def test_a_screen_reader_gets_a_description():
     title, desc, *_ = parse(picture(view_of("ring", "all_reduce", 4)))
     assert title.text == "all_reduce by ring, 4 workers on 1 node"
     assert desc.text.startswith("Ring: p units")

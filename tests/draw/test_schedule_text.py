@@ -17,14 +17,14 @@ def rounds(name, ranks):
     return [round_lines(trace, number) for number in range(trace.rounds)]
 
 
-def test_a_rotation_is_said_once_with_rank_0_as_the_example():
+def test_a_rotation_is_described_once_with_rank_0_as_the_example():
     (line,) = rounds("all_reduce-ring", 4)[0]
     rule, _, example = line.partition(": ")
     assert rule == "every rank r sends unit r-1 to r+1 and folds unit r+2 of r-1 (modulo 4)"
     assert example == "rank 0 sends unit 3 to 1, folds unit 2 of 3"
 
 
-def test_what_is_no_rotation_is_said_of_each_rank():
+def test_a_step_that_is_no_rotation_is_described_for_each_rank():
     assert rounds("all_reduce-recursive_doubling", 4)[0] == [
         "rank 0 sends everything to 1, folds everything of 1",
         "rank 1 sends everything to 0, folds everything of 0",
@@ -40,7 +40,7 @@ def test_ranks_that_do_the_same_share_a_line():
     ]
 
 
-def test_what_is_read_in_src_is_said_so():
+def test_reads_of_src_are_named():
     assert rounds("send_recv-ping_pong", 3)[0] == ["rank 0 sends all of src to 1", "rank 1 receives everything from 0"]
 
 
@@ -90,13 +90,13 @@ def test_the_head_says_what_it_is_and_what_it_takes():
     assert units == "4 units in one slice"
 
 
-def test_a_cost_that_is_not_what_is_declared_is_said():
+def test_a_cost_that_differs_from_the_declared_one_is_shown():
     lying = replace(view_of("ring", "all_reduce", 2), declared=Cost(rounds=1, sent=1, reduced=0.5))
     text = "2 rounds, 1 S sent, 0.5 S reduced (counted), 1 round, 1 S sent, 0.5 S reduced (declared)"
     assert f"cost, on the critical path: {text}" in describe(lying)
 
 
-def test_trees_that_are_at_work_at_once_are_counted_one_after_the_other_which_is_said():
+def test_concurrent_trees_are_counted_one_after_the_other_and_the_text_notes_it():
     text = "4 rounds, 6 S sent, 3 S reduced (counted, bytes of slices in turn), "
     text += "4 rounds, 3 S sent, 1.5 S reduced (declared, slices at once)"
     assert f"cost, on the critical path: {text}\n" in describe(view_of("double_binary_tree", "all_reduce", 4))
@@ -106,7 +106,7 @@ def test_a_barrier_has_no_bytes_to_speak_of():
     assert "cost, on the critical path: 2 rounds (counted)" in describe(view("barrier-dissemination", 4))
 
 
-def test_each_slice_is_told():
+def test_each_slice_is_described():
     lines = describe(view("all_reduce-bidirectional_ring", 4)).splitlines()
     assert [line for line in lines if line.startswith("slice")] == ["slice 1 of 2", "slice 2 of 2"]
 
@@ -116,7 +116,7 @@ def test_an_empty_schedule_says_so():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_everything_can_be_said_in_120_columns(name):
+def test_all_lines_fit_in_120_columns(name):
     for ranks in (1, 3, 8, 16):
         for one in views(name, ranks):
             assert max(map(len, describe(one).splitlines())) <= 120

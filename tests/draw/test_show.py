@@ -49,7 +49,7 @@ def test_the_readme_has_the_ring_the_hierarchical_and_the_aggregation_tree():
     assert all(f"(results/golden/{path.name})" in README.read_text() for path in GOLDEN.glob("*.svg"))
 
 
-def test_it_draws_where_it_is_told(tmp_path):
+def test_it_draws_into_the_given_file(tmp_path):
     out = tmp_path / "ring.svg"
     text = invoke("show", "ring", "-p", 6, "--ranks-per-node", 2, "--racks", 3, "--out", out).out
     assert text.startswith("all_reduce by ring on 6 workers on 3 nodes of 2, 3 racks")

@@ -13,7 +13,7 @@ from hpccoll.schedule import Layout
     alpha=st.floats(1e-7, 1e-2), beta=st.floats(1e-12, 1e-6),
     sizes=st.lists(st.integers(1, 1 << 30), min_size=3, max_size=20, unique=True),
 )  # fmt: skip
-def test_times_on_a_line_are_told_by_that_line(alpha, beta, sizes):
+def test_times_on_a_line_are_fitted_by_that_line(alpha, beta, sizes):
     link = fit_link((n, alpha + n * beta) for n in sizes)
     for n in sizes:
         assert link.alpha_s + n * link.beta_s == pytest.approx(alpha + n * beta, rel=1e-4)

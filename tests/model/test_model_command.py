@@ -28,7 +28,7 @@ def measured(mpiexec, tmp_path_factory):
 
 
 @pytest.mark.mpi
-def test_what_was_measured_stands_beside_what_the_model_says(measured):
+def test_measured_times_are_next_to_modelled_ones(measured):
     result = invoke("model", measured)
     assert result.code == 0
     assert re.search(r"inside a node: alpha \S+ \S+, beta \S+ ns a byte, from ping-pongs of \d sizes", result.out)

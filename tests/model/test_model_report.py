@@ -27,7 +27,7 @@ ALIKE, RING_EVER, STAR_EVER = (Overtaking(name, ()) for name in (None, "ring", "
         (RING, RING_EVER, "modelled: ring overtakes star from 8 KiB; measured: ring is always ahead of star"),
     ],
 )
-def test_what_both_sides_say_is_said_once_and_what_they_do_not_is_said_of_each(modelled, measured, words):
+def test_equal_crossings_are_printed_once_and_different_ones_for_each_side(modelled, measured, words):
     assert _crossing_text(Crossing(("ring", "star"), modelled, measured)).startswith(words)
 
 
@@ -37,13 +37,13 @@ def told(layout):
     return list(model_lines(RunModel([raw()], "mpi", machine, validate(observed, machine))))
 
 
-def test_that_nodes_share_an_uplink_is_said_of_racks_that_have_several():
+def test_a_shared_uplink_is_noted_for_racks_with_several_nodes():
     assert f"  {UPLINKS}" in told(Layout((0, 1, 2, 3), rack=(0, 0, 1, 1)))
     assert f"  {UPLINKS}" not in told(Layout((0, 1), rack=(0, 1)))
     assert f"  {UPLINKS}" not in told(Layout((0, 1, 2, 3)))
 
 
-def test_a_mapping_that_all_have_is_said_once_and_one_that_differs_in_each_name():
+def test_a_common_mapping_is_named_once_and_differing_ones_in_each_name():
     def named(*mappings):
         each = [("ring", 1024), ("ring", 4096), ("star", 1024), ("star", 4096)]
         observed = [

@@ -84,7 +84,7 @@ def test_a_tie_on_the_way_is_where_one_overtakes_and_a_tie_at_the_end_hides_nobo
     assert sizes(1.0, 2.0, 2.0, 3.0) == (pytest.approx(4096),)
 
 
-def test_algorithms_that_cross_nowhere_are_not_told_of():
+def test_algorithms_that_never_cross_have_no_crossings():
     assert list(crossings(race("binomial_tree", "recursive_doubling"))) == []
 
 

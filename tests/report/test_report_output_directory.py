@@ -27,7 +27,7 @@ def last(*arguments):
     return result.out.splitlines()[-1]
 
 
-def test_the_report_of_a_file_lies_beside_it_and_that_of_a_directory_in_it(here):
+def test_the_report_of_a_file_is_next_to_it_and_that_of_a_directory_in_it(here):
     assert last("a.h5") == "report: a.report/index.html; --out DIR chooses another directory"
     assert last("b.h5") == "report: b.report/index.html; --out DIR chooses another directory"
     assert last(".") == "report: report/index.html"

@@ -35,7 +35,7 @@ def measurements(out):
 
 
 @pytest.mark.mpi
-def test_who_presses_ctrl_c_is_told_in_a_line_what_is_kept_and_the_same_command_goes_on(mpiexec, slow, tmp_path):  # noqa: ARG001
+def test_ctrl_c_prints_in_a_line_what_is_stored_and_the_same_command_continues(mpiexec, slow, tmp_path):  # noqa: ARG001
     out = tmp_path / "F.h5"
     command = ["mpiexec", "-n", "2", sys.executable, "-m", "hpccoll", "run", "--job", slow, "--out", out]
     with subprocess.Popen(

@@ -83,7 +83,7 @@ def test_a_variant_is_a_label_and_an_environment():
     assert made.sha256 != job().sha256, "results of one are never continued by the other"
 
 
-def test_a_variable_that_wins_over_a_setting_of_communicators_is_refused_beside_it(monkeypatch, tmp_path):
+def test_a_variable_that_overrides_a_communicator_setting_is_refused_next_to_it(monkeypatch, tmp_path):
     few = ("-a", "ring", "--communicator", "max_ctas=4")
     monkeypatch.setenv("NCCL_MIN_CTAS", "2")
     (tmp_path / "job.json").write_text(job(*few).to_json())

@@ -211,7 +211,7 @@ def test_where_nothing_fits_the_ranks_it_takes_one_line(arguments, reason):
 
 
 @pytest.mark.mpi
-def test_what_does_not_fit_the_ranks_beside_what_does_is_a_skipped_row_with_the_reason():
+def test_cases_that_do_not_fit_the_ranks_are_skipped_rows_with_the_reason():
     result = spawn("run", *SMALL[2:], "-a", "ring,sharp_emulated", launcher=["mpiexec", "-n", "2"])
     assert (result.code, result.err) == (0, "")
     (*_, skipped) = sorted(
@@ -221,7 +221,7 @@ def test_what_does_not_fit_the_ranks_beside_what_does_is_a_skipped_row_with_the_
 
 
 @pytest.mark.mpi
-def test_where_all_is_skipped_nothing_was_measured_which_ends_with_3_and_is_said_again_of_its_file(tmp_path):
+def test_if_all_cases_are_skipped_the_run_exits_with_3_and_its_file_shows_it(tmp_path):
     huge = ["run", "-a", "ring", "-b", "16T", "-e", "16T", "-n", "1"]
     (tmp_path / "job.json").write_text(job(*huge[1:], ranks=1).to_json())
     words = "# nothing was measured; see the reason of each case"
@@ -267,7 +267,7 @@ def test_a_broadcast_from_rank_1_is_measured():
 
 
 @pytest.mark.mpi
-def test_what_all_rows_share_is_said_above_them():
+def test_common_values_of_all_rows_are_above_the_table():
     result = spawn("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
     assert "\n# all: channels=2\n" in result.out
     result = spawn("run", "-a", "ring,native", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])

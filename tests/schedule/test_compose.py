@@ -140,7 +140,7 @@ def test_units_are_named_after_their_ranks_where_they_are_owned(algorithm):
     prove(all_gather.call(5), [out_of_place(all_gather.call(5), renamed)], in_place=False)
 
 
-def test_a_relabelled_schedule_still_tells_all_ranks_at_once():
+def test_a_relabelled_schedule_is_still_vectorised():
     relabelled = relabel(ring_of(Layout.of(4)), [2, 3, 0, 1])
     at_once = next(relabelled.steps(np.arange(4)))
     assert at_once.actions[0].peer.tolist() == [next(relabelled.steps(me)).actions[0].peer for me in range(4)]
@@ -245,7 +245,7 @@ def test_an_aggregator_is_no_rank_beyond_a_power_of_two(p):
 
 
 @pytest.mark.parametrize("p", [16, 19])
-def test_on_a_power_of_two_all_ranks_at_once_are_told_what_each_is_told(p):
+def test_vectorised_steps_on_a_power_of_two_match_those_of_each_rank(p):
     whole = on_power_of_two(Layout.of(p), lambda core: Schedule.of(core, doubling))
     everyone = np.arange(p)
     at_once = list(whole.steps(everyone))

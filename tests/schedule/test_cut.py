@@ -117,7 +117,7 @@ def test_a_part_is_as_long_as_its_spans(count, p, lanes, lane):
             assert cut.lengths(lane, part, everyone).tolist() == [expected] * p
 
 
-def test_the_length_of_a_part_is_told_at_each_of_the_ranks_asked():
+def test_the_length_of_a_part_is_returned_for_each_requested_rank():
     cut, me = Cut(all_reduce.call(5), 10, 5, 1, 4), np.arange(5)
     assert cut.lengths(0, dst[1:3] + dst[4], me[:2]).tolist() == [6, 6]
     assert cut.lengths(0, _spread(dst, 0, me), me).tolist() == [0, 2, 4, 6, 8]

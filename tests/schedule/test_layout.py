@@ -17,7 +17,7 @@ def test_workers_fill_nodes_in_blocks_and_every_aggregator_is_apart(workers, per
     assert len(set(layout.node[workers:]) - set(layout.node[:workers])) == aggregators
 
 
-def test_all_workers_are_on_one_node_unless_said_otherwise():
+def test_all_workers_are_on_one_node_by_default():
     assert Layout.of(5).node == (0, 0, 0, 0, 0)
 
 
@@ -62,7 +62,7 @@ def test_every_worker_is_in_one_group(node):
     assert len(groups) == len(set(node))
 
 
-def test_thousands_of_nodes_are_told_apart_in_one_pass():
+def test_thousands_of_nodes_are_distinguished_in_one_pass():
     compared = []
 
     class Node(int):

@@ -71,7 +71,7 @@ NODES = {
 
 @pytest.mark.parametrize("layout", NODES.values(), ids=NODES)
 @pytest.mark.parametrize("name", ["all_reduce-hierarchical", "all_reduce-torus"])
-def test_of_groups_that_do_the_same_all_ranks_are_told_at_once_what_each_is_told(name, layout):
+def test_vectorised_steps_of_equal_groups_match_those_of_each_rank(name, layout):
     collective, algorithm = ALGORITHMS[name]
     for schedule in next(cases(collective, algorithm, layout)).slices:
         assert landings(schedule) == landings(one_by_one(schedule))
@@ -79,7 +79,7 @@ def test_of_groups_that_do_the_same_all_ranks_are_told_at_once_what_each_is_told
 
 
 @pytest.mark.parametrize("name", ["reduce-direct", "scatter-direct", "gather-direct", "all_reduce-star", "all_at_once"])
-def test_of_messages_of_one_rank_with_all_others_all_ranks_are_told_at_once(name):
+def test_messages_of_one_rank_with_all_others_are_vectorised(name):
     (schedule,) = case_of(name, 7).slices
     traced = []
     noted = replace(schedule, steps=lambda me: traced.append(me) or schedule.steps(me))
@@ -92,7 +92,7 @@ ALIGNED = ["all_reduce-ring", "all_reduce-hierarchical", "all_reduce-star", "gat
 
 
 @pytest.mark.parametrize("name", ALIGNED)
-def test_beside_aggregators_all_workers_are_told_at_once(name):
+def test_schedules_with_idle_aggregators_are_vectorised(name):
     for schedule in next(cases(*ALGORITHMS[name], Layout.of(6, 2, aggregators=2))).slices:
         assert landings(schedule) == landings(one_by_one(schedule))
         assert all(len(round_.ended) == 8 for round_ in match(schedule))
@@ -100,7 +100,7 @@ def test_beside_aggregators_all_workers_are_told_at_once(name):
 
 @pytest.mark.parametrize("name", ["gather-direct", "scatter-direct", "gather-binomial", "scatter-binomial"])
 @pytest.mark.parametrize("root", range(5))
-def test_to_any_root_all_ranks_are_told_at_once(name, root):
+def test_schedules_for_any_root_are_vectorised(name, root):
     collective, algorithm = ALGORITHMS[name]
     (schedule,) = collective.call(5, root).slices(algorithm, Layout.of(5))
     traced = []
@@ -111,7 +111,7 @@ def test_to_any_root_all_ranks_are_told_at_once(name, root):
 
 @pytest.mark.parametrize("outer", ["double_binary_tree", "rabenseifner", "star"])
 @pytest.mark.parametrize("inner", ["ring", "recursive_halving"])
-def test_what_all_ranks_are_told_at_once_of_a_part_only_is_followed_rank_by_rank_from_there(inner, outer):
+def test_a_schedule_that_is_vectorised_in_part_is_traced_rank_by_rank_from_there(inner, outer):
     collective, algorithm = ALGORITHMS["all_reduce-hierarchical"]
     for schedule in next(cases(collective, algorithm, Layout.of(12, 4), inner=inner, outer=outer)).slices:
         assert landings(schedule) == landings(one_by_one(schedule))

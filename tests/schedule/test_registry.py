@@ -128,7 +128,7 @@ def test_an_algorithm_of_several_slices_is_no_part_of_another():
         Algorithm("composed", "c", composed).schedule(Layout.of(3))
 
 
-def test_an_algorithm_that_speaks_for_aggregators_is_told_of_them():
+def test_an_algorithm_that_uses_aggregators_gets_them():
     seen = []
 
     def text(layout, me):

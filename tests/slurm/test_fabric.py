@@ -163,7 +163,7 @@ def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flo
     assert rate < 1.06 * WIRE
 
 
-def test_a_step_is_told_the_place_of_every_node(fabric):
+def test_a_step_has_the_topology_address_of_every_node(fabric):
     script = "echo $(hostname) $SLURM_TOPOLOGY_ADDR $SLURM_TOPOLOGY_ADDR_PATTERN"
     topology = dict(
         line.split(" ", 1)
@@ -212,7 +212,7 @@ def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
         assert [place.host for place in attempt.places] == [*workers, "a1", "a2"]
 
 
-def test_the_script_tells_hosts_of_aggregators_by_their_feature(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
+def test_the_script_recognises_hosts_of_aggregators_by_their_feature(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
     script = Path(__file__).parents[2] / "slurm" / "in-network.sbatch"
     asked = ("--partition=all", "-N5", "--ntasks-per-node=2", "--constraint=[worker*4&aggregator*1]")
     result = fabric.run("sbatch", "--parsable", *asked, script, "-b", "4K", "-e", "4K", "-n", 2, cwd=tmp_path)
@@ -237,7 +237,7 @@ def test_what_each_rail_carried_is_counted_by_itself(fabric, tmp_path, mpiexec):
         assert carried == pytest.approx({"eth0": 1 - second, "rail2": second}, abs=0.1)
 
 
-def test_status_tells_racks_rails_aggregators_and_what_the_uplink_carries(fabric):
+def test_status_prints_racks_rails_aggregators_and_the_rate_of_the_uplink(fabric):
     marker = fabric.status()["marker"]
     assert (marker["aggregators"], marker["rails"]) == (2, 2)
     assert marker["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3", "n4"]}

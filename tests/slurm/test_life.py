@@ -83,7 +83,7 @@ def test_a_killed_rank_is_named_and_the_next_sweep_measures_the_rest(killed_rank
     assert (len(now), {attempt for _, attempt in now}) == (CASES, {1, 2})
 
 
-def test_a_job_that_is_told_to_end_finishes_its_case_and_the_next_goes_on(near_time_limit):
+def test_a_job_signalled_before_its_time_limit_finishes_its_case_and_the_next_continues(near_time_limit):
     sandbox, first, status, kept, files, second = near_time_limit
     assert (first.code, status.code) == (3, 3)
     assert "stopped by SIGUSR1" in status.out
@@ -97,7 +97,7 @@ def test_a_job_that_is_told_to_end_finishes_its_case_and_the_next_goes_on(near_t
     assert sorted(path.name for path in sandbox.out.glob("raw/*")) == ["mpi.n2x1.h5"]
 
 
-def test_a_job_that_reaches_its_limit_is_said_to_have(time_limit):
+def test_a_job_that_reaches_its_time_limit_is_reported(time_limit):
     sandbox, result = time_limit
     assert result.code == 3, result.err
     (job,) = read_scheduled(sandbox.out)
@@ -107,7 +107,7 @@ def test_a_job_that_reaches_its_limit_is_said_to_have(time_limit):
     assert len(sandbox.measured()) == 1
 
 
-def test_a_job_that_somebody_cancels_is_said_to_be_cancelled(cancelled):
+def test_a_cancelled_job_is_reported(cancelled):
     sandbox, result = cancelled
     assert result.code == 3, result.err
     for text in (result.out, sandbox.status().out, sandbox.page):
@@ -115,7 +115,7 @@ def test_a_job_that_somebody_cancels_is_said_to_be_cancelled(cancelled):
     assert len(sandbox.measured()) >= 2
 
 
-def test_a_host_that_dies_is_told_and_what_does_not_need_it_is_measured(dead_worker):
+def test_a_dead_host_is_reported_and_cases_that_do_not_need_it_are_measured(dead_worker):
     sandbox, result = dead_worker
     see_that_a_host_was_lost(sandbox, result)
     assert [(job.job, job.state) for job in read_scheduled(sandbox.out)] == [  # one after the other
@@ -154,7 +154,7 @@ def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separ
     assert has in sandbox.page
 
 
-def test_ranks_that_believe_to_be_alone_are_told_at_once(no_pmi):
+def test_ranks_that_start_alone_are_reported_at_once(no_pmi):
     sandbox, result, page = no_pmi
     status = sandbox.status()
     assert (result.code, status.code) == (3, 3)
@@ -172,7 +172,7 @@ def test_ranks_that_believe_to_be_alone_are_told_at_once(no_pmi):
         ("template", ["2 ranks: 2 on ", "requested: 2 ranks on 2 nodes, 1 on each of "]),
     ],
 )
-def test_ranks_that_are_not_where_they_should_be_are_told_at_once(wrong_launchers, launcher, words):
+def test_misplaced_ranks_are_reported_at_once(wrong_launchers, launcher, words):
     code, status, journals = wrong_launchers[launcher]
     assert (code, status.code, journals) == (2, 3, [])
     (line,) = [line for line in status.out.splitlines() if "not run: 4 cases" in line]
@@ -192,7 +192,7 @@ def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
     assert len(sandbox.measured()) == 22
 
 
-def test_a_controller_that_is_killed_is_told_waited_for_and_nothing_is_lost(no_controller):
+def test_a_killed_controller_is_reported_and_awaited_and_nothing_is_lost(no_controller):
     sandbox, results, kept = no_controller
     assert "jobs that run go on" in results["outage"]
     assert results["interrupted"].code == 3, results["interrupted"].err
@@ -205,7 +205,7 @@ def test_a_controller_that_is_killed_is_told_waited_for_and_nothing_is_lost(no_c
     assert (len({case for case, _ in now}), len(now)) == (CASES, CASES)
 
 
-def test_a_full_disk_is_told_and_with_space_the_sweep_goes_on(full_disk):
+def test_a_full_disk_is_reported_and_the_sweep_continues_once_there_is_space(full_disk):
     sandbox, first, status, kept, second = full_disk
     assert (first.code, status.code) == (3, 3), first.err
     assert "No space left on device" in status.out

@@ -54,7 +54,7 @@ def test_shellcheck_finds_nothing(require):
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_every_script_is_stopped_by_its_first_error_and_told_before_its_end(path):
+def test_every_script_stops_at_its_first_error_and_is_signalled_before_its_end(path):
     text = path.read_text()
     assert "\nset -euo pipefail\n" in text
     assert "\n#SBATCH --signal=USR1@60\n#SBATCH --no-requeue\n" in text
@@ -71,7 +71,7 @@ def test_all_reduce_is_measured_on_what_sbatch_asked_for(submit, end, tmp_path):
     assert log.endswith("hpccoll report results/allreduce/2x2.h5\n")
 
 
-def test_a_job_that_is_told_to_end_is_resumed_by_the_same_sbatch(testbed, submit, end, tmp_path):
+def test_a_signalled_job_is_resumed_by_the_same_sbatch(testbed, submit, end, tmp_path):
     raw, journal = tmp_path / "mine.h5", tmp_path / "mine.h5.journal"
     slow = ("-a", "ring", "-b", "1M", "-e", "4M", "-n", 40, "--in-place")  # 3 cases of a second or more
     number = submit("allreduce", *slow, HPCCOLL_OUT=str(raw))
@@ -238,13 +238,13 @@ def test_a_probe_that_fails_costs_no_measurement(name, stand_in, lines):
 
 
 @pytest.mark.parametrize("name", ["nccl", "sharp"])
-def test_nothing_is_launched_after_a_probe_that_was_told_to_end(name, stand_in, lines):
+def test_nothing_is_launched_after_a_signalled_probe(name, stand_in, lines):
     stand_in("srun", 'echo "$@"; touch "$(echo results/*/*.logs)/told-to-end"; exit 137')
     (launch,) = lines(name, code=3)
     assert "--probe" in launch
 
 
-def test_inside_of_a_node_nvls_is_asked_for_in_its_form_for_one_beside_its_control(lines):
+def test_on_one_node_nvls_is_requested_in_its_single_node_form_next_to_its_control(lines):
     launches = lines("nccl", nodes=1)
     assert {words[words.index("--variant") + 1] for words in launches if "--variant" in words} == {
         "nccl-ring", "nccl-tree", "nccl-nvls", "nccl-nvls-off",
@@ -280,9 +280,7 @@ def test_a_variant_that_fails_keeps_no_other_from_being_measured(name, stand_in,
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_a_variant_of_which_cases_failed_keeps_no_other_from_being_measured_but_one_that_was_told_to_end_does(
-    name, stand_in, lines
-):
+def test_a_variant_with_failed_cases_does_not_stop_the_others_but_a_signalled_one_does(name, stand_in, lines):
     variants = {"HPCCOLL_VARIANTS": "nccl-ring nccl-tree"}
     launches = lines(name, **variants)
     left = """printf '%s ' "$@"; echo; raw=$(printf '%s\\n' "$@" | grep 'h5$')

@@ -123,7 +123,7 @@ def test_the_wire_is_calibrated_and_every_host_knows(testbed, ranks):
 WARN = "import json, sys; from calibrate import warnings; print(*warnings(json.load(sys.stdin)), sep='\\n')"
 
 
-def test_a_wire_that_was_calibrated_on_a_busy_machine_is_told(testbed):
+def test_a_wire_calibrated_on_a_busy_machine_is_reported(testbed):
     marker = testbed.status()["marker"] | {"wire_Bps": 98_296_939}
     result = subprocess.run(
         [sys.executable, "-c", WARN], cwd=testbed.program.parent, input=json.dumps(marker),
@@ -260,7 +260,7 @@ def surroundings():
     return mounts, sorted(Path("/sys/class/net").iterdir()), files, groups
 
 
-def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed, new_testbed):
+def test_it_comes_up_after_every_crash_next_to_another_testbed_and_leaves_nothing(testbed, new_testbed):
     around, small = surroundings(), new_testbed("small")
     assert small.command("status").code == 3
     assert small.command("run", "true").code == 2
@@ -317,7 +317,7 @@ def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed
         (["--name", "a/b"], ["--name", "'a/b'"]),
     ],
 )
-def test_a_bad_option_is_told_in_one_line(testbed, options, words):
+def test_a_bad_option_takes_one_line_of_an_error(testbed, options, words):
     result = testbed.command("up", *options)
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
     assert [word for word in words if word not in result.err] == []

@@ -84,7 +84,7 @@ SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}
 
 
 @pytest.mark.usefixtures("library")
-def test_without_slurm_nothing_more_is_said_of_it(programs):
+def test_without_slurm_its_checks_are_left_out(programs):
     examined = findings()
     assert (examined["Slurm"].kind, examined["Slurm"].severity) == ("slurm_missing", "none")
     assert examined["profile"].kind == "profile_local"
@@ -132,7 +132,7 @@ def test_a_cluster_with_a_database_is_for_profile_slurm_however_soon_squeue_forg
     assert not wrong()
 
 
-def test_a_database_that_is_away_is_said_and_worked_around(cluster):
+def test_an_unreachable_database_is_reported_and_avoided(cluster):
     cluster(AccountingStorageType="accounting_storage/slurmdbd")
     examined = findings()
     assert examined["accounting"].kind == "accounting_unreachable"
@@ -188,7 +188,7 @@ def test_of_an_unknown_library_nothing_is_claimed(library):
     assert examined.values == {"types": "pmix, none, pmi2"}
 
 
-def test_partitions_are_told_with_their_usable_nodes_and_limits(programs, cluster):
+def test_partitions_are_reported_with_their_usable_nodes_and_limits(programs, cluster):
     cluster(partition=WORK + PARTITION.format("debug", 1))
     programs("sinfo", {"%P": "work*\ndebug\n", "%N": "n1|idle|2|worker\nn2|drained|2|worker\n"})
     assert findings()["partitions"].state == (

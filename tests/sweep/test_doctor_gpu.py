@@ -47,7 +47,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
     return here
 
 
-def test_without_a_gpu_it_is_said_what_there_would_be_to_install_and_nothing_of_what_only_gpus_need(here):
+def test_without_a_gpu_the_packages_to_install_are_named_and_gpu_checks_are_left_out(here):
     findings = here(RAILS)
     assert findings["GPU"].state == "no CUDA device: GPU cases will be skipped"
     assert [findings[what].severity for what in ("GPU", "CuPy", "NCCL", "nccl4py")] == ["none"] * 4
@@ -56,7 +56,7 @@ def test_without_a_gpu_it_is_said_what_there_would_be_to_install_and_nothing_of_
     assert not ABOUT_GPUS & set(findings)
 
 
-def test_what_is_installed_without_a_gpu_is_said_to_be_there(here, tmp_path, monkeypatch):
+def test_packages_installed_without_a_gpu_are_reported(here, tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
     findings = here({"mod/libnccl.so.2": ""}, wheels={"cupy-cuda13x": "14.2.0", "nccl4py": "0.6.0"})
     assert (findings["nccl4py"].severity, findings["nccl4py"].state) == ("ok", "0.6.0")
@@ -95,7 +95,7 @@ def test_gpus_that_are_further_from_an_adapter_than_others_are_named(here, port,
     assert findings["GPUs and adapters"].state.startswith(state)
 
 
-def test_devices_are_told_with_their_driver_and_its_cuda(here):
+def test_devices_are_reported_with_their_driver_and_its_cuda(here):
     findings = here(GPUS, OPEN)
     assert findings["GPU"].state == "8 x NVIDIA H100 80GB HBM3, driver 580.65.06, for CUDA 13 and older"
     assert set(findings) >= ABOUT_GPUS - {"GPUDirect RDMA"}, "there is no adapter that could reach them"
@@ -146,7 +146,7 @@ def test_switches_between_gpus_need_their_manager(here):
     assert here(MANAGED)["NVLink"].remedy == ""
 
 
-def test_ports_are_told_by_what_they_are(here):
+def test_ports_are_reported_with_their_kind(here):
     assert here()["RDMA"].state.startswith("no InfiniBand, RoCE or EFA adapter")
     assert here(RAILS)["RDMA"].state == (
         "mlx5_0:1, mlx5_1:1: InfiniBand, 400 Gb/sec (4X NDR), active; mlx5_2:1: RoCE, 100 Gb/sec (4X EDR), down"
@@ -154,13 +154,13 @@ def test_ports_are_told_by_what_they_are(here):
     assert "rdmap79s0:1: EFA, 100 Gb/sec (4X EDR), active" in here(EFA)["RDMA"].state
 
 
-def test_adapters_that_cannot_be_opened_are_told(here, tmp_path):
+def test_adapters_that_cannot_be_opened_are_reported(here, tmp_path):
     assert "RDMA devices" not in here()
     assert here(RAILS)["RDMA devices"].state.startswith(f"none in {tmp_path}/dev/infiniband")
     assert "RDMA devices" not in here({"dev/infiniband/uverbs0": ""})
 
 
-def test_limits_that_stop_rdma_are_told_where_there_is_some(here, tmp_path, monkeypatch):
+def test_limits_that_stop_rdma_are_reported_if_there_are_adapters(here, tmp_path, monkeypatch):
     usage = SimpleNamespace(total=64 << 20)
     monkeypatch.setattr(rdma.resource, "getrlimit", lambda _: (8 << 20, 8 << 20))
     monkeypatch.setattr(rdma.shutil, "disk_usage", lambda _: usage)
@@ -185,13 +185,13 @@ def test_ways_of_adapters_to_the_memory_of_gpus(here, parts, state, needs_the_ad
     assert ("modprobe nvidia-peermem" in finding.remedy) == needs_the_admin
 
 
-def test_a_nccl_that_is_missing_is_told_with_what_to_install(here):
+def test_a_missing_nccl_is_reported_with_its_remedy(here):
     finding = here(GPUS, OPEN)["NCCL"]
     assert finding.state == "not found: cases over nccl will be skipped"
     assert "pip install nvidia-nccl-cu12" in finding.remedy
 
 
-def test_a_wheel_of_nccl_that_hides_the_sites_is_told_with_both_places(here, tmp_path, monkeypatch):
+def test_a_wheel_of_nccl_that_hides_the_sites_is_reported_with_both_paths(here, tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
     finding = here(GPUS, OPEN, {"mod/libnccl.so.2": ""})["NCCL"]
     assert (finding.state, finding.remedy) == (f"2.27.3, {tmp_path}/mod/libnccl.so.2", "")
@@ -201,7 +201,7 @@ def test_a_wheel_of_nccl_that_hides_the_sites_is_told_with_both_places(here, tmp
     assert finding.remedy.endswith(f"or set LD_PRELOAD={tmp_path}/mod/libnccl.so.2")
 
 
-def test_a_network_that_needs_a_plugin_is_told_which(here, tmp_path, monkeypatch):
+def test_a_plugin_that_the_network_needs_is_named(here, tmp_path, monkeypatch):
     finding = here(GPUS, OPEN, EFA)["NCCL plugins"]
     assert finding.state == "none where the loader looks"
     assert "uses TCP" in finding.remedy
@@ -215,7 +215,7 @@ def test_infiniband_without_the_plugin_of_sharp_works_and_says_what_sharp_needs(
     assert here({"usr/lib64/libnccl-net.so": "SHARP rank"})["NCCL plugins"].remedy == ""
 
 
-def test_settings_that_nobody_sees_are_told_and_those_that_choose_are_to_go(here, monkeypatch):
+def test_settings_of_nccl_are_reported_and_selecting_ones_are_to_be_unset(here, monkeypatch):
     assert here(GPUS, OPEN)["NCCL settings"].state.endswith("set nothing")
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
     finding = here({"etc/nccl.conf": "NCCL_IB_HCA=mlx5\nNCCL_ALGO=Ring\n"})["NCCL settings"]
@@ -228,7 +228,7 @@ def test_settings_that_nobody_sees_are_told_and_those_that_choose_are_to_go(here
     [(True, OPEN_MPI, ""), (False, OPEN_MPI, "load the site's module"), (False, MPICH, "MPIR_CVAR_ENABLE_GPU=1"),
      (None, MPICH, "MPIR_CVAR_ENABLE_GPU=1")],
 )  # fmt: skip
-def test_what_the_library_of_mpi_says_of_device_buffers_is_told_with_what_turns_it_on(here, aware, library, remedy):
+def test_support_of_device_buffers_is_reported_with_the_switch_that_enables_it(here, aware, library, remedy):
     finding = here(GPUS, OPEN, aware=aware, library=library)["MPI and GPUs"]
     assert remedy in finding.remedy
     assert finding.state.startswith("the query says so: ")

@@ -145,7 +145,7 @@ def test_a_shape_that_fails_keeps_no_larger_one_from_being_measured(here):
     assert calls(here) == ["-N 2 -n 2", "-N 4 -n 4"]
 
 
-def test_ranks_that_were_told_to_end_are_the_last_that_are_launched(here):
+def test_no_shape_is_launched_after_signalled_ranks(here):
     measured(here, CASES[0]).close(remove=False)
     (here / "does.py").write_text(TOLD.format(tests=str(Path(raw_examples.__file__).parent), here=str(here)))
     assert not start(here)
@@ -196,7 +196,7 @@ def test_a_job_that_is_not_of_the_plan_is_refused(here):
         launch(here / "plan.json", "nope", here / "F.h5")
 
 
-def test_memory_that_ran_out_is_told_before_all_else():
+def test_an_out_of_memory_error_is_reported_first():
     lines = [
         "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
         "srun: error: n2: task 1: Out Of Memory",
@@ -211,7 +211,7 @@ UCX = "MPIDI_UCX_comm_addr_exchange(159)...: ucx function returned with failed s
 SRUN = "srun: error: n1: task 0: Exited with exit code 15"
 
 
-def test_the_first_error_of_a_launch_is_told_before_what_it_came_to():
+def test_the_first_error_of_a_launch_is_reported_before_its_consequences():
     between = ["[n1:693:0] address.c:985 UCX ERROR failed to unpack address", "Abort(72500495) on node 0: Fatal error"]
     after = [SRUN, "slurmstepd-n1: error: *** STEP 13.1 ON n1 CANCELLED ***", "srun: Force Terminated StepId=13.1"]
     assert child_process.root_cause(["a line", PMI, *between, UCX, *after]) == f"{PMI}; {UCX}; {SRUN}"
@@ -234,7 +234,7 @@ def test_of_a_launch_that_says_much_its_beginning_and_its_end_are_known():
     assert child_process.run_child([sys.executable, "-c", says], 60.0) == "ended with exit code 4: first error; last"
 
 
-def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(programs):
+def test_two_ranks_that_do_not_connect_in_time_are_killed_and_reported(programs):
     programs("srun", "MPI plugin types are...\n\tpmi2\n\tnone\n")
     programs("waits", err="")
     (programs.place / "waits").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
@@ -265,7 +265,7 @@ def test_what_srun_refuses_for_want_of_the_controller_is_launched_again_when_it_
     assert (came is None) == (launched > refused)
 
 
-def test_ranks_that_never_begin_are_ended_and_said_and_the_next_shape_is_tried(here):
+def test_ranks_that_never_start_are_killed_and_reported_and_the_next_shape_is_tried(here):
     (here / "does.py").write_text("import time\ntime.sleep(60)\n")
     patient = json.loads((here / "plan.json").read_text())
     patient["launcher"]["patience_s"] = 0.1

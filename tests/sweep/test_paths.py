@@ -24,7 +24,7 @@ def launcher(tmp_path, monkeypatch):
     return says
 
 
-def test_the_workflow_is_beside_the_package_or_in_it():
+def test_the_workflow_is_next_to_the_package_or_in_it():
     assert (paths.workflow_directory() / "Snakefile").is_file()
     assert paths.default_sweep().is_file()
 
@@ -46,7 +46,7 @@ def test_mpich_needs_no_options(launcher):
 
 
 @pytest.mark.parametrize("text", ["mpirun (Open MPI) 4.1.6", "mpirun (OpenRTE) 4.1", "prterun (PRRTE) 3.0"])
-def test_open_mpi_is_told_that_cores_are_shared(launcher, monkeypatch, text):
+def test_open_mpi_gets_the_option_for_shared_cores(launcher, monkeypatch, text):
     launcher(text)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert paths.mpiexec_command() == ["mpiexec", "--oversubscribe", "--allow-run-as-root"]

@@ -160,7 +160,7 @@ def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planne
     assert "no CUDA device" not in " ".join(ExecutionSite.local().notes(jobs, tmp_path))
 
 
-def test_a_plan_and_its_sweep_are_told_so_before_anything_runs(planned):
+def test_a_plan_notes_missing_gpus(planned):
     notes = planned(TEXT + "devices: cuda\n").notes
     missing = missing_requirements(["cuda"])
     assert [note.partition(": ")[2] for note in notes if "on GPUs" in note] == missing[:1]

@@ -29,7 +29,7 @@ def test_all_numbers_of_nodes_share_an_allocation_of_the_largest_that_can_be_had
     assert (asked["nodes"], asked["tasks"], asked["mpi"]) == (4, 4, "srun")
 
 
-def test_aggregators_are_asked_for_beside_the_workers(on_cluster):
+def test_aggregators_are_requested_in_addition_to_the_workers(on_cluster):
     (job,) = (plan := on_cluster("algorithms: [ring, sharp_emulated]\nbytes: 8\nranks: 2\naggregators: 1\n")).jobs
     asked, (shape,) = plan.resources[job.name], job.shapes
     assert (asked["tasks"], shape.processes, job.ranks, str(shape)) == (3, 3, 2, "1x2+1")
@@ -46,7 +46,7 @@ def with_helpers(on_cluster, programs):
     return on_cluster
 
 
-def test_aggregators_beside_nodes_are_on_hosts_of_their_own(with_helpers):
+def test_aggregators_with_nodes_have_hosts_of_their_own(with_helpers):
     plan = with_helpers(CLUSTER + "ranks_per_node: 2\naggregators: 2", BESIDE)
     (job,) = plan.jobs
     assert (job.name, job.largest, job.dedicated_aggregators) == ("mpi.n4x2", Shape(4, 8, 2), True)
@@ -64,7 +64,7 @@ def test_more_aggregators_than_there_are_hosts_for_are_refused_with_the_reason(w
         with_helpers(CLUSTER.replace("[1, 2, 4, 6]", "2") + "aggregators: 3", BESIDE)
 
 
-def test_a_site_that_does_not_say_where_aggregators_go_is_told_the_key(on_cluster):
+def test_the_missing_key_of_a_site_without_aggregators_is_named(on_cluster):
     with pytest.raises(BadInputError, match="key aggregators"):
         on_cluster(CLUSTER + "aggregators: 1")
 
@@ -117,7 +117,7 @@ def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_tha
         launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 
 
-def test_a_key_of_a_site_file_is_told_with_the_file(on_cluster, tmp_path):
+def test_a_key_of_a_site_file_is_named_with_the_file(on_cluster, tmp_path):
     with pytest.raises(BadInputError) as error:
         on_cluster(site="partition: wrok\n")
     assert str(error.value).startswith(
@@ -125,7 +125,7 @@ def test_a_key_of_a_site_file_is_told_with_the_file(on_cluster, tmp_path):
     )
 
 
-def test_a_site_file_by_the_name_of_a_key_is_a_file_and_all_its_mistakes_are_told(tmp_path, monkeypatch):
+def test_a_site_file_named_like_a_key_is_a_file_and_all_its_mistakes_are_reported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "some.yaml").write_text(CLUSTER)
     (tmp_path / "partition.yaml").write_text("partitio: x\nlaunche: y\n")

@@ -75,7 +75,7 @@ def test_more_ranks_than_gpus_of_a_node_are_left_out_over_nccl_unless_they_are_t
     assert not on_cluster(NVLS + f"ranks_per_node: 4\nvariants: {{mine: {share}}}\n", site).skips
 
 
-def test_a_site_that_sets_what_a_variant_varies_is_refused_where_it_chooses_and_told_where_it_describes(on_cluster):
+def test_a_variable_of_a_site_that_a_variant_sets_is_refused_if_it_selects_and_noted_if_it_describes(on_cluster):
     text = NVLS + "variants: {default: {}, nccl-ring: , nccl-one-rail: , mine: {A: 1}}\n"
     with pytest.raises(
         BadInputError, match=r"--site .*site\.yaml: environment\.NCCL_ALGO: 'Tree' .*nccl-ring.*default"
@@ -104,7 +104,7 @@ def test_of_many_variants_that_a_variable_of_the_site_holds_in_only_those_that_s
 
 
 @pytest.mark.parametrize("net", ["Libfabric", "SOCKET"])
-def test_variables_of_infiniband_are_left_out_where_nccl_is_told_to_use_another_network(on_cluster, net):
+def test_variables_of_infiniband_are_left_out_if_nccl_must_use_another_network(on_cluster, net):
     variants = "default: {}, nccl-one-rail: , nccl-traffic-class: , both: {NCCL_IB_TC: 1, NCCL_ALGO: Ring}, gdr: {A: 1}"
     plan = on_cluster(NVLS + f"variants: {{{variants}}}\n", f"environment: {{NCCL_NET: {net}}}\n")
     assert [job.variant for job in plan.jobs] == ["default", "both", "gdr"]
@@ -127,7 +127,7 @@ def test_a_site_whose_variable_wins_over_a_setting_of_communicators_is_refused(o
         on_cluster(NVLS + "variants: {few: {NCCL_MAX_CTAS: 8, communicator: {max_ctas: 4}}}\n")
 
 
-def test_a_shell_that_sets_what_a_variant_varies_is_told_like_a_site(on_cluster, monkeypatch):
+def test_a_variable_of_the_shell_that_a_variant_sets_is_treated_like_one_of_a_site(on_cluster, monkeypatch):
     monkeypatch.setenv("NCCL_ALGO", "Tree")
     assert [note.partition(" also")[0] for note in on_cluster(NVLS).notes] == ["NCCL_ALGO=Tree of this shell"]
     with pytest.raises(BadInputError, match="NCCL_ALGO of this shell: 'Tree' is not valid: unset"):

@@ -145,7 +145,7 @@ if not os.fork():
 """Has a rank be told to end as soon as it hears."""
 
 
-def test_nothing_is_timed_after_a_probe_that_was_told_to_end_and_the_next_launch_begins_anew(here):
+def test_nothing_is_timed_after_a_signalled_probe_and_the_next_launch_begins_anew(here):
     out = here(TOLD, complete=False)
     assert not out.exists()
     assert not journal_path(out).exists()

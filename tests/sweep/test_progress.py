@@ -110,7 +110,7 @@ def test_a_log_has_a_line_for_each_tenth(capsys):
     ]
 
 
-def test_the_time_that_is_left_is_told_at_the_pace_so_far():
+def test_the_remaining_time_is_estimated_from_the_pace_so_far():
     pace = TimeLeft(100)
     texts = [pace.text(timed(done), now) for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))]
     assert texts == ["", "", "", "", "about 70 s left"]  # the first 10 came after a wait in the queue

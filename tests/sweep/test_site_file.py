@@ -121,7 +121,7 @@ def test_a_bad_file_takes_one_line(site, what):
     assert not [word for word in words if word not in message], message
 
 
-def test_an_unknown_site_is_told_with_those_that_there_are():
+def test_an_unknown_site_is_reported_with_the_known_ones():
     with pytest.raises(
         BadInputError, match=r"--site: 'hg' is not valid: did you mean hgx\? a file, or one of apptainer, aws-p5, "
     ):

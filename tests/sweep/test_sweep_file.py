@@ -245,7 +245,7 @@ def test_a_variable_has_the_text_that_is_written(sweep_file):
     assert ", ".join(f"{name}: {value}" for name, value in environment.items()) == "A: " + text.replace("'", "")
 
 
-def test_what_communicators_are_made_with_stands_beside_the_variables_of_a_variant(sweep_file):
+def test_communicator_settings_are_next_to_the_variables_of_a_variant(sweep_file):
     text = (
         LEAST + "variants: {nccl-symmetric: , nccl-traffic-class-comm: {communicator: {traffic_class: 3}}, "
         "mine: {NCCL_PROTO: LL, communicator: {max_ctas: 4, net_name: IB, cta_policy: zero}}, other: {A: 1}}"
@@ -275,7 +275,7 @@ def test_what_communicators_are_made_with_stands_beside_the_variables_of_a_varia
         ("[max_ctas]", ["variants.mine.communicator", "['max_ctas']"]),
     ],
 )
-def test_a_setting_that_nccl_has_not_is_told(sweep_file, communicator, words):
+def test_a_setting_unknown_to_nccl_is_named(sweep_file, communicator, words):
     result = invoke("plan", sweep_file(LEAST + f"variants: {{mine: {{communicator: {communicator}}}}}"))
     assert result.is_bad_input(*words)
 

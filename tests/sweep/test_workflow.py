@@ -112,7 +112,7 @@ def test_what_is_driven_leaves_nothing_running(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_is_passed_on_once_to_all_that_is_driven_and_what_to_do_is_said(tmp_path, capsys, number):
+def test_an_interrupt_is_forwarded_once_and_the_next_step_is_printed(tmp_path, capsys, number):
     count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
     assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) != 0
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1

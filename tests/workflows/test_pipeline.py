@@ -92,7 +92,7 @@ def test_outcomes_that_a_killed_job_had_no_time_to_write_are_written_and_not_mea
     assert not list(path.parent.glob("*.journal"))
 
 
-def test_what_snakemake_refuses_is_said_and_the_report_is_there(copy):
+def test_an_error_of_snakemake_is_printed_and_the_report_is_written(copy):
     result = spawn("sweep", "tiny.yaml", "--", "--frobnicate", cwd=copy.home)
     assert result.code == 3
     assert "snakemake ended with 2: see results/tiny/logs" in result.err

@@ -40,7 +40,7 @@ def test_a_controller_that_keeps_a_ping_waiting_does_not_answer(programs, monkey
     assert not controller_health.ping()
 
 
-def test_silence_is_told_once_within_30_s_and_so_is_its_end(programs, clock, capsys):
+def test_an_outage_is_reported_once_within_30_s_and_so_is_its_end(programs, clock, capsys):
     watched, lines = controller_health.ControllerWatch(), []
     for second in range(100):
         programs("scontrol", UP if second in range(15) or second > 80 else DOWN)

@@ -89,7 +89,7 @@ def test_jobs_of_other_sweeps_are_left_alone(slurm, tmp_path):
     assert cancelled(slurm) == []
 
 
-def test_a_job_that_does_not_end_is_said(slurm, tmp_path):
+def test_a_job_that_does_not_end_is_reported(slurm, tmp_path):
     slurm(("7", "RUNNING", "None"))
     with pytest.raises(BadInputError, match="Slurm jobs: '7' is not valid: ended 0 s after"):
         SlurmMonitor(tmp_path).cancel_and_wait("it is over", seconds=0)
@@ -290,7 +290,7 @@ def test_a_controller_that_is_gone_is_asked_for_no_jobs(slurm, programs, tmp_pat
     assert "the next sweep cancels" in capsys.readouterr().err
 
 
-def test_a_scancel_that_fails_is_said_and_stops_nothing(slurm, programs, tmp_path, capsys):
+def test_a_failed_scancel_is_reported_and_stops_nothing(slurm, programs, tmp_path, capsys):
     slurm(("7", "RUNNING", "None"))
     (programs.place / "scancel").unlink()
     SlurmMonitor(tmp_path).end("it is over")

@@ -39,7 +39,7 @@ def test_nodes_with_a_feature_are_counted_by_themselves(cluster):
 
 
 @pytest.mark.usefixtures("cluster")
-def test_an_unknown_partition_is_told_with_those_that_there_are():
+def test_an_unknown_partition_is_reported_with_the_known_ones():
     with pytest.raises(BadInputError, match=r"partition: 'gpu' is not valid: choose from debug, work"):
         partitions.load_partition("gpu")
 
@@ -120,7 +120,7 @@ def test_slurm_looks_at_a_job_as_it_will_be_submitted(cluster):
     assert " --partition=work --account=me --qos=q --mem=1000 --cpus-per-task=4 --ntasks-" in cluster.calls()[1]
 
 
-def test_a_job_that_slurm_would_refuse_is_told_with_its_reason(cluster):
+def test_a_job_that_slurm_would_refuse_is_reported_with_the_reason(cluster):
     cluster("sbatch", code=1, err="allocation failure: Requested node configuration is not available\n")
     with pytest.raises(BadInputError) as error:
         partitions.check_request(REQUEST)

@@ -18,7 +18,7 @@ def test_the_jobs_of_a_sweep_are_found_by_their_names(programs):
     assert (ended.job, ended.reason, ended.alive) == ("mpi.n4x1.a|b", "TimeLimit", False)
 
 
-def test_a_job_is_told_by_words_that_may_hold_blanks(cluster):
+def test_facts_of_a_job_may_contain_blanks(cluster):
     facts = squeue.show_job("7")
     assert (facts["JobState"], facts["TimeLimit"], facts["NodeList"]) == ("TIMEOUT", "00:01:00", "n[1-2]")
     assert facts["StdOut"] == "/home/me/my results/1.log"
