@@ -19,16 +19,13 @@ def mpiexec(ranks: int) -> list[str]:
     return [shutil.which(name, path=path) or name, *options, "-n", str(ranks)]
 
 
-def run_job(
-    job: Job, start: Sequence[str], raw: Path, options: Sequence[str] = (), variables: Mapping[str, str] | None = None
-) -> None:
+def run_job(job: Job, start: Sequence[str], raw: Path, variables: Mapping[str, str] | None = None) -> None:
     """Measure all cases of a job in one launch; a raw file of an earlier one is replaced, not resumed.
 
     Args:
         job: the cases.
         start: the command that starts its ranks.
         raw: the raw file.
-        options: further options of ``hpccoll run``.
         variables: environment variables of the launch, in addition to those of this process.
     """
     for old in (raw, journal_path(raw)):
@@ -36,7 +33,7 @@ def run_job(
     path = raw.with_suffix(".json")
     path.write_text(job.to_json())
     command = [*start, sys.executable, "-m", "hpccoll", "run", "--job", str(path), "--out", str(raw), "--exit-zero"]
-    output([*command, *options], variables)
+    output(command, variables)
 
 
 def output(command: Sequence[str], variables: Mapping[str, str] | None = None) -> str:

@@ -5,7 +5,8 @@
  * A case is COLLECTIVE/PLACEMENT/BYTES, such as all_reduce/out/1024. It runs for at least ITERATIONS iterations and
  * until SECONDS have passed. Each iteration refills the buffers, waits in a barrier, reads the clock, runs the
  * operation, reads the clock, and compares the result. The reported time is the median over iterations of the longest
- * duration of any rank.
+ * duration of any rank. The skew is the median of the time from the first start to the last one: ranks leave the barrier
+ * one after another, and the longest duration includes the wait for the last rank. All ranks must have the same clock.
  */
 
 #ifndef LOOP_H
@@ -23,7 +24,7 @@
 enum {
     GENERATIONS = 16, /* the refills that differ; each begins one element after the previous one */
     WARMUP = 5,       /* the iterations before the timed ones */
-    MOST = 200000,    /* the largest number of timed iterations */
+    MOST = 10000,     /* the largest number of timed iterations */
     PAGE = 4096,
     HUGE_BYTES = 4 << 20 /* from here on buffers get huge pages, as NumPy's arrays do */
 };
@@ -143,11 +144,18 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Sort times in ns and return their median in seconds. */
+static double median_s(int64_t *times, int count)
+{
+    qsort(times, count, sizeof *times, by_size);
+    return 0.5e-9 * (double)(times[(count - 1) / 2] + times[count / 2]);
+}
+
 /* Measure one case and print it at rank 0; return the number of wrong elements over all iterations and ranks. */
 static int64_t measure(const char *name, const struct collective *collective, const struct operation *o, double seconds,
                        int least)
 {
-    static int64_t durations[MOST], slowest[MOST];
+    static int64_t starts[MOST], durations[MOST], first[MOST], last[MOST], slowest[MOST];
     struct contents c = contents_of(collective->name, o);
     int64_t wrong = 0, all_wrong = 0, began = now_ns();
     int done = 0;
@@ -162,6 +170,7 @@ static int64_t measure(const char *name, const struct collective *collective, co
         generation = (generation + 1) % GENERATIONS;
         if (batch++ < 0)
             continue;
+        starts[done] = start;
         durations[done++] = end - start;
         if (batch >= least || done == MOST) {
             batch = 0;
@@ -170,12 +179,14 @@ static int64_t measure(const char *name, const struct collective *collective, co
         }
     }
     MPI_Reduce(durations, slowest, done, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
+    MPI_Reduce(starts, first, done, MPI_INT64_T, MPI_MIN, 0, MPI_COMM_WORLD);
+    MPI_Reduce(starts, last, done, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
     MPI_Allreduce(&wrong, &all_wrong, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     if (o->rank == 0) {
-        qsort(slowest, done, sizeof *slowest, by_size);
-        double median = 0.5e-9 * (double)(slowest[(done - 1) / 2] + slowest[done / 2]);
-        printf("{\"case\": \"%s\", \"median_s\": %.9g, \"iterations\": %d, \"wrong\": %lld}\n", name, median, done,
-               (long long)all_wrong);
+        for (int i = 0; i < done; i++)
+            last[i] -= first[i];
+        printf("{\"case\": \"%s\", \"median_s\": %.9g, \"skew_s\": %.9g, \"iterations\": %d, \"wrong\": %lld}\n", name,
+               median_s(slowest, done), median_s(last, done), done, (long long)all_wrong);
         fflush(stdout);
     }
     free(c.source.values);
