@@ -5,8 +5,9 @@
  * A case is COLLECTIVE/PLACEMENT/BYTES, such as all_reduce/out/1024. It runs for at least ITERATIONS iterations and
  * until SECONDS have passed. Each iteration refills the buffers, waits in a barrier, reads the clock, runs the
  * operation, reads the clock, and compares the result. The reported time is the median over iterations of the longest
- * duration of any rank. The skew is the median of the time from the first start to the last one: ranks leave the barrier
- * one after another, and the longest duration includes the wait for the last rank. All ranks must have the same clock.
+ * duration of any rank. The skew is the median of the time from the first start to the last one: ranks leave the
+ * barrier one after another, and the longest duration includes the wait for the last rank. All ranks must have the same
+ * clock.
  */
 
 #ifndef LOOP_H
