@@ -102,7 +102,7 @@ class AttemptRunner:
     def _native_barrier(self) -> NativeBarrier:
         """Return the barrier of the compiled loop, created when first used; all ranks call this together."""
         if self._barrier is None:
-            self._barrier = NativeBarrier(self.comm, self.compiled or CompiledOptions(yields=True))
+            self._barrier = NativeBarrier(self.comm, self.compiled or CompiledOptions(oversubscribed=True))
         return self._barrier
 
     def close(self) -> None:

@@ -37,11 +37,11 @@ def agree_on_executor(comm: MPI.Intracomm, requested: str | None, *, oversubscri
             raise reported
         return None
     common = tuple(dtype for dtype in DTYPES if all(dtype in of_rank for _, of_rank in reports))
-    return CompiledOptions(yields=oversubscribed, dtypes=common)
+    return CompiledOptions(oversubscribed=oversubscribed, dtypes=common)
 
 
 def executor_provenance(compiled: CompiledOptions | None) -> dict[str, str]:
     """Return the record of the executor of an attempt, and of how its ranks wait."""
     if compiled is None:
         return {"executor": PYTHON, "waiting": "yields"}
-    return {"executor": COMPILED, "waiting": "yields" if compiled.yields else "spins"}
+    return {"executor": COMPILED, "waiting": "yields" if compiled.oversubscribed else "spins"}

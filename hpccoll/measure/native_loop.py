@@ -50,7 +50,7 @@ class NativeBarrier:
             released=bases[0] + RELEASED * words.itemsize, go=bases[0] + GO * words.itemsize,
             node_ranks=node.size, node_rank=node.rank, requests=address(self._handles),
             rounds=len(self._requests) // 2, statuses=address(self._statuses),
-            comm=handle(comm), probe_rank=comm.rank, idle=IdleStruct(yields=options.yields),
+            comm=handle(comm), probe_rank=comm.rank, idle=IdleStruct(shares_core=options.oversubscribed),
         )  # fmt: skip
         self.address = ctypes.addressof(self._struct)
 

@@ -12,7 +12,7 @@
 
 static int drive_progress(barrier_t *barrier, int64_t *polls) {
     idle(&barrier->idle);
-    if (++*polls % POLLS_PER_PROBE && !barrier->idle.yields) return 0;
+    if (++*polls % POLLS_PER_PROBE && !barrier->idle.shares_core) return 0;
     int flag;
     barrier->error = barrier->mpi->iprobe((int)barrier->probe_rank, (int)barrier->probe_tag, barrier->comm, &flag,
                                           barrier->statuses);

@@ -64,9 +64,10 @@ typedef struct {
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------- */
 
-/* A rank with a core of its own spins. Otherwise it yields, and sleeps once a wait has made no progress for long. */
+/* A rank with a core of its own spins, and then yields, because other programs may use its core, too. A rank that shares
+ * its core with other ranks yields at once, and then sleeps. */
 typedef struct {
-    int64_t yields;
+    int64_t shares_core;
     int64_t since_ns; /* the begin of a wait without progress; 0 before the first look at the clock */
 } idle_t;
 

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#define YIELD_NS 100000 /* after so long without progress a rank that shares its core sleeps */
+#define SPIN_NS 10000  /* so long a rank with a core of its own spins: switching to another program takes as long */
+#define YIELD_NS 100000 /* so long a rank that shares its core yields before it sleeps */
 #define SLEEP_NS 20000
 
 int64_t now_ns(void) {
@@ -23,16 +24,15 @@ static inline void pause_core(void) {
 }
 
 void idle(idle_t *state) {
-    if (!state->yields) {
-        pause_core();
-        return;
-    }
     const int64_t now = now_ns();
     if (!state->since_ns) state->since_ns = now;
-    if (now - state->since_ns < YIELD_NS)
+    const int64_t waited = now - state->since_ns;
+    if (state->shares_core && waited >= YIELD_NS)
+        nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+    else if (state->shares_core || waited >= SPIN_NS)
         sched_yield();
     else
-        nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+        pause_core();
 }
 
 static int fail(plan_t *plan, enum failed_call call, int error) {

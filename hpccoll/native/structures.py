@@ -37,7 +37,7 @@ class MpiStruct(ctypes.Structure):
 class IdleStruct(ctypes.Structure):
     """How a rank waits."""
 
-    _fields_ = (("yields", ctypes.c_int64), ("since_ns", ctypes.c_int64))
+    _fields_ = (("shares_core", ctypes.c_int64), ("since_ns", ctypes.c_int64))
 
 
 class PlanStruct(ctypes.Structure):

@@ -60,11 +60,11 @@ class CompiledOptions:
     """How the compiled executor runs.
 
     Args:
-        yields: whether a waiting rank gives its core to others; otherwise it spins.
+        oversubscribed: whether ranks outnumber the cores: a waiting rank then gives its core to others at once.
         dtypes: the element types that it can fold.
     """
 
-    yields: bool
+    oversubscribed: bool
     dtypes: tuple[str, ...] = DTYPES
 
 
@@ -126,7 +126,7 @@ class NativePlan:
         self._plan = PlanStruct(
             **addresses, mpi=ctypes.addressof(self._mpi), sequence_count=len(sequences), call_count=len(calls),
             slots=slots, comm=handle(comm), probe_rank=comm.rank, initial=initial,
-            idle=IdleStruct(yields=options.yields),
+            idle=IdleStruct(shares_core=options.oversubscribed),
         )  # fmt: skip
         self._reference = ctypes.byref(self._plan)
         self.address = ctypes.addressof(self._plan)

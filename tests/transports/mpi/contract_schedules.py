@@ -20,7 +20,7 @@ from hpccoll.transports.transport_interface import Operation, Transport
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
-OPTIONS = CompiledOptions(yields=True) if "compiled" in sys.argv else None
+OPTIONS = CompiledOptions(oversubscribed=True) if "compiled" in sys.argv else None
 MpiTransport, TieredTransport = (
     partial(transport, compiled=OPTIONS) for transport in (persistent.MpiTransport, persistent.TieredTransport)
 )
