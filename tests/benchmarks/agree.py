@@ -213,7 +213,7 @@ def measure(programs: Mapping[str, Path], executors: Sequence[str], rounds: int,
 def microseconds(times: Times) -> str:
     """Format the median of times in us, with three significant digits."""
     value = float(f"{1e6 * median(times):.3g}")
-    return f"{value:,.{max(0, 2 - floor(log10(value)))}f}"
+    return f"{value:,.{max(0, 2 - floor(log10(value)))}f}" if value else "0"
 
 
 def spread(times: Times) -> float:
@@ -275,12 +275,8 @@ def agreement(found: Found, executors: Sequence[str], level: str) -> Iterator[Li
         one_buffer = family.one_buffer or not family.out_of_place
         placement = "one buffer" if one_buffer else "in place" if case.in_place else "out of place"
         cells = [case.collective, size, placement, microseconds(loop), f"{spread(loop):.2f}", microseconds(skew)]
-        cells += [
-            microseconds(ours),
-            microseconds(our_skew),
-            f"{ratio:.2f}",
-            f"{max(0, 1 - allowed):.2f} to {1 + allowed:.2f}",
-        ]
+        cells += [microseconds(ours), microseconds(our_skew), f"{ratio:.2f}"]
+        cells += [f"{max(0, 1 - allowed):.2f} to {1 + allowed:.2f}"]
         off, more_skew = abs(ratio - 1), (median(skew) - median(our_skew)) / median(loop)
         verdict = REACHED if off <= fixed else BY_SPREAD if off <= allowed else MISSED
         if verdict == MISSED and ratio < 1 and off <= fixed + more_skew:
