@@ -168,7 +168,7 @@ def _lengths(s: Setting) -> dict[str, int]:
 
 
 def _outside(s: Setting, begin: Callable[[int, int], int]) -> Iterator[Write]:
-    """Yield writes beside src and dst, whose ``begin`` follows from the length of the buffer and of what is written."""
+    """Yield writes outside src and dst, whose ``begin`` follows from the lengths of the buffer and of the write."""
     for name, length in _lengths(s).items():
         if length:  # an empty buffer has no memory
             yield from (Write(name, begin(length, len(values)), values) for values in _intruders(s))
@@ -200,7 +200,7 @@ WRITES: dict[str, Callable[[Setting], Iterator[Write]]] = {
     "written before the beginning of a buffer": before_the_beginning,
     "src overwritten": in_src,
 }
-"""Writes beside a right result."""
+"""Writes outside the buffers, with a correct result."""
 
 
 class Buffers:
@@ -259,7 +259,7 @@ class Buffers:
         return wrong > 0, wrong / len(self.setting.right)
 
     def all_seen(self) -> Iterator[tuple[str, tuple[bool, float]]]:
-        """Yield whether each of the faults beside a right result is seen, where the result alone has nothing wrong."""
+        """Yield whether each of the faults outside a correct result is detected, if the result alone is correct."""
         assert self.check.wrong() == 0
         for fault, lengths in SIZES.items():
             yield from ((fault, self.size_seen(length)) for length in lengths(len(self.setting.right)))

@@ -1,4 +1,4 @@
-"""Observations of a machine that takes exactly what it is said to take."""
+"""Observations of a machine whose times are exactly those of a given model."""
 
 from hpccoll.model.machine import Link, MachineModel
 from hpccoll.model.observations import Observation
@@ -10,7 +10,7 @@ MACHINE = MachineModel({"node": Link(1e-6, 1e-10), "rack": Link(5e-5, 8e-9)}, ga
 
 
 def observation(collective, algorithm, nbytes, seconds, layout=APART, about=(), **params):
-    """An observation, with what ``about`` says of it beside its parameters; the library's own algorithm is None."""
+    """An observation, with the fields ``about`` in addition to its parameters; the library's own algorithm is None."""
     family = COLLECTIVES[collective]
     arguments = {name: value for name, value in params.items() if name in family.arguments}
     call = family.call(layout.workers, **arguments)

@@ -1,4 +1,4 @@
-"""Memory as of a GPU: what is folded or copied in it is queued, and done when somebody waits for it.
+"""Memory as of a GPU: folds and copies in it are queued, and executed when a caller waits for it.
 
 Who lets MPI read it too early, or ends before the queue does, has a wrong result.
 """

@@ -26,7 +26,7 @@ def called(sync):
 
 
 def spared(_patient):
-    """Return when the watchdog has said that this rank is stuck, and left its end to the others."""
+    """Return when the watchdog has reported this rank as stuck, and left its end to the other ranks."""
     while any(thread.name == "watchdog" for thread in threading.enumerate()):
         time.sleep(0.01)
 

@@ -206,7 +206,7 @@ class SweepSandbox:
         return self.testbed.status()["hosts"][node]["init"]
 
     def status(self, name=None):
-        """Return what is said of the sweep, or of another one in this place; one drill at a time may ask."""
+        """Return the status of the sweep, or of another one in this directory; one drill at a time may call it."""
         with INSIDE:
             return invoke("status", self.home / name if name else self.out)
 

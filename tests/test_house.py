@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "__main__.py": "cli run terminal",
     "__init__.py": "",
 }
-"""For each room: the rooms below it and the libraries that it may name, beside the standard library and itself."""
+"""For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
 LIGHT = ("__main__.py", "run", "measure", "evidence", "spec", "host", "native")
 """The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""

@@ -208,9 +208,11 @@ class LogRecord:
             ValueError: if the text is no record.
         """
         try:
-            read = json.loads(text)
-            rows = {name: [row(**_known(row, one)) for one in read.get(_key(name), ())] for name, row in _ROWS.items()}
-            values: dict[str, Any] = {**_known(cls, read), "library": read["library"], **rows}
+            stored = json.loads(text)
+            rows = {
+                name: [row(**_known(row, one)) for one in stored.get(_key(name), ())] for name, row in _ROWS.items()
+            }
+            values: dict[str, Any] = {**_known(cls, stored), "library": stored["library"], **rows}
             lists = {name: tuple(one) for name, one in values.items() if isinstance(one, list)}
             return cls(**{**values, **lists})
         except (TypeError, KeyError, AttributeError) as error:
@@ -225,9 +227,9 @@ def _stored(items: list[tuple[str, Any]]) -> dict[str, Any]:
     return {_key(name): value for name, value in items}
 
 
-def _known(row: type[Any], read: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of those fields of ``row`` that ``read`` has."""
-    return {one.name: read[_key(one.name)] for one in fields(row) if _key(one.name) in read}
+def _known(row: type[Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of those fields of ``row`` that ``stored`` has."""
+    return {one.name: stored[_key(one.name)] for one in fields(row) if _key(one.name) in stored}
 
 
 _ROWS: Mapping[str, type[Any]] = {"collectives": CollectiveLine, "unavailable": Unavailable, "model": ModelledCost}

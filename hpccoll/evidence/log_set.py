@@ -211,11 +211,11 @@ def _read_text(name: str) -> str:
 
 def _log_lines(name: str) -> Iterator[str]:
     """Yield the lines of a log; of another, possibly large file only the first LOG_HEAD_BYTES bytes."""
-    read, known = 0, False
+    nbytes, known = 0, False
     for line in read_lines(Path(name), "log", LOG_BYTES):
-        read += len(line)
+        nbytes += len(line)
         known = known or has_header(line)
-        if not known and read > LOG_HEAD_BYTES:
+        if not known and nbytes > LOG_HEAD_BYTES:
             return
         yield line
 

@@ -241,7 +241,7 @@ class PreparedCase:
             return dict(self.case.params)
         params, queued, pipelined = self.case.params, self.case.transport == "nccl", self.algorithm.pipelined
         channels = window = 1
-        if not self.family.whole:
+        if not self.family.uncut:
             channels, window = plan_channels(
                 params, self.bytes, self.layout, schedules, pipelined=pipelined, queued=queued
             )

@@ -39,7 +39,7 @@ class Collective:
         reduces: whether contributions are reduced.
         idempotent: whether a contribution may be folded twice, as in a barrier.
         token: whether S is always one element, so that no message is empty.
-        whole: whether the message is never cut into channels.
+        uncut: whether the message is never cut into channels.
         rooted: whether a call has a root.
         arguments: the other arguments of a call, with their defaults.
         in_place: whether contribution and result can share a buffer.
@@ -56,7 +56,7 @@ class Collective:
     reduces: bool = False
     idempotent: bool = False
     token: bool = False
-    whole: bool = False
+    uncut: bool = False
     rooted: bool = False
     arguments: Mapping[str, Parameter] = field(default_factory=dict)
     in_place: bool = True

@@ -69,16 +69,16 @@ all_to_all_v = Collective(
     "all_to_all_v", "per_rank", _all, _all, _for_me, busbw=_all_but_one, arguments={"traffic": "zipf"}, in_place=False
 )
 barrier = Collective(
-    "barrier", "divisible", _all, _all, _everyone, busbw=None, reduces=True, idempotent=True, token=True, whole=True,
+    "barrier", "divisible", _all, _all, _everyone, busbw=None, reduces=True, idempotent=True, token=True, uncut=True,
     out_of_place=False,
 )  # fmt: skip
 send_recv = Collective(
     "send_recv", "divisible", _of_two, _of_two, _other, busbw=lambda p: 2 * _once(p), rooted=True,
-    arguments={"peer": -1}, whole=True, in_place=False,
+    arguments={"peer": -1}, uncut=True, in_place=False,
 )  # fmt: skip
 bidirectional = Collective(
     "bidirectional", "divisible", _of_two, _of_two, _other, busbw=_once, rooted=True, arguments={"peer": -1},
-    whole=True, in_place=False,
+    uncut=True, in_place=False,
 )  # fmt: skip
 
 COLLECTIVES = {

@@ -68,8 +68,8 @@ def _check_call(case: Case) -> None:
     if case.mapping not in distinct_mappings(case.collective, case.algorithm, (case.mapping,)):
         raise BadInputError("mapping", case.mapping, f"none: {case.collective} names its two ranks")
     if case.in_place not in distinct_placements(case.collective, case.algorithm, (case.in_place,)):
-        only = f"{not case.in_place}: the only placement of {case.algorithm} of {case.collective}"
-        raise BadInputError("in_place", case.in_place, only)
+        expected = f"{not case.in_place}: the only placement of {case.algorithm} of {case.collective}"
+        raise BadInputError("in_place", case.in_place, expected)
     if not isinstance(case.bytes, int):
         raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, itemsize(case.dtype), 1) < 1:
@@ -126,7 +126,7 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
     if algorithm in (NATIVE, AUTO):
         return (*family.arguments, *([GRAPH] if algorithm == NATIVE else []))
     check_algorithm(algorithm, [name])
-    plan = () if family.whole else PLAN_PARAMETERS
+    plan = () if family.uncut else PLAN_PARAMETERS
     return (*family.arguments, *plan, GRAPH, *family.algorithms[algorithm].parameters)
 
 

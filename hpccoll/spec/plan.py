@@ -124,14 +124,14 @@ class Plan:
         """
         text = read_text(path, "plan", JOB_BYTES)
         try:
-            read = {_FIELD_NAMES.get(name, name): value for name, value in parse_json(text).items()}
-            read.pop("evidence", None)  # follows from the jobs: 'hpccoll plan --json' prints it
-            jobs = tuple(Job.from_json(json.dumps(job)) for job in read.pop("jobs"))
-            skips = tuple(Skip(**skip) for skip in read.pop("skips"))
-            launcher = {_FIELD_NAMES.get(name, name): value for name, value in read.pop("launcher").items()}
+            stored = {_FIELD_NAMES.get(name, name): value for name, value in parse_json(text).items()}
+            stored.pop("evidence", None)  # follows from the jobs: 'hpccoll plan --json' prints it
+            jobs = tuple(Job.from_json(json.dumps(job)) for job in stored.pop("jobs"))
+            skips = tuple(Skip(**skip) for skip in stored.pop("skips"))
+            launcher = {_FIELD_NAMES.get(name, name): value for name, value in stored.pop("launcher").items()}
             launcher["setup"] = tuple(launcher["setup"])
-            notes = tuple(read.pop("notes", ()))
-            plan = cls(**read, jobs=jobs, skips=skips, launcher=Launcher(**launcher), notes=notes)
+            notes = tuple(stored.pop("notes", ()))
+            plan = cls(**stored, jobs=jobs, skips=skips, launcher=Launcher(**launcher), notes=notes)
             plan.check()
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInputError("plan", str(path), f"a plan as 'hpccoll plan' writes it ({error})") from None

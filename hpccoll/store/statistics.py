@@ -104,7 +104,7 @@ def _skew_s(times: CaseTimes, attempt: Attempt) -> float | None:
 
     None if no clock has two kept ranks.
     """
-    clocks = np.array([place.clock for place in attempt.places])[:: times.rank_stride]
+    clocks = np.array([location.clock for location in attempt.places])[:: times.rank_stride]
     starts = [times.start_ns[:, clocks == clock] for clock in set(clocks)]
     ranges = [np.ptp(of_clock, axis=1) for of_clock in starts if of_clock.shape[1] > 1 and len(of_clock)]
     return float(np.median(np.max(ranges, axis=0))) / 1e9 if ranges else None

@@ -1,4 +1,4 @@
-"""The model in words: what is said where it and what was measured agree, and where not."""
+"""The printed model: its text where model and measurement agree, and where they differ."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What was measured stands beside what the model says, with the sizes from which one algorithm overtakes another."""
+"""Validation of a model: measured next to modelled times, and the sizes from which one algorithm overtakes another."""
 
 from dataclasses import replace
 

@@ -303,7 +303,9 @@ def test_vega_is_bundled_once_and_cached(bundles, tmp_path, monkeypatch):
     (kept,) = (tmp_path / "caches" / "hpccoll").iterdir()
     monkeypatch.setattr(html_page, "VEGA_SNIPPET", "another")
     vega_script.__wrapped__()
-    assert {kept} < {*kept.parent.glob(f"vega-{version('vl-convert-python')}-*.js")}  # that of another is beside it
+    assert {kept} < {
+        *kept.parent.glob(f"vega-{version('vl-convert-python')}-*.js")
+    }  # the file of another version is next to it
     assert bundles == [VEGA_SNIPPET, "another"]
 
 

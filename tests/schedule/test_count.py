@@ -244,7 +244,7 @@ def test_what_a_sender_does_after_a_message_does_not_make_its_landing_later():
         back,
         [Step(), Step(), Step(), Step(), Step(Send(1, 0)), *[Step(Recv(1, 0))] * 3],
     )
-    assert counted(idle, 1).rounds == 5  # the swaps beside 3 -> 1 and three times 1 -> 3
+    assert counted(idle, 1).rounds == 5  # the swaps, and 3 -> 1 and three times 1 -> 3
 
 
 def test_a_sender_waits_until_its_receiver_has_come():

@@ -87,7 +87,7 @@ def test_a_layout_that_does_not_meet_the_needs_is_refused_with_the_reason():
 def test_a_need_may_ask_for_the_value_of_a_parameter():
     need = Requirement("at most 3 segments", lambda layout, values: values["segments"] <= 3 * layout.workers)
     picky = Algorithm("picky", "c", fold, needs=(need,))
-    assert picky.unmet(Layout.of(1)) == "picky of c needs at most 3 segments"  # four, unless said otherwise
+    assert picky.unmet(Layout.of(1)) == "picky of c needs at most 3 segments"  # the default is four
     assert picky.unmet(Layout.of(1), segments=3) is None
     assert need.met(Layout.of(2), {"segments": 6})
     with pytest.raises(BadInputError, match="algorithm: picky of c needs at most 3 segments"):

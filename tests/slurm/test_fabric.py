@@ -1,4 +1,4 @@
-"""Racks, rails and aggregators of the testbed: bytes take the wires that are said, and Slurm knows where hosts are."""
+"""Racks, rails and aggregators of the testbed: bytes take the requested wires, and Slurm knows the topology."""
 
 import json
 import os

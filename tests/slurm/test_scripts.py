@@ -289,7 +289,7 @@ def test_a_variant_with_failed_cases_does_not_stop_the_others_but_a_signalled_on
     assert lines(name, code=3, **variants) == launches
     stand_in("srun", left.replace("exit 3", 'touch "$raw.told-to-end"; exit 3'))
     assert len(lines(name, code=3, **variants)) == (1 if name == "gpu-mpi" else 2)
-    stand_in("srun", "printf '%s ' \"$@\"; echo; exit 1")  # before anybody could take back what an earlier job was told
+    stand_in("srun", "printf '%s ' \"$@\"; echo; exit 1")  # before the signal of an earlier job could be withdrawn
     assert lines(name, code=1, **variants) == launches
 
 

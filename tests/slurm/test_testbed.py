@@ -230,7 +230,7 @@ def test_what_run_runs_is_killed_with_it(testbed):
 
 
 def namespaces():
-    """Return every namespace that a process is in, and those that somebody mounted."""
+    """Return every namespace that a process is in, and those that are mounted."""
     command = ["lsns", "--noheadings", "--raw", "--output", "NS"]
     for _ in range(20):
         result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -295,7 +295,7 @@ def test_it_comes_up_after_every_crash_next_to_another_testbed_and_leaves_nothin
            for facts in again["hosts"].values() for kind in ("net", "uts", "mnt", "pid", "ipc")}  # fmt: skip
     assert len(own) == 15
     assert own < namespaces()
-    assert len(of_other_testbeds(small) - own) >= 5 * 6  # of the testbed beside it
+    assert len(of_other_testbeds(small) - own) >= 5 * 6  # of the other testbed
 
     assert [small.command("down").code for _ in range(2)] == [0, 0]
     # Each goes when init has buried its first process.

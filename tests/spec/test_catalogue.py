@@ -54,7 +54,7 @@ def test_native_collectives_have_arguments_and_no_schedule_parameters(name):
     assert known_parameters(name, NATIVE) == (*family.arguments, "graph")
     for algorithm in algorithms_of(name)[:-1]:
         own = {*family.algorithm(algorithm).parameters}
-        plan = () if family.whole else ("channels", "window", "segment")
+        plan = () if family.uncut else ("channels", "window", "segment")
         assert {*known_parameters(name, algorithm)} == {*family.arguments, *plan, "graph", *own}
 
 

@@ -142,7 +142,7 @@ if not os.fork():
     os.kill(rank, signal.SIGUSR1)
     os._exit(0)
 """
-"""Has a rank be told to end as soon as it hears."""
+"""Signals a rank as soon as it handles signals."""
 
 
 def test_nothing_is_timed_after_a_signalled_probe_and_the_next_launch_begins_anew(here):

@@ -1,4 +1,4 @@
-"""How far a sweep is: counted in the journals, told in a log."""
+"""The progress of a sweep: counted in the journals, printed in a log."""
 
 from itertools import count
 from types import SimpleNamespace
@@ -89,7 +89,7 @@ def test_all_rounds_of_a_case_that_is_skipped_are_done_and_take_no_time(tally, t
     assert tally.count() == (5, 1)
     journal.unlink()
     (tmp_path / "raw" / "a.h5").touch()
-    assert tally.count() == (10, 8)  # of the last look: nobody reads what is complete again
+    assert tally.count() == (10, 8)  # of the last poll: complete files are not read again
 
 
 def test_what_was_skipped_has_no_part_in_the_pace():

@@ -1,4 +1,4 @@
-"""The sweep file: what it may say, and what is said of one that cannot be used."""
+"""The sweep file: its valid content, and the errors of an invalid one."""
 
 import json
 from pathlib import Path

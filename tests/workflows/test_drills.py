@@ -80,7 +80,7 @@ class Drill:
         return [place.pid for place in read_journal(self.journal).attempts[-1][0].places]
 
     def ends(self, sweep, code):
-        """See a sweep end with ``code``, with a report, with nothing left and nothing lost; return what it said."""
+        """See a sweep end with ``code``, with a report, with nothing left and nothing lost; return its output."""
         out, err = sweep.communicate(timeout=LONG_S)
         assert sweep.returncode == code, f"{sweep.returncode}\n{out}\n{err}"
         assert out.splitlines()[-1] == "report: results/slow/report/index.html"

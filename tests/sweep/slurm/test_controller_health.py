@@ -14,7 +14,7 @@ def clock(monkeypatch):
     """A clock that a test sets."""
     now = [1000.0]
     time = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
-    monkeypatch.setattr(controller_health, "time", time)  # and nobody else's
+    monkeypatch.setattr(controller_health, "time", time)  # of this module only
     return now
 
 
