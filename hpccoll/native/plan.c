@@ -49,8 +49,8 @@ static char *request_slot(plan_t *plan, int64_t sequence) {
 static int start_messages(plan_t *plan, int64_t number, const step_t *step) {
     const mpi_t *mpi = plan->mpi;
     const int64_t count = step->messages_end - step->messages;
-    char *slots = request_slot(plan, number);
     if (!count) return 0;
+    char *slots = request_slot(plan, number);
     if (plan->requests) {
         char *requests = plan->requests + step->messages * mpi->request_size;
         const int error = mpi->startall((int)count, requests);
