@@ -101,6 +101,7 @@ class NativeLoop:
 
     def __init__(self, plan: NativePlan, check: Check, barrier: NativeBarrier, progress: RankProgress) -> None:
         self._plan, self._check, self._barrier = plan, check, barrier
+        self._progress = progress  # native code writes to it
         self._blocks = [_records(blocks) for blocks in (check.fills, check.compared, check.guard_blocks)]
         fills, compared, guards = self._blocks
         self._struct = TimedCaseStruct(
