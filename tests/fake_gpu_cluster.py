@@ -54,9 +54,9 @@ class FakeDevice:
         return np.full(count, 99, dtype)
 
     def group_call(self, buffers, messages):
-        asked = Group(buffers, [*messages])
-        asked.check()
-        return lambda: self.queue(lambda: Group(buffers, asked.messages, [*asked.messages]))
+        requested = Group(buffers, [*messages])
+        requested.check()
+        return lambda: self.queue(lambda: Group(buffers, requested.messages, [*requested.messages]))
 
     def fold_calls(self, operation, buffers, waves):
         def launch(wave):

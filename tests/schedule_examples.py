@@ -299,13 +299,13 @@ def case_of(name: str, ranks: int) -> Case | None:
 _NUMPY = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
 
 
-def _lengths(asked: Operation, me: int, *, sends: bool) -> list[int]:
+def _lengths(operation: Operation, me: int, *, sends: bool) -> list[int]:
     """Return the elements of every unit that a caller knows, in src or in dst of rank ``me``."""
-    if asked.collective.units == "divisible":
-        return [asked.count]
-    blocks = asked.call.blocks(asked.count)
+    if operation.collective.units == "divisible":
+        return [operation.count]
+    blocks = operation.call.blocks(operation.count)
     if blocks is None:
-        return [asked.count] * asked.call.p
+        return [operation.count] * operation.call.p
     return (blocks[me] if sends else blocks[:, me]).tolist()
 
 
@@ -314,53 +314,53 @@ def _slice(lengths: Sequence[int], units: range, first: int = 0) -> slice:
     return slice(sum(lengths[first : units.start]), sum(lengths[first : units.stop])) if units else slice(0, 0)
 
 
-def contributions(asked: Operation, *, exact: bool = True) -> list[Array]:
+def contributions(operation: Operation, *, exact: bool = True) -> list[Array]:
     """Return what each worker contributes: small integers (powers of two for prod), or any numbers if not ``exact``."""
     chance, inputs = np.random.default_rng(1), []
-    for me in range(asked.call.p):
-        lengths = _lengths(asked, me, sends=True)
-        source = _slice(lengths, asked.call.source(me, len(lengths)))
+    for me in range(operation.call.p):
+        lengths = _lengths(operation, me, sends=True)
+        source = _slice(lengths, operation.call.source(me, len(lengths)))
         values = chance.integers(0, 7, source.stop - source.start)
-        if asked.reduction.name == "prod":
+        if operation.reduction.name == "prod":
             values = 2 ** (values % 2)
-        if not exact and asked.dtype.kind == "f":
+        if not exact and operation.dtype.kind == "f":
             values = values / 3 + 0.1
-        inputs.append(values.astype(asked.dtype))
+        inputs.append(values.astype(operation.dtype))
     return inputs
 
 
-def buffers(asked: Operation, *, exact: bool = True) -> tuple[list[Array], list[Array]]:
+def buffers(operation: Operation, *, exact: bool = True) -> tuple[list[Array], list[Array]]:
     """Return src and dst of all ranks as they are before the operation."""
-    p, ranks = asked.call.p, range(asked.layout.ranks)
-    inputs = contributions(asked, exact=exact)
-    inputs += [np.full(asked.elements("src", me), 55, asked.dtype) for me in ranks[p:]]
-    outputs = [np.full(asked.elements("dst", me), 77, asked.dtype) for me in ranks]
-    if asked.in_place:
+    p, ranks = operation.call.p, range(operation.layout.ranks)
+    inputs = contributions(operation, exact=exact)
+    inputs += [np.full(operation.elements("src", me), 55, operation.dtype) for me in ranks[p:]]
+    outputs = [np.full(operation.elements("dst", me), 77, operation.dtype) for me in ranks]
+    if operation.in_place:
         for me in range(p):
-            lengths = _lengths(asked, me, sends=False)
-            outputs[me][_slice(lengths, asked.call.source(me, len(lengths)))] = inputs[me]
+            lengths = _lengths(operation, me, sends=False)
+            outputs[me][_slice(lengths, operation.call.source(me, len(lengths)))] = inputs[me]
     return inputs, outputs
 
 
-def result(asked: Operation, inputs: Sequence[Array], me: int) -> Array:
+def result(operation: Operation, inputs: Sequence[Array], me: int) -> Array:
     """Return the expected result of rank ``me``, by NumPy's own reduction."""
-    call, units = asked.call, len(_lengths(asked, me, sends=False))
+    call, units = operation.call, len(_lengths(operation, me, sends=False))
 
     def contributed(origin: int, unit: int) -> Array:
         source = call.source(origin, units)
-        return inputs[origin][_slice(_lengths(asked, origin, sends=True), range(unit, unit + 1), source.start)]
+        return inputs[origin][_slice(_lengths(operation, origin, sends=True), range(unit, unit + 1), source.start)]
 
     folded = [
-        fold(_NUMPY[asked.reduction.name], [contributed(*one) for one in sorted(call.result(me, unit))])
+        fold(_NUMPY[operation.reduction.name], [contributed(*one) for one in sorted(call.result(me, unit))])
         for unit in call.target(me, units)
     ]
-    whole = np.concatenate([*folded, np.empty(0, asked.dtype)])
-    if asked.reduction.name != "avg":
+    whole = np.concatenate([*folded, np.empty(0, operation.dtype)])
+    if operation.reduction.name != "avg":
         return whole
     return whole // call.p if whole.dtype.kind == "i" else whole / np.array(call.p, whole.dtype)
 
 
-def defined_part(asked: Operation, target: Array, me: int) -> Array:
+def defined_part(operation: Operation, target: Array, me: int) -> Array:
     """Return the part of dst that is defined at rank ``me`` in the end; the rest is workspace."""
-    lengths = _lengths(asked, me, sends=False)
-    return target[_slice(lengths, asked.call.target(me, len(lengths)))]
+    lengths = _lengths(operation, me, sends=False)
+    return target[_slice(lengths, operation.call.target(me, len(lengths)))]

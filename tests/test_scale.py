@@ -31,8 +31,10 @@ def compiled(case: Case) -> None:
     from hpccoll.transports.mpi.compile import MpiCompiler  # where there is an MPI
 
     count = 2 * case.call.p if case.call.collective.units == "divisible" else 2
-    asked = case.operation(count, channels=2, window=2, in_place=False)
-    compiler = MpiCompiler(0, asked, *(np.zeros(asked.elements(name, 0), asked.dtype) for name in ("src", "dst")))
+    requested = case.operation(count, channels=2, window=2, in_place=False)
+    compiler = MpiCompiler(
+        0, requested, *(np.zeros(requested.elements(name, 0), requested.dtype) for name in ("src", "dst"))
+    )
     compiler.sequences()
     for datatype in compiler.datatypes:
         datatype.Free()

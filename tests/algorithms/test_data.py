@@ -14,16 +14,16 @@ each_algorithm = pytest.mark.parametrize(("collective", "algorithm"), ALGORITHMS
 ALL_WAYS = (2, 5, 8)
 
 
-def comes_to_what_numpy_says(asked) -> None:
-    inputs, outputs = buffers(asked)
+def comes_to_what_numpy_says(operation) -> None:
+    inputs, outputs = buffers(operation)
     kept = [values.copy() for values in inputs]
-    run_lockstep(asked, [np.empty(0, asked.dtype)] * len(inputs) if asked.in_place else inputs, outputs)
-    for me in range(asked.call.p):
-        found, right = defined_part(asked, outputs[me], me), result(asked, inputs, me)
-        assert found.dtype == asked.dtype
-        assert found.tobytes() == right.tobytes(), (me, asked)
-        assert np.shares_memory(asked.result(outputs[me], me), found) or not len(found)
-        assert np.array_equal(asked.result(outputs[me], me), found), (me, asked)
+    run_lockstep(operation, [np.empty(0, operation.dtype)] * len(inputs) if operation.in_place else inputs, outputs)
+    for me in range(operation.call.p):
+        found, right = defined_part(operation, outputs[me], me), result(operation, inputs, me)
+        assert found.dtype == operation.dtype
+        assert found.tobytes() == right.tobytes(), (me, operation)
+        assert np.shares_memory(operation.result(outputs[me], me), found) or not len(found)
+        assert np.array_equal(operation.result(outputs[me], me), found), (me, operation)
         assert np.array_equal(inputs[me], kept[me]), "src was written"
 
 
@@ -33,12 +33,12 @@ def test_every_rank_holds_the_result_for_every_count_placement_and_cut(collectiv
     turn = count(p)
     for number, case in enumerate(cases(collective, algorithm, places(algorithm, p))):
         counts = sorted({0, 1, p - 1, p + 1, 1000 + p})
-        asked = list(product(counts, case.placements, (1, 3)))
+        requested = list(product(counts, case.placements, (1, 3)))
         if p not in ALL_WAYS or number:  # some of them, in turn
             few, first = p <= 8, number == 0
-            stride = 3 if few and first else 7 if few or first else len(asked)
-            asked = asked[next(turn) * 3 % stride :: stride]
-        for elements, in_place, channels in asked:
+            stride = 3 if few and first else 7 if few or first else len(requested)
+            requested = requested[next(turn) * 3 % stride :: stride]
+        for elements, in_place, channels in requested:
             comes_to_what_numpy_says(case.operation(elements, "int32", in_place=in_place, channels=channels))
 
 

@@ -113,8 +113,8 @@ def graphs_replay_what_runs_directly() -> None:
     for name in ("all_reduce-ring", "all_gather-bruck", "broadcast-chain", "reduce_scatter-ring"):
         if case := case_of(name, RANKS):
             agrees(case.operation(5000, "float32", in_place=False, channels=2, window=2), graph=True)
-    asked = operation(COLLECTIVES["all_reduce"].call(RANKS), "float32", "sum")
-    agrees(asked, NcclVendorTransport, graph=True, right=expected_result(asked))
+    requested = operation(COLLECTIVES["all_reduce"].call(RANKS), "float32", "sum")
+    agrees(requested, NcclVendorTransport, graph=True, right=expected_result(requested))
 
 
 def large_messages_arrive_whole() -> None:
@@ -136,14 +136,14 @@ def nccls_own_calls_meet_the_postcondition() -> None:
         for call, in_place in product(calls_of(collective, RANKS), (True, False)):
             fits = collective.in_place if in_place else collective.out_of_place
             if fits and not collective.token and not (in_place and collective.name == "all_to_all"):
-                asked = operation(call, "float32", "sum", in_place=in_place)
-                agrees(asked, NcclVendorTransport, right=expected_result(asked))
+                requested = operation(call, "float32", "sum", in_place=in_place)
+                agrees(requested, NcclVendorTransport, right=expected_result(requested))
 
 
 def nccls_own_calls_take_every_dtype_and_op() -> None:
     for dtype, op in product(ELEMENTS, REDUCTIONS):
-        asked = operation(COLLECTIVES["all_reduce"].call(RANKS), dtype, op)
-        agrees(asked, NcclVendorTransport, right=expected_result(asked))
+        requested = operation(COLLECTIVES["all_reduce"].call(RANKS), dtype, op)
+        agrees(requested, NcclVendorTransport, right=expected_result(requested))
 
 
 def communicators_with_settings_and_buffers_that_nccl_knows_meet_the_postcondition() -> None:
@@ -159,13 +159,13 @@ def communicators_with_settings_and_buffers_that_nccl_knows_meet_the_postconditi
         case_of("all_reduce-ring", RANKS).operation(1000, "float32"), partial(NcclTransport, library=library), comm=own
     )
     for name, how in product(("all_reduce", "reduce_scatter", "all_gather"), (None, "allocated", *KNOWN)):
-        asked = operation(COLLECTIVES[name].call(RANKS), "float32", "sum", in_place=False)
+        requested = operation(COLLECTIVES[name].call(RANKS), "float32", "sum", in_place=False)
         for comm, made_by in ((cupys, None), (own, library)):
             buffers_of = NcclBuffers(comm, GPU, how) if how else None
             way = partial(NcclVendorTransport, library=made_by, buffers=buffers_of)
             try:
-                agrees(asked, way, right=expected_result(asked), comm=comm)
-                agrees(asked, way, right=expected_result(asked), comm=comm, graph=True)
+                agrees(requested, way, right=expected_result(requested), comm=comm)
+                agrees(requested, way, right=expected_result(requested), comm=comm, graph=True)
             except BadInputError as error:  # on all ranks
                 say(f"left out: {error}")
                 buffers_of.close()

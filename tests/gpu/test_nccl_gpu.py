@@ -41,8 +41,8 @@ def test_a_job_goes_on_without_a_rank_that_stalls_which_comes_back_in_the_end(mp
     cases = [raw_examples.case(size, **about) for size in (1024, 1 << 20, 4 << 20)]
     effort = Effort(warmup=2, min_iterations=10, max_iterations=10, timeout=60)
     (tmp_path / "job.json").write_text(raw_examples.job(*cases, ranks=3, effort=effort).to_json())
-    asked = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
-    ran = mpiexec(3, JOB, 1, "run", 17, "50", *asked, timeout=WATCHDOG)
+    requested = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
+    ran = mpiexec(3, JOB, 1, "run", 17, "50", *requested, timeout=WATCHDOG)
     assert ran.returncode == 3, ran.stdout + ran.stderr
     (whole, one), (fewer, other) = hdf5.read_raw_file(tmp_path / "F.h5").attempts
     assert (whole.ranks, [outcome.status for outcome in one]) == (3, ["ok", "failed"]), ran.stderr
@@ -54,8 +54,8 @@ def test_a_job_goes_on_with_a_rank_that_stalls_for_a_while(mpiexec, tmp_path):
     cases = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 1 << 20, 4 << 20)]
     effort = Effort(warmup=2, min_iterations=10, max_iterations=10, timeout=60)
     (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
-    asked = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
-    ran = mpiexec(2, JOB, 1, "run", 17, "20", *asked, timeout=WATCHDOG)
+    requested = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
+    ran = mpiexec(2, JOB, 1, "run", 17, "20", *requested, timeout=WATCHDOG)
     assert ran.returncode == 3, ran.stdout + ran.stderr
     ((_, outcomes),) = hdf5.read_raw_file(tmp_path / "F.h5").attempts
     assert [outcome.status for outcome in outcomes] == ["ok", "failed", "ok"], ran.stderr

@@ -288,9 +288,9 @@ def bundled():
 @pytest.fixture
 def bundles(bundled, monkeypatch):
     """The snippets that were bundled since the test began."""
-    asked = []
-    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda snippet: asked.append(snippet) or bundled)
-    return asked
+    requested = []
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda snippet: requested.append(snippet) or bundled)
+    return requested
 
 
 def test_vega_is_bundled_once_and_cached(bundles, tmp_path, monkeypatch):

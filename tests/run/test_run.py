@@ -133,9 +133,9 @@ def complaints(tmp_path_factory):
     (here / "text.json").write_text("what")
     (here / "number.json").write_text("5")
     (here / "four.json").write_text(job(*SMALL, ranks=4).to_json())
-    asked = json.dumps({name: arguments for name, (arguments, _) in BAD.items()})
+    requested = json.dumps({name: arguments for name, (arguments, _) in BAD.items()})
     ended = subprocess.run(
-        [sys.executable, "-c", EACH], input=asked, cwd=here, capture_output=True, text=True, check=True, timeout=240
+        [sys.executable, "-c", EACH], input=requested, cwd=here, capture_output=True, text=True, check=True, timeout=240
     )
     assert (here / "text.json").read_text() == "what"
     return json.loads(ended.stdout)

@@ -227,9 +227,9 @@ def test_steps_that_suit_all_ranks_are_followed_by_steps_that_do_not():
 @pytest.mark.parametrize("vectorised", [True, False])
 def test_a_schedule_that_is_not_vectorised_is_never_asked_for_all_ranks_at_once(vectorised):
     schedule = replace(ring.schedule(Layout.of(3)), vectorised=vectorised)
-    asked = []
-    assert list(match(replace(schedule, steps=lambda me: asked.append(np.ndim(me)) or schedule.steps(me))))
-    assert asked == ([1] if vectorised else [0, 0, 0])
+    requested = []
+    assert list(match(replace(schedule, steps=lambda me: requested.append(np.ndim(me)) or schedule.steps(me))))
+    assert requested == ([1] if vectorised else [0, 0, 0])
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])

@@ -168,11 +168,11 @@ def accepted(case: Case, schedule: Schedule, programs: Programs) -> Case | None:
 
 
 def is_right(case: Case) -> None:
-    asked = case.operation(2 * case.slices[0].units + 1)
-    inputs, outputs = buffers(asked)
-    run_lockstep(asked, inputs, outputs)
-    for me in range(asked.call.p):
-        assert np.array_equal(defined_part(asked, outputs[me], me), result(asked, inputs, me))
+    requested = case.operation(2 * case.slices[0].units + 1)
+    inputs, outputs = buffers(requested)
+    run_lockstep(requested, inputs, outputs)
+    for me in range(requested.call.p):
+        assert np.array_equal(defined_part(requested, outputs[me], me), result(requested, inputs, me))
 
 
 def case_of(name: str, ranks: int) -> Case | None:

@@ -96,10 +96,10 @@ def test_a_need_may_ask_for_the_value_of_a_parameter():
 
 @pytest.mark.parametrize("aggregators", [0, 2])
 def test_what_is_asked_again_is_not_composed_again(aggregators):
-    asked = []
+    requested = []
 
     def text(layout, *, segments=1):
-        asked.append((layout.workers, segments))
+        requested.append((layout.workers, segments))
         return one(layout)
 
     algorithm = Algorithm("text", "c", text)
@@ -108,7 +108,7 @@ def test_what_is_asked_again_is_not_composed_again(aggregators):
             layout = Layout.of(workers, aggregators=aggregators)
             assert algorithm.unmet(layout, **own) is None
             assert algorithm.schedule(layout, **own).layout == layout
-    assert asked == [(3, 1), (4, 1), (4, 2)]
+    assert requested == [(3, 1), (4, 1), (4, 2)]
 
 
 @pytest.mark.parametrize("aggregators", [0, 2])

@@ -179,8 +179,8 @@ def test_aggregators_have_a_feature_and_are_in_a_partition_that_a_job_must_ask_f
     assert {line for line in seen if line.startswith("work*")} == {f"work* {line}" for line in workers}
     helpers = [f"a{i} aggregator" for i in (1, 2)]
     assert {line for line in seen if line.startswith("all")} == {f"all {line}" for line in (*workers, *helpers)}
-    asked = fabric.slurm("srun", *EACH, "-N5", "--constraint=[worker*4&aggregator*1]", "hostname").split()
-    assert sorted(asked) == ["a1", "n1", "n2", "n3", "n4"]
+    requested = fabric.slurm("srun", *EACH, "-N5", "--constraint=[worker*4&aggregator*1]", "hostname").split()
+    assert sorted(requested) == ["a1", "n1", "n2", "n3", "n4"]
 
 
 def test_the_last_ranks_are_on_the_aggregators_where_the_list_says_so(fabric):
@@ -214,8 +214,8 @@ def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
 
 def test_the_script_recognises_hosts_of_aggregators_by_their_feature(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
     script = Path(__file__).parents[2] / "slurm" / "in-network.sbatch"
-    asked = ("--partition=all", "-N5", "--ntasks-per-node=2", "--constraint=[worker*4&aggregator*1]")
-    result = fabric.run("sbatch", "--parsable", *asked, script, "-b", "4K", "-e", "4K", "-n", 2, cwd=tmp_path)
+    requested = ("--partition=all", "-N5", "--ntasks-per-node=2", "--constraint=[worker*4&aggregator*1]")
+    result = fabric.run("sbatch", "--parsable", *requested, script, "-b", "4K", "-e", "4K", "-n", 2, cwd=tmp_path)
     assert fabric.end_of(result.out.strip()) == 0, result.err + "".join(
         log.read_text() for log in tmp_path.glob("*.log")
     )

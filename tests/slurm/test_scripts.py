@@ -148,8 +148,8 @@ def test_ranks_run_inside_of_apptainer(submit, end, stand_in, tmp_path):
     code, log = end(submit("apptainer", *SMALL, HPCCOLL_IMAGE="my.sif", HPCCOLL_MPI="pmi2", PATH=path))
     assert code == 0, log
     assert {(row.nodes, row.ranks) for row in complete(tmp_path / "results" / "apptainer")} == {(2, 2)}
-    asked = (tmp_path / "asked.1").read_text()
-    assert asked.startswith(f"exec --no-home --bind {tmp_path} --pwd {tmp_path} my.sif hpccoll run --shape 2x1 ")
+    requested = (tmp_path / "asked.1").read_text()
+    assert requested.startswith(f"exec --no-home --bind {tmp_path} --pwd {tmp_path} my.sif hpccoll run --shape 2x1 ")
 
 
 def test_pyxis_is_asked_of_srun(stand_in, tmp_path):

@@ -64,8 +64,10 @@ def test_an_unknown_algorithm_is_bad_input_with_the_valid_ones():
 
 
 def test_parameters_go_to_the_algorithms_that_have_them():
-    asked = dict(parameters_by_algorithm("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2}))
-    assert asked == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
+    requested = dict(
+        parameters_by_algorithm("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2})
+    )
+    assert requested == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
     with pytest.raises(
         BadInputError, match="parameter: 'radix' is not valid: choose from channels, graph, segment, window"
     ):
@@ -73,8 +75,8 @@ def test_parameters_go_to_the_algorithms_that_have_them():
 
 
 def test_a_segment_is_a_size_with_or_without_a_unit():
-    asked = dict(parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"segment": "128K"}))
-    assert asked == {"ring": {"segment": 131072}, NATIVE: {}}
+    requested = dict(parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"segment": "128K"}))
+    assert requested == {"ring": {"segment": 131072}, NATIVE: {}}
     with pytest.raises(BadInputError, match="parameter segment: 'short' is not valid: a number of bytes such as"):
         dict(parameters_by_algorithm("all_reduce", ["ring"], {"segment": "short"}))
 
@@ -187,8 +189,8 @@ def test_the_size_of_unequal_blocks_is_that_of_a_rank_on_average(pattern, p, nby
 
 
 def test_graphs_are_valid_over_nccl_only():
-    asked = replace(case("all_reduce", "ring"), params={"graph": 1})
+    requested = replace(case("all_reduce", "ring"), params={"graph": 1})
     with pytest.raises(BadInputError, match="parameter graph: 1"):
-        check_case(asked)
-    check_case(replace(asked, device="cuda", transport="nccl"))
-    check_case(replace(asked, params={"graph": 0}))
+        check_case(requested)
+    check_case(replace(requested, device="cuda", transport="nccl"))
+    check_case(replace(requested, params={"graph": 0}))

@@ -24,14 +24,14 @@ def memory_cases():
         if family.token:
             continue
         for params in [{"traffic": pattern} for pattern in PATTERNS] if "traffic" in family.arguments else [{}]:
-            asked = case(name, algorithm, bytes=4 * MIB, dtype="int32", params=params)
-            if not unmet_needs(asked, Layout.of(4)):
-                yield asked
+            requested = case(name, algorithm, bytes=4 * MIB, dtype="int32", params=params)
+            if not unmet_needs(requested, Layout.of(4)):
+                yield requested
 
 
 @pytest.mark.mpi
 def test_no_rank_allocates_more_memory_than_estimated(mpiexec, tmp_path):
-    (tmp_path / "cases.json").write_text(json.dumps([asdict(asked) for asked in memory_cases()]))
+    (tmp_path / "cases.json").write_text(json.dumps([asdict(requested) for requested in memory_cases()]))
     script = __file__.replace("test_memory_estimate", "measured_memory")
     ended = mpiexec(4, script, tmp_path / "cases.json")
     assert ended.returncode == 0, ended.stderr
@@ -62,9 +62,9 @@ def test_a_case_that_does_not_fit_is_bad_input_with_the_needed_memory():
 
 
 def test_a_case_on_a_gpu_needs_host_memory_only_if_staged():
-    asked = {over: case(bytes=MIB, device="cuda", transport=over) for over in ("nccl", "mpi", "staged")}
+    requested = {over: case(bytes=MIB, device="cuda", transport=over) for over in ("nccl", "mpi", "staged")}
     of_host, of_gpu = (
-        {over: memory_needed(each, 4, 2, device) for over, each in asked.items()} for device in ("cpu", "cuda")
+        {over: memory_needed(each, 4, 2, device) for over, each in requested.items()} for device in ("cpu", "cuda")
     )
     assert of_host == {"nccl": 0, "mpi": 0, "staged": 6 * MIB}  # both buffers and scratch, of two ranks
     tables = 2 * 2 * 16 * PERIOD  # of either rank one of what fills and one of what is expected
@@ -80,9 +80,9 @@ def test_a_plan_over_nccl_allocates_no_more_than_estimated(name):
     elements = (
         sum(c.lengths.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in compilers
     )
-    asked = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
+    requested = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
                  bytes=operation.call.bytes(1 << 24, 4))  # fmt: skip
-    assert max(elements) * 4 <= memory_needed(asked, 4, 1, "cuda")
+    assert max(elements) * 4 <= memory_needed(requested, 4, 1, "cuda")
 
 
 @pytest.mark.parametrize(
@@ -93,22 +93,22 @@ def test_an_aggregator_allocates_no_more_than_estimated(workers, params):
     own = {name: value for name, value in params.items() if name == "radix"}
     layout = Layout.of(workers, aggregators=10)
     (on,) = cases(*ALGORITHMS["all_reduce-sharp_emulated"], layout, **own)
-    asked = case(algorithm="sharp_emulated", bytes=64 * MIB, dtype="int32", device="cuda", transport="nccl",
+    requested = case(algorithm="sharp_emulated", bytes=64 * MIB, dtype="int32", device="cuda", transport="nccl",
                  params=params)  # fmt: skip
     channels, window = params.get("channels", 16), params.get("window", 4)  # 16 segments of 4 MiB
-    operation = on.operation(asked.bytes // 4, "int32", in_place=True, channels=channels, window=window)
+    operation = on.operation(requested.bytes // 4, "int32", in_place=True, channels=channels, window=window)
     compiled = [NcclCompiler(me, operation) for me in range(workers, layout.ranks)]
     taken = [4 * (sum(c.lengths.values()) + operation.elements("dst", c.me)) for c in compiled]
-    needed = [memory_needed(asked, workers, ranks, "cuda", aggregators=10) for ranks in (1, 10)]
-    assert max(taken) <= needed[0] < max(taken) + 4 * asked.bytes  # a worker has up to 3
+    needed = [memory_needed(requested, workers, ranks, "cuda", aggregators=10) for ranks in (1, 10)]
+    assert max(taken) <= needed[0] < max(taken) + 4 * requested.bytes  # a worker has up to 3
     assert sum(taken) <= needed[1]
 
 
 def test_the_arrivals_at_an_aggregator_must_fit_into_memory():
-    asked = case(algorithm="sharp_emulated", bytes=64 * MIB, params={"channels": 1})
-    check_memory([asked], 32, 1, 512 * MIB)
+    requested = case(algorithm="sharp_emulated", bytes=64 * MIB, params={"channels": 1})
+    check_memory([requested], 32, 1, 512 * MIB)
     with pytest.raises(BadInputError, match=r"1 ranks need 2.06 GiB for it and 0.5 GiB are free"):
-        check_memory([asked], 32, 1, 512 * MIB, aggregators=1)
+        check_memory([requested], 32, 1, 512 * MIB, aggregators=1)
     check_memory([case(algorithm="ring", bytes=64 * MIB)], 32, 1, 512 * MIB, aggregators=1)
 
 
@@ -121,16 +121,16 @@ def test_a_check_on_a_gpu_has_tables_of_each_unit():
 
 
 def test_a_case_may_not_fit_into_a_gpu_although_it_fits_into_the_host():
-    asked = [case(bytes=64 * MIB, device="cuda", transport="nccl")]
-    check_memory(asked, 2, 2, 0)
+    requested = [case(bytes=64 * MIB, device="cuda", transport="nccl")]
+    check_memory(requested, 2, 2, 0)
     words = r"2 ranks need 0.379 GiB for it and 0.0977 GiB are free on their GPU, 10% of it for libraries: at most"
     with pytest.raises(BadInputError, match=words):
-        check_memory(asked, 2, 2, 100 * MIB, "cuda")
+        check_memory(requested, 2, 2, 100 * MIB, "cuda")
 
 
 def test_cases_leave_a_part_of_a_gpu_to_libraries():
-    asked = case(bytes=64 * MIB, device="cuda", transport="nccl")
-    needed = memory_needed(asked, 2, 1, "cuda")
-    check_memory([asked], 2, 1, int(needed / 0.9) + 2, "cuda")
+    requested = case(bytes=64 * MIB, device="cuda", transport="nccl")
+    needed = memory_needed(requested, 2, 1, "cuda")
+    check_memory([requested], 2, 1, int(needed / 0.9) + 2, "cuda")
     with pytest.raises(BadInputError, match="for libraries"):
-        check_memory([asked], 2, 1, int(needed / 0.91), "cuda")
+        check_memory([requested], 2, 1, int(needed / 0.91), "cuda")

@@ -31,9 +31,9 @@ def test_floors_and_auto_have_one_transport(algorithm):
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
 def test_every_listed_algorithm_is_valid_over_every_transport_of_a_gpu(name, algorithm):
     for transport in transports_of_device("cuda"):
-        asked = case(name, algorithm, transport=transport, device="cuda")
-        check_case(asked)
-        assert unmet_needs(asked, Layout.of(4)) == unmet_needs(case(name, algorithm), Layout.of(4))
+        requested = case(name, algorithm, transport=transport, device="cuda")
+        check_case(requested)
+        assert unmet_needs(requested, Layout.of(4)) == unmet_needs(case(name, algorithm), Layout.of(4))
 
 
 def test_transports_go_to_the_devices_whose_buffers_they_move():
@@ -70,10 +70,10 @@ def test_a_transport_of_another_device_is_bad_input():
 def test_bfloat16_is_a_reason_to_skip_all_transports_but_nccl(algorithm):
     for device in DEVICES:
         for transport in distinct_transports("all_reduce", algorithm, transports_of_device(device), device):
-            asked = case(algorithm=algorithm, dtype=BFLOAT16, device=device, transport=transport)
-            check_case(asked)
+            requested = case(algorithm=algorithm, dtype=BFLOAT16, device=device, transport=transport)
+            check_case(requested)
             unmet = f"transport {transport} does not support dtype bfloat16; use nccl"
-            assert unmet_needs(asked, Layout.of(4, 2)) == (None if transport == "nccl" else unmet)
+            assert unmet_needs(requested, Layout.of(4, 2)) == (None if transport == "nccl" else unmet)
     assert BFLOAT16 not in DTYPES
 
 

@@ -104,8 +104,8 @@ def test_parameters_are_of_the_algorithm_in_whichever_collective():
 
 def test_a_choice_says_how_bytes_move_so_that_auto_is_measured_once(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
-    asked = {"algorithms": ["auto", "ring"], "table": str(tmp_path / "t.json"), "in_place": False}
-    found = swept(**asked, transports=["shm", "mpi"])
+    requested = {"algorithms": ["auto", "ring"], "table": str(tmp_path / "t.json"), "in_place": False}
+    found = swept(**requested, transports=["shm", "mpi"])
     assert [(case.algorithm, case.transport) for case in found] == [("auto", "mpi"), ("ring", "shm"), ("ring", "mpi")]
 
 
@@ -132,8 +132,8 @@ def test_each_device_has_those_of_the_transports_that_move_its_memory():
 
 
 def test_a_graph_is_asked_of_nccl_alone_of_schedules_and_its_own_calls():
-    asked = {"devices": ["cuda"], "transports": ["nccl", "mpi"], "algorithms": ["ring", "native"]}
-    found = swept(**asked, params={"ring": {"graph": [0, 1]}, "native": {"graph": [1]}}, in_place=[True])
+    requested = {"devices": ["cuda"], "transports": ["nccl", "mpi"], "algorithms": ["ring", "native"]}
+    found = swept(**requested, params={"ring": {"graph": [0, 1]}, "native": {"graph": [1]}}, in_place=[True])
     assert sorted((case.algorithm, case.transport, case.params["graph"]) for case in found) == [
         ("native", "nccl", 1),
         ("ring", "mpi", 0),
@@ -141,4 +141,4 @@ def test_a_graph_is_asked_of_nccl_alone_of_schedules_and_its_own_calls():
         ("ring", "nccl", 1),
     ]
     with pytest.raises(BadInputError, match="parameter graph: 2"):
-        swept(**asked, params={"ring": {"graph": [2]}})
+        swept(**requested, params={"ring": {"graph": [2]}})

@@ -25,14 +25,14 @@ def test_all_numbers_of_nodes_share_an_allocation_of_the_largest_that_can_be_had
     assert {(skip.job, skip.reason) for skip in plan.skips} == {
         ("mpi.n4x1", "6 ranks on 6 nodes: partition work has 6 nodes, 2 of them down or drained")
     }
-    asked = plan.resources[job.name]
-    assert (asked["nodes"], asked["tasks"], asked["mpi"]) == (4, 4, "srun")
+    requested = plan.resources[job.name]
+    assert (requested["nodes"], requested["tasks"], requested["mpi"]) == (4, 4, "srun")
 
 
 def test_aggregators_are_requested_in_addition_to_the_workers(on_cluster):
     (job,) = (plan := on_cluster("algorithms: [ring, sharp_emulated]\nbytes: 8\nranks: 2\naggregators: 1\n")).jobs
-    asked, (shape,) = plan.resources[job.name], job.shapes
-    assert (asked["tasks"], shape.processes, job.ranks, str(shape)) == (3, 3, 2, "1x2+1")
+    requested, (shape,) = plan.resources[job.name], job.shapes
+    assert (requested["tasks"], shape.processes, job.ranks, str(shape)) == (3, 3, 2, "1x2+1")
 
 
 BESIDE = "launcher: srun\naggregators: {partition: all}\n"
@@ -50,9 +50,9 @@ def test_aggregators_with_nodes_have_hosts_of_their_own(with_helpers):
     plan = with_helpers(CLUSTER + "ranks_per_node: 2\naggregators: 2", BESIDE)
     (job,) = plan.jobs
     assert (job.name, job.largest, job.dedicated_aggregators) == ("mpi.n4x2", Shape(4, 8, 2), True)
-    asked = plan.resources[job.name]
-    assert (asked["nodes"], asked["tasks"], asked["slurm_partition"]) == (6, 10, "all")
-    assert asked["constraint"] == "[worker*4&aggregator*2]"
+    requested = plan.resources[job.name]
+    assert (requested["nodes"], requested["tasks"], requested["slurm_partition"]) == (6, 10, "all")
+    assert requested["constraint"] == "[worker*4&aggregator*2]"
     assert plan.launcher.aggregator == "aggregator"
     assert job.shapes[1].text == "4 ranks on 2 nodes and 2 aggregators apart"
     lost = "12 ranks on 6 nodes and 2 aggregators apart: partition all has 6 nodes with feature worker, 2 of them down"
