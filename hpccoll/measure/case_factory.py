@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Protocol, TypeVar
 
 from mpi4py import MPI
@@ -13,6 +14,7 @@ from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import MappedRanks, Ranks
+from hpccoll.schedule import BFLOAT16
 from hpccoll.spec.case import Case, Job
 from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
 from hpccoll.spec.memory_estimate import check_memory
@@ -79,6 +81,7 @@ class CaseFactory:
             variant = variant_skip_reason(self.job.variant, self.job.sets, case, self.job.shape(case))
             reason = unmet_needs(resolved, layout) or variant or redundant_mapping(case, self.attempt.layout)
             reason = reason or (self.gpus.missing_for(resolved.transport, resolved.dtype) if on_gpu else None)
+            reason = reason or self._dtype_reason(resolved)
             reason = reason or self._config_reason(resolved) or self._memory_reason(resolved)
             if reason:
                 return SkippedCase(reason)
@@ -95,6 +98,14 @@ class CaseFactory:
         except NcclFailedError as error:
             return SkippedCase(str(error), "failed")
         return SkippedCase(prepared) if isinstance(prepared, str) else prepared
+
+    def _dtype_reason(self, case: Case) -> str | None:
+        """Return the reason why a rank cannot compute the values of a case; the same on all ranks."""
+        if case.dtype != BFLOAT16:
+            return None
+        missing = find_spec("ml_dtypes") is None
+        reason = "ml-dtypes is not installed, which bfloat16 needs; do: pip install ml-dtypes" if missing else None
+        return next(filter(None, self.comm.allgather(reason)), None)
 
     def _config_reason(self, case: Case) -> str | None:
         """Return the reason why NCCL cannot create communicators with the job's settings; the same on all ranks."""

@@ -239,10 +239,11 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
     if case.algorithm == AUTO:
         return None  # the algorithm is chosen in the job, where its needs are checked
     if case.algorithm == NATIVE:
-        return unmet_by_transport(case.transport, case.dtype, layout, {})
+        return unmet_by_transport(case.transport, case.device, case.dtype, layout, None)
     algorithm, parameters = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, parameters)
-    return unmet_by_transport(case.transport, case.dtype, layout, parameters) or algorithm.unmet(layout, **parameters)
+    unmet = unmet_by_transport(case.transport, case.device, case.dtype, layout, parameters)
+    return unmet or algorithm.unmet(layout, **parameters)
 
 
 def redundant_mapping(case: Case, layout: Layout) -> str | None:

@@ -66,7 +66,9 @@ SWEEP: Mapping[str, Key] = {
     ),
     "devices": Key("devices of the buffers: cpu, cuda", ("cpu",)),
     "transports": Key("transports: mpi, shm, tiered; on device cuda nccl, mpi (CUDA-aware), staged", ("mpi",)),
-    "dtypes": Key("element types: int32, int64, float16, float32, float64; over nccl also bfloat16", ("float32",)),
+    "dtypes": Key(
+        "element types: int32, int64, float16, float32, float64, bfloat16 (on device cpu not of native)", ("float32",)
+    ),
     "ops": Key("reductions: sum, prod, min, max, avg", ("sum",)),
     "bytes": Key("sizes: a list, or {from: 8, to: 4M, factor: 2}", required=True),
     "in_place": Key("whether contribution and result share a buffer", (False, True)),
@@ -140,7 +142,7 @@ RUN_OPTIONS = (
     Option(("-b", "--begin"), "smallest message size", "8"),
     Option(("-e", "--end"), "largest message size", "64M"),
     Option(("-f", "--factor"), SIZE_RANGE["factor"].help, "2", key=SIZE_RANGE["factor"]),
-    Option(("-d", "--dtype"), "element type; bfloat16 over nccl only", "float32"),
+    Option(("-d", "--dtype"), "element type: int32, int64, float16, float32, float64, bfloat16", "float32"),
     Option(("-o", "--op"), "reduction", "sum"),
     Option(
         ("-n", "--iterations"), "timed iterations of a case over all rounds, at least 6 in each",

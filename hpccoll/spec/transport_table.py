@@ -14,6 +14,10 @@ DEVICES = ("cpu", "cuda")
 """The memory that holds the buffers: the host's, or a GPU's."""
 
 
+ALL_DTYPES = (*DTYPES, BFLOAT16)
+"""All element types. MPI has no datatype for bfloat16, which schedules fold themselves and send as bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class TransportSpec:
     """A row of the table: one transport.
@@ -25,7 +29,8 @@ class TransportSpec:
             measured over this transport.
         hardware: the requirements on the machine besides MPI, by their names in ``requirements.REQUIREMENTS``.
         needs: the requirements on the layout of the ranks.
-        dtypes: the element types that this transport can reduce.
+        dtypes: the element types of schedules, for each device.
+        native_dtypes: the element types of the library's own collectives.
         gpu_sharing_variable: the environment variable that must be 1 for several ranks to share a GPU; None if they
             always may.
     """
@@ -34,8 +39,13 @@ class TransportSpec:
     native: Mapping[str, str] = field(default_factory=dict)
     hardware: tuple[str, ...] = ()
     needs: tuple[Requirement, ...] = ()
-    dtypes: tuple[str, ...] = DTYPES
+    dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ALL_DTYPES, "cuda": DTYPES})
+    native_dtypes: tuple[str, ...] = DTYPES
     gpu_sharing_variable: str | None = None
+
+    def dtypes_on(self, device: str, *, native: bool) -> tuple[str, ...]:
+        """Return the element types on a device, of schedules or of the library's own collectives (``native``)."""
+        return self.native_dtypes if native else self.dtypes[device]
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -70,7 +80,8 @@ TRANSPORTS: Mapping[str, TransportSpec] = {
         schedules={"cuda": f"{_NCCL}.transport:NcclTransport"},
         native={"cuda": f"{_NCCL}.vendor:NcclVendorTransport"},
         hardware=("cuda", "nccl"),
-        dtypes=(*DTYPES, BFLOAT16),
+        dtypes={"cuda": ALL_DTYPES},
+        native_dtypes=ALL_DTYPES,
         gpu_sharing_variable=NCCL_GPU_SHARING_VARIABLE,
     ),
 }
@@ -140,19 +151,25 @@ def transports_of_native(native: bool, device: str, requested: Sequence[str]) ->
 
 
 def unmet_by_transport(
-    transport: str, dtype: str, layout: Layout, parameters: Mapping[str, int | str]
+    transport: str, device: str, dtype: str, layout: Layout, parameters: Mapping[str, int | str] | None
 ) -> str | None:  # fmt: skip
     """Return the reason why ``transport`` cannot run a case, None if it can.
 
     Args:
         transport: the name of the transport.
+        device: the device of the buffers.
         dtype: the element type of the case.
         layout: the layout of the ranks.
-        parameters: the parameters of the algorithm.
+        parameters: the parameters of the algorithm; None for the library's own collective.
     """
     spec = TRANSPORTS[transport]
-    if dtype not in spec.dtypes:
-        carry = " or ".join(name for name, other in TRANSPORTS.items() if dtype in other.dtypes)
-        return f"transport {transport} does not support dtype {dtype}; use {carry}"
-    unmet = [need.text for need in spec.needs if not need.met(layout, parameters)]
+    native = parameters is None
+    if dtype not in spec.dtypes_on(device, native=native):
+        others = [
+            name for name in transports_of_device(device) if dtype in TRANSPORTS[name].dtypes_on(device, native=native)
+        ]
+        remedy = f"; use {' or '.join(others)}" if others else ""
+        over = f"the library's own collectives over {transport} have" if native else f"transport {transport} has"
+        return f"{over} no dtype {dtype} on device {device}{remedy}"
+    unmet = [need.text for need in spec.needs if not need.met(layout, parameters or {})]
     return f"{transport} needs {' and '.join(unmet)}" if unmet else None

@@ -66,14 +66,22 @@ def test_a_transport_of_another_device_is_bad_input():
         check_case(case(device="tpu"))
 
 
-@pytest.mark.parametrize("algorithm", ["ring", NATIVE])
-def test_bfloat16_is_a_reason_to_skip_all_transports_but_nccl(algorithm):
+SUPPORTS_BFLOAT16 = {
+    "ring": {("cpu", "mpi"), ("cpu", "shm"), ("cpu", "tiered"), ("cuda", "nccl")},
+    NATIVE: {("cuda", "nccl")},
+}
+"""By algorithm, the devices and transports on which it runs with bfloat16."""
+
+
+@pytest.mark.parametrize("algorithm", SUPPORTS_BFLOAT16)
+def test_bfloat16_is_skipped_where_the_transport_or_the_library_lacks_it(algorithm):
     for device in DEVICES:
         for transport in distinct_transports("all_reduce", algorithm, transports_of_device(device), device):
             requested = case(algorithm=algorithm, dtype=BFLOAT16, device=device, transport=transport)
             check_case(requested)
-            unmet = f"transport {transport} does not support dtype bfloat16; use nccl"
-            assert unmet_needs(requested, Layout.of(4, 2)) == (None if transport == "nccl" else unmet)
+            unmet = unmet_needs(requested, Layout.of(1, 4) if transport == "shm" else Layout.of(4, 2)) or ""
+            assert ("no dtype bfloat16" in unmet) == ((device, transport) not in SUPPORTS_BFLOAT16[algorithm]), unmet
+            assert unmet.endswith("; use nccl") == ("no dtype" in unmet and device == "cuda")
     assert BFLOAT16 not in DTYPES
 
 

@@ -106,7 +106,9 @@ BAD = {
     "an algorithm of NCCL in a list": (
         LEAST + "variants: {mine: {NCCL_ALGO: [Ring, Tree]}}", ["variants.mine.NCCL_ALGO", "such as Ring,Tree"],
     ),
-    "what no case can be of": (LEAST + "dtypes: bfloat16", ["2 cases", "mpi does not support dtype bfloat16"]),
+    "what no case can be of": (
+        LEAST.replace("ring", "native") + "dtypes: bfloat16", ["2 cases", "have no dtype bfloat16 on device cpu"],
+    ),
     "an effort of a number": (LEAST + "effort: 3", ["effort", "3", "warmup", "timeout"]),
     "negative time": (LEAST + "effort: {seconds: -1}", ["effort.seconds", "-1", "more than 0: wall time"]),
     "more at least than at most": (
