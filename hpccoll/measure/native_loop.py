@@ -13,7 +13,7 @@ from hpccoll.native.library import load_library
 from hpccoll.native.structures import BLOCK, BarrierStruct, IdleStruct, Records, TimedCaseStruct, records
 from hpccoll.spec.memory_estimate import GENERATIONS
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
-from hpccoll.transports.mpi.native_functions import handle, mpi_functions, request_array, status_array
+from hpccoll.transports.mpi.native_functions import mpi_functions, probe_struct, request_array, status_array
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.transport_interface import address
 
@@ -46,11 +46,11 @@ class NativeBarrier:
         self._handles, self._statuses = request_array(self._requests), status_array(2)
         self._mpi = mpi_functions()
         self._struct = BarrierStruct(
-            mpi=ctypes.addressof(self._mpi), arrived=address(self._arrived),
+            arrived=address(self._arrived),
             released=bases[0] + RELEASED * words.itemsize, go=bases[0] + GO * words.itemsize,
             node_ranks=node.size, node_rank=node.rank, requests=address(self._handles),
             rounds=len(self._requests) // 2, statuses=address(self._statuses),
-            comm=handle(comm), probe_rank=comm.rank, idle=IdleStruct(shares_core=options.oversubscribed),
+            probe=probe_struct(comm, self._mpi, self._statuses), idle=IdleStruct(shares_core=options.oversubscribed),
         )  # fmt: skip
         self.address = ctypes.addressof(self._struct)
 

@@ -8,35 +8,24 @@
 #include "executor.h"
 
 #define LEAVE_AFTER_NS 1000 /* longer than a store takes to reach all cores of a node */
-#define POLLS_PER_PROBE 16  /* so that messages which the library has buffered leave while this rank waits */
 
-static int drive_progress(barrier_t *barrier, int64_t *polls) {
-    idle(&barrier->idle);
-    if (++*polls % POLLS_PER_PROBE && !barrier->idle.shares_core) return 0;
-    int flag;
-    barrier->error = barrier->mpi->iprobe((int)barrier->probe_rank, (int)barrier->probe_tag, barrier->comm, &flag,
-                                          barrier->statuses);
+static int await(barrier_t *barrier, word_t *word, int64_t number) {
+    end_idle(&barrier->idle);
+    while (!barrier->error && atomic_load_explicit(word, memory_order_acquire) < number)
+        barrier->error = idle(&barrier->idle, &barrier->probe);
     return barrier->error ? -1 : 0;
 }
 
-static int await(barrier_t *barrier, word_t *word, int64_t number) {
-    int64_t polls = 0;
-    barrier->idle.since_ns = 0;
-    while (atomic_load_explicit(word, memory_order_acquire) < number)
-        if (drive_progress(barrier, &polls)) return -1;
-    return 0;
-}
-
 static int disseminate(barrier_t *barrier) {
-    const mpi_t *mpi = barrier->mpi;
+    const mpi_t *mpi = barrier->probe.mpi;
     for (int64_t round = 0; round < barrier->rounds; round++) {
         char *requests = barrier->requests + 2 * round * mpi->request_size;
         int completed = 0;
-        barrier->idle.since_ns = 0;
+        end_idle(&barrier->idle);
         barrier->error = mpi->startall(2, requests);
         while (!barrier->error && !completed) {
             barrier->error = mpi->testall(2, requests, &completed, barrier->statuses);
-            if (!completed) idle(&barrier->idle);
+            if (!barrier->error && !completed) barrier->error = idle(&barrier->idle, &barrier->probe);
         }
         if (barrier->error) return -1;
     }

@@ -69,9 +69,21 @@ typedef struct {
 typedef struct {
     int64_t shares_core;
     int64_t since_ns; /* the begin of a wait without progress; 0 before the first look at the clock */
+    int64_t polls;    /* since then */
 } idle_t;
 
-void idle(idle_t *state);
+/* Drives the library's progress: it looks for a message that nobody sends. A peer may wait for bytes of an earlier
+ * message that the library has buffered, while this rank waits for a word of that peer. */
+typedef struct {
+    const mpi_t *mpi;
+    intptr_t comm;
+    int64_t rank; /* this rank, which sends nothing to itself */
+    char *status;
+} probe_t;
+
+int probe(const probe_t *probe);
+int idle(idle_t *state, const probe_t *probe); /* returns an error code of MPI */
+void end_idle(idle_t *state);
 int64_t now_ns(void);
 
 /* ---- plans ------------------------------------------------------------------------------------------------------ */
@@ -114,7 +126,6 @@ typedef struct {
 enum failed_call { FAILED_NONE, FAILED_STARTALL, FAILED_START, FAILED_TEST, FAILED_PROBE, FAILED_CALL };
 
 typedef struct {
-    const mpi_t *mpi;
     const work_t *works;
     const message_t *messages;
     const signal_t *signals;
@@ -128,9 +139,7 @@ typedef struct {
     int64_t slots;        /* the largest number of messages of a step */
     int *indices;         /* room for the result of testsome */
     char *statuses;       /* likewise */
-    intptr_t comm;
-    int64_t probe_rank;   /* this rank; nothing is ever sent to it with probe_tag, which drives progress only */
-    int64_t probe_tag;
+    probe_t probe;
     int64_t initial;      /* sequences that start at once; each other waits for the first step of another one */
     idle_t idle;
     int64_t runs;
@@ -146,7 +155,6 @@ int plan_run(plan_t *plan);
 
 /* Leaves all ranks at the same time: inside a node by shared words, between nodes by messages of one rank of each. */
 typedef struct {
-    const mpi_t *mpi;
     word_t *const *arrived; /* [rank of the node]; the first one is the leader */
     word_t *go;             /* when to leave, in ns of the node's clock; written by the leader */
     word_t *released;       /* the number of the barrier for which `go` holds */
@@ -155,9 +163,7 @@ typedef struct {
     char *requests;         /* of the leader: [round][2], persistent, without data; NULL on one node and elsewhere */
     int64_t rounds;
     char *statuses;
-    intptr_t comm;
-    int64_t probe_rank;
-    int64_t probe_tag;
+    probe_t probe;
     idle_t idle;
     int64_t passed;
     int64_t error;

@@ -8,6 +8,7 @@
 #define SPIN_NS 10000  /* so long a rank with a core of its own spins: switching to another program takes as long */
 #define YIELD_NS 100000 /* so long a rank that shares its core yields before it sleeps */
 #define SLEEP_NS 20000
+#define POLLS_PER_PROBE 16
 
 int64_t now_ns(void) {
     struct timespec t;
@@ -23,7 +24,14 @@ static inline void pause_core(void) {
 #endif
 }
 
-void idle(idle_t *state) {
+int probe(const probe_t *probe) {
+    int flag;
+    return probe->mpi->iprobe((int)probe->rank, 0, probe->comm, &flag, probe->status);
+}
+
+void end_idle(idle_t *state) { state->since_ns = state->polls = 0; }
+
+int idle(idle_t *state, const probe_t *of) {
     const int64_t now = now_ns();
     if (!state->since_ns) state->since_ns = now;
     const int64_t waited = now - state->since_ns;
@@ -33,6 +41,8 @@ void idle(idle_t *state) {
         sched_yield();
     else
         pause_core();
+    const int due = ++state->polls % POLLS_PER_PROBE == 0 || state->shares_core;
+    return due && of->mpi ? probe(of) : 0;
 }
 
 static int fail(plan_t *plan, enum failed_call call, int error) {
@@ -42,12 +52,12 @@ static int fail(plan_t *plan, enum failed_call call, int error) {
 }
 
 static char *request_slot(plan_t *plan, int64_t sequence) {
-    return plan->active + sequence * plan->slots * plan->mpi->request_size;
+    return plan->active + sequence * plan->slots * plan->probe.mpi->request_size;
 }
 
 /* Start the messages of a step; their requests are then in the slots of the sequence. */
 static int start_messages(plan_t *plan, int64_t number, const step_t *step) {
-    const mpi_t *mpi = plan->mpi;
+    const mpi_t *mpi = plan->probe.mpi;
     const int64_t count = step->messages_end - step->messages;
     if (!count) return 0;
     char *slots = request_slot(plan, number);
@@ -59,8 +69,8 @@ static int start_messages(plan_t *plan, int64_t number, const step_t *step) {
         return 0;
     }
     for (const message_t *m = plan->messages + step->messages; m < plan->messages + step->messages_end; m++) {
-        const int error = m->sends ? mpi->isend(m->data, m->count, m->datatype, m->peer, m->tag, plan->comm, slots)
-                                   : mpi->irecv(m->data, m->count, m->datatype, m->peer, m->tag, plan->comm, slots);
+        const int error = m->sends ? mpi->isend(m->data, m->count, m->datatype, m->peer, m->tag, plan->probe.comm, slots)
+                                   : mpi->irecv(m->data, m->count, m->datatype, m->peer, m->tag, plan->probe.comm, slots);
         if (error) return fail(plan, FAILED_START, error);
         slots += mpi->request_size;
     }
@@ -103,7 +113,7 @@ HPCCOLL_API int hpccoll_start(plan_t *plan) {
     plan->runs++;
     plan->started = plan->running = 0;
     plan->failed = FAILED_NONE;
-    plan->idle.since_ns = 0;
+    end_idle(&plan->idle);
     for (sequence_t *s = plan->sequences; s < plan->sequences + plan->sequence_count; s++) s->at = s->first;
     for (const call_t *c = plan->calls; c < plan->calls + plan->call_count; c++) {
         const intptr_t *a = c->arguments;
@@ -116,7 +126,7 @@ HPCCOLL_API int hpccoll_start(plan_t *plan) {
 
 /* Subtract the messages that have completed from those of their sequences; return whether there are any, or -1. */
 static int test_messages(plan_t *plan) {
-    const mpi_t *mpi = plan->mpi;
+    const mpi_t *mpi = plan->probe.mpi;
     int completed = 0;
     if (plan->sequence_count == 1) {
         const int count = (int)plan->sequences->pending;
@@ -160,42 +170,35 @@ static int advance(plan_t *plan) {
     return moved;
 }
 
-static int waits_for_messages(const plan_t *plan) {
-    for (int64_t number = 0; number < plan->started; number++)
-        if (plan->sequences[number].pending) return 1;
-    return 0;
-}
-
 /* Return 1 once the run has ended, 0 before, and -1 after an error. */
-HPCCOLL_API int hpccoll_progress(plan_t *plan) {
+static int progress(plan_t *plan) {
     if (!plan->running) return 1;
     const int moved = advance(plan);
-    if (moved < 0) return -1;
-    if (moved) {
-        plan->idle.since_ns = 0;
-    } else if (plan->mpi && !waits_for_messages(plan)) {
-        /* The peer may wait for bytes of an earlier message that the library has buffered and not sent yet. */
-        int flag;
-        const int error =
-            plan->mpi->iprobe((int)plan->probe_rank, (int)plan->probe_tag, plan->comm, &flag, plan->statuses);
-        if (error) return fail(plan, FAILED_PROBE, error);
-    }
-    return !plan->running;
+    if (moved > 0) end_idle(&plan->idle);
+    return moved < 0 ? -1 : !plan->running;
+}
+
+/* Progress for callers that do something else in between: it also drives the library's progress. */
+HPCCOLL_API int hpccoll_progress(plan_t *plan) {
+    const int error = probe(&plan->probe);
+    return error ? fail(plan, FAILED_PROBE, error) : progress(plan);
 }
 
 /* Wait until all started plans have ended; each advances whenever it can. */
 HPCCOLL_API int hpccoll_wait(plan_t *const *plans, int64_t count) {
-    int64_t ended;
-    do {
-        ended = 0;
+    for (;;) {
+        int64_t ended = 0;
+        plan_t *waiting = NULL;
         for (int64_t i = 0; i < count; i++) {
-            const int done = hpccoll_progress(plans[i]);
+            const int done = progress(plans[i]);
             if (done < 0) return -1;
             ended += done;
+            if (!done) waiting = plans[i];
         }
-        if (ended < count) idle(&plans[0]->idle);
-    } while (ended < count);
-    return 0;
+        if (ended == count) return 0;
+        const int error = idle(&waiting->idle, &waiting->probe);
+        if (error) return fail(waiting, FAILED_PROBE, error);
+    }
 }
 
 HPCCOLL_API int hpccoll_run(plan_t *plan) {

@@ -37,14 +37,23 @@ class MpiStruct(ctypes.Structure):
 class IdleStruct(ctypes.Structure):
     """How a rank waits."""
 
-    _fields_ = (("shares_core", ctypes.c_int64), ("since_ns", ctypes.c_int64))
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("shares_core", "since_ns", "polls"))
+
+
+class ProbeStruct(ctypes.Structure):
+    """How a rank drives the progress of the library."""
+
+    _fields_ = (
+        *(("mpi", ctypes.c_void_p), ("comm", ctypes.c_int64), ("rank", ctypes.c_int64)),
+        ("status", ctypes.c_void_p),
+    )
 
 
 class PlanStruct(ctypes.Structure):
     """A compiled plan of this rank."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("mpi", "works", "messages", "signals", "steps", "sequences")),
+        *((name, ctypes.c_void_p) for name in ("works", "messages", "signals", "steps", "sequences")),
         ("sequence_count", ctypes.c_int64),
         ("calls", ctypes.c_void_p),
         ("call_count", ctypes.c_int64),
@@ -53,7 +62,8 @@ class PlanStruct(ctypes.Structure):
         ("slots", ctypes.c_int64),
         ("indices", ctypes.c_void_p),
         ("statuses", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("comm", "probe_rank", "probe_tag", "initial")),
+        ("probe", ProbeStruct),
+        ("initial", ctypes.c_int64),
         ("idle", IdleStruct),
         *((name, ctypes.c_int64) for name in ("runs", "started", "running", "failed", "error")),
     )
@@ -63,12 +73,12 @@ class BarrierStruct(ctypes.Structure):
     """The barrier of the timing loop."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("mpi", "arrived", "go", "released")),
+        *((name, ctypes.c_void_p) for name in ("arrived", "go", "released")),
         *((name, ctypes.c_int64) for name in ("node_ranks", "node_rank")),
         ("requests", ctypes.c_void_p),
         ("rounds", ctypes.c_int64),
         ("statuses", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("comm", "probe_rank", "probe_tag")),
+        ("probe", ProbeStruct),
         ("idle", IdleStruct),
         *((name, ctypes.c_int64) for name in ("passed", "error")),
     )

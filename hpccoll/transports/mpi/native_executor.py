@@ -36,6 +36,7 @@ from hpccoll.transports.mpi.native_functions import (
     MAX_COUNT,
     handle,
     mpi_functions,
+    probe_struct,
     request_array,
     status_array,
 )
@@ -97,10 +98,10 @@ class NativePlan:
         steps = [step for sequence in sequences for step in sequence]
         messages = [message for step in steps for message in step.messages if not (shared and message.is_signal)]
         self.requests = [message.persistent(comm) for message in messages] if persistent else []
-        slots = max((len(step.messages) for step in steps), default=0)
         encoder = _Encoder(_signals(steps, shared, comm.rank) if shared else {})
         for step in steps:
             encoder.add(step)
+        slots = encoder.max_messages
         ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
         self._at = np.zeros(max(1, len(sequences)), SEQUENCE)
         self._at["end"][: len(sequences)] = ends
@@ -124,8 +125,8 @@ class NativePlan:
             addresses["requests"] = 0
         self._mpi = mpi_functions(large=large)
         self._plan = PlanStruct(
-            **addresses, mpi=ctypes.addressof(self._mpi), sequence_count=len(sequences), call_count=len(calls),
-            slots=slots, comm=handle(comm), probe_rank=comm.rank, initial=initial,
+            **addresses, sequence_count=len(sequences), call_count=len(calls), slots=slots,
+            probe=probe_struct(comm, self._mpi, self._arrays["statuses"]), initial=initial,
             idle=IdleStruct(shares_core=options.oversubscribed),
         )  # fmt: skip
         self._reference = ctypes.byref(self._plan)
@@ -240,6 +241,9 @@ class _Encoder:
 
     Args:
         words: the words of signals; messages without a word are messages of MPI.
+
+    Attributes:
+        max_messages: the largest number of messages of MPI in a step.
     """
 
     def __init__(self, words: dict[_SignalKey, _Word]) -> None:
@@ -247,14 +251,16 @@ class _Encoder:
         self.works: list[tuple[int, ...]] = []
         self.signals: list[tuple[int, ...]] = []
         self.steps: list[tuple[int, ...]] = []
-        self._messages = 0
+        self._messages = self.max_messages = 0
 
     def add(self, step: CompiledStep) -> None:
         """Append a step."""
         signals = [message for message in step.messages if _SignalKey.of(message) in self._words]
         before = self._add_works(step.before)
         raised = self._add_signals(message for message in signals if message.sends)
-        first, self._messages = self._messages, self._messages + len(step.messages) - len(signals)
+        messages = len(step.messages) - len(signals)
+        first, self._messages = self._messages, self._messages + messages
+        self.max_messages = max(self.max_messages, messages)
         awaited = self._add_signals(message for message in signals if not message.sends)
         after = self._add_works(step.after)
         self.steps.append((*before, *raised, first, self._messages, *awaited, *after))

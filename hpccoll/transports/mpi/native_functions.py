@@ -12,7 +12,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.errors import UnusableError
-from hpccoll.native.structures import CALL, CALL_ARGUMENTS, MpiStruct, Records
+from hpccoll.native.structures import CALL, CALL_ARGUMENTS, MpiStruct, ProbeStruct, Records
+from hpccoll.transports.transport_interface import Array, address
 
 MAX_COUNT = 2**31 - 1
 """The largest count of a function with an argument of type int; above it, the function with the suffix _c is needed."""
@@ -27,7 +28,7 @@ FUNCTIONS = {
 }
 """The functions of the compiled executor by the fields of its structure."""
 
-COUNTED = ("isend", "irecv")
+_COUNTED = ("isend", "irecv")
 """The fields whose functions have a count."""
 
 REQUEST_BYTES, STATUS_BYTES = (MPI._sizeof(of) for of in (MPI.Request, MPI.Status))  # noqa: SLF001  for C interfaces
@@ -56,7 +57,7 @@ def function_address(name: str, *, large: bool = False) -> int:
 @cache
 def mpi_functions(*, large: bool = False) -> MpiStruct:
     """Return the functions of the compiled executor; ``large`` as for ``function_address``."""
-    addresses = {field: function_address(name, large=large and field in COUNTED) for field, name in FUNCTIONS.items()}
+    addresses = {field: function_address(name, large=large and field in _COUNTED) for field, name in FUNCTIONS.items()}
     return MpiStruct(**addresses, request_size=REQUEST_BYTES)
 
 
@@ -66,15 +67,20 @@ def handle(of: Any) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def request_array(requests: Sequence[MPI.Request]) -> np.ndarray[Any, Any]:
+def request_array(requests: Sequence[MPI.Request]) -> Array:
     """Return the handles of requests as an array that MPI reads and writes; it has at least one element."""
     handles = [handle(request) for request in requests] or [0]
     return np.array([value % 2 ** (8 * REQUEST_BYTES) for value in handles], f"u{REQUEST_BYTES}")
 
 
-def status_array(count: int) -> np.ndarray[Any, Any]:
+def status_array(count: int) -> Array:
     """Return memory for ``count`` statuses: the constant with which MPI ignores them differs between libraries."""
     return np.zeros(max(1, count) * STATUS_BYTES, np.uint8)
+
+
+def probe_struct(comm: MPI.Intracomm, mpi: MpiStruct, status: Array) -> ProbeStruct:
+    """Return how a rank of ``comm`` drives the library's progress; ``status`` is memory of ``status_array``."""
+    return ProbeStruct(mpi=ctypes.addressof(mpi), comm=handle(comm), rank=comm.rank, status=address(status))
 
 
 def call_record(name: str, *arguments: int, large: bool = False) -> Records:
