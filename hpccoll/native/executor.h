@@ -149,11 +149,13 @@ typedef struct {
     int64_t error;        /* MPI's error code */
 } plan_t;
 
-int plan_run(plan_t *plan);
+/* Both return a negative number after an error, which the plan names. */
+HPCCOLL_API int hpccoll_start(plan_t *plan);
+HPCCOLL_API int hpccoll_wait(plan_t *const *plans, int64_t count);
 
 /* ---- the timing loop -------------------------------------------------------------------------------------------- */
 
-/* Leaves all ranks at the same time: inside a node by shared words, between nodes by messages of one rank of each. */
+/* All ranks leave it at the same time: inside a node by shared words, between nodes by messages of one rank of each. */
 typedef struct {
     word_t *const *arrived; /* [rank of the node]; the first one is the leader */
     word_t *go;             /* when to leave, in ns of the node's clock; written by the leader */
@@ -195,7 +197,7 @@ typedef struct {
     int64_t generations;
     int64_t generation;
     int64_t guards_dirty;    /* whether guards must be restored */
-    int64_t *progress;       /* phase, iteration, heartbeats: read by the watchdog */
+    volatile int64_t *progress; /* phase, iteration, heartbeats: read by a thread meanwhile */
 } timed_case_t;
 
 #endif

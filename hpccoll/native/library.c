@@ -1,4 +1,4 @@
-/* What the library says of itself: the sources that it was built from, and the version of its interface. */
+/* The hash of the sources that the library was built from. */
 
 #include "executor.h"
 
@@ -7,4 +7,3 @@
 #endif
 
 HPCCOLL_API const char hpccoll_source_hash[] = HPCCOLL_SOURCE_HASH;
-HPCCOLL_API const int hpccoll_interface_version = 1;

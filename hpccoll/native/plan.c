@@ -109,7 +109,7 @@ static int start_sequences(plan_t *plan) {
     return 0;
 }
 
-HPCCOLL_API int hpccoll_start(plan_t *plan) {
+int hpccoll_start(plan_t *plan) {
     plan->runs++;
     plan->started = plan->running = 0;
     plan->failed = FAILED_NONE;
@@ -185,7 +185,7 @@ HPCCOLL_API int hpccoll_progress(plan_t *plan) {
 }
 
 /* Wait until all started plans have ended; each advances whenever it can. */
-HPCCOLL_API int hpccoll_wait(plan_t *const *plans, int64_t count) {
+int hpccoll_wait(plan_t *const *plans, int64_t count) {
     for (;;) {
         int64_t ended = 0;
         plan_t *waiting = NULL;

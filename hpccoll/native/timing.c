@@ -5,9 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-int hpccoll_start(plan_t *plan);
-int hpccoll_wait(plan_t *const *plans, int64_t count);
-
 static int64_t cpu_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
