@@ -15,7 +15,7 @@ from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import MappedRanks, Ranks
 from hpccoll.schedule import BFLOAT16
-from hpccoll.spec.case import Case, Job
+from hpccoll.spec.case import COMPILED, PYTHON, Case, Job
 from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
 from hpccoll.spec.memory_estimate import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
@@ -74,8 +74,9 @@ class CaseFactory:
         """
         comm, layout = self._mapped.for_mapping(case.mapping)
         try:
-            conditions = describe_conditions(self.attempt.machine, mpi_version(self.attempt.provenance))
-            resolved, choice = resolve_auto(case, self.attempt.layout, self._table, self.job.variant, conditions)
+            resolved, choice = resolve_auto(
+                case, self.attempt.layout, self._table, self.job.variant, self._conditions(case)
+            )
             check_case(resolved)
             on_gpu = resolved.device == "cuda"
             variant = variant_skip_reason(self.job.variant, self.job.sets, case, self.job.shape(case))
@@ -106,6 +107,12 @@ class CaseFactory:
         missing = find_spec("ml_dtypes") is None
         reason = "ml-dtypes is not installed, which bfloat16 needs; do: pip install ml-dtypes" if missing else None
         return next(filter(None, self.comm.allgather(reason)), None)
+
+    def _conditions(self, case: Case) -> str:
+        """Return what the choices of a table depend on, as the table names it."""
+        compiled = self.compiled and case.device == "cpu" and case.dtype in self.compiled.dtypes
+        mpi = mpi_version(self.attempt.provenance)
+        return describe_conditions(self.attempt.machine, mpi, COMPILED if compiled else PYTHON)
 
     def _config_reason(self, case: Case) -> str | None:
         """Return the reason why NCCL cannot create communicators with the job's settings; the same on all ranks."""

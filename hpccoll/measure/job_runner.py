@@ -16,7 +16,7 @@ from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.round_order import Completed, check_cases, job_for_remaining_ranks, rounds_left
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
-from hpccoll.spec.case import Case, Job, Shape
+from hpccoll.spec.case import PYTHON, Case, Job, Shape
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
 from hpccoll.store.raw_results import Attempt, CaseHistory, Failure, Outcome, RawResults
@@ -155,11 +155,21 @@ class JobRunner:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         group = self.group
         attempt = gather_attempt(group.ranks.comm, self.job, self.attempt_number, group.gpus.provenance(self.job.cases))
-        compiled = agree_on_executor(group.ranks.comm, self.job.executor, oversubscribed=attempt.oversubscribed)
+        requested = group.ranks.run_at_root(self._requested_executor)
+        compiled = agree_on_executor(group.ranks.comm, requested, oversubscribed=attempt.oversubscribed)
         executor = executor_provenance(compiled)
         provenance = {**attempt.provenance, **executor, "network": self.network, **group.provenance()}
         evidence = probe_result.to_json() if probe_result else None
         return replace(attempt, provenance=provenance, evidence=evidence), compiled
+
+    def _requested_executor(self) -> str | None:
+        """Return the executor of the job; if it names none, that of its earlier launches, because rounds are joined.
+
+        Called at rank 0; None if no launch has measured anything.
+        """
+        earlier = (attempt.provenance.get("executor", PYTHON) for attempt, outcomes in self.raw.attempts if outcomes)
+        executor = self.job.executor or next(earlier, None)
+        return None if executor is None else str(executor)
 
     def _run_round(self, runner: AttemptRunner, case: Case, number: int) -> Outcome:
         """Measure a round of ``case`` and record its outcome in the journal."""

@@ -13,6 +13,7 @@ from hpccoll.model.fit import MIN_SIZES, fit
 from hpccoll.model.machine import TIER_LABELS, Link, MachineModel
 from hpccoll.model.observations import Observation, Work, observations
 from hpccoll.model.validation import Crossing, Overtaking, Validated, crossings, curves, validate
+from hpccoll.spec.case import PYTHON
 from hpccoll.store.raw_results import RawResults
 from hpccoll.units import format_seconds, format_size
 
@@ -26,22 +27,33 @@ class RunModel:
         transport: the transport of the validated observations.
         machine: the fitted machine model.
         validated: the observations with their predictions.
+        executor: the executor that measured the observations.
+        several_executors: whether the run has a model of the other executor for this transport.
     """
 
     raw_results: Sequence[RawResults]
     transport: str
     machine: MachineModel
     validated: list[Validated]
+    executor: str = PYTHON
+    several_executors: bool = False
 
     @classmethod
     def of(cls, raw_results: Sequence[RawResults]) -> Iterator["RunModel"]:
-        """Yield a model for each transport."""
-        by_transport: dict[str, list[Observation]] = defaultdict(list)
+        """Yield a model for each transport and executor."""
+        measured: dict[str, dict[str, list[Observation]]] = defaultdict(lambda: defaultdict(list))
         for one in (one for raw in raw_results for one in observations(raw)):
-            by_transport[one.transport].append(one)
-        for transport, measured in sorted(by_transport.items()):
-            machine = fit(measured)
-            yield cls(raw_results, transport, machine, validate(measured, machine))
+            measured[one.transport][one.executor].append(one)
+        for transport, by_executor in sorted(measured.items()):
+            for executor, observed in sorted(by_executor.items()):
+                machine = fit(observed)
+                validated = validate(observed, machine)
+                yield cls(raw_results, transport, machine, validated, executor, len(by_executor) > 1)
+
+    @property
+    def over(self) -> str:
+        """The transport, with the executor if the run has both."""
+        return self.transport + (f" by the {self.executor} executor" if self.several_executors else "")
 
     @property
     def measured_on(self) -> tuple[str, str]:
@@ -91,7 +103,7 @@ UPLINKS = "nodes of a rack share its uplink, which is not modelled: what crosses
 def model_lines(model: RunModel) -> Iterator[str]:
     """Yield the model of one run as text."""
     files = ", ".join(raw.path.name for raw in model.raw_results)
-    where = f"{files}: {', '.join(model.measured_on)}, over {model.transport}"
+    where = f"{files}: {', '.join(model.measured_on)}, over {model.over}"
     if not model.machine.links:
         yield f"{where}: no send_recv of {MIN_SIZES} sizes, not modelled"
         return
@@ -181,6 +193,7 @@ def as_json(model: RunModel) -> dict[str, Any]:
         "files": [str(raw.path) for raw in model.raw_results],
         "kind": "modelled",
         "transport": model.transport,
+        "executor": model.executor,
         "measured": measured_kind,
         "machine": machine_name,
         "variant": model.raw_results[0].job.variant,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hpccoll.schedule import Algorithm, CollectiveCall, Cost, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import COLLECTIVES
+from hpccoll.spec.case import PYTHON
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.statistics import make_row
 
@@ -52,6 +53,7 @@ class Observation:
         op: the reduction, if any.
         in_place: whether contribution and result share a buffer.
         mapping: the mapping that the case requested; None for the numbering of the launcher.
+        executor: the executor that measured it.
     """
 
     call: CollectiveCall
@@ -66,6 +68,7 @@ class Observation:
     op: str | None = None
     in_place: bool = False
     mapping: str | None = None
+    executor: str = PYTHON
 
     @property
     def collective(self) -> str:
@@ -150,4 +153,5 @@ def observations(raw: RawResults) -> Iterator[Observation]:
             op=case.op,
             in_place=case.in_place,
             mapping=case.mapping,
+            executor=timed.executor or PYTHON,
         )

@@ -122,6 +122,11 @@ class ChartGroup:
         return len({point.row.mapping for point in self.usable}) > 1
 
     @property
+    def several_executors(self) -> bool:
+        """Whether both executors measured rows."""
+        return len({point.row.executor for point in self.usable}) > 1
+
+    @property
     def machines(self) -> tuple[str, ...]:
         """The machines, in order of first use."""
         return tuple(dict.fromkeys(point.machine for point in self.points))

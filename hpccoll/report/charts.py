@@ -72,16 +72,20 @@ class Figure:
         machines = group.machines
         where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
         several = "each machine has its own marks and lines" if len(machines) > 1 else ""
+        python = PYTHON_NOTE if group.several_executors else ""
         crowded = ", ".join(map(str, _oversubscribed_counts(group)))
         hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
         joined = mixed_hosts(group.points)
         mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
         on = (f"{group.kind} on {name}" for name in where)
-        lines = (*on, group.setting, *group.emulations, several, hollow, mixed)
+        lines = (*on, group.setting, *group.emulations, several, python, hollow, mixed)
         least, most = map_sizes(group)
         by = f"{group.unit} and size" if group.has_size else group.unit
         title = self.title.format(unit=group.unit, by=by, least=least, most=most)
         return f"{group.collective}: {title}", tuple(filter(None, lines))
+
+
+PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"
 
 
 def _oversubscribed_counts(group: ChartGroup) -> list[int]:
@@ -183,8 +187,9 @@ def fastest_map(group: ChartGroup) -> Chart | None:
 def _lead_fields(group: ChartGroup, comparison: Comparison) -> ChartRecord:
     """Return the fields of a cell of the map; its text colour keeps its contrast in dark mode."""
     machine = group.machine_label(comparison.fastest) if len(group.machines) > 1 else ""
+    executor = comparison.executor if group.several_executors else ""
     mapping = comparison.mapping if group.several_mappings else ""
-    panel = {"panel": ", ".join(filter(None, (machine, comparison.variant, mapping)))}
+    panel = {"panel": ", ".join(filter(None, (machine, executor, comparison.variant, mapping)))}
     if comparison.runner_up_ratio is None:
         return panel | {"lead": "alone", "second": "none", "clear": False, "text_colour": FOREGROUND}
     second = comparison.entries[1]

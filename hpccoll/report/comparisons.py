@@ -68,6 +68,11 @@ class Comparison:
         return self.fastest.row.mapping
 
     @property
+    def executor(self) -> str:
+        """The executor, the same for all entries, in words: ``python executor``."""
+        return f"{self.fastest.row.executor} executor"
+
+    @property
     def native(self) -> SeriesPoint | None:
         """The library's own collective at default settings, in the variant that all entries share; None without it."""
         native_points = [e for e in self.entries if e.row.algorithm == NATIVE and not algorithm_params(e.row)]
@@ -103,7 +108,9 @@ def _measured_together(points: Iterable[SeriesPoint]) -> Iterator[tuple[tuple[ob
     for point in points:
         row = point.row
         if is_usable(row) and is_ranked(row):
-            by_work[point.machine, rank_pair(row), row.mapping, row.ranks, row.nodes, row.requested_bytes].append(point)
+            by_work[
+                point.machine, row.executor, rank_pair(row), row.mapping, row.ranks, row.nodes, row.requested_bytes
+            ].append(point)
     for work, of_work in by_work.items():
         for of_launch in split_by_launch(of_work):
             best: dict[str, SeriesPoint] = {}
@@ -113,7 +120,7 @@ def _measured_together(points: Iterable[SeriesPoint]) -> Iterator[tuple[tuple[ob
 
 
 def find_comparisons(points: Iterable[SeriesPoint]) -> tuple[Comparison, ...]:
-    """Return one comparison for each machine, variant, mapping, ranks, size and pair of ranks, by ranks and size.
+    """Return one comparison per machine, executor, variant, mapping, ranks, size and pair of ranks, by ranks and size.
 
     If several runs did the same work, the run with the most series counts; of equals, the later one.
     """

@@ -1,5 +1,6 @@
-"""Findings that the page begins with: stalled ranks, an unexpected network, variants and controls without evidence."""
+"""Findings that the page begins with: stalled ranks, networks, variants and controls without evidence, executors."""
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -8,8 +9,13 @@ from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
 from hpccoll.evidence.variants import known_variant
 from hpccoll.evidence.verdict import control_violation, network_mismatch
 from hpccoll.report.library_evidence import probe_of_run
-from hpccoll.report.report_finding import ReportFinding, critical, info
+from hpccoll.report.report_finding import ReportFinding, critical, info, warning
 from hpccoll.store.rows import Results, Run
+
+
+def opening_findings(results: Results) -> tuple[ReportFinding, ...]:
+    """Return all findings that the page begins with, the critical ones first."""
+    return (*find_critical(results), *find_resolved(results), *find_several_executors(results))
 
 
 def find_critical(results: Results) -> tuple[ReportFinding, ...]:
@@ -36,6 +42,15 @@ def find_resolved(results: Results) -> tuple[ReportFinding, ...]:
     """Return the stalls after which a later launch measured the whole job, each once with its ``jobs``."""
     stalls = _stalled_runs(results)
     return _with_jobs((run, info("stall_resolved", cause=cause)) for run, cause in stalls if run.status == "complete")
+
+
+def find_several_executors(results: Results) -> tuple[ReportFinding, ...]:
+    """Return a warning with the rows of each executor if both measured buffers of one device."""
+    by_device: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in results.rows:
+        if row.executor:
+            by_device[row.device][row.executor] += 1
+    return tuple(warning("several_executors", rows=dict(rows)) for rows in by_device.values() if len(rows) > 1)
 
 
 def _with_jobs(findings: Iterable[tuple[Run, ReportFinding]]) -> tuple[ReportFinding, ...]:

@@ -26,7 +26,7 @@ class Template:
     """How a kind of finding is written.
 
     Args:
-        title: what the finding is about; empty for critical findings.
+        title: what the finding is about; empty for findings that the page begins with.
         sentence: the statement.
     """
 
@@ -242,7 +242,7 @@ def _evidence_missing(values: Values) -> str:
 
 
 TEMPLATES: Mapping[str, Template] = {
-    # Critical findings: the page begins with them.
+    # Findings that the page begins with.
     "ranks_stalled": Template("", "{cause}. Rows of the remaining ranks are exported, not drawn. In {jobs:list}."),
     "stall_resolved": Template(
         "",
@@ -254,6 +254,12 @@ TEMPLATES: Mapping[str, Template] = {
     "evidence_missing": Template("", _evidence_missing),
     "control_missing": Template(
         "", "Nothing controls {variant}: {control}, which must not show its evidence, left no logs. In {jobs:list}."
+    ),
+    "several_executors": Template(
+        "",
+        "The compiled executor measured {rows[compiled]:count row}; the Python executor measured {rows[python]}, whose "
+        "series are marked (python). Each of its operations carries microseconds of Python: most of the time of a "
+        "small message. Lines and ratios are separate for each executor.",
     ),
     # Findings about the rows of a group, in the order of the page.
     "not_converged": Template("Not converged", _not_converged),

@@ -70,13 +70,14 @@ def _range(group: ChartGroup, pairs: Sequence[tuple[int, float]]) -> str:
 
 
 def _fastest(group: ChartGroup, comparisons: Sequence[Comparison]) -> Iterator[ReportFinding]:
-    """Yield the clear winners of each shape, machine, variant and mapping."""
+    """Yield the clear winners of each shape, machine, executor, variant and mapping."""
 
     def ranks_and_label(comparison: Comparison) -> tuple[int, str]:
         machine = f" on {group.machine_label(comparison.fastest)}" if len(group.machines) > 1 else ""
+        executor = f", {comparison.executor}" if group.several_executors else ""
         variant = f", {comparison.variant}" if comparison.variant else ""
         mapping = f", {comparison.mapping}" if group.several_mappings else ""
-        return comparison.ranks, group.shape_label(comparison.fastest.row) + machine + variant + mapping
+        return comparison.ranks, group.shape_label(comparison.fastest.row) + machine + executor + variant + mapping
 
     for (_, label), members in groupby(sorted(comparisons, key=ranks_and_label), key=ranks_and_label):
         if intervals := size_intervals(list(members)):

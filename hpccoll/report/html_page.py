@@ -19,7 +19,7 @@ import vl_convert
 from hpccoll.report.chart_groups import ChartGroup
 from hpccoll.report.charts import Figure
 from hpccoll.report.collective_overview import OVERVIEW_NOTE, count_missing, overview_table
-from hpccoll.report.critical_findings import find_critical, find_resolved
+from hpccoll.report.critical_findings import opening_findings
 from hpccoll.report.definitions import DEFINITIONS, describe_collective
 from hpccoll.report.finding_templates import render_finding
 from hpccoll.report.findings import group_findings, native_ratio_table
@@ -49,7 +49,7 @@ def render_page(
 ) -> str:
     """Return the HTML of the page; ``note`` is an element of its head that programs read."""
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
-    parts = [_head(title, note), _critical(results), _summary(results, collectives, title)]
+    parts = [_head(title, note), _opening(results), _summary(results, collectives, title)]
     if len(collectives) > 1:
         parts.append(_overview(results, groups))
         parts += [_tab(results, name, members, charts) for name, members in collectives.items()]
@@ -75,17 +75,14 @@ def _head(title: str, note: str) -> str:
     )
 
 
-def _critical(results: Results) -> str:
-    critical = (
-        f'<p class="critical" role="alert">{escape(_sentence(finding))}</p>' for finding in find_critical(results)
-    )
-    resolved = (f'<p class="note">{escape(_sentence(finding))}</p>' for finding in find_resolved(results))
-    return "".join((*critical, *resolved))
+def _opening(results: Results) -> str:
+    return "".join(map(_paragraph, opening_findings(results)))
 
 
-def _sentence(finding: ReportFinding) -> str:
+def _paragraph(finding: ReportFinding) -> str:
+    mark = 'class="critical" role="alert"' if finding.severity == "critical" else 'class="note"'
     _, sentence = render_finding(finding)
-    return sentence
+    return f"<p {mark}>{escape(sentence)}</p>"
 
 
 def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], title: str) -> str:

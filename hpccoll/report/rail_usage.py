@@ -31,7 +31,7 @@ def rail_findings(group: ChartGroup) -> Iterator[ReportFinding]:
     for point in points:
         row = point.row
         if row.ranks == most:
-            shared = point.machine, row.algorithm, row.transport, row.mapping, row.nodes
+            shared = point.machine, row.executor, row.algorithm, row.transport, row.mapping, row.nodes
             by_algorithm[*shared, tuple(sorted(algorithm_params(row).items()))].append(point)
     if by_algorithm:
         row = next(iter(by_algorithm.values()))[0].row

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.spec.case import COMPILED, PYTHON
 from hpccoll.store.rows import Row
 from hpccoll.units import format_count
 
@@ -19,7 +20,9 @@ _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
 }
 _ELEMENT_FIELDS = ("dtype", "op")
 """Fields without a meaning for collectives that move no elements."""
-_SERIES_DETAILS: Mapping[str, Callable[[Row], str]] = {
+_EXECUTOR_MARKS = {COMPILED: "", PYTHON: "(python)"}
+_SERIES_DETAILS: Mapping[str, Callable[[Row], str | None]] = {
+    "executor": lambda row: _EXECUTOR_MARKS.get(row.executor or ""),
     "transport": lambda row: row.transport,
     "variant": lambda row: row.variant or "",
     "params": lambda row: " ".join(
@@ -28,17 +31,20 @@ _SERIES_DETAILS: Mapping[str, Callable[[Row], str]] = {
     "mapping": lambda row: row.mapping,
     "tier": call_arguments.tier_label,
 }
+"""What may be part of the name of a series, by the field of the row; None if the row has no such detail."""
 
 
 def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
     """Return a function that names the series of a row: its algorithm, what ran instead, and what differs.
 
-    If a collective has several transports, all of its algorithms that move bytes are named with theirs.
+    If a collective has several transports, all of its algorithms that move bytes are named with theirs. If both
+    executors measured buffers of one device, all rows of the Python executor are marked.
     """
-    seen: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    seen: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for row in rows:
         for field, describe in _SERIES_DETAILS.items():
-            seen[_compared_with(row, field)].add(describe(row))
+            if (detail := describe(row)) is not None:
+                seen[_compared_with(row, field)].add(detail)
 
     def name(row: Row) -> str:
         differing = (field for field in _SERIES_DETAILS if len(seen[_compared_with(row, field)]) > 1)
@@ -50,8 +56,10 @@ def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
     return name
 
 
-def _compared_with(row: Row, field: str) -> tuple[str, str, str]:
+def _compared_with(row: Row, field: str) -> tuple[str, ...]:
     """Return the key of the rows among which ``field`` has to differ to be part of the name of ``row``."""
+    if field == "executor":
+        return row.device, field
     moves = not row.floor and row.algorithm not in (NATIVE, AUTO)
     return row.collective, "any that moves bytes" if field == "transport" and moves else row.algorithm, field
 

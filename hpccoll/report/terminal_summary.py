@@ -1,10 +1,10 @@
-"""Summaries of results for a terminal: critical findings, counts of cases, and reasons for missing ones."""
+"""Summaries of results for a terminal: opening findings, counts of cases, and reasons for missing ones."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hpccoll.report.critical_findings import find_critical, find_resolved
+from hpccoll.report.critical_findings import opening_findings
 from hpccoll.report.finding_templates import render_finding
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 from hpccoll.units import format_wait
@@ -54,8 +54,8 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 
 def outcome_lines(results: Results) -> Iterator[str]:
-    """Yield critical findings, the counts of cases, and the reasons for missing ones."""
-    for finding in (*find_critical(results), *find_resolved(results)):
+    """Yield the opening findings, the counts of cases, and the reasons for missing ones."""
+    for finding in opening_findings(results):
         _, sentence = render_finding(finding)
         yield sentence
     if results.skipped and not (results.measured or results.missing):

@@ -46,7 +46,7 @@ def build_table(results: Results) -> TuneTable:
     """Return the tune table of the measured choices.
 
     Raises:
-        BadInputError: if the results have no choices, or mix machines or MPI libraries within a setting.
+        BadInputError: if the results have no choices, or mix machines, MPI libraries or executors within a setting.
     """
     measured = measured_settings(results)
     if not measured:
@@ -55,7 +55,9 @@ def build_table(results: Results) -> TuneTable:
         missing = "no complete and correct result of an algorithm (a floor and auto do not count)"
         raise UnusableError("PATHS", f"{missing}; results: {counts}")
     entries = tuple(
-        TableEntry(setting=setting, runs=of_setting.runs, ranges=choose_ranges(of_setting))
+        TableEntry(
+            setting=setting, runs=of_setting.runs, ranges=choose_ranges(of_setting), executor=of_setting.executor
+        )
         for setting, of_setting in measured.items()
     )
     used = {run for entry in entries for run in entry.runs}

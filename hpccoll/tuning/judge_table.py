@@ -73,7 +73,7 @@ class TableJudgement:
     Args:
         regrets: the regret at each judged size.
         unjudged: sentences about settings and sizes that could not be judged.
-        other_conditions: sentences about settings measured on other machines or MPI libraries than those of the table.
+        other_conditions: sentences about settings whose machine, MPI library or executor is not that of the table.
         single_choices: for each setting, the best of the choices that serve all sizes, and the geometric mean of its
             regrets.
     """

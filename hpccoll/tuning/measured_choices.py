@@ -11,6 +11,7 @@ import numpy as np
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO
+from hpccoll.spec.case import PYTHON
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.store.statistics import median_ratio
 from hpccoll.tuning.setting import Setting, call_fields
@@ -92,11 +93,13 @@ class MeasuredSetting:
     Args:
         curves: the times of each choice.
         runs: the ids of the runs.
-        conditions: the machine and the MPI library.
+        executor: the executor.
+        conditions: the machine, the MPI library and the executor, for people.
     """
 
     curves: Curves
     runs: tuple[str, ...]
+    executor: str = PYTHON
     conditions: str = ""
 
     @property
@@ -113,17 +116,14 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
     """Return the measurements among which a table can choose: complete and correct ones, without floors and ``auto``.
 
     Raises:
-        BadInputError: if a setting was measured on several machines or with several MPI libraries.
+        BadInputError: if a setting was measured on several machines, with several MPI libraries or by both executors.
     """
     runs = {run.run_id: run for run in results.runs}
     rows: dict[Setting, list[Row]] = defaultdict(list)
     for row in (row for row in results.rows if not runs[row.run_id].rank_loss):
         if row.status == "ok" and not row.wrong and not row.floor and row.algorithm != AUTO and row.median_s:
             rows[_setting(row)].append(row)
-    conditions = {
-        setting: _single_conditions(setting, (runs[row.run_id] for row in of_setting))
-        for setting, of_setting in rows.items()
-    }
+    conditions = {setting: _single_conditions(setting, of_setting, runs) for setting, of_setting in rows.items()}
     return {setting: _measured_setting(of_setting, conditions[setting]) for setting, of_setting in rows.items()}
 
 
@@ -144,7 +144,7 @@ def _measured_setting(rows: Sequence[Row], conditions: str) -> MeasuredSetting:
         choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
         for choice in sorted(grouped, key=str)
     }
-    return MeasuredSetting(curves, tuple(dict.fromkeys(row.run_id for row in rows)), conditions)
+    return MeasuredSetting(curves, tuple(dict.fromkeys(row.run_id for row in rows)), _executor(rows[0]), conditions)
 
 
 def _choice(row: Row) -> Choice:
@@ -153,11 +153,21 @@ def _choice(row: Row) -> Choice:
     return Choice(row.algorithm, row.transport, tuple(sorted(parameters.items())))
 
 
-def _single_conditions(setting: Setting, runs: Iterable[Run]) -> str:
-    conditions = sorted({describe_conditions(run.machine, mpi_version(run.provenance)) for run in runs})
+def _executor(row: Row) -> str:
+    return row.executor or PYTHON
+
+
+def _single_conditions(setting: Setting, rows: Iterable[Row], runs: Mapping[str, Run]) -> str:
+    conditions = sorted(
+        {
+            describe_conditions(run.machine, mpi_version(run.provenance), _executor(row))
+            for row in rows
+            for run in [runs[row.run_id]]
+        }
+    )
     if len(conditions) > 1:
         raise BadInputError(
-            "PATHS", "; ".join(conditions), f"results of one machine and one MPI library for {setting.label}"
+            "PATHS", "; ".join(conditions), f"results of one machine, MPI library and executor for {setting.label}"
         )
     return conditions[0]
 

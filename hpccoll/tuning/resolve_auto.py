@@ -39,7 +39,8 @@ def resolve_auto(
         layout: the layout of the ranks as they were launched.
         table: the table by which ``auto`` chooses.
         variant: the variant of the sweep's job.
-        conditions: the machine and MPI library of this run; the reason names those of the table if they differ.
+        conditions: the machine, MPI library and executor of this run; the reason names those of the table if these
+            differ.
 
     Raises:
         BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for this setting.

@@ -29,11 +29,11 @@ from hpccoll.limits import (
     check_mapping,
 )
 from hpccoll.schedule.collective import AUTO
-from hpccoll.spec.case import Parameter
+from hpccoll.spec.case import PYTHON, Parameter
 from hpccoll.tuning.setting import Setting
 from hpccoll.units import format_size
 
-SCHEMA, VERSION = "hpccoll-tune", "1.1"
+SCHEMA, VERSION = "hpccoll-tune", "1.2"
 """The name and version of the format. A minor version only adds keys."""
 
 MAJOR = VERSION.partition(".")[0]
@@ -118,11 +118,13 @@ class TableEntry:
         setting: the setting.
         runs: the ids of the runs in which they were measured.
         ranges: the ranges of sizes, ascending; together they cover all sizes.
+        executor: the executor that measured them.
     """
 
     setting: Setting
     runs: tuple[str, ...]
     ranges: tuple[ChoiceRange, ...]
+    executor: str
 
     def range_of(self, nbytes: int) -> ChoiceRange:
         """Return the range of a size; the outer ranges extend beyond the measured sizes."""
@@ -167,6 +169,7 @@ class TuneTable:
                 setting=Setting.from_json(entry["setting"]),
                 runs=tuple(entry["runs"]),
                 ranges=tuple(map(ChoiceRange.from_json, entry["ranges"])),
+                executor=entry.get("executor", PYTHON),  # before version 1.2 there was no other
             )
             for entry in read["entries"]
         )
@@ -189,6 +192,7 @@ class TuneTable:
         for number, entry in enumerate(self.entries):
             where = f"entries.{number}."
             check_fields(f"{where}setting.", entry.setting, _SETTING_KINDS)
+            NAME.check(f"{where}executor", entry.executor)
             check_mapping(f"{where}setting.arguments", dict(entry.setting.arguments), MAX_NAMES, NAME, VALUE)
             for each in entry.ranges:
                 check_fields(f"{where}ranges.", each, _RANGE_KINDS)
@@ -207,16 +211,21 @@ class TuneTable:
 
     def to_json(self) -> dict[str, Any]:
         entries = [
-            {"setting": e.setting.to_json(), "runs": list(e.runs), "ranges": [r.to_json() for r in e.ranges]}
+            {
+                "setting": e.setting.to_json(),
+                "runs": list(e.runs),
+                "executor": e.executor,
+                "ranges": [r.to_json() for r in e.ranges],
+            }
             for e in self.entries
         ]
         about = {"created": self.created, "hpccoll_version": self.hpccoll_version, "rule": self.rule}
         return {"schema": SCHEMA, "schema_version": VERSION, **about, "runs": list(self.runs), "entries": entries}
 
     def conditions(self, entry: TableEntry) -> list[str]:
-        """Return the machines and MPI libraries with which the choices of ``entry`` were measured."""
+        """Return the machines, MPI libraries and executor with which the choices of ``entry`` were measured."""
         runs = (run for run in self.runs if run.get("run_id") in entry.runs)
-        return sorted({describe_conditions(run.get("machine"), run.get("mpi")) for run in runs})
+        return sorted({describe_conditions(run.get("machine"), run.get("mpi"), entry.executor) for run in runs})
 
     def entry(self, setting: Setting) -> TableEntry:
         """Return the choices of ``setting``; those of another layout do not apply.
@@ -253,9 +262,9 @@ _SETTING_KINDS: Mapping[str, ValueKind] = {
 """The kinds of the single values of a range and of a setting; ``TuneTable.check`` checks the others."""
 
 
-def describe_conditions(machine: object, mpi: object) -> str:
-    """Return the machine and the MPI library for which choices hold, for people."""
-    return f"{machine or 'an unknown machine'} with {mpi or 'an unknown MPI'}"
+def describe_conditions(machine: object, mpi: object, executor: str) -> str:
+    """Return the machine, the MPI library and the executor for which choices hold, for people."""
+    return f"{machine or 'an unknown machine'} with {mpi or 'an unknown MPI'} and the {executor} executor"
 
 
 def mpi_version(provenance: Mapping[str, object]) -> str:

@@ -7,6 +7,7 @@ import raw_examples
 from mpi4py import MPI
 
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
+from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config, communicators
 
 NATIVE_OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
@@ -98,3 +99,17 @@ def test_an_error_of_nccl_that_is_no_refusal_is_raised_on_all_ranks_and_names_th
 def test_an_error_of_another_library_is_raised_unchanged():
     with pytest.raises(RuntimeError, match="an illegal memory access"):
         make_unless_refused(plan_maker(RuntimeError("an illegal memory access")), MPI.COMM_SELF)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "case", "executor"),
+    [
+        (None, raw_examples.case(), "python"),
+        (CompiledOptions(oversubscribed=False), raw_examples.case(), "compiled"),
+        (CompiledOptions(oversubscribed=False, dtypes=("float64",)), raw_examples.case(), "python"),
+        (CompiledOptions(oversubscribed=False), NATIVE_OVER_NCCL, "python"),
+    ],
+)
+def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(compiled, case, executor):
+    factory = SimpleNamespace(attempt=raw_examples.attempt(), compiled=compiled)
+    assert CaseFactory._conditions(factory, case).endswith(f" and the {executor} executor")

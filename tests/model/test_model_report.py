@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 from model_observations import MACHINE, observation
-from raw_examples import raw
+from raw_examples import case, outcome, raw
+from synthetic_timings import times_around
 
 from hpccoll.model.machine import Link
-from hpccoll.model.model_report import UPLINKS, RunModel, _crossing_text, model_lines
+from hpccoll.model.model_report import UPLINKS, RunModel, _crossing_text, as_json, model_lines, models_of
 from hpccoll.model.validation import Crossing, Overtaking, validate
 from hpccoll.schedule import Layout
 
@@ -58,3 +59,26 @@ def test_a_common_mapping_is_named_once_and_differing_ones_in_each_name():
     assert "6 nodes, float32 sum, measured over modelled time" in named("block", "cyclic")
     assert {"mapping=block", "mapping=cyclic"} <= set(named("block", "cyclic").split())
     assert "mapping" not in named(None)
+
+
+def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
+    def models(*executors):
+        sizes = [2**k for k in range(10, 16)]
+        outcomes = [
+            outcome(
+                case(size, collective="send_recv", algorithm="ping_pong", op=None, root=0, params={"peer": -1}),
+                bytes=size, executor=executor, params={"peer": -1}, times=times_around(slow * (1e-6 + 1e-10 * size)),
+            )
+            for executor, slow in executors
+            for size in sizes
+        ]  # fmt: skip
+        return models_of([raw(one) for one in outcomes])
+
+    compiled, python = models(("compiled", 1), ("python", 5))
+    assert python.machine.links["rack"].alpha_s == pytest.approx(5 * compiled.machine.links["rack"].alpha_s, rel=0.01)
+    assert [next(model_lines(model)).rpartition(", over ")[2] for model in (compiled, python)] == [
+        "mpi by the compiled executor", "mpi by the python executor",
+    ]  # fmt: skip
+    (alone,) = models(("python", 5))
+    assert next(model_lines(alone)).endswith(", over mpi")
+    assert as_json(alone)["executor"] == "python"

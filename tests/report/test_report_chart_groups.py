@@ -119,6 +119,25 @@ def test_a_variant_is_in_the_name_of_a_line_where_it_differs(make_row, of_rows):
     assert [point.series for point in two.points] == ["native funneled", "native"]
 
 
+def series_of(of_rows, *rows):
+    return [point.series for group in chart_groups(of_rows(*rows)) for point in group.points]
+
+
+def test_rows_of_the_python_executor_are_another_series_only_in_reports_that_have_both(make_row, of_rows):
+    python, compiled = make_row("tree", executor="python"), make_row("native", executor="compiled")
+    skipped = make_row(status="skipped", median_s=None, nbytes=8)
+    assert series_of(of_rows, python, skipped) == ["tree", "ring"]
+    assert series_of(of_rows, compiled, skipped) == ["native", "ring"]
+    assert series_of(of_rows, python, compiled, skipped) == ["tree (python)", "native", "ring"]
+    both = make_row(executor="compiled"), make_row(executor="python", mapping="cyclic")
+    assert series_of(of_rows, *both) == ["ring block", "ring (python) cyclic"]
+
+
+def test_rows_on_a_gpu_have_the_name_of_compiled_rows(make_row, of_rows):
+    on_host, on_gpu = make_row(executor="compiled"), make_row(executor="python", device="cuda")
+    assert series_of(of_rows, on_host, on_gpu) == ["ring", "ring"]
+
+
 def settings_of(of_rows, *rows):
     return [group.setting for group in chart_groups(of_rows(*rows))]
 

@@ -281,3 +281,21 @@ def test_each_variant_has_its_own_map(specification, make_row, make_run):
         ("funneled", "ring funneled"),
         ("multiple", "ring multiple"),
     }
+
+
+def test_each_executor_has_its_own_map_and_a_line_explains_the_mark(specification, make_row, make_run):
+    runs = [make_run(run_id=executor) for executor in ("compiled", "python")]
+    rows = [
+        make_row(algorithm, executor=run.run_id, run_id=run.run_id, seconds=seconds)
+        for run in runs
+        for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
+    ]
+    chart = specification("fastest", *rows, runs=runs)
+    assert chart["facet"]["sort"] == ["compiled executor", "python executor"]
+    assert {(v["panel"], v["series"]) for v in values(chart)} == {
+        ("compiled executor", "ring"), ("python executor", "ring (python)"),
+    }  # fmt: skip
+    assert any(line.startswith("(python): ") for line in chart["title"]["subtitle"])
+    alone = specification("fastest", *rows[2:], runs=runs)
+    assert not any("executor" in line for line in alone["title"]["subtitle"])
+    assert {v["panel"] for v in values(alone)} == {""}

@@ -212,3 +212,36 @@ def test_the_traffic_of_a_call_is_no_parameter_of_native(make_row, points):
     call = {"collective": "all_to_all_v", "op": None, "params": {"traffic": "random"}}
     found = points(make_row("pairwise", seconds=2e-5, **call), make_row("native", **call))
     assert native_ratios(find_comparisons(found)) == {("pairwise", 2): [(1024, pytest.approx(2.0))]}
+
+
+@pytest.fixture
+def by_executor(make_row, make_run, points):
+    """Points of two launches of the same work: by the compiled executor, and later by the Python executor."""
+    times = {"compiled": {"ring": 2e-6, "native": 1e-6}, "python": {"ring": 9e-6, "native": 6e-6, "tree": 9e-6}}
+    rows = [
+        make_row(name, executor=executor, run_id=executor, seconds=seconds)
+        for executor, of_launch in times.items()
+        for name, seconds in of_launch.items()
+    ]
+    return points(*rows, runs=[make_run(run_id=executor, created=executor) for executor in times])
+
+
+def test_each_executor_has_its_own_comparison_and_native(by_executor):
+    found = find_comparisons(by_executor)
+    assert {comparison.executor: comparison.fastest.series for comparison in found} == {
+        "compiled executor": "native", "python executor": "native (python)",
+    }  # fmt: skip
+    assert native_ratios(found) == {
+        ("ring", 2): [(1024, pytest.approx(2.0))],
+        ("ring (python)", 2): [(1024, pytest.approx(1.5))],
+        ("tree (python)", 2): [(1024, pytest.approx(1.5))],
+    }
+
+
+def test_a_point_of_the_other_executor_is_no_repeat(by_executor):
+    assert repeated_points(by_executor) == ()
+
+
+def test_rows_of_one_launch_by_different_executors_are_not_compared(make_row, points):
+    found = find_comparisons(points(make_row(executor="python"), make_row("native", executor="compiled")))
+    assert [comparison.runner_up_ratio for comparison in found] == [None, None]

@@ -11,7 +11,7 @@ from hpccoll.evidence.variants import named_variants
 from hpccoll.measure.executed_evidence import judge
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.critical_findings import find_critical
+from hpccoll.report.critical_findings import find_critical, opening_findings
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.raw_results import RawResults
@@ -184,3 +184,14 @@ def test_evidence_without_its_control_is_a_finding(measured):
 def test_one_node_needs_no_network(measured):
     log = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
     assert find_critical(read_results([measured(log, network="rdma")])) == ()
+
+
+def test_both_executors_in_one_kind_of_memory_are_a_warning(make_row, of_rows):
+    compiled, python, on_gpu = (
+        make_row(executor="compiled"), make_row(executor="python"), make_row(executor="python", device="cuda"),
+    )  # fmt: skip
+    (finding,) = opening_findings(of_rows(compiled, python, python))
+    assert (finding.kind, finding.severity) == ("several_executors", "warning")
+    assert finding.values == {"rows": {"compiled": 1, "python": 2}}
+    for rows in (compiled, on_gpu), (python, on_gpu), (compiled, make_row(status="skipped")):
+        assert opening_findings(of_rows(*rows)) == ()

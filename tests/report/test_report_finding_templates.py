@@ -18,6 +18,7 @@ EXAMPLES = {
     "control_failed": {**LOGGED, "evidence": "GPUDirect is off, and still: NET/IB/GDRDMA"},
     "evidence_missing": {**LOGGED, "expected": "channels via NET/.../GDRDMA", "probe_failure": "was killed"},
     "control_missing": {**LOGGED, "control": "nccl-gdr-off"},
+    "several_executors": {"rows": {"compiled": 12, "python": 9}},
     "not_converged": {"loose": 9, "rows": 10, "oversubscribed": True},
     "fastest": {
         "shape": "2 ranks", "has_size": True, "undecided": ((4096, 4096),), "undecided_sizes": 1,

@@ -162,3 +162,16 @@ def test_each_variant_has_its_own_fastest_series(make_row, make_run, group_of):
     assert {place: values["leaders"][0]["series"] for place, values in found.items()} == {
         "2 ranks, funneled": "ring funneled", "2 ranks, multiple": "ring multiple",
     }  # fmt: skip
+
+
+def test_each_executor_has_its_own_fastest_series(make_row, make_run, group_of):
+    runs = [make_run(run_id=executor) for executor in ("compiled", "python")]
+    rows = [
+        make_row(algorithm, executor=run.run_id, run_id=run.run_id, seconds=seconds)
+        for run in runs
+        for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
+    ]
+    found = by_place(group_of(*rows, runs=runs))
+    assert {place: values["leaders"][0]["series"] for place, values in found.items()} == {
+        "2 ranks, compiled executor": "ring", "2 ranks, python executor": "ring (python)",
+    }  # fmt: skip

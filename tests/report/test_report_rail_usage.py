@@ -134,3 +134,12 @@ def test_two_wires_have_a_rule_of_their_own(group):
     rules = {(value["series"], value["wires"], value["wire"]) for value in values if value["wire"]}
     assert ("ring two", "2 calibrated wires", 24_800_000) in rules
     assert ("native two", "calibrated wire", 12_400_000) in rules
+
+
+def test_a_gain_is_never_over_a_row_of_the_other_executor(make_node_row, make_bed_run, of_rows):
+    runs = [make_bed_run(executor, 2, rails=2) for executor in ("python", "compiled")]
+    rows = [
+        make_node_row(nbytes=BIG, seconds=seconds, executor=executor, run_id=executor, port_sent=ports)
+        for executor, seconds, ports in (("python", 2.0, ONE), ("compiled", 1.0, BOTH))
+    ]
+    assert [usage["gain"] for usage in rails_of(rows, runs, of_rows)[1]] == [None, None]

@@ -241,7 +241,9 @@ def test_several_runs_are_one_number_and_their_spread_is_noise():
 
 def test_machines_and_libraries_are_not_mixed():
     here = measured_results({"ring": LATE})
-    with pytest.raises(BadInputError, match=r"PATHS: '2 nodes with MPICH 5; 3 nodes with MPICH 5' .* one machine"):
+    with pytest.raises(
+        BadInputError, match=r"PATHS: '2 nodes with MPICH 5 .*; 3 nodes with MPICH 5 .*' .* one machine"
+    ):
         build_table(merged_results(here, measured_results({"star": LATE}, number=2, about={"machine": "3 nodes"})))
     with pytest.raises(BadInputError, match="Open MPI"):
         build_table(
@@ -249,6 +251,21 @@ def test_machines_and_libraries_are_not_mixed():
                 here, measured_results({"star": LATE}, number=2, about={"provenance": {"mpi": {"version": "Open MPI"}}})
             )
         )
+
+
+def test_executors_are_not_mixed_within_a_setting():
+    python, compiled = (
+        measured_results({name: LATE}, number=number, executor=executor)
+        for number, (name, executor) in enumerate((("ring", "python"), ("star", "compiled")), 1)
+    )
+    with pytest.raises(
+        BadInputError, match=r"the compiled executor; .* the python executor' .* executor for all_reduce"
+    ):
+        build_table(merged_results(python, compiled))
+    other_setting = measured_results({"ring": LATE}, number=2, executor="compiled", in_place=True)
+    made = build_table(merged_results(python, other_setting))
+    assert {entry.setting.in_place: entry.executor for entry in made.entries} == {False: "python", True: "compiled"}
+    assert TuneTable.from_json(made.to_json()) == made
 
 
 def test_a_table_survives_its_json_and_names_its_runs():

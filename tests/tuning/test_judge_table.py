@@ -132,9 +132,16 @@ def test_the_lines_are_the_golden_text(made):
     ]
 
 
-@pytest.mark.parametrize("about", [{"machine": "3 nodes"}, {"provenance": {"mpi": {"version": "Open MPI"}}}])
-def test_a_table_of_another_machine_or_library_is_marked(made, about):
-    judgement = judge_table(made, model(SIZES, about=about))
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"about": {"machine": "3 nodes"}},
+        {"about": {"provenance": {"mpi": {"version": "Open MPI"}}}},
+        {"executor": "compiled"},
+    ],
+)
+def test_a_table_of_another_machine_library_or_executor_is_marked(made, more):
+    judgement = judge_table(made, model(SIZES, **more))
     (words,) = judgement.other_conditions
     assert "2 nodes with MPICH 5" in words
     assert judgement.to_json()["strange"] == [words]

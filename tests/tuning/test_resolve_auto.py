@@ -52,13 +52,19 @@ def test_the_reason_names_the_table_the_range_and_the_measured_limits():
     assert text.endswith(f", below {CUT} B, measured from 1 KiB to 16 MiB")
 
 
-@pytest.mark.parametrize("here", ["3 nodes with MPICH 5", "2 nodes with Open MPI 5"])
+@pytest.mark.parametrize(
+    "here",
+    [
+        "3 nodes with MPICH 5 and the python executor",
+        "2 nodes with Open MPI 5 and the python executor",
+        "2 nodes with MPICH 5 and the compiled executor",
+    ],
+)
 def test_the_reason_names_other_conditions_of_the_table(here):
     _, text = resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=here)
-    assert text.endswith(f", made on 2 nodes with MPICH 5, not on {here}")
-    assert resolve_auto(auto(MIB), TWO_NODES, MADE, conditions="2 nodes with MPICH 5") == resolve_auto(
-        auto(MIB), TWO_NODES, MADE
-    )
+    there = "2 nodes with MPICH 5 and the python executor"
+    assert text.endswith(f", made on {there}, not on {here}")
+    assert resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=there) == resolve_auto(auto(MIB), TWO_NODES, MADE)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +141,8 @@ def edited(**change):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.1"),
-        ({"schema": "other"}, "it is other 1.1"),
+        ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.2"),
+        ({"schema": "other"}, "it is other 1.2"),
         ({"entries": [{"setting": {}}]}, "missing: "),
         (edited(ranges=[]), "2 nodes: its ranges do not cover all sizes"),
         (edited(below=1 << 40), "its ranges do not cover all sizes"),
@@ -170,5 +176,6 @@ def test_a_table_of_the_first_version_is_read(tmp_path):
     made = MADE.to_json() | {"schema_version": "1.0"}
     for taken in made["entries"][0]["ranges"]:
         del taken["apart"]
+    del made["entries"][0]["executor"]
     path.write_text(json.dumps(made))
     assert TuneTable.from_json(load_table(path, "--table")) == MADE
