@@ -20,7 +20,10 @@ CASES = [
     for in_place in (False, True)
 ]
 JOB = raw_examples.job(*CASES, effort=Effort(rounds=1))
-MPI = {"mpi": {"version": "MPICH 5", "path": "libmpi.so", "threads": "multiple"}}
+MPI = {
+    "mpi": {"version": "MPICH 5", "path": "libmpi.so", "threads": "multiple"},
+    "executor": "compiled", "waiting": "spins",
+}  # fmt: skip
 
 
 def whole(of, number=1, ranks=2, **more):
