@@ -105,10 +105,14 @@ class AttemptRunner:
             self._barrier = NativeBarrier(self.comm, self.compiled or CompiledOptions(oversubscribed=True))
         return self._barrier
 
-    def close(self) -> None:
-        self.factory.close()
+    def _close_barrier(self) -> None:
         if self._barrier:
             self._barrier.close()
+            self._barrier = None
+
+    def close(self) -> None:
+        self.factory.close()
+        self._close_barrier()
         sync, self.sync = self.sync, None  # the watchdog's thread reads it, too
         if sync:
             sync.close()
@@ -124,6 +128,7 @@ class AttemptRunner:
         stall = self.group.regroup(sync, type(error)(f"{error} ({where})"), self.attempt.number, case)
         self.ranks_lost = bool(stall.lost_ranks)
         if not self.ranks_lost:
+            self._close_barrier()
             self._bind_group()
         return Outcome(
             case=case, status="failed", reason=stall.description, requested=requested_algorithm(self.job, case)

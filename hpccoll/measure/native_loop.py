@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
+from hpccoll.errors import BadInputError
 from hpccoll.measure.result_check import Check, ValueBlocks
 from hpccoll.measure.timing_loop import Nanoseconds, RankProgress
 from hpccoll.native.library import load_library
@@ -34,21 +35,27 @@ class NativeBarrier:
     """
 
     def __init__(self, comm: MPI.Intracomm, options: CompiledOptions) -> None:
-        self._shared = SharedMemory(comm)
-        words = self._shared.empty(2 * LINE, np.dtype(np.int64))
+        shared = SharedMemory(comm)
+        try:
+            words = shared.empty(2 * LINE, np.dtype(np.int64))
+            self._words = [shared.views(words)[rank] for rank in shared.ranks]
+        except BadInputError:  # on all ranks: too little shared memory; each rank is then a node of its own
+            words = np.empty(2 * LINE, np.int64)
+            self._words = [words]
         words[...] = 0
-        node = self._shared.node
-        node.Barrier()  # no rank enters a barrier before the words are zero
-        bases = [address(self._shared.views(words)[rank]) for rank in self._shared.ranks]
+        self._shared, alone = shared, len(self._words) == 1
+        node_rank = 0 if alone else shared.node.rank
+        shared.node.Barrier()  # no rank enters a barrier before the words are zero
+        bases = [address(of_rank) for of_rank in self._words]
         self._arrived = np.array([base + ARRIVED * words.itemsize for base in bases], np.uint64)
-        self._leaders = cast("MPI.Intracomm", comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
-        self._requests = _dissemination(self._leaders) if node.rank == 0 else []
+        self._leaders = cast("MPI.Intracomm", comm.Split(0 if node_rank == 0 else MPI.UNDEFINED, comm.rank))
+        self._requests = _dissemination(self._leaders) if node_rank == 0 else []
         self._handles, self._statuses = request_array(self._requests), status_array(2)
         self._mpi = mpi_functions()
         self._struct = BarrierStruct(
             arrived=address(self._arrived),
             released=bases[0] + RELEASED * words.itemsize, go=bases[0] + GO * words.itemsize,
-            node_ranks=node.size, node_rank=node.rank, requests=address(self._handles),
+            node_ranks=len(bases), node_rank=node_rank, requests=address(self._handles),
             rounds=len(self._requests) // 2, statuses=address(self._statuses),
             probe=probe_struct(comm, self._mpi, self._statuses), idle=IdleStruct(shares_core=options.oversubscribed),
         )  # fmt: skip

@@ -39,10 +39,10 @@ def watchdog(
             if progress.heartbeats != last:
                 last, since = progress.heartbeats, time.monotonic()
             elif time.monotonic() - since > timeout:
-                inside = f": {where()}" if progress.phase == IN_OPERATION else ""
-                place = f"case {progress.case}, iteration {progress.iteration}, {progress.phase}{inside}"
                 ended = False
                 try:
+                    inside = f": {where()}" if progress.phase == IN_OPERATION else ""
+                    place = f"case {progress.case}, iteration {progress.iteration}, {progress.phase}{inside}"
                     report(f"stuck for {timeout:g} s: {place}")
                     ended = excluded() or finished.wait(GRACE)
                 finally:

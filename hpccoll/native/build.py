@@ -20,6 +20,10 @@ FLAGS = (
     "-Wall", "-Wextra", "-Werror=implicit-function-declaration",
 )  # fmt: skip
 SANITIZER_FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-O1", "-g")
+UNSUITABLE_FLAGS = ("-Ofast", "-ffast-math", "-funsafe-math", "-ffinite-math", "-march", "-mcpu")
+"""Prefixes of flags of the environment that are left out: with them results would differ from NumPy's, or the library
+would not run on nodes with an older processor than that of the node that builds it."""
+
 REBUILD = "python -m hpccoll.native.build"
 """The command that builds the library in place."""
 
@@ -60,7 +64,7 @@ def compiler() -> list[str]:
 def build(output: Path, *, sanitize: bool = False) -> None:
     """Compile the library and move it to ``output`` in one step: processes that have mapped the old file keep it.
 
-    The environment's CFLAGS and LDFLAGS come after hpccoll's own flags.
+    The environment's CFLAGS and LDFLAGS come after hpccoll's own flags, without UNSUITABLE_FLAGS.
 
     Args:
         output: the file of the library.
@@ -74,7 +78,10 @@ def build(output: Path, *, sanitize: bool = False) -> None:
     import tempfile
 
     flags = [*FLAGS, *(SANITIZER_FLAGS if sanitize else ()), f'-DHPCCOLL_SOURCE_HASH="{source_hash()}"']
-    cflags, ldflags = (shlex.split(os.environ.get(name, "")) for name in ("CFLAGS", "LDFLAGS"))
+    cflags, ldflags = (
+        [flag for flag in shlex.split(os.environ.get(name, "")) if not flag.startswith(UNSUITABLE_FLAGS)]
+        for name in ("CFLAGS", "LDFLAGS")
+    )
     command = [*compiler(), *flags, *cflags, *map(str, sorted(FOLDER.glob("*.c")))]
     try:
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as directory:

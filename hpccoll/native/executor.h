@@ -69,10 +69,10 @@ typedef struct {
 typedef struct {
     int64_t shares_core;
     int64_t since_ns; /* the begin of a wait without progress; 0 before the first look at the clock */
-    int64_t polls;    /* since then */
+    int64_t polls;
 } idle_t;
 
-/* Drives the library's progress: it looks for a message that nobody sends. A peer may wait for bytes of an earlier
+/* Drives the library's progress: it looks for a message that no rank sends. A peer may wait for bytes of an earlier
  * message that the library has buffered, while this rank waits for a word of that peer. */
 typedef struct {
     const mpi_t *mpi;

@@ -1,4 +1,5 @@
-/* Folds and scales: element by element, in the order of NumPy's ufuncs, with their results bit for bit.
+/* Folds and scales: element by element, in the order of NumPy's ufuncs, with their results bit for bit, except
+ * that one NaN may stand for another.
  *
  * Integers wrap (-fwrapv), minimum and maximum propagate NaN, and numbers of two bytes are computed as float32 and
  * rounded to even. The target may be one of the operands; no buffers overlap in any other way.
@@ -10,10 +11,12 @@
 
 /* The same code for processors with AVX2 and F16C, chosen when the library is loaded. The sanitizers' runtime is not
  * ready yet when the choice is made. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("default", "arch=x86-64-v3")))
-#else
+#if !defined(__x86_64__) || !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__) || defined(__clang__)
 #define CLONES
+#elif __GNUC__ >= 12
+#define CLONES __attribute__((target_clones("default", "arch=x86-64-v3")))
+#else /* knows no levels of x86-64, and has no float16 */
+#define CLONES __attribute__((target_clones("default", "avx2")))
 #endif
 
 #define ADD(a, b) ((a) + (b))
@@ -24,7 +27,7 @@
 #define SAME(x) (x)
 
 #define FOLD(name, type, wide, load, store, combine)                                                  \
-    CLONES void name(void *target, const void *a, const void *b, int64_t count) {                     \
+    CLONES static void name(void *target, const void *a, const void *b, int64_t count) {                     \
         type *out = target;                                                                           \
         const type *left = a, *right = b;                                                             \
         _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++) {                                    \
@@ -40,14 +43,14 @@
     FOLD(maximum_##dtype, type, wide, load, store, MAXIMUM)
 
 #define SCALE(dtype, type, wide, load, store)                                       \
-    CLONES void scale_##dtype(void *target, int64_t count, int64_t workers) {       \
+    CLONES static void scale_##dtype(void *target, int64_t count, int64_t workers) {       \
         type *out = target;                                                         \
         const wide divisor = (wide)workers;                                         \
         for (int64_t i = 0; i < count; i++) out[i] = (type)store(load(out[i]) / divisor); \
     }
 
 #define SCALE_DOWN(dtype, type)                                                     \
-    void scale_##dtype(void *target, int64_t count, int64_t workers) {              \
+    static void scale_##dtype(void *target, int64_t count, int64_t workers) {              \
         type *out = target;                                                         \
         const type divisor = (type)workers;                                         \
         for (int64_t i = 0; i < count; i++) {                                       \
@@ -97,7 +100,7 @@ SCALE(float16, _Float16, float, SAME, SAME)
 fold_t *const fold_kernels[] = {
     add_uint8, ROW(add), multiply_uint8, ROW(multiply), minimum_uint8, ROW(minimum), maximum_uint8, ROW(maximum),
 };
-scale_t *const scale_kernels[] = {NULL, ROW(scale)}; /* bytes are tokens, which nobody averages */
+scale_t *const scale_kernels[] = {NULL, ROW(scale)}; /* bytes are tokens, which have no average */
 
 HPCCOLL_API int hpccoll_has_fold(int kernel) { return fold_kernels[kernel] != NULL; }
 

@@ -3,11 +3,13 @@
 
 #include <sched.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define SPIN_NS 10000  /* so long a rank with a core of its own spins: switching to another program takes as long */
 #define YIELD_NS 100000 /* so long a rank that shares its core yields before it sleeps */
 #define SLEEP_NS 20000
+#define SLACK_NS 10000
 #define POLLS_PER_PROBE 16
 
 int64_t now_ns(void) {
@@ -29,20 +31,27 @@ int probe(const probe_t *probe) {
     return probe->mpi->iprobe((int)probe->rank, 0, probe->comm, &flag, probe->status);
 }
 
-void end_idle(idle_t *state) { state->since_ns = state->polls = 0; }
+/* Linux would add 50 us to a sleep of this thread: its timer slack. */
+static void short_sleep(void) {
+    static int slack_is_set;
+    if (!slack_is_set) slack_is_set = !prctl(PR_SET_TIMERSLACK, SLACK_NS);
+    nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+}
+
+void end_idle(idle_t *state) { state->since_ns = 0; }
 
 int idle(idle_t *state, const probe_t *of) {
     const int64_t now = now_ns();
     if (!state->since_ns) state->since_ns = now;
     const int64_t waited = now - state->since_ns;
     if (state->shares_core && waited >= YIELD_NS)
-        nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+        short_sleep();
     else if (state->shares_core || waited >= SPIN_NS)
         sched_yield();
     else
         pause_core();
-    const int due = ++state->polls % POLLS_PER_PROBE == 0 || state->shares_core;
-    return due && of->mpi ? probe(of) : 0;
+    const int due = ++state->polls % POLLS_PER_PROBE == 0 || waited >= SPIN_NS || state->shares_core;
+    return due ? probe(of) : 0;
 }
 
 static int fail(plan_t *plan, enum failed_call call, int error) {
@@ -170,33 +179,31 @@ static int advance(plan_t *plan) {
     return moved;
 }
 
-/* Return 1 once the run has ended, 0 before, and -1 after an error. */
-static int progress(plan_t *plan) {
-    if (!plan->running) return 1;
-    const int moved = advance(plan);
-    if (moved > 0) end_idle(&plan->idle);
-    return moved < 0 ? -1 : !plan->running;
-}
-
-/* Progress for callers that do something else in between: it also drives the library's progress. */
+/* Progress for callers that do something else in between: it also drives the library's progress.
+ * Return 1 once the run has ended, 0 before, and -1 after an error. */
 HPCCOLL_API int hpccoll_progress(plan_t *plan) {
     const int error = probe(&plan->probe);
-    return error ? fail(plan, FAILED_PROBE, error) : progress(plan);
+    if (error) return fail(plan, FAILED_PROBE, error);
+    if (plan->running && advance(plan) < 0) return -1;
+    return !plan->running;
 }
 
 /* Wait until all started plans have ended; each advances whenever it can. */
 int hpccoll_wait(plan_t *const *plans, int64_t count) {
-    for (;;) {
-        int64_t ended = 0;
-        plan_t *waiting = NULL;
+    for (plan_t *waiting = NULL;; waiting = NULL) {
+        int moved = 0;
         for (int64_t i = 0; i < count; i++) {
-            const int done = progress(plans[i]);
-            if (done < 0) return -1;
-            ended += done;
-            if (!done) waiting = plans[i];
+            const int advanced = plans[i]->running ? advance(plans[i]) : 0;
+            if (advanced < 0) return -1;
+            moved += advanced;
+            if (plans[i]->running) waiting = plans[i];
         }
-        if (ended == count) return 0;
-        const int error = idle(&waiting->idle, &waiting->probe);
+        if (!waiting) return 0;
+        if (moved) {
+            end_idle(&plans[0]->idle);
+            continue;
+        }
+        const int error = idle(&plans[0]->idle, &waiting->probe);
         if (error) return fail(waiting, FAILED_PROBE, error);
     }
 }

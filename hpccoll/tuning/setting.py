@@ -7,6 +7,9 @@ from typing import Any
 from hpccoll.schedule import Layout, collective
 from hpccoll.spec.case import Case, Parameter, Shape
 
+_ARITHMETIC = {"float16": "half", "bfloat16": "bfloat16"}
+"""The kinds of arithmetic of element types that CPUs convert to fold them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -15,8 +18,8 @@ class Setting:
     Args:
         collective: the collective, by name.
         device: the device of the buffers.
-        arithmetic: the kind of arithmetic: ``half`` for float16, which CPUs convert, ``full`` for all other types;
-            None for a collective without a reduction.
+        arithmetic: the kind of arithmetic: ``half`` for float16 and ``bfloat16``, which CPUs convert, ``full`` for
+            all other types; None for a collective without a reduction.
         in_place: whether contribution and result share a buffer.
         arguments: the arguments of the call: ``traffic``, or ``root`` and ``peer`` of two ranks that exchange messages.
         ranks: the number of workers.
@@ -70,7 +73,7 @@ class Setting:
         details += [f"{self.racks} racks"] if self.racks > 1 else []
         details += [f"mapping {self.mapping}"] if self.mapping != "block" else []
         details += ["unequal nodes"] if self.ranks_per_node is None else []
-        details += ["float16"] if self.arithmetic == "half" else []
+        details += [dtype for dtype, kind in _ARITHMETIC.items() if kind == self.arithmetic]
         details += [f"{name}={value}" for name, value in self.arguments]
         details += [f"{self.device} memory"] if self.device != "cpu" else []
         details += [f"variant {self.variant}"] if self.variant else []
@@ -86,6 +89,6 @@ def call_fields(
         values = {"root": root or 0, "peer": int(values["peer"]) % p}
     return {
         "collective": name,
-        "arithmetic": None if op is None else "half" if dtype == "float16" else "full",
+        "arithmetic": None if op is None else _ARITHMETIC.get(dtype, "full"),
         "arguments": tuple(sorted(values.items())),
     }

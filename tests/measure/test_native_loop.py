@@ -44,6 +44,12 @@ def test_no_rank_leaves_the_barrier_before_all_have_entered(mpiexec, ranks):
     assert ended.returncode == 0, ended.stderr
 
 
+def test_without_shared_memory_ranks_wait_by_messages(mpiexec):
+    little = "from pathlib import Path; from hpccoll.transports.mpi import shared_windows as s\n"
+    ended = mpiexec(3, "-c", f"{little}s.SHM_DIRECTORY = Path('/nowhere')\n{BARRIER}")
+    assert ended.returncode == 0, ended.stderr
+
+
 @pytest.mark.parametrize(("ranks", "per_node"), [(2, 1), (3, 1), (4, 2), (5, 2)])
 def test_leaders_of_nodes_wait_for_one_another(mpiexec, ranks, per_node):
     ended = mpiexec(ranks, "-c", LEADERS.replace("PER_NODE", str(per_node)) + BARRIER)

@@ -126,3 +126,11 @@ def test_a_sanitized_library_is_loaded_like_any_other(built, require):
     assert b"__asan_init" in built.library.read_bytes()
     ended = built.python("-c", LOAD, LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0")
     assert ended.returncode == 0, ended.stderr
+
+
+def test_flags_of_the_environment_that_change_results_or_need_this_processor_are_left_out(tree):
+    ended = tree.build(CC="false", CFLAGS="-O0 -Ofast -ffast-math -march=native", LDFLAGS="-Lhere -Ofast")
+    assert "-O0" in ended.stderr
+    assert "-Lhere" in ended.stderr
+    for flag in ("-Ofast", "-ffast-math", "-march"):
+        assert flag not in ended.stderr

@@ -33,7 +33,6 @@ from hpccoll.native.structures import (
 )
 from hpccoll.transports.mpi.compile import TAGS_PER_LANE
 from hpccoll.transports.mpi.native_functions import (
-    MAX_COUNT,
     handle,
     mpi_functions,
     probe_struct,
@@ -76,8 +75,9 @@ class NativePlan:
         comm: the communicator of the messages.
         options: how a rank waits.
         sequences: the steps of each sequence of this rank.
-        initial: the number of sequences that start at once.
+        initial: the number of sequences that start at once [all].
         persistent: whether the requests are created once; otherwise each run creates new ones.
+        large: whether a rank starts messages with counts above MAX_COUNT anew in each run.
         shared: the shared memory of the node if ranks synchronise by words; all ranks then create the plan together.
         calls: the blocking calls.
     """
@@ -87,18 +87,19 @@ class NativePlan:
         comm: MPI.Intracomm,
         options: CompiledOptions,
         sequences: Sequence[Sequence[CompiledStep]] = (),
-        initial: int = 0,
+        initial: int | None = None,
         *,
         persistent: bool = True,
+        large: bool = False,
         shared: SharedMemory | None = None,
         calls: Sequence[Records] = (),
     ) -> None:
         self.sequences = sequences  # their arrays must outlive this plan
         self._library = load_library()
         steps = [step for sequence in sequences for step in sequence]
+        encoder = _Encoder(_signals(steps, shared, comm.rank) if shared else {})
         messages = [message for step in steps for message in step.messages if not (shared and message.is_signal)]
         self.requests = [message.persistent(comm) for message in messages] if persistent else []
-        encoder = _Encoder(_signals(steps, shared, comm.rank) if shared else {})
         for step in steps:
             encoder.add(step)
         slots = encoder.max_messages
@@ -107,7 +108,6 @@ class NativePlan:
         self._at["end"][: len(sequences)] = ends
         self._at["first"][1 : len(sequences)] = ends[:-1]
         self._at["at"] = self._at["first"]
-        large = not persistent and any(message.data[1] > MAX_COUNT for message in messages)
         self._arrays = {
             "works": records(encoder.works, WORK),
             "messages": records([] if persistent else [_message_row(message) for message in messages], MESSAGE),
@@ -126,7 +126,8 @@ class NativePlan:
         self._mpi = mpi_functions(large=large)
         self._plan = PlanStruct(
             **addresses, sequence_count=len(sequences), call_count=len(calls), slots=slots,
-            probe=probe_struct(comm, self._mpi, self._arrays["statuses"]), initial=initial,
+            probe=probe_struct(comm, self._mpi, self._arrays["statuses"]),
+            initial=len(sequences) if initial is None else initial,
             idle=IdleStruct(shares_core=options.oversubscribed),
         )  # fmt: skip
         self._reference = ctypes.byref(self._plan)
@@ -170,8 +171,9 @@ class NativePlan:
 
     def progress(self) -> str:
         """Return the current step of each started sequence, and the peers of that step."""
-        current = (self._at["at"] - self._at["first"])[: self.started]
-        return describe_progress(self.sequences[: self.started], [int(at) for at in current])
+        started = self.started  # another thread may ask while native code starts sequences
+        current = (self._at["at"] - self._at["first"])[:started]
+        return describe_progress(self.sequences[:started], [int(at) for at in current])
 
     def close(self) -> None:
         """Free the requests."""
@@ -225,7 +227,9 @@ def _signals(steps: Iterable[CompiledStep], shared: SharedMemory, me: int) -> di
     words = shared.empty(len(written) * WORD_SPACING, np.dtype(np.int64))
     words[...] = 0
     views = shared.views(words)
-    indices = {rank: {(key.lane, key.ready): i for i, key in enumerate(written) if key.peer == rank} for rank in views}
+    indices: dict[int, dict[tuple[int, bool], int]] = {rank: {} for rank in views}
+    for i, key in enumerate(written):
+        indices[key.peer][key.lane, key.ready] = i
     read = dict(zip(shared.ranks, shared.node.alltoall([indices[rank] for rank in shared.ranks]), strict=True))
     # No rank raises a signal before its peer has zeroed its words: the exchange comes after that on all ranks.
     found = {}

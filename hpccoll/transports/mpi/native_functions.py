@@ -46,12 +46,14 @@ def function_address(name: str, *, large: bool = False) -> int:
         UnusableError: if the library has no such function.
     """
     full_name = f"{name}_c" if large else name
-    try:
-        function = getattr(ctypes.CDLL(MPI.__file__), full_name)  # its symbols are those of the loaded library
-    except AttributeError:
-        remedy = "smaller sizes, or --executor python" if large else "--executor python"
-        raise UnusableError("executor", f"the MPI library has no {full_name}; use {remedy}") from None
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+    # In the order of the dynamic linker: a profiler's or a translator's library that LD_PRELOAD names comes first. Then
+    # the symbols of mpi4py's module are those of the MPI library that it has loaded.
+    for library in (ctypes.CDLL(None), ctypes.CDLL(MPI.__file__)):
+        function = getattr(library, full_name, None)
+        if function:
+            return ctypes.cast(function, ctypes.c_void_p).value or 0
+    remedy = "smaller sizes, or --executor python" if large else "--executor python"
+    raise UnusableError("executor", f"the MPI library has no {full_name}; use {remedy}")
 
 
 @cache

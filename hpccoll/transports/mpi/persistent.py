@@ -21,6 +21,7 @@ from hpccoll.schedule import Layout
 from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.mpi.compile import MAX_LANES, MpiCompiler
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
+from hpccoll.transports.mpi.native_functions import MAX_COUNT
 from hpccoll.transports.mpi.python_executor import PythonExecutor
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.mpi.step import CompiledStep, QueuedMemory
@@ -115,19 +116,34 @@ class MpiPlan:
         compiler = MpiCompiler(comm.rank, operation, src, dst, shared, memory)
         sequences, self._datatypes = compiler.sequences(), compiler.datatypes
         _check_plans_match(comm, operation, sequences)
-        messages = sum(len(step.messages) for sequence in sequences for step in sequence)
-        persistent = messages <= MAX_PERSISTENT_REQUESTS
         staggered = comm.allreduce(_starts_inside_node(sequences, operation.layout, comm.rank), MPI.LAND)
         initial = len(operation.schedules) if staggered else len(sequences)
-        self.executor: PythonExecutor | NativePlan
-        if compiled and memory is None:
-            self.executor = NativePlan(comm, compiled, sequences, initial, persistent=persistent, shared=shared)
-        else:
-            self.executor = PythonExecutor(comm, sequences, initial, persistent=persistent)
+        try:
+            self.executor = self._executor(comm, sequences, initial, shared, memory, compiled)
+        except BadInputError:  # on all ranks: too little shared memory, or a count that is too large
+            self._free_datatypes()
+            raise
         self.run, self.progress = self.executor.run, self.executor.progress
+
+    @staticmethod
+    def _executor(
+        comm: MPI.Intracomm, sequences: list[list[CompiledStep]], initial: int, shared: SharedMemory | None,
+        memory: QueuedMemory | None, compiled: CompiledOptions | None,
+    ) -> PythonExecutor | NativePlan:  # fmt: skip
+        """Return the executor of the sequences; the arguments are those of the plan."""
+        messages = [message for steps in sequences for step in steps for message in step.messages]
+        persistent = len(messages) <= MAX_PERSISTENT_REQUESTS
+        if compiled is None or memory is not None:
+            return PythonExecutor(comm, sequences, initial, persistent=persistent)
+        largest = max((message.data[1] for message in messages), default=0)
+        large = comm.allreduce(not persistent and largest > MAX_COUNT, MPI.LOR)
+        return NativePlan(comm, compiled, sequences, initial, persistent=persistent, large=large, shared=shared)
 
     def close(self) -> None:
         self.executor.close()
+        self._free_datatypes()
+
+    def _free_datatypes(self) -> None:
         for datatype in self._datatypes:
             datatype.Free()
         self._datatypes = []

@@ -1,11 +1,13 @@
 """The MPI library's own collectives, called as applications call them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias, cast
 
 from mpi4py import MPI
 
+from hpccoll.errors import UnusableError
+from hpccoll.native.structures import Records
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
 from hpccoll.transports.mpi.native_vendor import native_calls
 from hpccoll.transports.mpi.step import CompiledStep, LocalScale, LocalWork
@@ -148,13 +150,32 @@ class MpiVendorPlan:
         if arguments:
             self.result = arguments.result
         if compiled:
-            calls, self._arrays = native_calls(arguments) if arguments else ((), [])
+            calls, self._arrays = self._agreed_calls(comm, arguments)
             averages = arguments is not None and operation.reduction.averages
             scale: list[LocalWork] = [LocalScale(operation.reduction, self.result, workers)] if averages else []
             self.executor = NativePlan(comm, compiled, [[CompiledStep(after=scale)]] if scale else [], 1, calls=calls)
         elif arguments:
             self._call = CALLS[operation.collective.name](arguments)
         self.run: Callable[[], None] = self.executor.run if self.executor else self._run_in_python
+
+    def _agreed_calls(
+        self, comm: MPI.Intracomm, arguments: CallArguments | None
+    ) -> tuple[Sequence[Records], list[Array]]:
+        """Return the calls of the compiled executor, and the arrays that they use.
+
+        Raises:
+            UnusableError: on all ranks, if a count of one of them is too large for the library.
+        """
+        failure: UnusableError | None = None
+        calls: tuple[Sequence[Records], list[Array]] = (), []
+        try:
+            calls = native_calls(arguments) if arguments else calls
+        except UnusableError as error:
+            failure = error
+        for each in filter(None, comm.allgather(failure)):
+            self.close()
+            raise each
+        return calls
 
     def _run_in_python(self) -> None:
         self._call()
