@@ -13,7 +13,7 @@ class NativeUnavailableError(UnusableError):
 
 @cache
 def load_library() -> CDLL:
-    """Return the library that was built from the C sources beside it.
+    """Return the library that was built from the C sources next to it.
 
     Raises:
         NativeUnavailableError: if the library is missing, or the dynamic loader refuses it.
@@ -33,7 +33,7 @@ def load_library() -> CDLL:
     if built_from != expected:
         raise UnusableError(
             "executor",
-            f"{LIBRARY} is stale: it was built from sources {built_from}, those beside it are {expected}; "
+            f"{LIBRARY} is stale: it was built from sources {built_from}, those next to it are {expected}; "
             f"do: {REBUILD}, or choose --executor python",
         )
     return library

@@ -1,4 +1,4 @@
-"""The loader takes the library that was built from the sources beside it, and no other."""
+"""The loader takes the library that was built from the sources next to it, and no other."""
 
 import pytest
 

@@ -81,7 +81,7 @@ def test_symbolic_links_are_not_followed(out, ending):
     with suppress(BadInputError):
         journal = Journal(out, JOB)
         journal.begin(raw_examples.attempt())
-        journal.end("SIGUSR1 told it to")
+        journal.end("stopped by SIGUSR1")
         with suppress(OSError):
             write_failure_note(out, Failure(case_id=CASES[0].id, rank=0, message="stuck"))
         journal.close(remove=False)
@@ -126,9 +126,9 @@ def test_each_rank_writes_its_own_failure_notes_file(out):
 
 def test_the_stop_reason_of_an_attempt_is_kept_until_the_next_begins(out):
     journal = begin(out)
-    journal.end("SIGUSR1 told it to")
+    journal.end("stopped by SIGUSR1")
     journal.close(remove=False)
-    assert read_journal(journal_path(out)).stop_reason == "SIGUSR1 told it to"
+    assert read_journal(journal_path(out)).stop_reason == "stopped by SIGUSR1"
     again = Journal(out, JOB)
     again.begin(raw_examples.attempt(2))
     again.close(remove=False)

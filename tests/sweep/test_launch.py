@@ -131,7 +131,7 @@ from hpccoll.store.journal import Journal
 job = Plan.load(Path({here!r}) / "plan.json").jobs[0]
 journal = Journal(Path({here!r}) / "raw" / "F.h5", job)
 journal.begin(raw_examples.attempt(2))
-journal.end("SIGUSR1 told it to end")
+journal.end("stopped by SIGUSR1")
 hdf5.write_raw_file(journal.raw, Path({here!r}) / "raw" / "F.h5")
 journal.close(remove=False)
 """

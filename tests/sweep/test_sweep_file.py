@@ -213,7 +213,7 @@ def test_every_misspelt_word_of_a_sweep_file_has_a_line_of_its_own_whatever_else
         "variants: 'nccl-tre'",
     ])  # fmt: skip
     assert "'rign' is not valid: did you mean ring? " in result.err
-    assert "mean rign?" not in result.err, "what is misspelt is recommended to nobody"
+    assert "mean rign?" not in result.err, "a misspelt name is never recommended"
 
 
 def test_a_sweep_file_that_is_no_text_takes_one_line(tmp_path):
