@@ -12,8 +12,9 @@ from hpccoll.report.call_arguments import placement_label
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.comparisons import evenly_spaced
 from hpccoll.report.executed_labels import executed_note
-from hpccoll.report.round_statistics import Interval, median_interval, median_seconds, round_stats
+from hpccoll.report.round_statistics import median_interval, median_seconds, round_stats
 from hpccoll.report.wire_bandwidth import format_rate
+from hpccoll.store.statistics import Interval
 from hpccoll.units import format_seconds
 
 ChartRecord: TypeAlias = dict[str, object]

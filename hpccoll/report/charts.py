@@ -27,9 +27,10 @@ from hpccoll.report.host_ranges import jobs_and_hosts
 from hpccoll.report.pair_heatmap import pair_busbw_map, pair_time_map
 from hpccoll.report.rail_usage import port_bytes_chart
 from hpccoll.report.rank_pairs import curve_points, map_sizes
-from hpccoll.report.round_statistics import Interval, median_interval, median_seconds, round_stats
+from hpccoll.report.round_statistics import median_interval, median_seconds, round_stats
 from hpccoll.report.series_colours import FOREGROUND
 from hpccoll.report.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
+from hpccoll.store.statistics import Interval
 from hpccoll.units import format_seconds
 
 

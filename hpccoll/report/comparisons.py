@@ -13,13 +13,13 @@ from hpccoll.report.call_arguments import algorithm_params, rank_pair
 from hpccoll.report.chart_groups import SeriesPoint, is_ranked, is_usable
 from hpccoll.report.round_statistics import (
     clearly_faster,
-    disjoint,
     median_interval,
     median_seconds,
     split_by_launch,
     time_ratio,
 )
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.round_comparison import disjoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from hpccoll.report.comparisons import best_placements
 from hpccoll.report.report_finding import ReportFinding, info
 from hpccoll.report.round_statistics import (
     clearly_faster,
-    disjoint,
     median_interval,
     median_seconds,
     paired_rounds,
@@ -21,6 +20,7 @@ from hpccoll.report.round_statistics import (
 )
 from hpccoll.report.series_colours import series_colour
 from hpccoll.report.wire_bandwidth import in_units_of_size, ports_used
+from hpccoll.store.round_comparison import disjoint
 
 
 def rail_findings(group: ChartGroup) -> Iterator[ReportFinding]:

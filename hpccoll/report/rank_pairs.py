@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hpccoll.report.call_arguments import rank_pair, tier_label
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.report_finding import ReportFinding, info
-from hpccoll.report.round_statistics import Interval, median_interval, median_seconds
+from hpccoll.report.round_statistics import median_interval, median_seconds
+from hpccoll.store.statistics import Interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from statistics import median
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,12 +65,16 @@ def percentile(values: NDArray[np.int64] | NDArray[np.float64], q: float) -> flo
     return float(np.sort(values)[max(0, math.ceil(q / 100 * len(values)) - 1)])
 
 
+Interval: TypeAlias = tuple[float, float] | None
+"""The ends of the 95 % interval of a median in seconds; None with too few iterations."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoundStatistics:
-    """The median of one round in seconds and its interval, None if the round has too few iterations."""
+    """The median of one round in seconds and its interval."""
 
     median: float
-    interval: tuple[float, float] | None
+    interval: Interval
 
     @classmethod
     def from_samples(cls, seconds: NDArray[np.float64]) -> "RoundStatistics":
@@ -154,7 +159,7 @@ def make_row(
     """
     case, times = outcome.case, outcome.times
     median = p99 = algbw = busbw = None
-    interval: tuple[float, float] | None = None
+    interval: Interval = None
     rounds: dict[int, RoundStatistics] = {}
     if times is not None:
         by_span = timing == "span" and len(times.span_ns)

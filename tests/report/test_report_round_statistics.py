@@ -13,14 +13,13 @@ from hpccoll.report.charts import FIGURES
 from hpccoll.report.comparisons import find_comparisons, native_ratios
 from hpccoll.report.export import export
 from hpccoll.report.round_statistics import (
-    RoundStats,
     clearly_faster,
-    disjoint,
     paired_rounds,
     round_stats,
     split_by_launch,
     time_ratio,
 )
+from hpccoll.store.statistics import RoundStatistics
 
 
 @pytest.fixture
@@ -82,14 +81,6 @@ def test_one_round_without_an_interval_leaves_no_clear_winner(rounds_row, points
     assert comparison.clear_winner is None
 
 
-def test_intervals_are_disjoint_only_if_both_are_known():
-    assert disjoint((1, 2), (3, 4))
-    assert not disjoint((1, 3), (3, 4))
-    assert not disjoint((3, 4), (1, 2))
-    assert not disjoint(None, (3, 4))
-    assert not disjoint((1, 2), None)
-
-
 def test_a_point_without_an_interval_has_no_band(rounds_row, of_rows):
     (group,) = chart_groups(of_rows(short(rounds_row("ring", 10, 10, 10))))
     for name in ("time", "busbw"):
@@ -143,7 +134,7 @@ def test_a_row_without_rounds_is_one_round_of_its_run(make_row, of_rows):
     ((point,),) = (group.points for group in chart_groups(of_rows(make_row(seconds=1e-5))))
     ((key, taken),) = round_stats(point).items()
     assert key == ("run-1", 1)
-    assert taken == RoundStats(1e-5, (point.row.ci_low_s, point.row.ci_high_s))
+    assert taken == RoundStatistics(1e-5, (point.row.ci_low_s, point.row.ci_high_s))
 
 
 def test_a_row_with_missing_rounds_is_compared_in_the_others(rounds_row, points):

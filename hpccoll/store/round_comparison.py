@@ -1,0 +1,46 @@
+"""Comparison of two rows in the rounds in which one launch measured both, and the rule for a clear winner."""
+
+from typing import TypeAlias
+
+from hpccoll.store.rows import Row
+from hpccoll.store.statistics import Interval, RoundStatistics
+
+RoundKey: TypeAlias = tuple[str, int]
+"""The run that measured a round, and the number of the round."""
+
+
+def disjoint(faster: Interval, slower: Interval) -> bool:
+    """Return whether ``faster`` ends before ``slower`` begins; False if either is unknown."""
+    return faster is not None and slower is not None and faster[1] < slower[0]
+
+
+def round_statistics(row: Row) -> dict[RoundKey, RoundStatistics]:
+    """Return the statistics of each round of a row with a time; those of the row if its rounds are unknown."""
+    parts = zip(row.round_medians_s, row.round_intervals_s, row.round_run_ids, strict=True)
+    rounds = {
+        (run, number): RoundStatistics(median, interval)
+        for number, (median, interval, run) in enumerate(parts, 1)
+        if median is not None and run is not None
+    }
+    if rounds or row.median_s is None:
+        return rounds
+    interval = None if row.ci_low_s is None or row.ci_high_s is None else (row.ci_low_s, row.ci_high_s)
+    return {(row.run_id, 1): RoundStatistics(row.median_s, interval)}
+
+
+def paired_rounds(row: Row, other: Row) -> list[tuple[RoundStatistics, RoundStatistics]]:
+    """Return the statistics of both rows in each round in which one launch measured both."""
+    mine, theirs = round_statistics(row), round_statistics(other)
+    return [(mine[key], theirs[key]) for key in mine if key in theirs]
+
+
+def clearly_faster(row: Row, other: Row) -> bool:
+    """Return whether ``row`` is clearly faster: in every common round its median is below the other's interval.
+
+    With one round, the intervals must be disjoint, because chance alone often puts a median below an interval. A round
+    without an interval has no winner.
+    """
+    pairs = paired_rounds(row, other)
+    if len(pairs) == 1:
+        return all(disjoint(first.interval, second.interval) for first, second in pairs)
+    return bool(pairs) and all(disjoint((first.median, first.median), second.interval) for first, second in pairs)
