@@ -12,7 +12,7 @@ from hpccoll.spec.input_keys import NETWORKS, RUN_OPTIONS, Option
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
   mpiexec -n 2 hpccoll run -a recursive_doubling,null -b 8 -e 1K -n 1000 --in-place
-  mpiexec -n 4 hpccoll run -a ring,native -e 1M --rounds 5    # interleaved, five rounds: the winner of each round
+  mpiexec -n 4 hpccoll run -a ring,native -e 1M --rounds 9    # nine rounds instead of three, for a busy machine
   srun -N 4 -n 16 hpccoll run -a ring,native -b 1M -e 1G --param channels=8 --out ring.h5
 
 Sizes are binary (1K is 1024 bytes), bandwidths are in GB/s of 1e9 bytes per second. Times are those of the slowest

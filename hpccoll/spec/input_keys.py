@@ -92,7 +92,7 @@ SWEEP: Mapping[str, Key] = {
     ),
     "executor": Key("executor of cases in host memory: compiled, python; without it compiled if it is built"),
     "effort": Key("measuring time of each case"),
-    "rounds": Key("passes over all cases, which share the effort", 3, ROUNDS),
+    "rounds": Key("passes over all cases, each in another order; they share the effort", 3, ROUNDS),
     "seed": Key("seed of the random order of the cases", 1, SEED),
 }
 """The keys of a sweep file."""
@@ -165,7 +165,7 @@ RUN_OPTIONS = (
     ),
     Option(("--seconds",), EFFORT["seconds"].help, "1", key=EFFORT["seconds"]),
     Option(("--timeout",), EFFORT["timeout"].help, "120", key=EFFORT["timeout"]),
-    Option(("--rounds",), "passes over all cases, each in another order", "1", key=SWEEP["rounds"], metavar="R"),
+    Option(("--rounds",), SWEEP["rounds"].help, "3", key=SWEEP["rounds"], metavar="R"),
     Option(("--seed",), SWEEP["seed"].help, "1", key=SWEEP["seed"]),
     Option(("--job",), "job file of 'hpccoll plan', instead of the options above", kind="path"),
     Option(

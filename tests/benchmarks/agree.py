@@ -46,7 +46,7 @@ SIZES = (8, *(4**k for k in range(2, 13)))  # to 16 MiB
 FEW_SIZES = (8, 64 * KIB)
 RING_SIZES = tuple(4**k for k in range(5, 14))  # 1 KiB to 64 MiB
 
-EFFORT = Effort(warmup=5, min_iterations=10, max_iterations=10_000, seconds=0.1, precision=1e-6)
+EFFORT = Effort(warmup=5, min_iterations=10, max_iterations=10_000, seconds=0.1, precision=1e-6, rounds=1)
 """The effort for a case in a round, ours and C's (whose warm-up and most iterations are constants of loop.h). No median
 becomes so precise: the time decides."""
 

@@ -25,8 +25,8 @@ def test_both_placements_are_measured_unless_one_is_asked():
     assert {case.in_place for case in job("-a", "ring", "--in-place").cases} == {True}
 
 
-def test_rounds_are_asked_for_and_one_is_enough_unless_asked():
-    assert (job().effort.rounds, job("--rounds", "7").effort.rounds) == (1, 7)
+def test_a_run_has_three_rounds_as_a_sweep_has_unless_asked_otherwise():
+    assert (job().effort.rounds, job("--rounds", "7").effort.rounds) == (3, 7)
 
 
 @pytest.mark.parametrize("rounds", ["0", "256", "many"])
@@ -143,8 +143,8 @@ def test_mappings_are_cases_and_without_them_ranks_are_as_launched():
 
 
 def test_a_number_of_iterations_is_exact_and_a_time_is_not():
-    assert job("-n", "7", "-w", "2").effort == Effort(warmup=2, min_iterations=7, max_iterations=7)
-    assert job("--seconds", "0.5").effort == Effort(seconds=0.5)
+    assert job("-n", "7", "-w", "2").effort == Effort(warmup=2, min_iterations=7, max_iterations=7, rounds=3)
+    assert job("--seconds", "0.5").effort == Effort(seconds=0.5, rounds=3)
 
 
 def test_the_job_is_for_the_ranks_that_were_started_where_they_are():
