@@ -1,94 +1,148 @@
-"""The table that rank 0 prints: one row per case with the columns of nccl-tests, by algorithm, sizes ascending.
+"""The table that rank 0 prints: one row per case, the cases of one size next to each other, sizes ascending.
 
-Cases are measured in random order. Each row is printed as a comment as soon as its last round is complete, so that
-nothing is lost if the job is killed. The sorted table follows at the end: lines that do not begin with # have each case
-once. Adjacent cases without numbers that have the same reason share a line.
+Cases are measured in random order. A row is printed as a comment when its case has been measured for the first time and
+when its last round is complete, so that nothing is lost if the job is killed. The table follows at the end: lines that
+do not begin with # have each case once. In each size, the last column marks the fastest case. Cases without numbers
+come last; those of one name that have the same reason share a line.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import groupby
-from typing import NamedTuple, cast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 
-from hpccoll.schedule import collective, itemsize
+from hpccoll.measure.round_order import call_key
 from hpccoll.schedule.collective import AUTO
-from hpccoll.spec.case import Case, Job, Shape
-from hpccoll.spec.transport_table import NATIVE_TRANSPORT
+from hpccoll.spec.case import RUN_JOB, Case, Job, Shape
 from hpccoll.store.raw_results import Attempt, CaseHistory
+from hpccoll.store.round_comparison import clearly_faster
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import make_row
-from hpccoll.units import format_number, format_size
+from hpccoll.units import format_count, format_number, format_size
 
-_HEADER = (
-    f"{'size':>10} {'count':>11} {'type':>8} {'redop':>5} {'place':>5} "
-    f"{'time(us)':>10} {'+-(%)':>6} {'p99(us)':>10} {'algbw(GB/s)':>11} {'busbw(GB/s)':>11} {'#wrong':>6} {'iters':>5}"
-)
-_ROUND_SPREAD_HEADER = f" {'rounds(%)':>9}"
+CLEAR, UNCLEAR = "*", "~"
+"""The marks of the fastest case of a size: clearly faster than every other algorithm, or not clearly."""
+
+_COLUMNS = (
+    ("size", "", 8), ("place", "", 5), ("time", "(us)", 8), ("+-", "(%)", 5), ("p99", "(us)", 8),
+    ("algbw", "(GB/s)", 8), ("busbw", "(GB/s)", 8), ("#wrong", "", 6),
+)  # fmt: skip
+"""The columns of all rows after the name: heading, unit and width. With names of 18 characters a line has 100."""
+_ITERATIONS, _ROUND_SPREAD, _BEST = ("iters", "", 5), ("rounds", "(%)", 6), ("best", "", 4)
+"""The columns of the table at the end only; that of the rounds is left out if there is one round."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TableRow:
+    """One case in the table.
+
+    Args:
+        ranks: the number of ranks and nodes, in words.
+        call: the position of the case's call, and its size: only cases of one call are compared.
+        series: the position of the case's series, whose cases differ in size and placement only.
+        name: the name of the series.
+        result: the result of the case.
+        incomplete: whether rounds are missing, and that is all.
+    """
+
+    ranks: str
+    call: tuple[int, int]
+    series: int
+    name: str
+    result: Row
+    incomplete: bool
+
+    @property
+    def failure(self) -> str:
+        """The status and the reason of a case without numbers, else empty."""
+        return f"{self.result.status}: {self.result.reason}" if self.result.median_s is None else ""
+
+    @property
+    def remark(self) -> str | None:
+        """The status and the reason of a case that is not ok, unless only rounds are missing."""
+        r = self.result
+        return None if r.status == "ok" or self.incomplete else f"{r.status}: {r.reason}"
+
+
+def _cells(r: Row) -> tuple[str, ...]:
+    """Return the cells of a row with a time, in the order of ``_COLUMNS``."""
+    assert r.median_s is not None and r.p99_s is not None  # noqa: S101, PT018 - with a time
+    interval = "-"
+    if r.median_s and r.ci_high_s is not None and r.ci_low_s is not None:
+        interval = _per_cent((r.ci_high_s - r.ci_low_s) / 2 / r.median_s)
+    bandwidths = ("-" if rate is None else _gigabytes(rate) for rate in (r.algbw_Bps, r.busbw_Bps))
+    wrong = "-" if r.wrong is None else str(r.wrong)
+    return format_size(r.bytes), _placement(r), _us(r.median_s), interval, _us(r.p99_s), *bandwidths, wrong
+
+
+def _us(seconds: float) -> str:
+    """Return a time in microseconds, with at least three significant digits."""
+    return format_number(seconds * 1e6, 2 if seconds < 0.1 else 0)
+
+
+def _gigabytes(rate: float) -> str:
+    """Return a bandwidth in GB/s, with at least three significant digits."""
+    return f"{rate / 1e9:.3f}" if rate >= 1e8 else f"{rate / 1e9:.3g}"
+
+
+def _per_cent(part: float) -> str:
+    return f"{part * 100:.1f}" if part < 1 else f"{part * 100:.0f}"
 
 
 def _round_spread(r: Row) -> str:
     """Return the range of the medians of the rounds, in per cent of the median."""
     medians = [median for median in r.round_medians_s if median is not None]
-    return f"{(max(medians) - min(medians)) / r.median_s * 100:.1f}" if r.median_s and len(medians) > 1 else "-"
+    return _per_cent((max(medians) - min(medians)) / r.median_s) if r.median_s and len(medians) > 1 else "-"
 
 
-class _TableRow(NamedTuple):
-    """One case in the table; rows sort by their fields.
-
-    Args:
-        attempt: the number of the attempt.
-        ranks: the number of ranks and nodes, in words.
-        position: the position of the case in the table.
-        name: the name of the case without its size.
-        bytes: the size.
-        failure: the status and reason of a case without numbers, else empty.
-        lines: the printed lines.
-    """
-
-    attempt: int
-    ranks: str
-    position: tuple[int, ...]
-    name: str
-    bytes: int
-    failure: str
-    lines: str
-
-
-def _format_row(name: str, r: Row, *, several_rounds: bool) -> str:
-    """Return the line of a case, followed by a line with its reason if its status is not ok.
-
-    Args:
-        name: the name and the size of the case.
-        r: the result.
-        several_rounds: whether the table has a column for the spread of the rounds.
-    """
-    reason = f"{name} {_placement(r)} {r.status}: {r.reason}"
-    if r.median_s is None or r.p99_s is None:
-        return reason
-    interval = "-"
-    if r.median_s and r.ci_high_s is not None and r.ci_low_s is not None:
-        interval = f"{(r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100:.1f}"
-    wrong = "-" if r.wrong is None else r.wrong
-    bandwidths = [f"{'-' if rate is None else format_number(rate / 1e9, 3):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)]
-    elements = collective(r.collective).elements(r.requested_bytes, itemsize(r.dtype), r.ranks)
-    numbers = (
-        f"{name} {elements:>11} {r.dtype:>8} {r.op or '-':>5} {_placement(r):>5} "
-        f"{r.median_s * 1e6:>10.2f} {interval:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
-        f"{r.iterations:>5}"
-        + (f" {_round_spread(r):>9}" if several_rounds else "")
-        + (f"  {r.executed}" if r.algorithm == AUTO or r.requested not in (None, r.executed) else "")
-    )
-    return numbers if r.status == "ok" else f"{numbers}\n{reason}"
+def _executed(r: Row) -> str:
+    """Return what ran instead of what the name of the row says; empty if that is the same."""
+    return r.executed or "" if r.algorithm == AUTO or r.requested not in (None, r.executed) else ""
 
 
 def _placement(r: Row) -> str:
     return "in" if r.in_place else "out"
 
 
+def _coordinates(case: Case) -> dict[str, str]:
+    """Return the coordinates of a case besides its algorithm, size and placement, as words of its name."""
+    return {
+        "collective": case.collective,
+        "dtype": case.dtype,
+        "op": case.op or "",
+        "transport": f"over {case.transport}",
+        "root": "" if case.root is None else f"root {case.root}",
+        "params": " ".join(f"{name}={value}" for name, value in case.params.items()),
+        "mapping": f"{case.mapping} mapping" if case.mapping else "",
+    }
+
+
 def _describe_ranks(attempt: Attempt) -> str:
     """Return the number of ranks and nodes of an attempt, in words."""
     dedicated_aggregators = len({place.node for place in attempt.places}) > attempt.nodes
     return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, dedicated_aggregators).text
+
+
+def _best_row(rows: Iterable[_TableRow]) -> tuple[_TableRow | None, str]:
+    """Return the fastest of the rows of one call and its mark, by the rule of reports; None with nothing to compare.
+
+    Each series is represented by its faster placement. The floor and ``auto`` are left out.
+    """
+    best: dict[int, _TableRow] = {}
+    for row in rows:
+        r = row.result
+        usable = r.status in ("ok", "partial") and not r.wrong and r.median_s and r.bytes > 0
+        if usable and not r.floor and r.algorithm != AUTO:
+            best[row.series] = min(best.get(row.series, row), row, key=_median)
+    if len(best) < 2:
+        return None, ""
+    fastest, *others = sorted(best.values(), key=_median)
+    return fastest, CLEAR if all(clearly_faster(fastest.result, other.result) for other in others) else UNCLEAR
+
+
+def _median(row: _TableRow) -> float:
+    return row.result.median_s or 0.0
 
 
 class PrintedTable:
@@ -98,97 +152,147 @@ class PrintedTable:
         self.empty = True
         self._varying: tuple[str, ...] = ()  # the coordinates that differ between cases and are part of their names
         self._width = 0
+        self._calls: dict[tuple[object, ...], int] = {}  # the position of each call in the table, by its key
+        self._series: dict[str, int] = {}  # the position of each series, by its name
         self._round = 0  # the last round that was announced
-        self._columns = ""
-        self._order: dict[tuple[str, ...], int] = {}  # the position of each series in the table
-        self._rows: dict[tuple[int, str], _TableRow] = {}  # by attempt and case
+        self._shapes: dict[str, None] = {}  # the ranks and nodes of each attempt, in words
+        self._seen: set[tuple[int, str]] = set()  # attempt and case of the rows that were printed
 
     def show(self, job: Job, history: CaseHistory, position: int, count: int) -> None:
-        """Print the result of a case if it has no more rounds; ``position`` of ``count`` rounds have been measured."""
-        attempt, outcome, runs = history
+        """Print the first and the last result of a case; ``position`` of ``count`` rounds have been measured."""
+        attempt, outcome, _ = history
         if self.empty:
             self._begin(job, attempt, count)
-        r = make_row(job, attempt, outcome, runs=runs)
+        row = self._row(job, history)
+        self._shapes[row.ranks] = None
         if job.effort.rounds > 1 and outcome.rounds:
             self._announce_round(max(outcome.rounds), job.effort.rounds)
-        if r.status == "partial" and not outcome.reason:
+        key = attempt.number, outcome.case.id
+        if row.incomplete and key in self._seen:
             if sys.stdout.isatty():
                 print(f"# [{position}/{count}]", end="\r", flush=True)  # the next line overwrites it
             return
-        name, size = self._name(outcome.case), format_size(r.bytes)
-        lines = _format_row(f"{name:>{self._width}} {size:>10}", r, several_rounds=job.effort.rounds > 1)
-        order = self._order[self._series(outcome.case)], outcome.case.bytes, outcome.case.in_place
-        failure = f"{r.status}: {r.reason}" if r.median_s is None else ""
-        row = _TableRow(attempt.number, _describe_ranks(attempt), order, name, r.bytes, failure, lines)
-        self._rows[attempt.number, outcome.case.id] = row
-        first, *more = lines.splitlines()
+        self._seen.add(key)
+        first, *more = self._lines(row)
         print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
 
-    def end(self) -> None:
-        """Print the rows by attempt, in the order of the job's cases, sizes ascending."""
-        if not self._rows:
+    def end(self, job: Job, histories: Iterable[CaseHistory]) -> None:
+        """Print the table of the cases that ran on as many ranks as those shown; nothing if no case was shown.
+
+        Args:
+            job: the job.
+            histories: the cases of the job so far; those that an earlier launch measured are part of the table.
+        """
+        rows = [row for row in (self._row(job, history) for history in histories) if row.ranks in self._shapes]
+        if not rows:
             return
-        print(f"#{self._columns[1:]}")
-        ordered = sorted(self._rows.values())
-        for (number, words), rows in groupby(ordered, key=lambda row: (row.attempt, row.ranks)):
-            if number != ordered[0].attempt:
-                print(f"# attempt {number}, {words}")
-            for lines in self._joined(rows):
-                print(lines)
-        self._rows.clear()
+        last = [*([_ROUND_SPREAD] if job.effort.rounds > 1 else []), _BEST]
+        executed = max(len(_executed(row.result)) for row in rows)
+        if executed:
+            last.insert(-1, ("executed", "", max(executed, len("executed"))))
+        columns = (*_COLUMNS, _ITERATIONS, *last)
+        clear = "in every round, its median" if job.effort.rounds > 1 else "its 95 % interval"
+        print(f"#\n# best: {CLEAR} {clear} is below the 95 % interval of each other; {UNCLEAR} not so clearly")
+        print("\n".join(self._headings(columns)))
+        for shape in self._shapes:
+            if shape != next(iter(self._shapes)):
+                print(f"# {shape}")
+            of_shape = [row for row in rows if row.ranks == shape]
+            print("\n".join([*self._compared(of_shape, columns), *self._failures(of_shape)]))
+        if partial := sum(row.incomplete for row in rows):
+            print(f"# {format_count(partial, 'case')} with fewer than {job.effort.rounds} rounds: the run ended before")
         sys.stdout.flush()
 
-    def _joined(self, rows: Iterable[_TableRow]) -> Iterator[str]:
-        """Yield the lines of ``rows``, a single one for adjacent rows that have no numbers for the same reason."""
-        for _, group in groupby(rows, key=lambda row: (row.name, row.failure) if row.failure else row.position):
-            joined = list(group)
-            sizes = [row.bytes for row in joined]
+    def _compared(self, rows: Iterable[_TableRow], columns: Sequence[tuple[str, str, int]]) -> Iterator[str]:
+        """Yield the lines of the rows with numbers, call by call, with a line between calls of several rows."""
+        calls: dict[tuple[int, int], list[_TableRow]] = defaultdict(list)
+        for row in rows:
+            if not row.failure:
+                calls[row.call].append(row)
+        several = any(len(of_call) > 1 for of_call in calls.values())
+        for number, call in enumerate(sorted(calls)):
+            if several and number:
+                yield "#"
+            best, mark = _best_row(calls[call])
+            for row in sorted(calls[call], key=lambda row: (row.series, row.result.in_place)):
+                more = {
+                    "iters": str(row.result.iterations), "rounds": _round_spread(row.result),
+                    "executed": _executed(row.result), "best": mark if row is best else "",
+                }  # fmt: skip
+                yield from self._lines(row, [(more[name], width) for name, _, width in columns[len(_COLUMNS) :]])
+
+    def _failures(self, rows: Iterable[_TableRow]) -> Iterator[str]:
+        """Yield the lines of the rows without numbers, one for those of a series that have the same reason."""
+        failed = sorted((row for row in rows if row.failure), key=lambda row: (row.series, row.result.requested_bytes))
+        by_reason: Mapping[tuple[str, str], list[_TableRow]] = defaultdict(list)
+        for row in failed:
+            by_reason[row.name, row.failure].append(row)
+        for (name, failure), group in by_reason.items():
+            sizes = [row.result.bytes for row in group]
             ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
-            line = f"{joined[0].name:>{self._width}} {ends:>10} {len(joined)} cases {joined[0].failure}"
-            yield line if len(joined) > 1 else joined[0].lines
+            which = _placement(group[0].result) if len(group) == 1 else f"{len(group)} cases"
+            yield f"{name:>{self._width}} {ends:>8} {which} {failure}"
+
+    def _lines(self, row: _TableRow, more: Iterable[tuple[str, int]] = ()) -> list[str]:
+        """Return the line of a case, followed by a line with its reason if its status is not ok.
+
+        Args:
+            row: the case.
+            more: further cells and their widths.
+        """
+        r, name = row.result, f"{row.name:>{self._width}}"
+        place = f"{name} {format_size(r.bytes):>8} {_placement(r)}"
+        if row.failure:
+            return [f"{place} {row.failure}"]
+        widths = (width for _, _, width in _COLUMNS)
+        cells = [*zip(_cells(r), widths, strict=True), *more]
+        line = " ".join([name, *(f"{cell:>{width}}" for cell, width in cells)])
+        executed = f"  {_executed(r)}" if not more and _executed(r) else ""
+        return [line.rstrip() + executed, *([f"{place} {row.remark}"] if row.remark else [])]
+
+    def _headings(self, columns: Iterable[tuple[str, str, int]]) -> list[str]:
+        """Return the line of headings and that of units; comments, as long as the rows."""
+        columns = [("algorithm", "", self._width), *columns]
+        lines = [" ".join(f"{text:>{width}}" for text, width in part) for part in (
+            [(heading, width) for heading, _, width in columns], [(unit, width) for _, unit, width in columns],
+        )]  # fmt: skip
+        return [f"#{line[1:]}".rstrip() for line in lines]
 
     def _announce_round(self, number: int, rounds: int) -> None:
         if number != self._round:
             self._round = number
             print(f"# round {number} of {rounds}", flush=True)
 
+    def _row(self, job: Job, history: CaseHistory) -> _TableRow:
+        attempt, outcome, runs = history
+        r = make_row(job, attempt, outcome, runs=runs)
+        name, call = self._name(outcome.case), self._calls[call_key(outcome.case)[1:]]
+        return _TableRow(
+            ranks=_describe_ranks(attempt), call=(call, outcome.case.bytes), series=self._series[name], name=name,
+            result=r, incomplete=r.status == "partial" and not outcome.reason,
+        )  # fmt: skip
+
     def _name(self, case: Case) -> str:
         """Return the algorithm, followed by the other coordinates that distinguish the case."""
-        root = "" if case.root is None else f"root {case.root}"
-        params = (f"{name}={value}" for name, value in case.params.items())
-        coordinates = {
-            "collective": case.collective, "transport": f"over {case.transport}", "root": root,
-            "params": " ".join(params), "mapping": case.mapping or "",
-        }  # fmt: skip
+        coordinates = _coordinates(case)
         return " ".join(filter(None, (case.algorithm, *(coordinates[name] for name in self._varying))))
-
-    def _series(self, case: Case) -> tuple[str, ...]:
-        """Return the key of the series of a case, which differ in size and placement only."""
-        return self._name(case), case.dtype, case.op or ""
-
-    def _common(self, job: Job) -> str:
-        """Return the coordinates that all cases share and that are not part of their names."""
-        case = job.cases[0]
-        root = "" if case.root is None or "root" in self._varying else f"root {case.root}"
-        params = () if "params" in self._varying else (f"{name}={value}" for name, value in case.params.items())
-        mapping = "" if case.mapping is None or "mapping" in self._varying else f"mapping {case.mapping}"
-        over = "" if case.transport == NATIVE_TRANSPORT or "transport" in self._varying else f"over {case.transport}"
-        return " ".join(filter(None, (over, root, *params, mapping)))
 
     def _begin(self, job: Job, attempt: Attempt, count: int) -> None:
         self.empty = False
-        several = {
-            "collective": len({case.collective for case in job.cases}) > 1,
-            "transport": len({case.transport for case in job.cases}) > 1,
-            "root": any(case.root for case in job.cases),
-            "params": len({tuple(case.params.items()) for case in job.cases}) > 1,
-            "mapping": len({case.mapping for case in job.cases}) > 1,
-        }
-        self._varying = tuple(name for name, differs in several.items() if differs)
+        values: dict[str, dict[str, None]] = {name: {} for name in _coordinates(job.cases[0])}  # in order of the cases
+        for case in job.cases:
+            for name, text in _coordinates(case).items():
+                if text or name == "params":  # algorithms with and without parameters differ
+                    values[name][text] = None
+        self._varying = tuple(name for name, texts in values.items() if len(texts) > 1)
         self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))
         oversubscribed = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
-        what = "cases" if job.effort.rounds == 1 else f"measurements ({job.effort.rounds} rounds of each case)"
-        print(f"# job {job.name}, attempt {attempt.number}: {count} {what} in shuffled order (seed {job.seed})")
+        launch = [f"job {job.name}"] if job.name != RUN_JOB else []
+        launch += [f"attempt {attempt.number}"] if attempt.number > 1 else []
+        where = f"{', '.join(launch)}: " if launch else ""
+        cases, rounds = format_count(len(job.cases), "case"), format_count(job.effort.rounds, "round")
+        what = f"{format_count(count, 'measurement')} ({cases} in {rounds})"
+        print(f"# {where}{what}, in random order (seed {job.seed})")
         if attempt.ranks == 1:
             print("# a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ...")
         print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
@@ -198,10 +302,10 @@ class PrintedTable:
             print("# {executor} executor; a waiting rank {waiting}".format(**attempt.provenance))
         print("# time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval")
         if job.effort.rounds > 1:
-            print("# several rounds: the median of their medians; rounds(%): the range of these medians")
-        if common := self._common(job):
-            print(f"# all: {common}")
-        self._columns = f"{'algorithm':>{self._width}} {_HEADER}{_ROUND_SPREAD_HEADER if job.effort.rounds > 1 else ''}"
-        series = dict.fromkeys(map(self._series, job.cases))
-        self._order = {key: position for position, key in enumerate(series)}
-        print(f"# {self._columns}", flush=True)
+            print("# several rounds: the median of their medians; rounds: the range of these medians")
+        print("# all:", *(text for texts in values.values() for text in texts if text and len(texts) == 1))
+        names = dict.fromkeys(map(self._name, job.cases))
+        self._series = {name: position for position, name in enumerate(names)}
+        calls = dict.fromkeys(call_key(case)[1:] for case in job.cases)
+        self._calls = {call: position for position, call in enumerate(calls)}
+        print("\n".join(self._headings(_COLUMNS)), flush=True)

@@ -99,7 +99,7 @@ def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:
     calls: dict[tuple[object, ...], list[Case]] = defaultdict(list)
     for case in job.cases:
         if job.shape(case) == shape:
-            calls[_call_key(case)].append(case)
+            calls[call_key(case)].append(case)
     order = list(calls.values())
     rng = random.Random(job.seed)  # noqa: S311  not used for cryptography
     for number in range(1, job.effort.rounds + 1):
@@ -109,7 +109,7 @@ def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:
             yield from ((number, case) for case in variants)
 
 
-def _call_key(case: Case) -> tuple[object, ...]:
-    """Return the key of the call of a case; algorithm, transport and placement are variants of the same call."""
+def call_key(case: Case) -> tuple[object, ...]:
+    """Return the key of the call of a case, its size first; algorithm, transport and placement are variants of it."""
     arguments = tuple((name, case.params.get(name)) for name in collective(case.collective).arguments)
-    return case.collective, case.dtype, case.op, case.bytes, case.root, arguments
+    return case.bytes, case.collective, case.dtype, case.op, case.root, arguments

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpccoll.errors import BadInputError
 from hpccoll.limits import RANKS
-from hpccoll.spec.case import EXECUTORS, Case, Effort, Job, Shape
+from hpccoll.spec.case import EXECUTORS, RUN_JOB, Case, Effort, Job, Shape
 from hpccoll.spec.input_keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
 from hpccoll.units import format_size, parse_parameter, parse_size
 
@@ -89,7 +89,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     )  # fmt: skip
     unique = {case.id: case for case in cases}
     return Job(
-        name="run", ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
+        name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
         **variant_settings(arguments),
         seed=read_integer("--seed", arguments.seed), effort=_effort(arguments), table=table,
         executor=_executor(arguments.executor),

@@ -136,7 +136,7 @@ def _measure(arguments: argparse.Namespace) -> int:
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
             finally:
-                table.end()
+                table.end(program.job, program.raw.histories())
     except BadInputError:
         raise
     except BaseException as error:  # noqa: BLE001  the other ranks must not wait for this one

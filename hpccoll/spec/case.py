@@ -38,6 +38,9 @@ COMPILED, PYTHON = "compiled", "python"
 EXECUTORS = COMPILED, PYTHON
 """What runs schedules and the timing loop in host memory."""
 
+RUN_JOB = "run"
+"""The name of the job that a command line of ``hpccoll run`` describes."""
+
 MAX_ROUNDS = ROUNDS.maximum
 LEAST_ITERATIONS = 6
 """With fewer samples not even the extremes enclose the median with 95 % confidence."""

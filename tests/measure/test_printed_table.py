@@ -1,6 +1,7 @@
 """The table of a run: the lines printed during the measurement, and the sorted rows at the end."""
 
 import random
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -33,84 +34,145 @@ def whole(of, number=1, ranks=2, **more):
 
 @pytest.fixture
 def printed(capsys):
-    """What a table prints of some outcomes."""
+    """What a table prints of some outcomes, after those of an earlier launch."""
 
-    def show(*wholes, job=JOB):
+    def show(*wholes, job=JOB, earlier=()):
         table = PrintedTable()
         for place, each in enumerate(wholes, 1):
             table.show(job, each, place, len(wholes))
-        table.end()
+        table.end(job, [*earlier, *wholes])
         return capsys.readouterr().out
 
     return show
 
 
-def test_rows_are_sorted_by_algorithm_and_size(printed):
+def lasting(case, *rounds_us, **more):
+    """Return the history of a case that took so many microseconds in each round, to within 2 %."""
+    start = np.zeros((9, 2), np.int64)
+    parts = [
+        CaseTimes.from_samples(
+            start, start + (us * np.repeat([980, 1000, 1020], 3))[:, None].astype(np.int64), one_clock=True,
+            limit=1 << 22, round_number=number,
+        )
+        for number, us in enumerate(rounds_us, 1)
+    ]  # fmt: skip
+    return whole(case, times=reduce(CaseTimes.merge, parts), **more)
+
+
+def marked(said):
+    """Return name, place and mark of the rows with a mark."""
+    words = [line.split() for line in rows(said)]
+    return [(row[0], row[3], row[-1]) for row in words if row[-1] in ("*", "~")]
+
+
+def test_the_cases_of_a_size_are_next_to_each_other_sizes_ascending(printed):
     shuffled = random.Random(3).sample(CASES, len(CASES))  # noqa: S311  an order, not a secret
     said = printed(*map(whole, shuffled))
     words = [line.split() for line in rows(said)]
-    assert [(row[0], row[1], row[2], row[6]) for row in words] == [
-        (case.algorithm, *size, "in" if case.in_place else "out")
-        for case in CASES
-        for size in [{8: ("8", "B"), 1024: ("1", "KiB"), 65536: ("64", "KiB")}[case.bytes]]
+    size_words = {8: ("8", "B"), 1024: ("1", "KiB"), 65536: ("64", "KiB")}
+    assert [tuple(row[:4]) for row in words] == [
+        (name, *size_words[size], place) for size in SIZES for name in ("ring", "native") for place in ("out", "in")
     ]
-    head = said.splitlines()[-len(CASES) - 1]
-    assert head.startswith("#algorithm ")
-    assert "busbw(GB/s)" in head
+    headings = next(line for line in said.splitlines()[-len(CASES) - 5 :] if "algorithm" in line)
+    assert headings.split() == [
+        "#algorithm", "size", "place", "time", "+-", "p99", "algbw", "busbw", "#wrong", "iters", "best"
+    ]  # fmt: skip
+
+
+def test_lines_have_at_most_100_columns(printed):
+    names = ("recursive_doubling", "bidirectional_ring", "native")
+    cases = [raw_examples.case(size, algorithm=name) for name in names for size in (8, 512 << 20)]
+    job = raw_examples.job(*cases, effort=Effort(rounds=3))
+    said = printed(*(lasting(case, 123456, 987654, 400000) for case in cases), job=job).splitlines()
+    assert max(len(line) for line in said if not line.endswith("/6]")) <= 100
+
+
+def test_the_fastest_of_each_size_is_marked_if_every_round_separates_it_from_the_others(printed):
+    small, large = ([case for case in CASES if case.bytes == size] for size in (8, 1024))
+    job = raw_examples.job(*CASES, effort=Effort(rounds=3))
+    said = printed(
+        lasting(small[0], 30, 50, 10), lasting(small[1], 10, 20, 40), lasting(small[2], 12, 24, 48),
+        lasting(large[0], 10, 10, 13), lasting(large[2], 12, 12, 12), job=job,
+    )  # fmt: skip
+    assert marked(said) == [("ring", "in", "*"), ("ring", "out", "~")]
+
+
+def test_what_an_earlier_launch_measured_is_part_of_the_table_and_of_the_comparison(printed):
+    said = printed(lasting(CASES[0], 20), earlier=[lasting(CASES[6], 10)])
+    assert marked(said) == [("native", "out", "*")]
+
+
+def test_nothing_is_marked_that_has_nothing_to_be_compared_with(printed):
+    floor = raw_examples.case(8, algorithm="null")
+    job = raw_examples.job(*CASES, floor)
+    said = printed(
+        lasting(CASES[0], 20), lasting(CASES[1], 10), lasting(floor, 1, floor=True),
+        lasting(CASES[6], 5, status="wrong", reason="off by one", wrong=1), job=job,
+    )  # fmt: skip
+    assert marked(said) == []
 
 
 def test_each_row_is_printed_as_a_comment_at_once(capsys):
-    table = PrintedTable()
-    table.show(JOB, whole(CASES[3], status="wrong", reason="off by one", wrong=7), 1, 2)
-    table.show(JOB, CaseHistory(raw_examples.attempt(provenance=MPI), raw_examples.skipped(CASES[0]), {}), 2, 2)
+    table, wrong = PrintedTable(), whole(CASES[3], status="wrong", reason="off by one", wrong=7)
+    skipped = CaseHistory(raw_examples.attempt(provenance=MPI), raw_examples.skipped(CASES[0]), {})
+    table.show(JOB, wrong, 1, 2)
+    table.show(JOB, skipped, 2, 2)
     meanwhile = capsys.readouterr().out
     assert rows(meanwhile) == []
-    table.end()
-    skipped, *wrong = rows(capsys.readouterr().out)
+    table.end(JOB, [skipped, wrong])
+    *wrong, skipped = rows(capsys.readouterr().out)
     assert skipped.endswith("8 B out skipped: too large")
     assert wrong[1].endswith("1 KiB in wrong: off by one")
-    assert meanwhile.splitlines()[-3:] == [f"# {wrong[0]}  [1/2]", f"# {wrong[1]}", f"# {skipped}  [2/2]"]
+    first, *others = meanwhile.splitlines()[-3:]
+    assert first.endswith("  [1/2]")
+    assert wrong[0].startswith(first.removeprefix("# ").removesuffix("  [1/2]"))
+    assert others == [f"# {wrong[1]}", f"# {skipped}  [2/2]"]
 
 
-def test_adjacent_cases_without_numbers_share_a_line_if_the_reason_is_the_same(printed):
+def test_a_case_is_printed_after_its_first_round_and_after_its_last_one(capsys):
+    table, job = PrintedTable(), raw_examples.job(*CASES, effort=Effort(rounds=3))
+    printed = []
+    for rounds in ([10], [10, 30], [10, 30, 20]):
+        table.show(job, lasting(CASES[0], *rounds), len(rounds), 3)
+        printed.append([line for line in capsys.readouterr().out.splitlines() if "ring" in line])
+    assert [len(lines) for lines in printed] == [1, 0, 1]
+    assert " 10.00 " in printed[0][0]
+    assert " 20.00 " in printed[2][0]
+
+
+def test_an_interrupted_run_has_a_row_for_each_case_with_a_round_and_says_how_many_lack_some(printed):
+    job = raw_examples.job(*CASES, effort=Effort(rounds=3))
+    said = printed(lasting(CASES[0], 10, 11, 12), lasting(CASES[1], 10), lasting(CASES[2], 10, 11), job=job)
+    assert len(rows(said)) == 3
+    assert said.splitlines()[-1].startswith("# 2 cases with fewer than 3 rounds")
+
+
+def test_cases_without_numbers_come_last_and_share_a_line_if_the_reason_is_the_same(printed):
     def without(case, reason):
         return CaseHistory(raw_examples.attempt(provenance=MPI), raw_examples.skipped(case, reason), {})
 
     *five, last = CASES[:6]
     told = rows(printed(*(without(case, "no room") for case in five), without(last, "too large"), whole(CASES[6])))
-    assert [" ".join(line.split()) for line in told[:2]] == [
+    assert told[0].split()[:3] == ["native", "8", "B"]
+    assert [" ".join(line.split()) for line in told[1:]] == [
         "ring 8 B to 64 KiB 5 cases skipped: no room", "ring 64 KiB in skipped: too large"
     ]  # fmt: skip
-    assert told[2].split()[:3] == ["native", "8", "B"]
     both = rows(printed(*(without(case, "no room") for case in CASES[:2])))
     assert [" ".join(line.split()) for line in both] == ["ring 8 B 2 cases skipped: no room"]
-
-
-def test_a_case_has_one_row_for_all_its_rounds(printed):
-    job = raw_examples.job(*CASES, effort=Effort(rounds=3))
-    failed = whole(CASES[0], reason="it failed in an earlier launch", times=raw_examples.times(number=2))
-    (row,) = rows(
-        printed(
-            failed,
-            whole(
-                CASES[0],
-                times=raw_examples.times().merge(raw_examples.times(number=2)).merge(raw_examples.times(number=3)),
-            ),
-            job=job,
-        )
-    )
-    assert "failed" not in row
 
 
 def test_rows_of_an_attempt_on_fewer_ranks_have_their_own_heading(printed):
     three = raw_examples.case(8, ranks=3)
     said = printed(whole(CASES[0]), whole(three, number=2, ranks=3)).splitlines()
-    (place,) = [place for place, line in enumerate(said) if line.startswith("# attempt 2, 3 ranks")]
+    (place,) = [place for place, line in enumerate(said) if line.startswith("# 3 ranks")]
     assert len(rows("\n".join(said[:place]))) == len(rows("\n".join(said[place:]))) == 1
 
 
-def test_the_bandwidth_of_a_small_message_is_not_rounded_to_zero(printed):
-    start = np.zeros((6, 2), np.int64)
-    slow = CaseTimes.from_samples(start, start + 3_000_000, one_clock=True, limit=1 << 22)
-    (row,) = rows(printed(whole(CASES[0], times=slow)))
-    assert row.split()[10:12] == ["0.00000267"] * 2
+def test_the_numbers_of_a_small_message_are_not_rounded_to_zero(printed):
+    def numbers(microseconds):
+        (row,) = rows(printed(lasting(CASES[0], microseconds)))
+        return row.split()[4:9]
+
+    time, _, _, *bandwidths = numbers(3000)
+    assert (time, bandwidths) == ("3000.00", ["2.67e-06"] * 2)
+    assert numbers(0.001)[0] == "0.00100"

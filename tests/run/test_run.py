@@ -269,9 +269,9 @@ def test_a_broadcast_from_rank_1_is_measured():
 @pytest.mark.mpi
 def test_common_values_of_all_rows_are_above_the_table():
     result = spawn("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
-    assert "\n# all: channels=2\n" in result.out
+    assert "\n# all: all_reduce float32 sum over mpi channels=2\n" in result.out
     result = spawn("run", "-a", "ring,native", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
-    assert "# all:" not in result.out
+    assert "\n# all: all_reduce float32 sum over mpi\n" in result.out
     assert "ring channels=2 " in result.out
 
 

@@ -56,7 +56,7 @@ def test_measurements_before_a_kill_are_kept_and_the_rest_is_measured_once(job, 
     second = start(tmp_path)
     stdout, stderr = second.communicate(timeout=LONG_S)
     assert second.returncode == 0, stderr
-    assert f"attempt 2: {len(job.cases) - len(before[1])} cases" in stdout
+    assert f"attempt 2: {len(job.cases) - len(before[1])} measurements ({len(job.cases)} cases in 1 round)" in stdout
     assert not journal.exists()
     raw = hdf5.read_raw_file(file)
     assert raw.complete
@@ -88,7 +88,7 @@ def test_a_job_resumes_with_the_remaining_rounds(tmp_path, mpiexec):  # noqa: AR
     stdout, stderr = (second := start(tmp_path)).communicate(timeout=LONG_S)
     assert second.returncode == 0, stderr
     left = 3 * len(cases) - sum(map(len, before.measured.values()))
-    assert f"attempt 2: {left} measurements (3 rounds of each case)" in stdout
+    assert f"attempt 2: {left} measurements ({len(cases)} cases in 3 rounds)" in stdout
     raw = hdf5.read_raw_file(file)
     assert raw.complete
     assert raw_examples.comparable(raw.attempts[0]) == raw_examples.comparable(before.attempts[0])
