@@ -29,8 +29,10 @@ def tune(
     from. Ends with 3 if a file cannot be read.
     """
     from hpccoll.store.load_results import read_results
+    from hpccoll.tuning.answers import Answers, all_table_lines
     from hpccoll.tuning.build_table import build_table, table_warnings, write_table
     from hpccoll.tuning.judge_table import judge_table
+    from hpccoll.tuning.recommendations import recommend
     from hpccoll.tuning.table import TuneTable, load_table
 
     if (out is None) == (judge is None):
@@ -42,7 +44,9 @@ def tune(
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
         typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement.lines()))
     elif out:
-        typer.echo("\n".join((*write_table(build_table(results), out), *table_warnings(results))))
+        write_table(build_table(results), out)
+        lines = (*all_table_lines(Answers(recommend(results))), f"table: {out}", *table_warnings(results))
+        typer.echo("\n".join(lines))
     return report_damaged(results)
 
 

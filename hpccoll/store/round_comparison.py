@@ -1,5 +1,6 @@
 """Comparison of two rows in the rounds in which one launch measured both, and the rule for a clear winner."""
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from hpccoll.store.rows import Row
@@ -35,12 +36,19 @@ def paired_rounds(row: Row, other: Row) -> list[tuple[RoundStatistics, RoundStat
 
 
 def clearly_faster(row: Row, other: Row) -> bool:
-    """Return whether ``row`` is clearly faster: in every common round its median is below the other's interval.
+    """Return whether ``row`` is clearly faster than ``other``, by the rule of ``is_clear_lead``."""
+    return is_clear_lead(paired_rounds(row, other))
+
+
+def is_clear_lead(pairs: Sequence[tuple[RoundStatistics, RoundStatistics]]) -> bool:
+    """Return whether the first of each pair is clearly faster: in every round its median is below the other's interval.
 
     With one round, the intervals must be disjoint, because chance alone often puts a median below an interval. A round
     without an interval has no winner.
+
+    Args:
+        pairs: the statistics of both in each common round.
     """
-    pairs = paired_rounds(row, other)
     if len(pairs) == 1:
         return all(disjoint(first.interval, second.interval) for first, second in pairs)
     return bool(pairs) and all(disjoint((first.median, first.median), second.interval) for first, second in pairs)

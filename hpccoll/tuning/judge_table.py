@@ -170,19 +170,18 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
     Raises:
         BadInputError: if nothing in the results can be judged.
     """
-    entries = {entry.setting: entry for entry in table.entries}
     regrets: list[SizeRegret] = []
     unjudged: list[str] = []
     other_conditions: dict[str, None] = {}
     single_choices: dict[Setting, tuple[Choice, float]] = {}
     for setting, measured in measured_settings(results).items():
-        if setting not in entries:
+        entry = table.find(setting)
+        if entry is None:
             unjudged.append(f"{setting.label}: the table has no choice for it")
             continue
-        entry = entries[setting]
         made_on = table.conditions(entry)
-        if made_on and measured.conditions not in made_on:
-            conditions = measured.conditions
+        conditions = measured.conditions.label
+        if made_on and conditions not in made_on:
             other_conditions[f"the table was made on {' and '.join(made_on)}, and these results on {conditions}"] = None
         seconds: dict[int, Mapping[Choice, float]] = {}
         unmeasured: dict[Choice, list[int]] = {}
@@ -191,7 +190,7 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
             choice = entry.range_of(size).choice
             if choice in times:
                 seconds[size] = comparable_seconds(times)
-                regrets.append(_size_regret(entry, size, times, seconds[size]))
+                regrets.append(_size_regret(setting, entry, size, times, seconds[size]))
             else:
                 unmeasured.setdefault(choice, []).append(size)
         if single := _best_single_choice(seconds):
@@ -207,7 +206,7 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
 
 
 def _size_regret(
-    entry: TableEntry, size: int, times: Mapping[Choice, ChoiceTime], seconds: Mapping[Choice, float]
+    setting: Setting, entry: TableEntry, size: int, times: Mapping[Choice, ChoiceTime], seconds: Mapping[Choice, float]
 ) -> SizeRegret:
     """Return the regret of the choice of ``entry`` at a size, from the times of all choices at that size."""
     choice = entry.range_of(size).choice
@@ -215,7 +214,7 @@ def _size_regret(
     lower = min(max(1.0, held_out_regret(times, choice) or 1.0), seconds[choice] / seconds[best])
     measured = [each for r in entry.ranges for each in r.sizes]
     return SizeRegret(
-        entry.setting, size, choice, seconds[choice], best, seconds[best], lower,
+        setting, size, choice, seconds[choice], best, seconds[best], lower,
         unpaired=not times[choice].shares_launch(times[best]),
         noise=times[choice].ratio_noise(times[best]) if choice != best else 0.0,
         extrapolated=not min(measured, default=size) <= size <= max(measured, default=size),

@@ -3,22 +3,23 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import collective
-from hpccoll.schedule.collective import AUTO
+from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.case import PYTHON
-from hpccoll.store.rows import Results, Row, Run
-from hpccoll.store.statistics import median_ratio
+from hpccoll.store.round_comparison import is_clear_lead, round_statistics
+from hpccoll.store.rows import Results, Row
+from hpccoll.store.statistics import Interval, RoundStatistics, median_ratio
 from hpccoll.tuning.setting import Setting, call_fields
-from hpccoll.tuning.table import Choice, describe_conditions, mpi_version
+from hpccoll.tuning.table import Choice, Conditions, mpi_version
 
 RoundKey: TypeAlias = tuple[object, str, int]
-"""A round: the call (element type, op and root), the id of the run that measured it, and its number in that run."""
+"""A round: the call (element type, op, root and placement), the id of its run, and its number in that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +30,31 @@ class ChoiceTime:
         seconds: the median; for several runs or calls the geometric mean of their medians.
         noise: its relative uncertainty: half its 95 % interval, or half the spread between runs if that is more.
         rounds: the median of each round, in seconds.
+        intervals: the 95 % interval of the median of each round, in seconds; None if it is unknown.
     """
 
     seconds: float
     noise: float
     rounds: Mapping[RoundKey, float] = field(default_factory=dict)
+    intervals: Mapping[RoundKey, Interval] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "ChoiceTime":
         medians = np.array([row.median_s for row in rows])
         seconds = float(np.exp(np.log(medians).mean()))
         half_intervals = [((row.ci_high_s or 0.0) - (row.ci_low_s or 0.0)) / 2 / seconds for row in rows]
-        rounds: dict[RoundKey, float] = {
-            ((row.dtype, row.op, row.root), run, number): median
+        rounds: dict[RoundKey, RoundStatistics] = {
+            ((row.dtype, row.op, row.root, row.in_place), *round_key): statistics
             for row in rows
-            for number, (median, run) in enumerate(zip(row.round_medians_s, row.round_run_ids, strict=True), 1)
-            if median and run
+            for round_key, statistics in round_statistics(row).items()
+            if statistics.median
         }
-        return cls(seconds, max(*half_intervals, float(np.ptp(medians)) / 2 / seconds, 0.0), rounds)
+        return cls(
+            seconds,
+            max(*half_intervals, float(np.ptp(medians)) / 2 / seconds, 0.0),
+            {each: statistics.median for each, statistics in rounds.items()},
+            {each: statistics.interval for each, statistics in rounds.items()},
+        )
 
     def ratio_noise(self, other: "ChoiceTime") -> float:
         """Return the relative uncertainty of the ratio to another time.
@@ -54,9 +62,9 @@ class ChoiceTime:
         If both were measured in two rounds or more, it is half the spread of their ratios over these rounds: whatever
         slows the machine for a while slows both. Otherwise the noises of the two add as independent values.
         """
-        common = self.rounds.keys() & other.rounds.keys()
-        if len(common) > 1:
-            return float(np.ptp(np.log([self.rounds[each] / other.rounds[each] for each in common]))) / 2
+        ratios = self.round_ratios(other)
+        if len(ratios) > 1:
+            return float(np.ptp(np.log([*ratios.values()]))) / 2
         return float(np.hypot(self.noise, other.noise))
 
     def ratio(self, other: "ChoiceTime") -> float:
@@ -64,9 +72,19 @@ class ChoiceTime:
 
         It is the median of the ratios over common rounds; without common rounds it is the ratio of the medians.
         """
-        common = self.rounds.keys() & other.rounds.keys()
-        ratios = [self.rounds[each] / other.rounds[each] for each in common]
-        return median_ratio(ratios or [self.seconds / other.seconds])
+        return median_ratio([*self.round_ratios(other).values()] or [self.seconds / other.seconds])
+
+    def round_ratios(self, other: "ChoiceTime") -> dict[RoundKey, float]:
+        """Return the ratio of this time to another in each round that measured both."""
+        return {each: self.rounds[each] / other.rounds[each] for each in self.rounds if each in other.rounds}
+
+    def clearly_faster(self, other: "ChoiceTime") -> bool:
+        """Return whether this time is clearly shorter than another, in all rounds that measured both."""
+        common = [each for each in self.rounds if each in other.rounds]
+        mine, theirs = (
+            [RoundStatistics(time.rounds[each], time.intervals.get(each)) for each in common] for time in (self, other)
+        )
+        return is_clear_lead(list(zip(mine, theirs, strict=True)))
 
     def shares_launch(self, other: "ChoiceTime") -> bool:
         """Return whether one launch measured both."""
@@ -93,14 +111,27 @@ class MeasuredSetting:
     Args:
         curves: the times of each choice.
         runs: the ids of the runs.
-        executor: the executor.
-        conditions: the machine, the MPI library and the executor, for people.
+        conditions: the machine, the MPI library and the executor.
+        oversubscribed: whether there were more ranks than cores.
     """
 
     curves: Curves
     runs: tuple[str, ...]
-    executor: str = PYTHON
-    conditions: str = ""
+    conditions: Conditions
+    oversubscribed: bool = False
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], conditions: Conditions) -> "MeasuredSetting":
+        """Return the measurements of the rows of a setting."""
+        grouped: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+        for row in rows:
+            grouped[_choice(row)][row.requested_bytes].append(row)
+        curves = {
+            choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
+            for choice in sorted(grouped, key=str)
+        }
+        runs = tuple(dict.fromkeys(row.run_id for row in rows))
+        return cls(curves, runs, conditions, any(row.oversubscribed for row in rows))
 
     @property
     def sizes(self) -> list[int]:
@@ -118,13 +149,50 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
     Raises:
         BadInputError: if a setting was measured on several machines, with several MPI libraries or by both executors.
     """
+    grouped = rows_by_setting(results)
+    check_conditions(grouped)
+    return {setting: MeasuredSetting.of(rows, conditions) for (setting, conditions), rows in grouped.items()}
+
+
+def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[Row]]:
+    """Return the rows among which a table can choose, by setting and conditions."""
     runs = {run.run_id: run for run in results.runs}
-    rows: dict[Setting, list[Row]] = defaultdict(list)
-    for row in (row for row in results.rows if not runs[row.run_id].rank_loss):
-        if row.status == "ok" and not row.wrong and not row.floor and row.algorithm != AUTO and row.median_s:
-            rows[_setting(row)].append(row)
-    conditions = {setting: _single_conditions(setting, of_setting, runs) for setting, of_setting in rows.items()}
-    return {setting: _measured_setting(of_setting, conditions[setting]) for setting, of_setting in rows.items()}
+    rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
+    for row in results.rows:
+        run = runs[row.run_id]
+        usable = row.status == "ok" and not row.wrong and row.median_s and not run.rank_loss
+        if usable and not row.floor and row.algorithm != AUTO:
+            conditions = Conditions(run.machine, mpi_version(run.provenance), row.executor or PYTHON)
+            rows[_setting(row), conditions].append(row)
+    twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}
+    return {key: [*of_setting, *map(_moved, filter(_has_one_buffer, twins[key]))] for key, of_setting in rows.items()}
+
+
+def _has_one_buffer(row: Row) -> bool:
+    """Return whether a row is of a call of the library that knows no placement, and so belongs to both."""
+    return row.algorithm == NATIVE and collective(row.collective).one_buffer
+
+
+def _moved(row: Row) -> Row:
+    return replace(row, in_place=not row.in_place)
+
+
+def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
+    """Check that every setting has one machine, MPI library and executor.
+
+    Args:
+        settings: settings with their conditions.
+
+    Raises:
+        BadInputError: names the conditions of the first setting that has several.
+    """
+    by_setting: dict[Setting, list[str]] = defaultdict(list)
+    for setting, conditions in settings:
+        by_setting[setting].append(conditions.label)
+    for setting, several in by_setting.items():
+        if len(several) > 1:
+            expected = f"results of one machine, MPI library and executor for {setting.label}"
+            raise BadInputError("PATHS", "; ".join(sorted(several)), expected)
 
 
 def _setting(row: Row) -> Setting:
@@ -136,40 +204,10 @@ def _setting(row: Row) -> Setting:
     )  # fmt: skip
 
 
-def _measured_setting(rows: Sequence[Row], conditions: str) -> MeasuredSetting:
-    grouped: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        grouped[_choice(row)][row.requested_bytes].append(row)
-    curves = {
-        choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
-        for choice in sorted(grouped, key=str)
-    }
-    return MeasuredSetting(curves, tuple(dict.fromkeys(row.run_id for row in rows)), _executor(rows[0]), conditions)
-
-
 def _choice(row: Row) -> Choice:
     arguments = collective(row.collective).arguments
     parameters = {name: value for name, value in row.params.items() if name not in arguments}
     return Choice(row.algorithm, row.transport, tuple(sorted(parameters.items())))
-
-
-def _executor(row: Row) -> str:
-    return row.executor or PYTHON
-
-
-def _single_conditions(setting: Setting, rows: Iterable[Row], runs: Mapping[str, Run]) -> str:
-    conditions = sorted(
-        {
-            describe_conditions(run.machine, mpi_version(run.provenance), _executor(row))
-            for row in rows
-            for run in [runs[row.run_id]]
-        }
-    )
-    if len(conditions) > 1:
-        raise BadInputError(
-            "PATHS", "; ".join(conditions), f"results of one machine, MPI library and executor for {setting.label}"
-        )
-    return conditions[0]
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:

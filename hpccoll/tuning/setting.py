@@ -6,6 +6,7 @@ from typing import Any
 
 from hpccoll.schedule import Layout, collective
 from hpccoll.spec.case import Case, Parameter, Shape
+from hpccoll.units import format_count
 
 _ARITHMETIC = {"float16": "half", "bfloat16": "bfloat16"}
 """The kinds of arithmetic of element types that CPUs convert to fold them."""
@@ -20,7 +21,7 @@ class Setting:
         device: the device of the buffers.
         arithmetic: the kind of arithmetic: ``half`` for float16 and ``bfloat16``, which CPUs convert, ``full`` for
             all other types; None for a collective without a reduction.
-        in_place: whether contribution and result share a buffer.
+        in_place: whether contribution and result share a buffer; None for both placements.
         arguments: the arguments of the call: ``traffic``, or ``root`` and ``peer`` of two ranks that exchange messages.
         ranks: the number of workers.
         nodes: the number of nodes of the workers.
@@ -34,7 +35,7 @@ class Setting:
     collective: str
     device: str
     arithmetic: str | None
-    in_place: bool
+    in_place: bool | None
     arguments: tuple[tuple[str, Parameter], ...]
     ranks: int
     nodes: int
@@ -63,13 +64,33 @@ class Setting:
 
     @property
     def call(self) -> tuple[object, ...]:
-        """The call, without the placement of the ranks."""
+        """The call, without the layout of the ranks."""
         return self.collective, self.device, self.arithmetic, self.in_place, self.arguments
 
     @property
     def label(self) -> str:
         """The setting for people: ``all_reduce in place, 4 ranks on 2 nodes``."""
-        details = [Shape(self.nodes, self.ranks, self.aggregators).text]
+        placement = {None: "", True: " in place", False: " out of place"}[self.in_place]
+        shape = Shape(self.nodes, self.ranks, self.aggregators).text
+        return ", ".join((f"{self.collective}{placement}", shape, *self._details()))
+
+    @property
+    def shape_label(self) -> str:
+        """The workers for people: ``4 ranks``, ``4 nodes`` with one rank each, ``8 ranks on 4 nodes``."""
+        if self.nodes == 1:
+            return format_count(self.ranks, "rank")
+        nodes = f"{self.nodes} nodes"
+        return nodes if self.ranks == self.nodes else f"{format_count(self.ranks, 'rank')} on {nodes}"
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What else describes the setting, each in words; a default is not named."""
+        placement = {None: (), True: ("in place",), False: ("out of place",)}[self.in_place]
+        aggregators = (format_count(self.aggregators, "aggregator"),) if self.aggregators else ()
+        return (*placement, *aggregators, *self._details())
+
+    def _details(self) -> list[str]:
+        details: list[str] = []
         details += [f"{self.racks} racks"] if self.racks > 1 else []
         details += [f"mapping {self.mapping}"] if self.mapping != "block" else []
         details += ["unequal nodes"] if self.ranks_per_node is None else []
@@ -77,7 +98,7 @@ class Setting:
         details += [f"{name}={value}" for name, value in self.arguments]
         details += [f"{self.device} memory"] if self.device != "cpu" else []
         details += [f"variant {self.variant}"] if self.variant else []
-        return ", ".join((f"{self.collective} {'in' if self.in_place else 'out of'} place", *details))
+        return details
 
 
 def call_fields(

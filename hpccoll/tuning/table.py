@@ -5,7 +5,7 @@ other file; a look-up needs neither raw files nor a fit.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,13 @@ from hpccoll.limits import (
     check_fields,
     check_mapping,
 )
-from hpccoll.schedule.collective import AUTO
+from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.case import PYTHON, Parameter
 from hpccoll.tuning.setting import Setting
 from hpccoll.units import format_size
 
-SCHEMA, VERSION = "hpccoll-tune", "1.2"
-"""The name and version of the format. A minor version only adds keys."""
+SCHEMA, VERSION = "hpccoll-tune", "1.3"
+"""The name and version of the format. A minor version only adds keys, and 1.3 adds settings of both placements."""
 
 MAJOR = VERSION.partition(".")[0]
 """The major version: a reader refuses any other."""
@@ -55,6 +55,11 @@ class Choice:
     algorithm: str
     transport: str
     params: tuple[tuple[str, Parameter], ...] = ()
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is the library's own collective at its default settings."""
+        return self.algorithm == NATIVE and not self.params
 
     @property
     def label(self) -> str:
@@ -225,17 +230,23 @@ class TuneTable:
     def conditions(self, entry: TableEntry) -> list[str]:
         """Return the machines, MPI libraries and executor with which the choices of ``entry`` were measured."""
         runs = (run for run in self.runs if run.get("run_id") in entry.runs)
-        return sorted({describe_conditions(run.get("machine"), run.get("mpi"), entry.executor) for run in runs})
+        return sorted(
+            {Conditions(run.get("machine") or "", run.get("mpi") or "", entry.executor).label for run in runs}
+        )
+
+    def find(self, setting: Setting) -> TableEntry | None:
+        """Return the choices of ``setting``, or those of both placements; None without them."""
+        both = replace(setting, in_place=None)
+        return next((entry for entry in self.entries if entry.setting in (setting, both)), None)
 
     def entry(self, setting: Setting) -> TableEntry:
-        """Return the choices of ``setting``; those of another layout do not apply.
+        """Return the choices of ``setting``, or those of both placements; those of another layout do not apply.
 
         Raises:
             BadInputError: if the table has none; names its settings of the same call, of the same collective, or all.
         """
-        for entry in self.entries:
-            if entry.setting == setting:
-                return entry
+        if (entry := self.find(setting)) is not None:
+            return entry
         settings = [entry.setting for entry in self.entries]
         same_collective = [s for s in settings if s.collective == setting.collective]
         similar = [s for s in settings if s.call == setting.call] or same_collective or settings
@@ -254,7 +265,7 @@ _RANGE_KINDS: Mapping[str, ValueKind] = {
 _SETTING_KINDS: Mapping[str, ValueKind] = {
     **dict.fromkeys(("collective", "device", "mapping"), NAME),
     **dict.fromkeys(("arithmetic", "variant"), AnyOf((NAME, None))),
-    "in_place": Boolean(),
+    "in_place": AnyOf((Boolean(), None)),
     **dict.fromkeys(("ranks", "nodes", "racks"), RANKS),
     "ranks_per_node": AnyOf((RANKS, None)),
     "aggregators": AGGREGATORS,
@@ -262,9 +273,25 @@ _SETTING_KINDS: Mapping[str, ValueKind] = {
 """The kinds of the single values of a range and of a setting; ``TuneTable.check`` checks the others."""
 
 
-def describe_conditions(machine: object, mpi: object, executor: str) -> str:
-    """Return the machine, the MPI library and the executor for which choices hold, for people."""
-    return f"{machine or 'an unknown machine'} with {mpi or 'an unknown MPI'} and the {executor} executor"
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The conditions for which choices hold.
+
+    Args:
+        machine: the machine, in a line; empty if unknown.
+        mpi: the version text of the MPI library; empty if unknown.
+        executor: the executor.
+    """
+
+    machine: str
+    mpi: str
+    executor: str
+
+    @property
+    def label(self) -> str:
+        """The conditions for people."""
+        mpi, machine = self.mpi or "an unknown MPI", self.machine or "an unknown machine"
+        return f"{machine} with {mpi} and the {self.executor} executor"
 
 
 def mpi_version(provenance: Mapping[str, object]) -> str:

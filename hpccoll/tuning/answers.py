@@ -1,0 +1,314 @@
+"""The answer in words: for each collective, a sentence on what to use, and a table with the gain and how sure it is.
+
+``hpccoll run``, ``sweep``, ``tune`` and the report all print these.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from hpccoll.schedule import collective
+from hpccoll.store.rows import Results
+from hpccoll.tuning.recommendations import Gain, Recommendation, RecommendedRange
+from hpccoll.tuning.table import Choice
+from hpccoll.units import format_count, format_seconds, format_size
+
+MAX_CLAUSES = 3
+"""Ranges of sizes that a sentence names, from the largest sizes on; the table has all of them."""
+
+MAX_SENTENCES = 3
+"""Settings of a collective that have a sentence; the table has all of them."""
+
+TWICE = 2.0
+"""The factor from which on a gain is a factor and not a percentage."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLine:
+    """A line of the table of answers.
+
+    Args:
+        setting: what the line is for, among the settings of its collective: ``4 ranks, in place``.
+        sizes: the range of sizes; empty for a collective without sizes.
+        choice: the name of the choice.
+        gain: how much faster than native it is, with the least and the most of the rounds; empty for native.
+        certainty: how sure that is, in words.
+        oversubscribed: whether there were more ranks than cores.
+    """
+
+    setting: str
+    sizes: str
+    choice: str
+    gain: str
+    certainty: str
+    oversubscribed: bool
+
+
+class Answers:
+    """The answers for all collectives of some results."""
+
+    def __init__(self, recommendations: Iterable[Recommendation]) -> None:
+        self.by_collective: dict[str, list[Recommendation]] = defaultdict(list)
+        for each in recommendations:
+            self.by_collective[each.setting.collective].append(each)
+
+    def sentences(self, name: str) -> list[str]:
+        """Return a sentence on what to use for each of the foremost settings of a collective.
+
+        These are the settings of the most ranks that had cores of their own.
+        """
+        foremost = self.foremost(name)
+        sentences = [self._sentence(each) for each in foremost[:MAX_SENTENCES]]
+        others = len(foremost) - MAX_SENTENCES
+        return [*sentences, f"The table has {format_count(others, 'more setting')}."] if others > 0 else sentences
+
+    def foremost(self, name: str) -> list[Recommendation]:
+        """Return the recommendations for the most ranks that had cores of their own, or for the most ranks."""
+        several = self.by_collective[name]
+        fitting = [each for each in several if not each.measured.oversubscribed] or several
+        most = max((each.setting.nodes, each.setting.ranks) for each in fitting)
+        return [each for each in fitting if (each.setting.nodes, each.setting.ranks) == most]
+
+    def table(self, name: str) -> list[AnswerLine]:
+        """Return the lines of all settings of a collective, the foremost ones first."""
+        foremost = self.foremost(name)
+        others = [each for each in self.by_collective[name] if each not in foremost]
+        ordered = [*foremost, *sorted(others, key=lambda each: (each.setting.nodes, each.setting.ranks), reverse=True)]
+        return [line for each in ordered for line in self._lines(each)]
+
+    def choice_name(self, name: str) -> Callable[[Choice], str]:
+        """Return a function that names choices: the algorithm, and the transport and parameters if these differ."""
+        choices = {choice for each in self.by_collective[name] for choice in each.choices}
+        transports = {choice.transport for choice in choices if not choice.is_native}
+        transports_of_native = {choice.transport for choice in choices if choice.is_native}
+        parameters: dict[str, set[object]] = defaultdict(set)
+        for choice in choices:
+            parameters[choice.algorithm].add(choice.params)
+
+        def named(choice: Choice) -> str:
+            several = len(transports_of_native if choice.is_native else transports) > 1
+            params = choice.params if len(parameters[choice.algorithm]) > 1 else ()
+            words = (
+                choice.algorithm,
+                choice.transport if several else "",
+                *(f"{key}={value}" for key, value in params),
+            )
+            return " ".join(filter(None, words))
+
+        return named
+
+    def setting_name(self, each: Recommendation) -> str:
+        """Return what distinguishes a setting from the others of its collective: ``4 ranks, in place``."""
+        several = self.by_collective[each.setting.collective]
+        shared = set.intersection(*({*other.setting.details, *_conditions(other)} for other in several))
+        words = (word for word in (*each.setting.details, *_conditions(each)) if word not in shared)
+        return ", ".join((each.setting.shape_label, *words))
+
+    def _sentence(self, each: Recommendation) -> str:
+        name = each.setting.collective
+        where = f"{name} on {self.setting_name(each)}"
+        named = self.choice_name(name)
+        if len(each.choices) == 1:
+            return f"{where}: only {named(each.choices[0])} was measured, {_times(each)}."
+        clauses = [self._clause(each, number) for number in reversed(range(len(each.ranges)))]
+        shown = clauses if len(clauses) <= MAX_CLAUSES else clauses[: MAX_CLAUSES - 1]
+        more = len(clauses) - len(shown)
+        rest = f"; for smaller sizes the table has {more} more ranges" if more else ""
+        crowded = ", although ranks had to share cores" if each.measured.oversubscribed else ""
+        return f"{where}: use {'; '.join(shown)}{rest}{crowded}."
+
+    def _clause(self, each: Recommendation, number: int) -> str:
+        of_range = each.ranges[number]
+        named = self.choice_name(each.setting.collective)
+        choice = own_call(each, of_range.choice) or named(of_range.choice)
+        sizes = f" {size_range(each, number)}" if _has_size(each) else ""
+        rivals = _usual_rivals(of_range)
+        tie = f" (a tie with {' and '.join(map(named, rivals))})" if rivals else ""
+        gain = f", {_gain_words(of_range.gain)} {own_call(each)}" if of_range.gain else ""
+        return f"{choice}{sizes}{tie}{gain}{_doubt(of_range.gain)}"
+
+    def _lines(self, each: Recommendation) -> Iterator[AnswerLine]:
+        named = self.choice_name(each.setting.collective)
+        for number, of_range in enumerate(each.ranges):
+            yield AnswerLine(
+                setting=self.setting_name(each),
+                sizes=size_range(each, number) if _has_size(each) else "",
+                choice=named(of_range.choice),
+                gain=_gain_cell(of_range),
+                certainty=certainty(of_range, named),
+                oversubscribed=each.measured.oversubscribed,
+            )
+
+
+def _has_size(each: Recommendation) -> bool:
+    return not collective(each.setting.collective).token
+
+
+def _conditions(each: Recommendation) -> tuple[str, ...]:
+    conditions = each.measured.conditions
+    return conditions.machine, conditions.mpi, f"{conditions.executor} executor"
+
+
+def own_call(each: Recommendation, choice: Choice | None = None) -> str:
+    """Return the words for the library's own call, such as ``MPICH's own``; empty for any other ``choice``."""
+    if choice is not None and not choice.is_native:
+        return ""
+    choice = choice or next((other for other in each.choices if other.is_native), None)
+    library = "NCCL" if choice and choice.transport == "nccl" else library_name(each.measured.conditions.mpi)
+    return f"{library}'s own"
+
+
+def library_name(version: str) -> str:
+    """Return the name of an MPI library from its version text: ``MPICH`` from ``MPICH 5.0.2``."""
+    return re.split(r"\s+(?:version\s+)?v?\d", version, maxsplit=1)[0] or "the library"
+
+
+def size_range(each: Recommendation, number: int) -> str:
+    """Return the range of a number in words: ``from 64 KiB``, ``from 1 KiB to 64 KiB``, ``below 1 KiB``."""
+    sizes = each.measured.sizes
+    if len(each.ranges) == 1:
+        ends = dict.fromkeys((format_size(sizes[0]), format_size(sizes[-1])))
+        return f"at {' to '.join(ends)}"
+    last = number + 1 == len(each.ranges)
+    first, end = _cut_label(each, number), "" if last else _cut_label(each, number + 1)
+    if not number:
+        return f"below {end}"
+    return f"from {first}" if last else f"from {first} to {end}"
+
+
+def _cut_label(each: Recommendation, number: int) -> str:
+    """Return the first size of a range, rounded up to two digits, so that it stays above the range before it."""
+    cut, measured = each.ranges[number].sizes.first, each.ranges[number].sizes.sizes[0]
+    unit = 1024 ** max(0, (cut.bit_length() - 1) // 10)
+    digits = 10 ** max(0, len(str(cut // unit)) - 2)
+    rounded = math.ceil(cut / unit / digits) * digits * unit
+    return format_size(min(rounded, measured))
+
+
+def _gain_words(gain: Gain) -> str:
+    """Return a gain before the name of what is slower: ``18 % faster than``, ``2.1 times as fast as``."""
+    if gain.factor >= TWICE:
+        return f"{gain.factor:.1f} times as fast as"
+    percent = round(100 * (gain.factor - 1))
+    return f"{percent} % faster than" if percent > 0 else "as fast as" if not percent else f"{-percent} % slower than"
+
+
+def _doubt(gain: Gain | None) -> str:
+    """Return the least and the most of a gain if a round shows none; empty otherwise."""
+    if gain is None or gain.low is None or gain.high is None or gain.low > 1:
+        return ""
+    return f" (uncertain: {_ends(gain.low, gain.high, _number_of(gain))} by round)"
+
+
+def _gain_cell(of_range: RecommendedRange) -> str:
+    """Return the gain with its least and most over the rounds: ``18 % (12 to 25 %)``, ``2.1x (1.9 to 2.2x)``."""
+    gain = of_range.gain
+    if gain is None:
+        return "" if of_range.choice.is_native else "unknown"
+    number = _number_of(gain)
+    if gain.low is None or gain.high is None:
+        return number(gain.factor)
+    ends = _ends(gain.low, gain.high, number)
+    return number(gain.factor) if ends == number(gain.factor) else f"{number(gain.factor)} ({ends})"
+
+
+def _number_of(gain: Gain) -> Callable[[float], str]:
+    """Return a function that writes factors as ``gain`` is written: as percentages, or as factors."""
+    if gain.factor >= TWICE:
+        return lambda factor: f"{factor:.1f}x"
+    return lambda factor: f"{100 * (factor - 1):.0f} %"
+
+
+def _ends(low: float, high: float, number: Callable[[float], str]) -> str:
+    first, last = number(low), number(high)
+    return first if first == last else f"{first.rstrip(' %x')} to {last}"
+
+
+def _usual_rivals(of_range: RecommendedRange) -> list[Choice]:
+    """Return the choices that tie with that of a range at half of its sizes or more; ``Gain`` is about native."""
+    rivals = Counter(each.runner_up for each in of_range.verdicts if each.verdict == "tie" and each.runner_up)
+    several = 2 * rivals.total() >= len(of_range.verdicts)
+    return [rival for rival in rivals if several and (of_range.choice.is_native or not rival.is_native)]
+
+
+def certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
+    """Return how sure a choice is at the sizes of its range: ``clear``, or the number of sizes and the rival."""
+    sizes = len(of_range.verdicts)
+    clear, alone = of_range.count("clear"), of_range.count("alone")
+    if alone == sizes:
+        return "nothing to compare with"
+    unpaired = f"not in one launch with {', '.join(of_range.sizes.unpaired)}" if of_range.sizes.unpaired else ""
+    if clear == sizes:
+        return ", ".join(filter(None, ("clear" if sizes == 1 else f"clear at all {sizes} sizes", unpaired)))
+    parts = [f"clear at {clear} of {sizes} sizes"] if clear else []
+    for verdict, words in (("tie", "a tie with"), ("behind", "slightly slower than")):
+        of_verdict = [each for each in of_range.verdicts if each.verdict == verdict]
+        if of_verdict:
+            rivals = dict.fromkeys(named(each.runner_up) for each in of_verdict if each.runner_up)
+            at = "" if len(of_verdict) == sizes else f" at {len(of_verdict)}"
+            parts.append(f"{words} {' or '.join(rivals)}{at}")
+    return ", ".join(filter(None, (*parts, unpaired)))
+
+
+def _times(each: Recommendation) -> str:
+    """Return the times of the only choice at its smallest and its largest size."""
+    verdicts = list(each.verdicts.values())
+    ends = dict.fromkeys((verdicts[0], verdicts[-1]))
+    if not _has_size(each):
+        return format_seconds(verdicts[0].seconds)
+    return " and ".join(f"{format_seconds(end.seconds)} at {format_size(end.nbytes)}" for end in ends)
+
+
+def noise_sentence(results: Results) -> str:
+    """Return one sentence on how far the rounds of a case differ, and how many intervals are wide; empty without rows.
+
+    Floors and rows without a correct time are left out.
+    """
+    rows = [row for row in results.rows if row.status in ("ok", "partial") and row.median_s and not row.floor]
+    if not rows:
+        return ""
+    times = [[time for time in row.round_medians_s if time] for row in rows]
+    spreads = [max(of_rounds) / min(of_rounds) for of_rounds in times if len(of_rounds) > 1]
+    wide = sum(row.converged is False for row in rows)
+    intervals = f"; {wide} of {len(rows)} intervals are wider than requested" if wide else ""
+    if not spreads:
+        return f"Noise: unknown, because each case was measured in one round{intervals}."
+    return (
+        f"Noise: between the rounds of a case, times differ by {percent_or_factor(median(spreads))} (median) and at "
+        f"most by {percent_or_factor(max(spreads))}{intervals}."
+    )
+
+
+def percent_or_factor(ratio: float) -> str:
+    """Return a ratio from 1 on in words: ``8 %``, or from 2 on ``a factor of 2.3``."""
+    return f"{100 * (ratio - 1):.0f} %" if ratio < TWICE else f"a factor of {ratio:.2g}"
+
+
+def answer_lines(answers: Answers) -> Iterator[str]:
+    """Yield the sentences of all collectives for a terminal."""
+    for name in answers.by_collective:
+        yield from answers.sentences(name)
+
+
+def all_table_lines(answers: Answers) -> Iterator[str]:
+    """Yield the tables of all collectives for a terminal."""
+    for name in answers.by_collective:
+        yield from (
+            f"{name} on {line}" if not line.startswith(" ") else line for line in table_lines(answers.table(name))
+        )
+
+
+def table_lines(lines: Sequence[AnswerLine]) -> Iterator[str]:
+    """Yield a table of answers for a terminal: a line for each setting, its ranges below it."""
+    by_setting: Mapping[str, list[AnswerLine]] = {line.setting: [] for line in lines}
+    for line in lines:
+        by_setting[line.setting].append(line)
+    for setting, ranges in by_setting.items():
+        yield setting
+        for line in ranges:
+            gain = f", gain over native {line.gain}" if line.gain else ""
+            sizes = f"{line.sizes}: " if line.sizes else ""
+            yield f"  {sizes}{line.choice}{gain}; {line.certainty}"

@@ -1,0 +1,195 @@
+"""What to use: for each setting the choice by size, how much faster than native it is, and how sure that is."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal, TypeAlias
+
+from hpccoll.store.rows import Results, Row
+from hpccoll.store.statistics import median_ratio
+from hpccoll.tuning.measured_choices import (
+    ChoiceTime,
+    MeasuredSetting,
+    comparable_seconds,
+    rows_by_setting,
+)
+from hpccoll.tuning.setting import Setting
+from hpccoll.tuning.size_ranges import SizeRanges, choose_ranges
+from hpccoll.tuning.table import Choice, ChoiceRange, Conditions
+
+Verdict: TypeAlias = Literal["clear", "tie", "behind", "alone"]
+"""How sure a choice is at a size: clearly the fastest; not clearly faster or slower than another; clearly slower than
+another, by less than ranges of their own would cost; the only choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeVerdict:
+    """How sure the choice is at one size.
+
+    Args:
+        nbytes: the size S, in bytes.
+        choice: the choice.
+        seconds: its median time.
+        runner_up: the fastest of the other choices; None without one.
+        lead: the time of the runner-up over that of the choice, round by round; None without a runner-up.
+        verdict: how sure the choice is.
+    """
+
+    nbytes: int
+    choice: Choice
+    seconds: float
+    runner_up: Choice | None
+    lead: float | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How many times as long native takes: the geometric mean over the sizes of a range.
+
+    Args:
+        factor: its median over the rounds.
+        low: that of the round in which it is least; None if fewer than two rounds measured both.
+        high: that of the round in which it is most, likewise.
+    """
+
+    factor: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedRange:
+    """A range of sizes with its choice.
+
+    Args:
+        sizes: the range.
+        verdicts: how sure the choice is at each measured size of the range.
+        gain: the gain over native; None for native itself, and where native was not measured.
+    """
+
+    sizes: ChoiceRange
+    verdicts: tuple[SizeVerdict, ...]
+    gain: Gain | None
+
+    @property
+    def choice(self) -> Choice:
+        """The choice."""
+        return self.sizes.choice
+
+    def count(self, *verdicts: Verdict) -> int:
+        """Return the number of sizes with one of ``verdicts``."""
+        return sum(each.verdict in verdicts for each in self.verdicts)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What to use in one setting.
+
+    Args:
+        setting: the setting; its ``in_place`` is None if one set of ranges serves both placements.
+        measured: the measurements, of both placements in that case.
+        ranges: the ranges of sizes, ascending.
+    """
+
+    setting: Setting
+    measured: MeasuredSetting
+    ranges: tuple[RecommendedRange, ...]
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """All choices that were measured."""
+        return tuple(self.measured.curves)
+
+    @property
+    def verdicts(self) -> dict[int, SizeVerdict]:
+        """How sure the choice is, by measured size in bytes."""
+        return {each.nbytes: each for of_range in self.ranges for each in of_range.verdicts}
+
+
+def recommend(results: Results) -> tuple[Recommendation, ...]:
+    """Return what to use in every measured setting, separately for each machine, MPI library and executor.
+
+    Tables of ``hpccoll tune`` and reports both come from here, so that they agree.
+    """
+    placements: dict[tuple[Setting, Conditions], list[tuple[Setting, list[Row]]]] = defaultdict(list)
+    for (setting, conditions), rows in rows_by_setting(results).items():
+        placements[replace(setting, in_place=None), conditions].append((setting, rows))
+    return tuple(
+        recommendation
+        for (call, conditions), several in placements.items()
+        for recommendation in _recommend(call, conditions, several)
+    )
+
+
+def _recommend(
+    call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]]
+) -> list[Recommendation]:
+    """Return one recommendation for both placements, or one for each."""
+    measured = [MeasuredSetting.of(rows, conditions) for _, rows in placements]
+    separate = [choose_ranges(each) for each in measured]
+    common = set.intersection(*(set(each.curves) for each in measured))
+    if len(measured) > 1 and common and measured[0].sizes == measured[1].sizes:
+        joint = choose_ranges(*measured)
+        if joint.cost <= fmean(each.cost for each in separate) + joint.price:
+            both = MeasuredSetting.of([row for _, rows in placements for row in rows], conditions)
+            return [_recommendation(call, both, joint)]
+    return [
+        _recommendation(setting, each, ranges)
+        for (setting, _), each, ranges in zip(placements, measured, separate, strict=True)
+    ]
+
+
+def _recommendation(setting: Setting, measured: MeasuredSetting, chosen: SizeRanges) -> Recommendation:
+    ranges = (
+        RecommendedRange(
+            sizes=each,
+            verdicts=tuple(
+                _verdict(size, each.choice, measured.times_at(size))
+                for size in each.sizes
+                if each.choice in measured.times_at(size)
+            ),
+            gain=_gain(measured, each),
+        )
+        for each in chosen.ranges
+    )
+    return Recommendation(setting, measured, tuple(ranges))
+
+
+def _verdict(nbytes: int, choice: Choice, times: dict[Choice, ChoiceTime]) -> SizeVerdict:
+    seconds = comparable_seconds(times)
+    others = sorted(times.keys() - {choice}, key=lambda other: (seconds[other], other.label))
+    if not others:
+        return SizeVerdict(nbytes, choice, times[choice].seconds, None, None, "alone")
+    verdict: Verdict = "tie"
+    if all(times[choice].clearly_faster(times[other]) for other in others):
+        verdict = "clear"
+    elif any(times[other].clearly_faster(times[choice]) for other in others):
+        verdict = "behind"
+    lead = times[others[0]].ratio(times[choice])
+    return SizeVerdict(nbytes, choice, times[choice].seconds, others[0], lead, verdict)
+
+
+def _gain(measured: MeasuredSetting, chosen: ChoiceRange) -> Gain | None:
+    """Return the gain of a choice over the fastest of the library's own calls; None for such a call, or without one."""
+    if chosen.choice.is_native:
+        return None
+    of_sizes: list[float] = []
+    of_rounds: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for size in chosen.sizes:
+        times = measured.times_at(size)
+        seconds = comparable_seconds(times)
+        native = min((choice for choice in times if choice.is_native), key=seconds.__getitem__, default=None)
+        if native is None or chosen.choice not in times:
+            continue
+        of_sizes.append(math.log(times[native].ratio(times[chosen.choice])))
+        for (_, run, number), ratio in times[native].round_ratios(times[chosen.choice]).items():
+            of_rounds[run, number].append(math.log(ratio))
+    if not of_sizes:
+        return None
+    if len(of_rounds) < 2:
+        return Gain(math.exp(fmean(of_sizes)), None, None)
+    rounds = [math.exp(fmean(logs)) for logs in of_rounds.values()]
+    return Gain(median_ratio(rounds), min(rounds), max(rounds))

@@ -1,0 +1,141 @@
+"""The answer in words, as a terminal and the report print it."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_timings import KIB, linear_curve, measured_results, merged_results
+
+from hpccoll.tuning.answers import Answers, all_table_lines, library_name, noise_sentence, size_range
+from hpccoll.tuning.recommendations import recommend
+
+SIZES = [KIB << 2 * i for i in range(8)]
+EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)
+DRIFT = (1, 3, 2)
+
+
+def answers(*several):
+    return Answers(recommend(merged_results(*several)))
+
+
+def scaled(curve, factor):
+    return {size: factor * seconds for size, seconds in curve.items()}
+
+
+def test_a_sentence_names_the_choice_the_sizes_and_the_gain_over_the_library():
+    (sentence,) = answers(measured_results({"ring": LATE, "native": EARLY}, drift=DRIFT)).sentences("all_reduce")
+    assert re.fullmatch(
+        r"all_reduce on 2 nodes: use ring from 120 KiB, [0-9.]+ (times as fast as|% faster than) MPICH's own; MPICH's "
+        r"own below 120 KiB\.",
+        sentence,
+    )
+
+
+def test_a_rival_is_named_and_a_gain_that_a_round_denies_is_uncertain():
+    close = measured_results({"ring": LATE, "star": scaled(LATE, 1.01), "native": scaled(LATE, 1.5)}, spread=0.05)
+    (sentence,) = answers(close).sentences("all_reduce")
+    assert "ring at 1 KiB to 16 MiB (a tie with star), 50 % faster than MPICH's own." in sentence
+    rounds = [
+        measured_results({"ring": scaled(LATE, ring), "native": scaled(LATE, native)}, number=number)
+        for number, (ring, native) in enumerate(((1, 1.5), (1, 1.3), (1.02, 1)), 1)
+    ]
+    (sentence,) = answers(*rounds).sentences("all_reduce")
+    assert sentence.endswith("30 % faster than MPICH's own (uncertain: -2 to 50 % by round).")
+
+
+def test_native_is_no_rival_of_a_gain_but_others_are_rivals_of_native():
+    tied = measured_results({"ring": scaled(LATE, 1.01), "native": LATE}, spread=0.05)
+    assert answers(tied).sentences("all_reduce") == [
+        "all_reduce on 2 nodes: use MPICH's own at 1 KiB to 16 MiB (a tie with ring)."
+    ]
+
+
+def test_a_single_choice_is_described_by_its_times():
+    (sentence,) = answers(measured_results({"ring": {KIB: 1e-5, 4 * KIB: 2e-5}})).sentences("all_reduce")
+    assert sentence == "all_reduce on 2 nodes: only ring was measured, 10 us at 1 KiB and 20 us at 4 KiB."
+
+
+def test_a_collective_without_sizes_names_none():
+    curves = {"dissemination": {1: 1e-5}, "native": {1: 2e-5}}
+    (sentence,) = answers(measured_results(curves, collective="barrier", op=None, in_place=True)).sentences("barrier")
+    assert sentence == "barrier on 2 nodes: use dissemination, 2.0 times as fast as MPICH's own."
+
+
+def test_the_foremost_setting_has_the_most_ranks_with_cores_of_their_own():
+    def on(ranks, *, oversubscribed):
+        results = measured_results({"ring": LATE, "native": EARLY}, number=ranks)
+        rows = tuple(replace(row, ranks=ranks, oversubscribed=oversubscribed) for row in results.rows)
+        return replace(results, rows=rows)
+
+    several = answers(on(2, oversubscribed=False), on(4, oversubscribed=False), on(8, oversubscribed=True))
+    assert [each.setting.ranks for each in several.foremost("all_reduce")] == [4]
+    assert [line.setting for line in several.table("all_reduce")][::2] == ["4 ranks on 2 nodes", "8 ranks on 2 nodes",
+                                                                          "2 nodes"]  # fmt: skip
+    crowded = answers(on(8, oversubscribed=True))
+    assert crowded.sentences("all_reduce")[0].endswith("although ranks had to share cores.")
+
+
+def test_settings_are_named_by_what_distinguishes_them():
+    several = [measured_results({"ring": LATE}, number=number, mapping=name)
+               for number, name in enumerate(("block", "cyclic"), 1)]  # fmt: skip
+    found = Answers(recommend(merged_results(*several)))
+    names = [found.setting_name(each) for each in found.by_collective["all_reduce"]]
+    assert names == ["2 nodes", "2 nodes, mapping cyclic"]
+    machines = answers(measured_results({"ring": LATE}), measured_results({"ring": LATE}, number=2,
+                                                                         about={"machine": "others"}))  # fmt: skip
+    assert {line.setting for line in machines.table("all_reduce")} == {"2 nodes, 2 nodes", "2 nodes, others"}
+
+
+def test_transports_and_parameters_are_named_where_they_differ():
+    curves = {"ring channels=1": LATE, "ring channels=4": EARLY, "star": scaled(LATE, 3)}
+    assert [line.choice for line in answers(measured_results(curves)).table("all_reduce")] == [
+        "ring channels=4", "ring channels=1",
+    ]  # fmt: skip
+    shm = measured_results({"star": scaled(EARLY, 9)}, transport="shm", number=2)
+    assert [line.choice for line in answers(measured_results({"ring": LATE}), shm).table("all_reduce")] == ["ring mpi"]
+
+
+@given(st.lists(st.floats(1e-6, 1e-2), min_size=16, max_size=16))
+def test_a_size_in_words_lies_between_the_sizes_of_its_ranges(times):
+    curves = {"ring": dict(zip(SIZES, times[:8], strict=True)), "star": dict(zip(SIZES, times[8:], strict=True))}
+    (found,) = recommend(measured_results(curves))
+    for number, (before, after) in enumerate(zip(found.ranges, found.ranges[1:], strict=False), 1):
+        value, unit = re.search(r"from (\d+) (B|KiB|MiB)", size_range(found, number)).groups()
+        cut = int(value) * {"B": 1, "KiB": KIB, "MiB": KIB**2}[unit]
+        assert before.sizes.sizes[-1] < cut <= after.sizes.sizes[0]
+
+
+def test_a_table_for_a_terminal_has_every_range_once():
+    several = answers(measured_results({"ring": LATE, "native": EARLY}, drift=DRIFT))
+    lines = list(all_table_lines(several))
+    assert lines[0] == "all_reduce on 2 nodes"
+    assert lines[1].startswith("  below 120 KiB: native; clear at all 4 sizes")
+    assert re.match(r"  from 120 KiB: ring, gain over native \S+.*; clear at all 4 sizes", lines[2])
+
+
+def test_choices_of_different_launches_are_named():
+    apart = answers(measured_results({"ring": LATE}), measured_results({"native": scaled(LATE, 2)}, number=2))
+    assert apart.table("all_reduce")[0].certainty.endswith("not in one launch with native")
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("MPICH 5.0.2", "MPICH"),
+        ("Open MPI v5.0.11", "Open MPI"),
+        ("Intel(R) MPI Library 2021.13 for Linux", "Intel(R) MPI Library"),
+        ("CRAY MPICH version 8.1.28", "CRAY MPICH"),
+        ("", "the library"),
+    ],
+)
+def test_the_name_of_a_library_is_its_version_without_the_number(version, name):
+    assert library_name(version) == name
+
+
+def test_noise_is_one_sentence():
+    noisy = measured_results({"ring": {KIB: 1e-5}, "star": {KIB: 1e-5}}, drift=(1, 1.1, 3))
+    assert noise_sentence(noisy).startswith("Noise: between the rounds of a case, times differ by a factor of 3")
+    assert "unknown, because each case was measured in one round" in noise_sentence(measured_results({"ring": LATE}))
+    assert noise_sentence(measured_results({"null": LATE})) == ""
