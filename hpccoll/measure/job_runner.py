@@ -10,13 +10,14 @@ from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.executor_choice import agree_on_executor, executor_provenance
-from hpccoll.measure.provenance import gather_attempt
+from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.rank_group import RankGroup
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.round_order import Completed, check_cases, job_for_remaining_ranks, rounds_left
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.spec.case import PYTHON, Case, Job, Shape
+from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
 from hpccoll.store.raw_results import Attempt, CaseHistory, Failure, Outcome, RawResults
@@ -62,6 +63,7 @@ class JobRunner:
         self.stop_signal = 0  # the signal on which all ranks have stopped, 0 if none
         self.progress = RankProgress()
         self.runner: AttemptRunner | None = None
+        self.load: LoadRecorder | None = None  # of the current attempt
         self.journal: Journal | None = None  # at rank 0, if ``out`` is given
         self.raw = RawResults(path=out or Path(), job=job)  # that of the journal, if there is one
 
@@ -109,6 +111,7 @@ class JobRunner:
             self.runner = self._begin_attempt(job)
             all_right &= self._run_rounds(self.runner, left)
             if not self.runner.ranks_lost:
+                self._record_load()
                 self.runner.close()
                 break
             earlier = self.group.ranks.run_at_root(lambda: Completed.of(self.raw))
@@ -122,6 +125,8 @@ class JobRunner:
         self.attempt_number += 1
         probe_result = self.probe_result if self.group.complete else None  # the probe ran on all ranks
         attempt, compiled = self._gather_attempt(probe_result)
+        self.load = LoadRecorder(self.group.ranks.comm, attempt)
+        attempt = replace(attempt, provenance={**attempt.provenance, LOAD: self.load.gather_start()})
         if self.journal:
             self.journal.begin(attempt)
         else:
@@ -129,6 +134,14 @@ class JobRunner:
         if self.me == 0 and not self.group.complete:
             print(f"# attempt {self.attempt_number} continues with {self.group.shape.text}", flush=True)
         return AttemptRunner(self.group, job, attempt, probe_result, self.progress, compiled)
+
+    def _record_load(self) -> None:
+        """Add what else used the hosts during the attempt to its provenance."""
+        load = {LOAD: self.load.gather_end()} if self.load else {}
+        if self.journal:
+            self.journal.add_provenance(load)
+        elif self.me == 0:
+            self.raw.add_provenance(load)
 
     def _run_rounds(self, runner: AttemptRunner, left: list[tuple[int, Case]]) -> bool:
         """Measure the rounds ``left`` until a signal or the loss of a rank; return whether all results are right."""

@@ -14,6 +14,7 @@ from hpccoll import __version__
 from hpccoll.host.cpu_and_memory import cpu_model, group_by_host, testbed_facts
 from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared
+from hpccoll.host.machine_load import load_between, read_load
 from hpccoll.host.mpi_library import mpi_library
 from hpccoll.host.network_ports import port_facts
 from hpccoll.host.process_facts import (
@@ -134,3 +135,33 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
             "order_seed": job.seed,
         },
     )
+
+
+class LoadRecorder:
+    """Records what else uses the hosts of an attempt; created and used on all of its ranks together.
+
+    The first rank of each clock domain samples its machine: hosts of a testbed share one.
+
+    Args:
+        comm: the communicator of the ranks.
+        attempt: the record of the attempt, of which this is the beginning.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, attempt: Attempt) -> None:
+        clocks, mine = [place.clock for place in attempt.places], attempt.places[comm.rank].clock
+        self._comm, self._host = comm, attempt.places[comm.rank].host
+        self._own = {place.pid for place in attempt.places if place.clock == mine}
+        self._before = read_load() if clocks.index(mine) == comm.rank else None
+
+    def gather_start(self) -> list[Mapping[str, object]]:
+        """Return, at rank 0, the load average of each host at the beginning; empty on other ranks."""
+        return self._gather({"load_average": [self._before.load_average]} if self._before else None)
+
+    def gather_end(self) -> list[Mapping[str, object]]:
+        """Return, at rank 0, what else used each host since the beginning; empty on other ranks."""
+        after = read_load() if self._before else None
+        return self._gather(load_between(self._before, after, self._own) if self._before and after else None)
+
+    def _gather(self, load: Mapping[str, object] | None) -> list[Mapping[str, object]]:
+        loads = self._comm.gather(None if load is None else {"host": self._host, **load})
+        return [each for each in loads or () if each is not None]

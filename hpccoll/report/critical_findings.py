@@ -10,12 +10,15 @@ from hpccoll.evidence.variants import known_variant
 from hpccoll.evidence.verdict import control_violation, network_mismatch
 from hpccoll.report.library_evidence import probe_of_run
 from hpccoll.report.report_finding import ReportFinding, critical, info, warning
+from hpccoll.store.host_load import busy_hosts
 from hpccoll.store.rows import Results, Run
 
 
 def opening_findings(results: Results) -> tuple[ReportFinding, ...]:
     """Return all findings that the page begins with, the critical ones first."""
-    return (*find_critical(results), *find_resolved(results), *find_several_executors(results))
+    return (
+        *find_critical(results), *find_resolved(results), *find_several_executors(results), *find_busy_machine(results)
+    )  # fmt: skip
 
 
 def find_critical(results: Results) -> tuple[ReportFinding, ...]:
@@ -51,6 +54,27 @@ def find_several_executors(results: Results) -> tuple[ReportFinding, ...]:
         if row.executor:
             by_device[row.device][row.executor] += 1
     return tuple(warning("several_executors", rows=dict(rows)) for rows in by_device.values() if len(rows) > 1)
+
+
+def find_busy_machine(results: Results) -> tuple[ReportFinding, ...]:
+    """Return a warning with the launches in which something else used the machine, and the most that was used."""
+    busy = [hosts for run in results.runs if (hosts := busy_hosts(run.provenance))]
+    if not busy:
+        return ()
+    loads = [load for hosts in busy for load in hosts]
+    others = max(loads, key=lambda load: load.other_cores)
+    stolen = max(loads, key=lambda load: load.stolen)
+    return (
+        warning(
+            "busy_machine",
+            launches=len(busy),
+            all_launches=len(results.runs),
+            other_cores=others.other_cores if others.used_by_others else None,
+            host=others.host,
+            names=tuple(others.busiest)[:3],
+            stolen=stolen.stolen if stolen.was_stolen else None,
+        ),
+    )
 
 
 def _with_jobs(findings: Iterable[tuple[Run, ReportFinding]]) -> tuple[ReportFinding, ...]:

@@ -241,6 +241,18 @@ def _evidence_missing(values: Values) -> str:
     return _write(text, values)
 
 
+def _busy_machine(values: Values) -> str:
+    parts = []
+    if values["other_cores"] is not None:
+        names = f" ({', '.join(values['names'])})" if values["names"] else ""
+        parts.append(_write("other processes used up to {other_cores:.2f} cores of {host}", values) + names)
+    if values["stolen"] is not None:
+        parts.append(f"up to {100 * values['stolen']:.1f} % of the CPU time went to other virtual machines")
+    where = _write("in {launches} of {all_launches:count run}", values)
+    text = f"{' and '.join(parts)}, {where}. Small leads may be chance; measure again on an idle machine."
+    return text[0].upper() + text[1:]
+
+
 TEMPLATES: Mapping[str, Template] = {
     # Findings that the page begins with.
     "ranks_stalled": Template("", "{cause}. Rows of the remaining ranks are exported, not drawn. In {jobs:list}."),
@@ -261,6 +273,7 @@ TEMPLATES: Mapping[str, Template] = {
         "series are marked (python). Each of its operations carries microseconds of Python: most of the time of a "
         "small message. Lines and ratios are separate for each executor.",
     ),
+    "busy_machine": Template("", _busy_machine),
     # Findings about the rows of a group, in the order of the page.
     "not_converged": Template("Not converged", _not_converged),
     "fastest": Template("{shape}", _fastest),

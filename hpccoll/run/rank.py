@@ -137,6 +137,7 @@ def _measure(arguments: argparse.Namespace) -> int:
                 code = 0 if program.run() or arguments.exit_zero else 3
             finally:
                 table.end(program.job, program.raw.histories())
+                _warn_if_busy(program)
     except BadInputError:
         raise
     except BaseException as error:  # noqa: BLE001  the other ranks must not wait for this one
@@ -147,6 +148,15 @@ def _measure(arguments: argparse.Namespace) -> int:
     if comm.rank == 0 and program:
         _print_remaining(program, nothing=table.empty)
     return code
+
+
+def _warn_if_busy(program: "JobRunner") -> None:
+    """Print what else used the machine during the measurements, if it was enough to disturb them."""
+    from hpccoll.store.host_load import busy_hosts, describe_busy
+
+    attempt = next((attempt for attempt, _ in reversed(program.raw.attempts)), None)
+    if attempt and (busy := busy_hosts(attempt.provenance)):
+        print(f"# busy machine: {describe_busy(busy)}; do: measure when it is idle")
 
 
 def _print_remaining(program: "JobRunner", *, nothing: bool) -> None:

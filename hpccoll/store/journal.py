@@ -12,6 +12,7 @@ import dataclasses
 import errno
 import glob
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
@@ -99,6 +100,10 @@ class Journal:
     def begin(self, attempt: Attempt) -> None:
         append_records(self.path, *attempt_records(attempt))
         self.raw.attempts.append((attempt, []))
+
+    def add_provenance(self, more: Mapping[str, object]) -> None:
+        append_records(self.path, {"provenance": more, "number": self.raw.attempts[-1][0].number})
+        self.raw.add_provenance(more)
 
     def start(self, case: Case) -> None:
         append_records(self.path, {"start": case.id})

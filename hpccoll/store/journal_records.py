@@ -127,7 +127,7 @@ class _JournalReader:
             return
         decoders: Mapping[str, Callable[[Record], None]] = {
             "job": lambda _: None, "attempt": self._read_attempt, "start": self._read_start,
-            "outcome": self._read_outcome,
+            "outcome": self._read_outcome, "provenance": self._read_provenance,
             "failure": lambda record: self.raw.failures.append(parse_failure(record["failure"])),
         }  # fmt: skip
         record = line.record or {}
@@ -150,6 +150,14 @@ class _JournalReader:
         if not self.raw.attempts or self.raw.attempts[-1][0].number != attempt.number:  # skips the second copy
             self.raw.attempts.append((attempt, []))
         self._started_case = None
+
+    def _read_provenance(self, record: Record) -> None:
+        attempt = self.raw.attempts[-1][0]
+        if record["number"] != attempt.number:
+            raise ImplausibleError(f"so is its attempt, {record['number']}")
+        more = dict(record["provenance"])
+        check_attempt(dataclasses.replace(attempt, provenance={**attempt.provenance, **more}))
+        self.raw.add_provenance(more)
 
     def _read_start(self, record: Record) -> None:
         self._started_case = str(record["start"])

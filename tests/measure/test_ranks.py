@@ -1,5 +1,7 @@
 """Real ranks under a real mpiexec: faults, missing memory, modules and secrets."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -289,3 +291,27 @@ def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
     )
     ended = mpiexec(2, tmp_path / "one.py", tmp_path / "job.json")
     assert ended.returncode == 0, ended.stderr
+
+
+def test_what_else_uses_the_machine_is_recorded_and_printed_and_our_ranks_are_not(mpiexec, tmp_path):
+    def run(name):
+        ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring", "-b", "8", "-e", "64", "--out", tmp_path / name)
+        assert ended.returncode == 0, ended.stderr
+        ((attempt, _),) = hdf5.read_raw_file(tmp_path / name).attempts
+        (load,) = attempt.provenance["host_load"]
+        return load, [line for line in ended.stdout.splitlines() if line.startswith("# busy machine: ")]
+
+    burner = tmp_path / "burner"
+    burner.symlink_to(sys.executable)  # the name of a process is that of the file that it executes
+    with subprocess.Popen([burner, "-c", "while True: pass"]) as other:
+        try:
+            load, printed = run("busy.h5")
+        finally:
+            other.kill()
+    used = {each["name"]: each["cores"] for each in load["busiest"]}
+    assert 0.1 < used["burner"] < 1.2
+    assert "burner" in printed[0]
+    assert load["other_cores"] >= used["burner"]
+    assert len(load["load_average"]) == 2
+    load, _ = run("later.h5")
+    assert "burner" not in {each["name"] for each in load["busiest"]}

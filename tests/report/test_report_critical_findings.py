@@ -11,7 +11,7 @@ from hpccoll.evidence.variants import named_variants
 from hpccoll.measure.executed_evidence import judge
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.critical_findings import find_critical, opening_findings
+from hpccoll.report.critical_findings import find_busy_machine, find_critical, opening_findings
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.raw_results import RawResults
@@ -195,3 +195,29 @@ def test_both_executors_in_one_kind_of_memory_are_a_warning(make_row, of_rows):
     assert finding.values == {"rows": {"compiled": 1, "python": 2}}
     for rows in (compiled, on_gpu), (python, on_gpu), (compiled, make_row(status="skipped")):
         assert opening_findings(of_rows(*rows)) == ()
+
+
+def load(host="n0", other_cores=0.0, stolen=0.0):
+    return {
+        "host": host, "stolen": stolen, "other_cores": other_cores, "load_average": [1.0, 1.0], "seconds": 9.0,
+        "busiest": [{"name": "make", "cores": other_cores}] if other_cores else [],
+    }  # fmt: skip
+
+
+def busy_findings(of_rows, make_row, make_run, *loads):
+    runs = [make_run(run_id=f"run-{n}", provenance={"host_load": of_run}) for n, of_run in enumerate(loads)]
+    return find_busy_machine(of_rows(make_row(), runs=runs))
+
+
+def test_a_busy_machine_is_a_warning_with_the_most_that_something_else_used(of_rows, make_row, make_run):
+    (found,) = busy_findings(
+        of_rows, make_row, make_run, [load(), load("n1", other_cores=0.5)], [load(stolen=0.1)], [load()]
+    )
+    assert (found.kind, found.severity) == ("busy_machine", "warning")
+    assert found.values == {
+        "launches": 2, "all_launches": 3, "other_cores": 0.5, "host": "n1", "names": ("make",), "stolen": 0.1
+    }  # fmt: skip
+
+
+def test_an_idle_machine_and_launches_of_earlier_versions_are_no_finding(of_rows, make_row, make_run):
+    assert busy_findings(of_rows, make_row, make_run, [load(other_cores=0.05)], []) == ()

@@ -19,6 +19,9 @@ EXAMPLES = {
     "evidence_missing": {**LOGGED, "expected": "channels via NET/.../GDRDMA", "probe_failure": "was killed"},
     "control_missing": {**LOGGED, "control": "nccl-gdr-off"},
     "several_executors": {"rows": {"compiled": 12, "python": 9}},
+    "busy_machine": {
+        "launches": 2, "all_launches": 5, "other_cores": 1.25, "host": "n1", "names": ("cc1", "make"), "stolen": 0.031,
+    },
     "not_converged": {"loose": 9, "rows": 10, "oversubscribed": True},
     "fastest": {
         "shape": "2 ranks", "has_size": True, "undecided": ((4096, 4096),), "undecided_sizes": 1,

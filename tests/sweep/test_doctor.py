@@ -9,10 +9,11 @@ import pytest
 
 from hpccoll.errors import UnusableError
 from hpccoll.host import cpu_and_memory
+from hpccoll.host.machine_load import LoadSample
 from hpccoll.native.library import NativeUnavailableError
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import cluster as cluster_checks
-from hpccoll.sweep.doctor import mpi
+from hpccoll.sweep.doctor import machine, mpi
 from hpccoll.sweep.doctor.findings import TEMPLATES, DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import LIBRARY, Machine
 
@@ -264,3 +265,19 @@ def test_every_kind_that_a_check_yields_has_a_template_and_every_template_is_of_
 
 def test_findings_of_equal_data_are_equal():
     assert finding("mpi", version="x") == DoctorFinding("mpi", "ok", {"version": "x"})
+
+
+def test_doctor_warns_of_what_else_uses_the_machine(library, monkeypatch):  # noqa: ARG001
+    def load(other_cores):
+        found = {"stolen": 0.0, "other_cores": other_cores, "busiest": [{"name": "make", "cores": other_cores}]}
+        sample = LoadSample(seconds=-99.0, load_average=3.0, total_ticks=1, stolen_ticks=0, processes={})
+        monkeypatch.setattr(machine, "read_load", lambda _: sample)
+        monkeypatch.setattr(cluster_checks, "read_load", lambda _: sample)
+        monkeypatch.setattr(cluster_checks, "load_between", lambda *_: found)
+        return findings()["load"]
+
+    idle, busy = load(0.01), load(1.5)
+    assert (idle.kind, idle.severity) == ("load", "ok")
+    assert (busy.kind, busy.severity) == ("load_high", "warn")
+    assert "make 1.50" in busy.state
+    assert busy.remedy

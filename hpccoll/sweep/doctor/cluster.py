@@ -2,16 +2,23 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.host.cpu_and_memory import available_memory, cpu_model, testbed_facts
+from hpccoll.host.machine_load import load_between, read_load
 from hpccoll.native.build import LIBRARY
 from hpccoll.native.library import NativeUnavailableError, load_library
+from hpccoll.store.host_load import KEY as LOAD
+from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import Machine
 from hpccoll.sweep.slurm import query
 from hpccoll.sweep.slurm.partitions import load_partition
+
+LOAD_S = 1.0
+"""The least time in seconds in which doctor watches the load."""
 
 MIN_JOB_AGE_S = 300
 """Minimum MinJobAge in seconds: Snakemake polls squeue at least every 180 s and must see the end of every job."""
@@ -88,6 +95,21 @@ def partitions(machine: Machine) -> Iterator[DoctorFinding]:
     usable = any(partition.usable for partition in partitions.values())
     text = ("; ".join(counts) or "none that you may see") + default
     yield finding("partitions", partitions=text) if usable else finding("partitions_unusable", "WRONG", partitions=text)
+
+
+def load(machine: Machine) -> Iterator[DoctorFinding]:
+    """Check what else uses this machine, from the beginning of the checks until now."""
+    before = machine.load_before
+    if before is None:
+        return
+    time.sleep(max(0.0, LOAD_S - (time.monotonic() - before.seconds)))
+    if after := read_load(machine.root):
+        found = load_between(before, after, {os.getpid()})
+        average = f"{after.load_average:g}"
+        if busy := busy_hosts({LOAD: [found]}):
+            yield finding("load_high", "warn", busy=describe_busy(busy), average=average)
+        else:
+            yield finding("load", average=average)
 
 
 def profile(machine: Machine) -> Iterator[DoctorFinding]:

@@ -81,6 +81,11 @@ TEMPLATES: Mapping[str, FindingText] = {
         "MinJobAge", "squeue forgets jobs after {seconds} s, and Snakemake would wait for ever",
         "the administrator sets MinJobAge={least} or more in slurm.conf and runs 'scontrol reconfigure'",
     ),
+    "load": FindingText("load", "no other process disturbs measurements here; load average {average}"),
+    "load_high": FindingText(
+        "load", "{busy}; load average {average}",
+        "measure when it is idle, on nodes of your own (srun --exclusive), or on a machine with dedicated CPUs",
+    ),
     "partitions_unknown": FindingText("partitions", "{error}"),
     "partitions": FindingText("partitions", "{partitions}"),
     "partitions_unusable": FindingText("partitions", "{partitions}", "run 'sinfo -R' to see why"),

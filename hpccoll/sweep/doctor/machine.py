@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.host.gpu_stack import ROOT
+from hpccoll.host.machine_load import read_load
 from hpccoll.sweep.slurm import query
 
 LIBRARY = "import json; from mpi4py import MPI; print(json.dumps([MPI.get_vendor()[0], MPI.Get_library_version()]))"
@@ -39,6 +40,7 @@ class Machine:
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
+        self.load_before = read_load(root)
 
     @cached_property
     def library(self) -> subprocess.CompletedProcess[str]:

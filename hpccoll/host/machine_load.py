@@ -1,0 +1,140 @@
+"""The load of this host: load average, stolen CPU time, and the CPU time of processes that are not ours, from /proc."""
+
+import os
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_NAMES = 5
+"""The maximum number of processes that are named."""
+
+LEAST_CORES = 0.01
+"""The part of a core from which on a process is named."""
+
+INFRASTRUCTURE = {
+    "slurmd", "slurmstepd", "slurmctld", "slurmdbd", "srun", "sbatch", "squeue", "sacct", "scontrol", "munged",
+    "snakemake",
+}  # fmt: skip
+"""Names of processes that belong to the launch of jobs, wherever they are among the processes."""
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_INIT, _KTHREADD = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A process: its name without arguments, its parent, and its CPU time and that of its ended children, in ticks."""
+
+    name: str
+    parent: int
+    ticks: int
+    ended_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSample:
+    """Counters of a host at one moment.
+
+    Args:
+        seconds: the monotonic clock.
+        load_average: the mean number of runnable tasks of the last minute, our own included.
+        total_ticks: the time of all CPUs since the start, idle time included.
+        stolen_ticks: the part of it in which the host of a virtual machine ran something else.
+        processes: the processes that are visible, by their ids.
+    """
+
+    seconds: float
+    load_average: float
+    total_ticks: int
+    stolen_ticks: int
+    processes: Mapping[int, _Process]
+
+
+def read_load(root: Path = Path("/")) -> LoadSample | None:
+    """Return the counters of this host, None if it shows none.
+
+    Args:
+        root: the directory that contains proc.
+    """
+    proc = root / "proc"
+    try:
+        average = float((proc / "loadavg").read_text().split()[0])
+        # cpu user nice system idle iowait irq softirq steal guest guest_nice; user contains guest (man 5 proc_stat)
+        ticks = [int(word) for word in (proc / "stat").read_text().partition("\n")[0].split()[1:9]]
+        return LoadSample(time.monotonic(), average, sum(ticks), ticks[7], dict(_processes(proc)))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _processes(proc: Path) -> Iterator[tuple[int, _Process]]:
+    for directory in proc.iterdir():
+        with suppress(OSError, ValueError, IndexError):  # it may end at any moment
+            pid, text = int(directory.name), (directory / "stat").read_text(errors="replace")
+            # pid (name) state ppid ...; utime, stime, cutime and cstime are fields 14 to 17 (man 5 proc_pid_stat)
+            name, fields = text[text.index("(") + 1 : text.rindex(")")], text.rpartition(")")[2].split()
+            user, system, ended_user, ended_system = map(int, fields[11:15])
+            printable = re.sub(r"[^\w.+:/@-]", "?", name)
+            yield pid, _Process(printable, int(fields[1]), user + system, ended_user + ended_system)
+
+
+def load_between(before: LoadSample, after: LoadSample, own: Collection[int]) -> dict[str, object]:
+    """Return what else used this host between two samples, for provenance: names of processes, and no arguments.
+
+    Args:
+        before: the first sample.
+        after: the second sample.
+        own: the ids of our processes; their ancestors, which launched them, and their descendants are ours, too.
+
+    Returns:
+        ``seconds``; the load average of the last minute before and after; ``stolen``, the share of the CPU time of this
+        virtual machine; ``other_cores``, the CPU seconds per second of processes that are not ours; and the
+        ``busiest`` of them.
+    """
+    seconds = max(after.seconds - before.seconds, 1e-9)
+    total = after.total_ticks - before.total_ticks
+    ours = _own_processes({**before.processes, **after.processes}, own)
+    ended: Counter[int] = Counter()  # by parent: what its ended children had used before the first sample
+    for pid, process in before.processes.items():
+        if pid not in after.processes:
+            ended[process.parent] += process.ticks + process.ended_ticks
+    cores: dict[str, float] = defaultdict(float)
+    for pid in after.processes.keys() - ours:
+        now, then = after.processes[pid], before.processes.get(pid)
+        used = now.ticks - (then.ticks if then else 0)
+        used += max(0, now.ended_ticks - (then.ended_ticks if then else 0) - ended[pid])
+        cores[now.name] += max(0, used) / _TICKS / seconds
+    return {
+        "seconds": round(seconds, 3),
+        "load_average": [before.load_average, after.load_average],
+        "stolen": round((after.stolen_ticks - before.stolen_ticks) / total, 5) if total > 0 else 0.0,
+        "other_cores": round(sum(cores.values()), 3),
+        "busiest": [
+            {"name": name, "cores": round(used, 3)}
+            for name, used in sorted(cores.items(), key=lambda item: -item[1])[:MAX_NAMES]
+            if used >= LEAST_CORES
+        ],
+    }
+
+
+def _own_processes(processes: Mapping[int, _Process], own: Collection[int]) -> set[int]:
+    """Return ``own``, their ancestors and descendants, launchers of jobs, init, and threads of the kernel.
+
+    Threads of the kernel may work for our messages; init collects what others started.
+    """
+    ours = {_INIT, _KTHREADD, *own}
+    for pid in own:
+        while (process := processes.get(pid)) and pid not in (_INIT, _KTHREADD):
+            ours.add(pid)
+            pid = process.parent  # noqa: PLW2901
+    roots = {_KTHREADD, *own}
+    for pid, process in processes.items():
+        lineage = [pid]
+        while (above := processes.get(lineage[-1])) and above.parent not in lineage and lineage[-1] not in roots:
+            lineage.append(above.parent)
+        if lineage[-1] in roots or process.name in INFRASTRUCTURE:
+            ours.add(pid)
+    return ours

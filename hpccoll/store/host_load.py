@@ -1,0 +1,69 @@
+"""The load of the hosts of an attempt, as its provenance records it, and when it disturbs measurements."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KEY = "host_load"
+"""The key of the provenance: a list with an entry for each host."""
+
+MAX_OTHER_CORES = 0.1
+"""The CPU seconds per second that other processes of a host may use before it counts as busy."""
+
+MAX_STOLEN = 0.02
+"""The share of CPU time that the host of a virtual machine may take before the machine counts as busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoad:
+    """What else used a host during an attempt.
+
+    Args:
+        host: its name.
+        stolen: the share of CPU time that was stolen.
+        other_cores: the CPU seconds per second of processes that are not ours.
+        busiest: the names of the busiest of them, with the cores that they used.
+    """
+
+    host: str
+    stolen: float
+    other_cores: float
+    busiest: Mapping[str, float]
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "HostLoad":
+        busiest = {str(each["name"]): float(each["cores"]) for each in fields["busiest"]}
+        return cls(str(fields.get("host", "")), float(fields["stolen"]), float(fields["other_cores"]), busiest)
+
+    @property
+    def used_by_others(self) -> bool:
+        return self.other_cores > MAX_OTHER_CORES
+
+    @property
+    def was_stolen(self) -> bool:
+        return self.stolen > MAX_STOLEN
+
+
+def busy_hosts(provenance: Mapping[str, Any]) -> list[HostLoad]:
+    """Return the hosts of an attempt that something else used; empty if its end recorded no load."""
+    loads = [HostLoad.from_json(fields) for fields in provenance.get(KEY) or () if "other_cores" in fields]
+    return [load for load in loads if load.used_by_others or load.was_stolen]
+
+
+def describe_busy(hosts: Iterable[HostLoad]) -> str:
+    """Return what else used some hosts, in words: the most of each kind."""
+    hosts = list(hosts)
+    others = max((load for load in hosts if load.used_by_others), key=lambda load: load.other_cores, default=None)
+    stolen = max((load for load in hosts if load.was_stolen), key=lambda load: load.stolen, default=None)
+    parts = []
+    if others:
+        names = ", ".join(f"{name} {cores:.2f}" for name, cores in [*others.busiest.items()][:3])
+        named = f" ({names})" if names else ""
+        parts.append(f"other processes used {others.other_cores:.2f} cores{_on(others)}{named}")
+    if stolen:
+        parts.append(f"{100 * stolen.stolen:.1f} % of the CPU time{_on(stolen)} went to other virtual machines")
+    return "; ".join(parts)
+
+
+def _on(load: HostLoad) -> str:
+    return f" of {load.host}" if load.host else ""

@@ -1,0 +1,87 @@
+"""The load of a host, from files like those of /proc."""
+
+import os
+
+import pytest
+
+from hpccoll.host import machine_load
+from hpccoll.host.machine_load import load_between, read_load
+
+TICKS = os.sysconf("SC_CLK_TCK")
+RANK, LAUNCHER, SHELL, MAKE, OTHER = 50, 40, 30, 60, 70
+IDLE = {
+    1: ("systemd", 0, 0, 0), 2: ("kthreadd", 0, 0, 0), 9: ("kworker/0:1", 2, 0, 0), SHELL: ("bash", 1, 0, 0),
+    LAUNCHER: ("mpiexec", SHELL, 0, 0), RANK: ("python", LAUNCHER, 0, 0), MAKE: ("make", SHELL, 0, 0),
+    OTHER: ("python", 1, 500, 0),
+}  # fmt: skip
+"""By its id the name, the parent, the CPU seconds and those of ended children of each process."""
+
+
+@pytest.fixture
+def sample(tmp_path, monkeypatch):
+    """What a host shows at some second: its processes, and the seconds of each CPU state."""
+
+    def sample(second, processes, *, stolen=0, load=1.5):
+        root = tmp_path / str(second)
+        for pid, (name, parent, used, ended) in processes.items():
+            directory = root / "proc" / str(pid)
+            directory.mkdir(parents=True)
+            fields = ["S", parent, *[0] * 9, used * TICKS, 0, ended * TICKS, 0, 20, 0]
+            (directory / "stat").write_text(f"{pid} ({name}) {' '.join(map(str, fields))}\n")
+        (root / "proc" / "loadavg").write_text(f"{load} 0.5 0.1 1/99 4711\n")
+        states = [second * TICKS, 0, 0, second * TICKS, 0, 0, 0, stolen * TICKS, 0, 0]
+        (root / "proc" / "stat").write_text(f"cpu  {' '.join(map(str, states))}\ncpu0 1 2 3\n")
+        monkeypatch.setattr(machine_load.time, "monotonic", lambda: float(second))
+        return read_load(root)
+
+    return sample
+
+
+def after(**seconds):
+    """Return the processes of IDLE after some of them used so many seconds more."""
+    return {
+        pid: (name, parent, used + seconds.get(f"p{pid}", 0), ended + seconds.get(f"ended{pid}", 0))
+        for pid, (name, parent, used, ended) in IDLE.items()
+    }
+
+
+def test_processes_of_others_are_counted_and_ours_their_launchers_and_the_kernel_are_not(sample):
+    before = sample(100, IDLE)
+    busy = after(p50=9, p40=1, p30=1, p9=2, p60=3, p70=1)
+    found = load_between(before, sample(110, busy), {RANK})
+    assert found["other_cores"] == 0.4
+    assert found["busiest"] == [{"name": "make", "cores": 0.3}, {"name": "python", "cores": 0.1}]
+
+
+def test_children_of_ours_and_services_of_slurm_are_ours(sample):
+    more = {80: ("probe", RANK, 5, 0), 81: ("slurmstepd", 1, 5, 0), 82: ("cc1", 80, 5, 0)}
+    found = load_between(sample(100, IDLE), sample(110, IDLE | more), {RANK})
+    assert (found["other_cores"], found["busiest"]) == (0.0, [])
+
+
+def test_children_that_ended_count_by_their_parent_with_what_they_used_in_the_time(sample):
+    compiler = {90: ("cc1", MAKE, 100, 0)}
+    found = load_between(sample(100, IDLE | compiler), sample(110, after(ended60=104)), {RANK})
+    assert found["busiest"] == [{"name": "make", "cores": 0.4}]
+
+
+def test_a_process_that_began_in_the_time_counts_whole_and_one_without_work_has_no_name(sample):
+    new = {90: ("stress", 1, 20, 0), 91: ("sleep", 1, 0, 0)}
+    found = load_between(sample(100, IDLE), sample(110, IDLE | new), {RANK})
+    assert found["busiest"] == [{"name": "stress", "cores": 2.0}]
+
+
+def test_stolen_time_is_a_share_of_the_time_of_all_cpus(sample):
+    found = load_between(sample(100, IDLE, load=0.5), sample(110, IDLE, stolen=5, load=2.5), {RANK})
+    assert found["stolen"] == 0.2  # 5 of 10 + 10 + 5 seconds
+    assert (found["load_average"], found["seconds"]) == ([0.5, 2.5], 10.0)
+
+
+def test_a_name_is_kept_without_what_a_terminal_would_act_on(sample):
+    named = {90: ("a) \x1b[2J b", 1, 20, 0)}
+    found = load_between(sample(100, IDLE), sample(110, IDLE | named), {RANK})
+    assert [each["name"] for each in found["busiest"]] == ["a????2J?b"]
+
+
+def test_a_host_that_shows_no_counters_has_no_load(tmp_path):
+    assert read_load(tmp_path) is None

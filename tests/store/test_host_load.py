@@ -1,0 +1,52 @@
+"""The load in the provenance of an attempt: kept by the journal, and judged."""
+
+import pytest
+import raw_examples
+
+from hpccoll.store.host_load import KEY, busy_hosts, describe_busy
+from hpccoll.store.journal import Journal, journal_path, read_journal
+
+
+def load(other_cores=0.0, stolen=0.0, host="n0", **busiest):
+    names = [{"name": name, "cores": cores} for name, cores in busiest.items()]
+    averages = [0.5, 0.7]
+    return {
+        "host": host, "seconds": 9.0, "load_average": averages, "stolen": stolen, "other_cores": other_cores,
+        "busiest": names,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("loads", "busy"),
+    [
+        ([load(other_cores=0.1, stolen=0.02)], []),
+        ([load(other_cores=0.11)], ["n0"]),
+        ([load(stolen=0.021)], ["n0"]),
+        ([load(), load(other_cores=2, host="n1")], ["n1"]),
+        ([{"host": "n0", "load_average": [9.0]}], []),
+        ([], []),
+    ],
+)
+def test_a_host_is_busy_above_a_tenth_of_a_core_or_two_per_cent_of_stolen_time(loads, busy):
+    assert [each.host for each in busy_hosts({KEY: loads})] == busy
+
+
+def test_a_provenance_of_an_earlier_version_has_no_busy_hosts():
+    assert busy_hosts({}) == []
+
+
+def test_the_words_name_the_busiest_host_and_its_processes():
+    words = describe_busy(busy_hosts({KEY: [load(0.5), load(1.25, 0.031, "n1", cc1=0.9, make=0.35)]}))
+    assert [word for word in ("1.25 cores of n1", "cc1 0.90", "make 0.35", "3.1 %") if word not in words] == []
+    assert "%" not in describe_busy(busy_hosts({KEY: [load(0.5)]}))
+
+
+def test_what_is_known_at_the_end_of_an_attempt_is_kept(tmp_path):
+    out = tmp_path / "a.h5"
+    journal = Journal(out, raw_examples.job(raw_examples.case()))
+    journal.begin(raw_examples.attempt(provenance={"hosts": ["n0"], KEY: [{"host": "n0", "load_average": [0.5]}]}))
+    journal.add_provenance({KEY: [load(other_cores=2)]})
+    ((kept, _),) = read_journal(journal_path(out)).attempts
+    assert kept.provenance == {"hosts": ["n0"], KEY: [load(other_cores=2)]}
+    assert journal.raw.attempts[0][0].provenance == kept.provenance
+    journal.close(remove=True)
