@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "tuning": "store spec schedule errors files limits units numpy",
     "model": "store spec schedule errors units numpy scipy",
     "report": "evidence store spec schedule terminal errors files units numpy scipy altair vl_convert",
+    "analysis": "store errors numpy pandas xarray",
     "draw": "spec schedule errors units numpy vl_convert",
     "measure": "evidence tuning transports native store spec host schedule errors limits units numpy mpi4py ml_dtypes",
     "sweep": (
@@ -37,7 +38,7 @@ MAY_IMPORT = {
     "run": "evidence tuning measure store spec host schedule errors limits units mpi4py",
     "cli": "evidence tuning run sweep report draw model store spec schedule errors units typer",
     "__main__.py": "cli run terminal",
-    "__init__.py": "",
+    "__init__.py": "analysis",
 }
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
@@ -46,7 +47,7 @@ LIGHT = ("__main__.py", "run", "measure", "evidence", "spec", "host", "native")
 
 HEAVY = (
     "typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
-    "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes", "hatchling",
+    "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes", "hatchling", "pandas", "xarray",
 )  # fmt: skip
 
 

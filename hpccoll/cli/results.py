@@ -65,9 +65,10 @@ def export(
     """
     from hpccoll.report.export import export as write
     from hpccoll.store.load_results import read_results
+    from hpccoll.store.rows import TIMINGS
 
-    if timing not in ("max", "span"):
-        raise BadInputError("--timing", timing, ("max", "span"))
+    if timing not in TIMINGS:
+        raise BadInputError("--timing", timing, TIMINGS)
     results = read_results(paths, timing)
     typer.echo(write(results, format_))
     return report_damaged(results)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
 from hpccoll.store.integrity import check_integrity, seal
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
-from hpccoll.store.raw_results import Failure, RawResults
+from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
 from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, VERSION
 
 _ATTEMPT_PREFIX = "attempt_"
@@ -103,15 +103,31 @@ def read_raw_file(path: Path) -> RawResults:
         job_json = str(file.attrs["job_json"])
         if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
             raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
-        raw = RawResults(path=path, job=Job.from_json(job_json))
-        raw.attempts = [read_attempt(group) for name, group in file.items() if name.startswith(_ATTEMPT_PREFIX)]
+        raw = RawResults(path=path, job=Job.from_json(job_json), attempts=_read_attempts(file))
         records = file["failures"].asstr()[:] if "failures" in file else ()
         raw.failures = [Failure(**json.loads(record)) for record in records]
         _check_plausible(raw)
-    raw.attempts.sort(key=lambda pair: pair[0].number)
     if not sealed:
         raw.notes.append("an earlier version of hpccoll wrote it, without a digest of its content")
     return raw
+
+
+def read_cases(path: Path, case_ids: Collection[str]) -> RawResults:
+    """Read the outcomes of some cases from a raw file that ``read_raw_file`` has checked; nothing else of it is read.
+
+    Raises:
+        BadInputError: if the file cannot be read.
+    """
+    with _open_raw_file(path) as file:
+        return RawResults(
+            path=path, job=Job.from_json(str(file.attrs["job_json"])), attempts=_read_attempts(file, case_ids)
+        )
+
+
+def _read_attempts(file: Any, case_ids: Collection[str] | None = None) -> list[tuple[Attempt, list[Outcome]]]:
+    """Return the attempts by their numbers, each with the outcomes of the given cases, or of all."""
+    groups = (group for name, group in file.items() if name.startswith(_ATTEMPT_PREFIX))
+    return sorted((read_attempt(group, case_ids) for group in groups), key=lambda pair: pair[0].number)
 
 
 def _check_plausible(raw: RawResults) -> None:

@@ -1,7 +1,7 @@
 """The HDF5 group of an attempt: a dataset for each column of the schema, and attributes for the whole attempt."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -132,8 +132,13 @@ def _case_values(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
-    """Read an attempt and its outcomes from a group of any readable version of the schema."""
+def read_attempt(group: Any, case_ids: Collection[str] | None = None) -> tuple[Attempt, list[Outcome]]:
+    """Read an attempt and its outcomes from a group of any readable version of the schema.
+
+    Args:
+        group: the group of the attempt.
+        case_ids: the cases whose outcomes are read [all].
+    """
     columns: dict[str, Any] = {}
     minor = int(group.file.attrs["schema_version"].split(".")[1])
     for column in COLUMNS:
@@ -146,7 +151,8 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
         if column.dtype == "str":
             columns[column.name] = dataset.asstr()[:]
         else:  # both index by row; rows of skipped cases are not even stored
-            columns[column.name] = dataset[:] if dataset.nbytes <= MAX_COLUMN_BYTES else dataset
+            whole = len(column.dims) == 1 or (case_ids is None and dataset.nbytes <= MAX_COLUMN_BYTES)
+            columns[column.name] = dataset[:] if whole else dataset
     locations = tuple(
         RankLocation(**{field.name: _to_python(columns[field.name][rank]) for field in fields(RankLocation)})
         for rank in range(len(group["rank"]))
@@ -158,7 +164,8 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
     evidence = json.loads(group[EVIDENCE_DATASET].asstr()[()]) if EVIDENCE_DATASET in group else None
     provenance = json.loads(group.attrs["provenance_json"])
     attempt = Attempt(**attributes, places=locations, ports=ports, provenance=provenance, evidence=evidence)
-    return attempt, [_read_outcome(columns, number) for number in range(len(group["case"]))]
+    selected = (number for number, name in enumerate(columns["case_id"]) if case_ids is None or name in case_ids)
+    return attempt, [_read_outcome(columns, number) for number in selected]
 
 
 def _absent_column(column: Column, group: Any) -> NDArray[Any]:

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from hpccoll.store.scheduler_log import ScheduledJob
-from hpccoll.store.schema import CaseResult
+from hpccoll.store.schema import COLUMNS, CaseResult
 
 NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""
+
+TIMINGS = ("max", "span")
+"""The rules for the time of an operation: the longest duration over ranks; the latest end minus the earliest start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ class Row(CaseResult):
     racks: int  # racks of the workers
     aggregators: int
     iterations: int  # over all rounds
-    timing: str  # the rule: 'max' (the longest duration over ranks) or 'span' (latest end minus earliest start)
+    timing: str  # the rule, one of TIMINGS
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
     ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals
@@ -79,6 +82,15 @@ FIRST_COLUMNS = (
 
 ROW_COLUMNS = tuple(dict.fromkeys((*FIRST_COLUMNS, *(field.name for field in fields(Row)))))
 """The columns of an export, in order."""
+
+_UNITS = {column.name: column.unit for column in COLUMNS}
+_UNIT_OF_SUFFIX = {"s": "s", "ns": "ns", "Bps": "B/s"}
+
+
+def unit_of(column: str) -> str:
+    """Return the unit of a column of rows or raw files; empty if it has none."""
+    by_name = _UNITS.get(column) or _UNIT_OF_SUFFIX.get(column.rpartition("_")[2])
+    return by_name or ("B" if column.startswith("worker_") else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,16 @@ def test_written_results_are_read_back_unchanged(directory, raw):
     assert read.complete == raw.complete
 
 
+@settings(max_examples=20)
+@given(raw_examples.raw_results(), st.data())
+def test_selected_cases_are_read_as_in_the_whole_file(directory, raw, data):
+    hdf5.write_raw_file(raw, directory / "F.h5")
+    ids = data.draw(st.sets(st.sampled_from([case.id for case in raw.job.cases])))
+    expected = [(attempt, [each for each in outcomes if each.case.id in ids]) for attempt, outcomes in raw.attempts]
+    read = hdf5.read_cases(directory / "F.h5", ids)
+    assert raw_examples.comparable((read.job, read.attempts)) == raw_examples.comparable((raw.job, expected))
+
+
 def test_dropped_ranks_are_absent_and_summaries_cover_all_ranks(tmp_path):
     times = raw_examples.times(iterations=4, ranks=6, limit=6)
     hdf5.write_raw_file(RawResults(path=tmp_path, job=raw_examples.job(raw_examples.case()), attempts=[

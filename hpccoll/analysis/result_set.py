@@ -1,0 +1,142 @@
+"""The results below some paths as pandas frames, which lead to the raw times; ``hpccoll.open`` returns them."""
+
+import os
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import pandas as pd
+import xarray as xr
+
+from hpccoll.analysis.time_dataset import RowTimes, read_row_times, time_dataset
+from hpccoll.errors import BadInputError, UnusableError, did_you_mean, format_value
+from hpccoll.store.load_results import read_results
+from hpccoll.store.rows import ROW_COLUMNS, TIMINGS, Gap, Results, Row, Run, unit_of
+
+PathLike = str | os.PathLike[str]
+
+_DTYPES: dict[object, str] = {
+    int: "int64", int | None: "Int64", float | None: "float64", bool: "bool", bool | None: "boolean",
+    str: "string", str | None: "string",
+}  # fmt: skip
+"""The dtype of a column by the type of the field; a column of any other type holds Python objects."""
+
+_KEY = ["job", "run_id", "case_id"]
+"""The columns that identify a row."""
+
+
+def open_results(paths: Iterable[PathLike | Iterable[PathLike]], timing: str) -> "ResultSet":
+    """Read the results below ``paths``; see ``hpccoll.open``."""
+    if timing not in TIMINGS:
+        raise BadInputError("timing", timing, TIMINGS)
+    several = ([each] if isinstance(each, str | os.PathLike) else each for each in paths)
+    absolute = [
+        Path(path).expanduser().absolute() for each in several for path in each
+    ]  # a notebook may change its cwd
+    results = read_results(absolute, timing)
+    for remark in (*results.damaged, *results.notes):
+        warnings.warn(remark, stacklevel=3)  # the line that called hpccoll.open
+    return ResultSet(results)
+
+
+class ResultSet:
+    """The results below some paths, joined over jobs and their attempts.
+
+    Args:
+        results: the rows, runs and gaps; ``times`` reads the raw times from their files.
+
+    Attributes:
+        rows: one row for each case, with the columns of ``hpccoll export``; their units are in ``rows.attrs["units"]``.
+        runs: one row for each launch; each value of its provenance has a column of its own, such as ``mpi.version``.
+        missing: the planned cases without a usable result, with the reason.
+        skipped: the cases that planning or their job left out on purpose, with the reason.
+    """
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._positions = {_key(row): position for position, row in enumerate(results.rows)}
+        self.rows: pd.DataFrame = _frame(Row, results.rows, ROW_COLUMNS).rename_axis("case")
+        self.rows.attrs["units"] = {name: unit for name in ROW_COLUMNS if (unit := unit_of(name))}
+        self.runs: pd.DataFrame = _run_frame(results.runs)
+        self.missing: pd.DataFrame = _frame(Gap, results.missing).rename(columns={"case": "case_id"})
+        self.skipped: pd.DataFrame = _frame(Gap, results.skipped).rename(columns={"case": "case_id"})
+
+    def __repr__(self) -> str:
+        lengths = (f"{len(getattr(self, name))} {name}" for name in ("rows", "runs", "missing", "skipped"))
+        return f"<hpccoll.ResultSet: {', '.join(lengths)}>"
+
+    def times(self, cases: "pd.DataFrame | pd.Series | str | None" = None, *, per_rank: bool = True) -> xr.Dataset:
+        """Return the raw times of cases, as results/README.md describes them; only these are read from their files.
+
+        The dimensions are ``case`` (the index of ``rows``), ``round``, ``iteration`` in the round, and ``rank``. Absent
+        times are NaN. The median of ``time_s`` over ``iteration``, and then over ``round``, is ``median_s`` of the row.
+
+        A round with more than 2^22 samples has the times of every ``rank_stride``-th rank only, and a warning says so.
+        Variables without the dimension ``rank`` are of all workers nevertheless.
+
+        Args:
+            cases: a selection of ``rows``, a single one of them, or a ``case_id`` [all rows].
+            per_rank: whether variables with the dimension ``rank`` are included.
+
+        Raises:
+            BadInputError: if a case is not among the rows, or if its file has changed since.
+        """
+        positions = self._select(cases)
+        rows = [self._results.rows[position] for position in positions]
+        times = self._read_times(rows)
+        strides = {each.times.rank_stride for each in times if each}
+        if per_rank and max(strides, default=1) > 1:
+            warnings.warn("of some cases only every n-th rank has times: n is rank_stride", stacklevel=2)
+        return time_dataset(rows, times, per_rank=per_rank).assign_coords(case=positions)
+
+    def _select(self, cases: "pd.DataFrame | pd.Series | str | None") -> list[int]:
+        """Return the positions of the selected rows."""
+        if cases is None:
+            return [*range(len(self._results.rows))]
+        if isinstance(cases, str):
+            positions = [position for (*_, case_id), position in self._positions.items() if case_id == cases]
+            if not positions:
+                hint = did_you_mean(cases, {row.case_id for row in self._results.rows})
+                raise BadInputError("cases", cases, f"{hint}the case_id of a row is needed")
+            return positions
+        frame = cases.to_frame().T if isinstance(cases, pd.Series) else cases
+        if not set(_KEY) <= set(frame.columns):
+            raise UnusableError("cases", f"the columns {', '.join(_KEY)} are needed to find the rows")
+        keys = [*dict.fromkeys(frame[_KEY].itertuples(index=False, name=None))]
+        if unknown := [key for key in keys if key not in self._positions]:
+            raise UnusableError("cases", f"no row has this job, run_id and case_id: {format_value(unknown[0])}")
+        return [self._positions[key] for key in keys]
+
+    def _read_times(self, rows: Sequence[Row]) -> list[RowTimes | None]:
+        """Return the times of each row, None if it was not timed; each file is opened once."""
+        paths = {(run.job, run.run_id): Path(run.path) for run in self._results.runs}
+        timed: defaultdict[Path, list[Row]] = defaultdict(list)
+        for row in rows:
+            if row.rounds:
+                timed[paths[row.job, row.run_id]].append(row)
+        times: dict[tuple[str, ...], RowTimes] = {}
+        for path, of_path in timed.items():
+            run_ids = {run.run_id for run in self._results.runs if run.path == str(path)}
+            times |= zip(map(_key, of_path), read_row_times(path, run_ids, of_path), strict=True)
+        return [times.get(_key(row)) for row in rows]
+
+
+def _key(row: Row) -> tuple[str, ...]:
+    return row.job, row.run_id, row.case_id
+
+
+def _frame(kind: type[Row | Run | Gap], items: Sequence[object], names: Iterable[str] | None = None) -> pd.DataFrame:
+    """Return a frame with a column for each field of a dataclass, in the order of ``names`` if they are given."""
+    dtypes = {field.name: _DTYPES.get(field.type, "object") for field in fields(kind)}
+    columns = {name: [getattr(item, name) for item in items] for name in names or dtypes}
+    return pd.DataFrame({name: pd.Series(column, dtype=dtypes[name]) for name, column in columns.items()})
+
+
+def _run_frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """Return a frame of launches; nested names are joined by dots."""
+    settings = ("environment", "communicator")
+    names = [field.name for field in fields(Run) if field.name not in ("provenance", *settings)]
+    nested = [{**run.provenance, **{name: dict(getattr(run, name)) for name in settings}} for run in runs]
+    return pd.concat([_frame(Run, runs, names), pd.json_normalize(nested)], axis=1)

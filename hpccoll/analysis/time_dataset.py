@@ -1,0 +1,179 @@
+"""The raw times of rows as an xarray dataset, whose variables are named as the columns of raw files."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from hpccoll.errors import UnusableError, format_value
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.hdf5 import read_cases
+from hpccoll.store.raw_results import Attempt, RankLocation, RawResults
+from hpccoll.store.result_files import COMPANION_SUFFIX, best_source, read_raw
+from hpccoll.store.rows import Row, unit_of
+from hpccoll.store.schema import COLUMNS
+
+_PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
+_COORDINATES = (
+    "case_id", "job", "collective", "algorithm", "transport", "device", "dtype", "op", "in_place", "mapping", "root",
+    "params", "variant", "bytes", "ranks", "nodes", "executor", "kind", "status", "timing",
+)  # fmt: skip
+"""The columns of rows that are coordinates of their times."""
+
+_MEANINGS = {
+    **{column.name: column.meaning for column in COLUMNS},
+    "time_s": "the time of the operation, by the rule in timing",
+    "start_ns": "start of the operation by the rank's clock, since zero_ns",
+    "end_ns": "end of the operation by the rank's clock, since zero_ns",
+    "zero_ns": "first start of the round by the rank's clock",
+    "round": "the round of the case, from 1",
+    "iterations": "timed iterations of the round",
+    "run_id": "the launch that measured the round",
+    "attempt": "the number of this launch in its job",
+    "rank": "the rank, as the launcher numbered it",
+    "ranks": "workers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RowTimes:
+    """The raw times of a row.
+
+    Args:
+        times: the times of all rounds in the file.
+        attempts: the attempt that measured each round of the row.
+    """
+
+    times: CaseTimes
+    attempts: Mapping[int, Attempt]
+
+    def rounds(self) -> Iterator[tuple[int, Attempt, NDArray[np.bool_]]]:
+        """Yield each round of the row, its attempt, and which iterations belong to it."""
+        for number, attempt in self.attempts.items():
+            yield number, attempt, self.times.round == number
+
+    def locations(self, attempt: Attempt) -> Sequence[RankLocation]:
+        """Return the locations of the ranks whose times are kept."""
+        return attempt.places[:: self.times.rank_stride]
+
+    def zero_ns(self, attempt: Attempt, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the first start of a round by the clock of each kept rank: times since then are exact as floats."""
+        starts = self.times.start_ns[mask].min(axis=0)
+        clocks = np.array([location.clock for location in self.locations(attempt)])
+        return np.array([starts[clocks == clock].min() for clock in clocks])
+
+
+def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) -> Iterator[RowTimes]:
+    """Yield the raw times of rows, in their order.
+
+    Args:
+        path: the file of the rows; if its job has ended since, the raw file replaces the journal.
+        run_ids: the launches in the file that were read for the rows.
+        rows: rows that were timed.
+
+    Raises:
+        BadInputError: if the file cannot be read or no longer holds the rows.
+    """
+    raw_file = path.with_name(COMPANION_SUFFIX.sub("", path.name))
+    source = best_source(raw_file) or raw_file
+    is_journal = source != raw_file
+    raw = read_raw(source) if is_journal else read_cases(source, {row.case_id for row in rows})
+    attempts = {attempt.run_id: (attempt, outcomes) for attempt, outcomes in raw.attempts if attempt.run_id in run_ids}
+    opened = RawResults(path=source, job=raw.job, attempts=[*attempts.values()])
+    for row in rows:
+        launches = {number: run_id for number, run_id in enumerate(row.round_run_ids, 1) if run_id is not None}
+        history = next(opened.histories(row.case_id), None)
+        if history is None or history.outcome.times is None or not launches.items() <= history.runs.items():
+            raise UnusableError("path", f"{format_value(str(path))} has changed since it was opened; open it again")
+        yield RowTimes(history.outcome.times, {number: attempts[run_id][0] for number, run_id in launches.items()})
+
+
+def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_rank: bool) -> xr.Dataset:
+    """Return the raw times of rows, padded with NaN to the longest round; a row without times has NaN only."""
+    timed = [(case, each) for case, each in enumerate(times) if each]
+    rounds = max((len(row.round_medians_s) for row in rows), default=0)
+    longest = max((int(mask.sum()) for _, each in timed for *_, mask in each.rounds()), default=0)
+    shape = len(rows), rounds, longest
+    measured = {name: np.full(shape, np.nan) for name in ("time_s", *_PER_ITERATION)}
+    iterations, numbers = np.zeros(shape[:2], np.int64), np.zeros(shape[:2], np.int64)
+    run_ids = np.full(shape[:2], "", object)
+    for case, each in timed:
+        for number, attempt, mask in each.rounds():
+            place = case, number - 1
+            iterations[place], numbers[place], run_ids[place] = mask.sum(), attempt.number, attempt.run_id
+            for name in _PER_ITERATION:
+                values = getattr(each.times, name)
+                if len(values):  # not without a common clock
+                    measured[name][place][: iterations[place]] = values[mask]
+        measured["time_s"][case] = measured[f"{rows[case].timing}_ns"][case] / 1e9
+    strides = np.array([each.times.rank_stride if each else 0 for each in times], np.int64)
+    dataset = xr.Dataset(
+        {name: _variable(name, values, "case", "round", "iteration") for name, values in measured.items()},
+        {
+            **{name: _variable(name, _column(name, rows), "case") for name in _COORDINATES},
+            "rank_stride": _variable("rank_stride", strides, "case"),
+            "round": _variable("round", np.arange(1, rounds + 1), "round"),
+            "iterations": _variable("iterations", iterations, "case", "round"),
+            "run_id": _variable("run_id", run_ids, "case", "round"),
+            "attempt": _variable("attempt", numbers, "case", "round"),
+        },
+    )
+    return dataset.merge(_rank_dataset(timed, shape)) if per_rank else dataset
+
+
+def _rank_dataset(timed: Sequence[tuple[int, RowTimes]], shape: tuple[int, int, int]) -> xr.Dataset:
+    """Return the times and the locations of each rank that any case keeps.
+
+    Args:
+        timed: the times of cases by their positions.
+        shape: the numbers of cases, of rounds, and of iterations in a round.
+    """
+    kept = [np.arange(each.times.start_ns.shape[1]) * each.times.rank_stride for _, each in timed]
+    ranks = np.unique(np.concatenate([np.empty(0, np.int64), *kept]))
+    times = {name: np.full((*shape, len(ranks)), np.nan) for name in ("start_ns", "end_ns", "device_ns")}
+    places = {name: np.full((*shape[:2], len(ranks)), -1) for name in ("zero_ns", "node", "clock")}
+    hosts = np.full((*shape[:2], len(ranks)), "", object)
+    for (case, each), of_case in zip(timed, kept, strict=True):
+        columns = np.searchsorted(ranks, of_case)
+        for number, attempt, mask in each.rounds():
+            place, n = (case, number - 1), int(mask.sum())
+            zero = each.zero_ns(attempt, mask)
+            times["start_ns"][place][:n, columns] = each.times.start_ns[mask] - zero
+            times["end_ns"][place][:n, columns] = each.times.end_ns[mask] - zero
+            if len(each.times.device_ns):
+                times["device_ns"][place][:n, columns] = each.times.device_ns[mask]
+            locations = each.locations(attempt)
+            places["zero_ns"][place][columns] = zero
+            places["node"][place][columns] = [location.node for location in locations]
+            places["clock"][place][columns] = [location.clock for location in locations]
+            hosts[place][columns] = [location.host for location in locations]
+    return xr.Dataset(
+        {name: _variable(name, values, "case", "round", "iteration", "rank") for name, values in times.items()},
+        {
+            "rank": _variable("rank", ranks, "rank"),
+            "host": _variable("host", hosts, "case", "round", "rank"),
+            **{name: _variable(name, values, "case", "round", "rank") for name, values in places.items()},
+        },
+    )
+
+
+def _variable(name: str, values: Any, *dims: str) -> xr.Variable:
+    """Return a variable with its meaning and its unit."""
+    about = {"long_name": _MEANINGS.get(name), "units": unit_of(name)}
+    return xr.Variable(dims, values, {key: text for key, text in about.items() if text})
+
+
+def _column(name: str, rows: Iterable[Row]) -> NDArray[Any]:
+    """Return a column of the rows in types that files can hold: absent text is empty, and an absent root is -1."""
+    values = [getattr(row, name) for row in rows]
+    if name == "params":
+        values = [json.dumps(dict(value), sort_keys=True) for value in values]
+    elif name == "root":
+        values = [-1 if value is None else value for value in values]
+    dtype = {"in_place": np.bool_, "root": np.int64, "bytes": np.int64, "ranks": np.int64, "nodes": np.int64}
+    return np.array(["" if value is None else value for value in values], dtype.get(name, object))

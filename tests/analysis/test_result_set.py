@@ -1,0 +1,178 @@
+"""``hpccoll.open``: rows, runs and gaps as pandas frames, and which paths and libraries it needs."""
+
+import json
+import math
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import raw_examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journal_examples import CASES, begin
+
+import hpccoll
+from hpccoll.errors import BadInputError
+from hpccoll.report.export import export
+from hpccoll.spec.plan import Launcher, Plan, Skip
+from hpccoll.store import hdf5
+from hpccoll.store.load_results import to_results
+from hpccoll.store.result_files import ResultFiles
+from hpccoll.store.rows import TIMINGS
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("xarray")
+
+from hpccoll.analysis.result_set import ResultSet  # noqa: E402 - only with both libraries
+
+
+def plain(value):
+    """Return a value of a frame as JSON has it."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    return None if value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def records(frame):
+    return [{name: plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file of a correct case, a wrong one and a skipped one."""
+    cases = [raw_examples.case(size, root=root) for size, root in [(8, None), (16, 1), (32, None)]]
+    outcomes = (
+        raw_examples.outcome(cases[0]),
+        raw_examples.outcome(cases[1], status="wrong", wrong=7, reason="rank 0: bad"),
+        raw_examples.skipped(cases[2]),
+    )
+    hdf5.write_raw_file(raw_examples.raw(*outcomes), tmp_path / "F.h5")
+    return tmp_path / "F.h5"
+
+
+@settings(max_examples=20)
+@given(raw_examples.raw_results(), st.sampled_from(TIMINGS))
+def test_rows_are_those_of_an_export(raw, timing):
+    results = to_results(ResultFiles(raw_results=[raw]), timing=timing)
+    assert records(ResultSet(results).rows) == json.loads(export(results, "json"))
+
+
+def test_columns_have_the_same_types_with_and_without_values(file, tmp_path):
+    rows = hpccoll.open(file).rows
+    nothing = tmp_path / "nothing.h5"
+    hdf5.write_raw_file(replace(raw_examples.raw(raw_examples.outcome()), attempts=[]), nothing)
+    assert hpccoll.open(nothing).rows.dtypes.to_dict() == rows.dtypes.to_dict()
+    assert len(hpccoll.open(nothing).missing) == 1
+    expected = {
+        "bytes": "int64", "root": "Int64", "wrong": "Int64", "median_s": "float64", "in_place": "bool",
+        "converged": "boolean", "reason": "string", "algorithm": "string", "params": "object",
+    }  # fmt: skip
+    assert {name: str(rows.dtypes[name]) for name in expected} == expected
+    assert rows.root.isna().tolist() == [True, False, True]
+    assert rows.loc[rows.status == "skipped", "wrong"].isna().all()
+
+
+def test_columns_have_units(file):
+    rows = hpccoll.open(file).rows
+    units = rows[rows.status == "ok"].attrs["units"]
+    expected = {"median_s": "s", "busbw_Bps": "B/s", "bytes": "B", "wire_bytes_measured": "B", "cpu_s": "s"}
+    assert expected.items() <= units.items()
+    assert not {"ranks", "iterations", "wrong", "algorithm"} & units.keys()
+
+
+def test_runs_have_a_column_for_each_value_of_their_provenance(file):
+    (run,) = records(hpccoll.open(file).runs)
+    assert (run["run_id"], run["path"], run["mpi.version"], run["hosts"]) == (
+        "run-1",
+        str(file),
+        "MPICH 5",
+        ["n0", "n1"],
+    )
+
+
+def test_missing_and_skipped_cases_have_reasons(file, tmp_path):
+    job = hdf5.read_raw_file(file).job
+    skip = Skip(case="x", job="mpi.p3", reason="needs a power of two")
+    plan = Plan(name="sweep", profile="local", jobs=(job,), launcher=Launcher(command="mpiexec"), resources={},
+                estimated_s=1.0, skips=(skip,))  # fmt: skip
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    results = hpccoll.open(tmp_path)
+    assert [(gap.case_id, gap.status, gap.reason) for gap in results.missing.itertuples()] == [
+        (job.cases[1].id, "wrong", "rank 0: bad")
+    ]
+    assert set(results.skipped.reason) == {"needs a power of two", "too large"}
+
+
+def test_paths_are_texts_or_paths_and_lists_of_them(file, tmp_path):
+    second = tmp_path / "b" / "G.h5"
+    second.parent.mkdir()
+    other = raw_examples.raw(raw_examples.outcome())
+    hdf5.write_raw_file(replace(other, attempts=[(raw_examples.attempt(7), other.attempts[0][1])]), second)
+    for paths in [(file, str(second)), ([file, second],), (iter([file, second]),), (tmp_path,), (str(tmp_path), file)]:
+        assert len(hpccoll.open(*paths).rows) == 4
+
+
+def test_a_relative_path_outlives_a_change_of_the_directory(file, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    results = hpccoll.open("F.h5")
+    monkeypatch.chdir("/")
+    assert results.times().sizes["case"] == 3
+
+
+@pytest.mark.parametrize(
+    ("paths", "options"), [((), {}), (("none.h5",), {}), (("page.yaml",), {}), (("F.h5",), {"timing": "mean"})]
+)
+def test_what_cannot_be_opened_is_an_error_of_one_line(file, monkeypatch, paths, options):
+    monkeypatch.chdir(file.parent)
+    Path("page.yaml").touch()
+    with pytest.raises(BadInputError) as caught:
+        hpccoll.open(*paths, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_file_is_a_warning_and_a_gap(file):
+    (file.parent / "G.h5").write_bytes(file.read_bytes()[:900])
+    with pytest.warns(UserWarning, match=r"G\.h5") as caught:
+        results = hpccoll.open(file.parent)
+    assert caught[0].filename == __file__
+    assert len(results.rows) == 3
+    assert results.missing.case_id.tolist()[0] == "G.h5"
+
+
+def test_a_running_job_has_rows_and_missing_cases(tmp_path):
+    journal = begin(tmp_path / "F.h5")
+    results = hpccoll.open(tmp_path)
+    assert results.rows.case_id.tolist() == [CASES[0].id]
+    assert results.missing.case_id.tolist() == [case.id for case in CASES[1:]]
+    assert results.runs.status.tolist() == ["partial"]
+    journal.close(remove=False)
+
+
+def test_the_package_is_imported_without_any_library():
+    program = "import hpccoll, sys; print(*({'numpy', 'pandas', 'xarray', 'h5py'} & sys.modules.keys()), hpccoll.open)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("<function open")
+
+
+@pytest.mark.parametrize("library", ["pandas", "xarray"])
+def test_a_missing_library_names_the_extra(monkeypatch, library):
+    for name in [name for name in sys.modules if name.startswith("hpccoll.analysis")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=rf"{library}.*hpccoll\[analysis\]"):
+        hpccoll.open(".")
+
+
+def test_rows_are_charted_by_altair(file):
+    altair = pytest.importorskip("altair")
+    rows = hpccoll.open(file).rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chart = altair.Chart(rows).mark_line().encode(x="bytes", y="busbw_Bps", color="algorithm").to_dict()
+    assert [chart["encoding"][axis]["type"] for axis in ("x", "y", "color")] == ["quantitative"] * 2 + ["nominal"]

@@ -1,0 +1,247 @@
+"""Raw times as xarray: joined over attempts, jobs and rounds, exact, and the source of the rows' medians."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import raw_examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hpccoll
+from hpccoll.errors import BadInputError
+from hpccoll.spec.case import Effort
+from hpccoll.store import hdf5
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.journal import Journal
+from hpccoll.store.raw_results import RawResults
+
+pytest.importorskip("pandas")
+xarray = pytest.importorskip("xarray")
+
+CASES = [raw_examples.case(size) for size in (8, 16, 32)]
+JOB = raw_examples.job(*CASES, effort=Effort(rounds=3))
+
+
+def medians(times):
+    """Return the median over rounds of the medians over iterations, by the index of the rows."""
+    return times.time_s.median("iteration").median("round").to_series()
+
+
+def write(raw, path):
+    """Write a raw file, or a journal if the job is not complete, as a launch leaves it."""
+    if raw.complete:
+        hdf5.write_raw_file(raw, path)
+    else:
+        Journal(path, raw.job, raw).close(remove=False)
+
+
+offsets = st.integers(0, 10**6)
+
+
+@st.composite
+def interrupted_jobs(draw):
+    """Draw rounds of cases measured in a random order by up to four launches, and the samples of each."""
+    planned = draw(st.permutations([(case, number) for case in CASES for number in (1, 2, 3)]))
+    ends = sorted(draw(st.lists(st.integers(1, len(planned)), min_size=1, max_size=4)))
+    raw, samples, begin = RawResults(path=Path("here.h5"), job=JOB), {}, 0
+    for launch, end in enumerate(ends, 1):
+        hosts = tuple(replace(place, host=f"host{launch}") for place in raw_examples.attempt().places)
+        raw.attempts.append((raw_examples.attempt(launch, places=hosts), []))
+        for case, number in planned[begin:end]:
+            values = draw(st.lists(st.tuples(offsets, offsets, offsets, offsets), min_size=1, max_size=9))
+            start, durations = np.array(values, np.int64).reshape(-1, 2, 2).swapaxes(0, 1)
+            start += draw(st.integers(0, 2**62))
+            end_ns = start + durations
+            samples[case.id, number] = f"run-{launch}", f"host{launch}", start, end_ns
+            times = CaseTimes.from_samples(start, end_ns, one_clock=True, round_number=number)
+            raw.record(raw_examples.outcome(case, times=times))
+        begin = end
+    return raw, samples
+
+
+@settings(max_examples=15)
+@given(interrupted_jobs())
+def test_every_sample_of_every_launch_is_there_and_exact(tmp_path_factory, job):
+    raw, samples = job
+    path = tmp_path_factory.mktemp("times") / "F.h5"
+    write(raw, path)
+    results = hpccoll.open(path)
+    times = results.times()
+    found = {}
+    for case in range(times.sizes["case"]):
+        for number in times["round"].values.tolist():
+            one = times.isel(case=case).sel(round=number)
+            n = int(one.iterations)
+            assert np.isnan(one.start_ns[n:]).all()
+            if n:
+                start, end = (
+                    one[name][:n].values.astype(np.int64) + one.zero_ns.values for name in ("start_ns", "end_ns")
+                )
+                found[one.case_id.item(), number] = one.run_id.item(), one.host.values[0], start, end
+    assert raw_examples.comparable(found) == raw_examples.comparable(samples)
+    assert (medians(times) == results.rows.median_s).all()
+    by_span = hpccoll.open(path, timing="span")
+    assert set(by_span.rows.timing) == {"span"}
+    assert (medians(by_span.times()) == by_span.rows.median_s).all()
+
+
+@settings(max_examples=10)
+@given(raw_examples.raw_results())
+def test_medians_are_those_of_the_rows_for_any_results(tmp_path_factory, raw):
+    path = tmp_path_factory.mktemp("times") / "F.h5"
+    hdf5.write_raw_file(raw, path)
+    for timing in ("max", "span"):
+        results = hpccoll.open(path, timing=timing)
+        times = results.times(per_rank=False)
+        assert medians(times).equals(results.rows.median_s.rename("time_s"))
+        assert (times.iterations.sum("round").values == results.rows.iterations).all()
+
+
+def several_jobs(directory):
+    """Write a job of 2 ranks and one of 4, which has a case of the first; one case is skipped."""
+    two, four = (raw_examples.job(*CASES[:2], name=f"mpi.p{p}", ranks=p, effort=Effort(rounds=2)) for p in (2, 4))
+    on_four = {"times": raw_examples.times(3, 4, events=True), "cpu_s": np.zeros(4)}
+    outcomes = {
+        2: [raw_examples.round_outcome(1, CASES[0], 4), raw_examples.skipped(CASES[1])],
+        4: [raw_examples.outcome(case, **on_four) for case in CASES[:2]],
+    }
+    for job in (two, four):
+        raw = RawResults(path=directory, job=job)
+        raw.attempts = [(raw_examples.attempt(job.ranks, job.ranks), outcomes[job.ranks])]
+        hdf5.write_raw_file(raw, directory / f"{job.name}.h5")
+
+
+def test_jobs_of_several_sizes_are_joined_and_padded(tmp_path):
+    several_jobs(tmp_path)
+    results = hpccoll.open(tmp_path)
+    times = results.times()
+    assert dict(times.sizes) == {"case": 4, "round": 2, "iteration": 4, "rank": 4}
+    assert times.case.values.tolist() == results.rows.index.tolist()
+    assert times.case_id.values.tolist() == results.rows.case_id.tolist()
+    by_job = {(row.job, row.case_id): row.Index for row in results.rows.itertuples()}
+    small = times.sel(case=by_job["mpi.p2", CASES[0].id])
+    large = times.sel(case=by_job["mpi.p4", CASES[0].id])
+    assert np.isfinite(small.start_ns).sum("iteration").values.tolist() == [[4, 4, 0, 0], [0] * 4]
+    assert np.isfinite(large.start_ns).sum("iteration").values.tolist() == [[3] * 4, [0] * 4]
+    assert large.host.values.tolist() == [["n0", "n1", "n2", "n3"], [""] * 4]
+    assert (large.device_ns[0, :3] > 0).all()
+    assert small.device_ns.isnull().all()
+    assert (small.ranks, large.ranks) == (2, 4)
+    skipped = times.sel(case=by_job["mpi.p2", CASES[1].id])
+    assert skipped.status == "skipped"
+    assert skipped.time_s.isnull().all()
+    assert skipped.iterations.values.tolist() == [0, 0]
+
+
+def test_cases_are_selected_by_rows_by_a_row_and_by_name(tmp_path):
+    several_jobs(tmp_path)
+    results = hpccoll.open(tmp_path)
+    rows = results.rows
+    reverse = rows.sort_values(["bytes", "ranks"], ascending=False)
+    for selection, expected in [
+        (None, [*range(4)]),
+        (CASES[0].id, rows.index[rows.case_id == CASES[0].id].tolist()),
+        (rows[rows.ranks == 4], rows.index[rows.ranks == 4].tolist()),
+        (reverse, reverse.index.tolist()),
+        (reverse.reset_index(drop=True)[["case_id", "job", "run_id"]], reverse.index.tolist()),
+        (rows.loc[2], [2]),
+        (rows[:0], []),
+    ]:
+        assert results.times(selection).case.values.tolist() == expected
+
+
+def test_a_selection_that_is_not_of_the_rows_is_refused(tmp_path):
+    several_jobs(tmp_path)
+    results = hpccoll.open(tmp_path)
+    for selection in ("all_reduce.ring", results.rows[["bytes"]], results.rows.assign(job="other")):
+        with pytest.raises(BadInputError, match="case") as caught:
+            results.times(selection)
+        assert "\n" not in str(caught.value)
+
+
+def test_variables_have_units_and_meanings_and_fit_into_a_file(tmp_path):
+    pytest.importorskip("h5netcdf")
+    several_jobs(tmp_path)
+    times = hpccoll.open(tmp_path).times()
+    assert all(variable.attrs["long_name"] for name, variable in times.data_vars.items())
+    assert {str(name): variable.attrs.get("units") for name, variable in times.data_vars.items()} == {
+        "time_s": "s", "slowest_rank": None,
+        **dict.fromkeys(("min_ns", "median_ns", "max_ns", "span_ns", "start_ns", "end_ns", "device_ns"), "ns"),
+    }  # fmt: skip
+    assert times.bytes.attrs["units"] == "B"
+    times.to_netcdf(tmp_path / "times.nc", engine="h5netcdf")
+    with xarray.open_dataset(tmp_path / "times.nc", engine="h5netcdf") as read:
+        assert read.equals(times)
+
+
+def test_ranks_that_were_not_kept_are_announced_and_times_are_of_all(tmp_path):
+    sampled, whole = (raw_examples.times(4, 6, limit=limit) for limit in (6, 1 << 22))
+    outcomes = [
+        raw_examples.outcome(case, times=times, cpu_s=np.zeros(6))
+        for case, times in zip(CASES, (sampled, whole), strict=False)
+    ]
+    job = raw_examples.job(*CASES[:2], ranks=6)
+    raw = RawResults(path=tmp_path, job=job, attempts=[(raw_examples.attempt(ranks=6), outcomes)])
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
+    results = hpccoll.open(tmp_path)
+    with pytest.warns(UserWarning, match="rank_stride"):
+        times = results.times(CASES[0].id)
+    assert (times["rank"].values.tolist(), times.rank_stride.values.tolist()) == ([0, 4], [4])
+    assert (times.max_ns.values.ravel() == whole.max_ns).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert results.times(CASES[1].id)["rank"].size == 6
+        assert "start_ns" not in results.times(per_rank=False)
+
+
+def test_a_pair_of_ranks_is_named_by_root_and_params(tmp_path):
+    pairs = [
+        raw_examples.case(collective="send_recv", algorithm="ping_pong", op=None, root=0, params={"peer": peer})
+        for peer in (1, 2)
+    ]
+    outcomes = [
+        raw_examples.outcome(case, times=raw_examples.times(4, 3), cpu_s=np.zeros(3), bytes=case.bytes)
+        for case in pairs
+    ]
+    raw = RawResults(
+        path=tmp_path, job=raw_examples.job(*pairs, ranks=3), attempts=[(raw_examples.attempt(ranks=3), outcomes)]
+    )
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
+    times = hpccoll.open(tmp_path).times()
+    assert times.root.values.tolist() == [0, 0]
+    assert times.params.values.tolist() == ['{"peer": 1}', '{"peer": 2}']
+
+
+def test_times_stay_those_of_the_rows_while_the_job_goes_on(tmp_path):
+    path = tmp_path / "F.h5"
+    journal = Journal(path, JOB)
+    journal.begin(raw_examples.attempt(1))
+    journal.record(raw_examples.round_outcome(1, CASES[0]))
+    results = hpccoll.open(tmp_path)
+    before = results.times()
+    assert (medians(before) == results.rows.median_s).all()
+    journal.record(raw_examples.round_outcome(2, CASES[0], 9))
+    assert results.times().identical(before)
+    journal.begin(raw_examples.attempt(2))
+    for number, case in [(3, CASES[0]), *((number, case) for case in CASES[1:] for number in (1, 2, 3))]:
+        journal.record(raw_examples.round_outcome(number, case))
+    hdf5.write_raw_file(journal.raw, path)
+    journal.close(remove=True)
+    assert results.times().identical(before)
+    assert hpccoll.open(tmp_path).times().iterations.values.tolist()[0] == [4, 9, 4]
+
+
+def test_a_file_that_was_replaced_or_removed_is_refused(tmp_path):
+    path = tmp_path / "F.h5"
+    raw = raw_examples.raw(raw_examples.outcome())
+    hdf5.write_raw_file(raw, path)
+    results = hpccoll.open(path)
+    hdf5.write_raw_file(replace(raw, attempts=[(raw_examples.attempt(2), raw.attempts[0][1])]), path)
+    with pytest.raises(BadInputError, match="changed since"):
+        results.times()
+    path.unlink()
+    with pytest.raises(BadInputError, match=r"F\.h5"):
+        results.times()
