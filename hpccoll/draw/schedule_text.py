@@ -19,8 +19,9 @@ def describe(view: ScheduleView, unit: int | None = None) -> str:
         unit: the unit that the tables follow [chosen].
 
     Raises:
-        BadInputError: if there is no such unit.
+        BadInputError: if there is no such unit, or the schedule is invalid or does not do what its collective requires.
     """
+    view.check()
     return "\n".join(_lines(view, unit))
 
 
@@ -31,13 +32,11 @@ def _lines(view: ScheduleView, unit: int | None) -> Iterator[str]:
     yield f"cost, on the critical path: {cost_text(view)}"
     slices, units = view.slices, format_count(view.slices[0].units, "unit")
     yield f"{units} in one slice" if len(slices) == 1 else f"{units} in each of {len(slices)} slices"
-    failure = view.failed_postcondition()
     name = view.collective.name
     if view.floor:
         yield f"floor: the schedule is empty, and the postcondition of {name} does not hold"
     else:
-        proven = f"proven: the postcondition of {name}"
-        yield f"WRONG: the postcondition of {name} fails: {failure}" if failure else proven
+        yield f"proven: the postcondition of {name}"
     if view.parameters:
         yield from wrap("parameters: " + "; ".join(view.parameters), WIDTH, subsequent_indent="  ")
     if view.also_in:
@@ -84,13 +83,14 @@ def cost_text(view: ScheduleView) -> str:
     counted_text = _cost(rounds, bytes_too=not view.collective.token)
     several = len(view.slices) > 1
     one_by_one = ", bytes of slices in turn" if several else ""
-    at_once = ", slices at once" if several else ""
     if view.declared is None:
         return f"{counted_text} (counted{one_by_one})"
     declared = _cost(view.declared, bytes_too=not view.collective.token)
     if declared == counted_text:
         return f"{counted_text} (declared and counted)"
-    return f"{counted_text} (counted{one_by_one}), {declared} (declared{at_once})"
+    if several:  # the sums of slices, and one of them
+        return f"{counted_text} (counted{one_by_one}), {declared} (declared, slices at once)"
+    return f"{counted_text} (counted; DIFFERS from the declared cost: {declared})"
 
 
 def _cost(cost: Cost, *, bytes_too: bool) -> str:

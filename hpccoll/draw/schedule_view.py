@@ -3,8 +3,10 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from traceback import extract_tb
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.schedule import (
     Algorithm,
     Collective,
@@ -88,17 +90,24 @@ class ScheduleView:
         algorithm = self.collective.algorithms.get(self.name)
         return algorithm is not None and algorithm.floor
 
-    def failed_postcondition(self) -> str | None:
-        """Return why the postcondition of the collective fails; None if it holds, or for a floor."""
-        if self.floor:
-            return None
+    def check(self) -> None:
+        """Check that the schedule is valid and that the postcondition of the collective holds, unless it is a floor.
+
+        Raises:
+            UnusableError: names the step, the rank and the fault.
+        """
         in_place = self.collective.in_place
         placed = self.slices if in_place else [out_of_place(self.call, schedule) for schedule in self.slices]
         try:
-            prove(self.call, placed, in_place=in_place)
-        except ScheduleError as error:
-            return str(error)
-        return None
+            if not self.floor:
+                prove(self.call, placed, in_place=in_place)
+        except (ScheduleError, BadInputError) as error:
+            raise UnusableError(self.title, str(error)) from None
+        except Exception as error:
+            where = next(filter(None, map(_failing_step, self.slices)), "all ranks at once (me is an array)")
+            line = extract_tb(error.__traceback__)[-1]
+            fault = f"{type(error).__name__}: {error} ({Path(line.filename).name}, line {line.lineno})"
+            raise UnusableError(self.title, f"{where}: {fault}") from error
 
     def source_units(self, me: int, units: int) -> range:
         """Return the units that rank ``me`` contributes."""
@@ -114,6 +123,18 @@ class ScheduleView:
         elements = _GRAINS * units * (lanes if self.collective.units == "divisible" else 1)
         counts = count(self.slices, Cut(self.call, elements, units, lanes, _ITEMSIZE))
         return counts, self.call.bytes(elements, _ITEMSIZE)
+
+
+def _failing_step(schedule: Schedule) -> str | None:
+    """Return the first step whose generator raises an exception, and its rank; None if no rank has one."""
+    for me in range(schedule.layout.ranks):
+        done = 0
+        try:
+            for done, _ in enumerate(schedule.steps(me), 1):  # noqa: B007
+                pass
+        except Exception:  # noqa: BLE001 - the caller reports it
+            return f"step {done + 1}: rank {me}"
+    return None
 
 
 def view_of(

@@ -8,6 +8,7 @@ is paired at once; from the first step whose messages have no partner in the sam
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeAlias, cast
@@ -22,7 +23,7 @@ Ranks: TypeAlias = NDArray[np.int64]
 
 
 class ScheduleError(ValueError):
-    """An invalid schedule; the message names the rank and the fault."""
+    """An invalid schedule; the message names the step (from 1), the rank and the fault."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,11 +71,22 @@ def match(schedule: Schedule) -> Iterator[Round]:
             return
         except NotVectorisedError:
             break
-        if (messages := _pair_aligned(schedule, step, everyone)) is None:
+        with _naming(f"step {aligned + 1}"):
+            messages = _pair_aligned(schedule, step, everyone)
+        if messages is None:
             break
         yield Round(messages, messages, everyone)
         aligned += 1
     yield from _pair_one_by_one(schedule, aligned)
+
+
+@contextmanager
+def _naming(place: str) -> Iterator[None]:
+    """Put the place in front of the message of a ScheduleError."""
+    try:
+        yield
+    except ScheduleError as error:
+        raise ScheduleError(f"{place}: {error}") from None
 
 
 def _spread(index: Index, at: Ranks) -> Ranks:
@@ -203,10 +215,11 @@ def _pair_all(schedule: Schedule, programs: list[list[_RankStep]], skip: int) ->
             for action, peer, k in _numbered(current.step, me):
                 if isinstance(action, Copy):
                     itself = np.array([me])
-                    current.sent.append(_pair(schedule, itself, itself, action.source, action))
+                    with _naming(f"step {number + skip + 1}"):
+                        current.sent.append(_pair(schedule, itself, itself, action.source, action))
                     current.landed.append(current.sent[-1])
                 elif peer == me or not 0 <= peer < len(programs):
-                    raise ScheduleError(f"rank {me}, step {number + skip}: {peer} is no peer")
+                    raise ScheduleError(f"step {number + skip + 1}: rank {me} names rank {peer}, which is no peer")
                 elif isinstance(action, Send):
                     sends[me, peer, k].append((number, action.part))
                 else:
@@ -215,16 +228,29 @@ def _pair_all(schedule: Schedule, programs: list[list[_RankStep]], skip: int) ->
     for source, target, k in sorted(sends.keys() | arrivals.keys()):
         out, back = sends[source, target, k], arrivals[source, target, k]
         if len(out) != len(back):
-            raise ScheduleError(
-                f"rank {source} sends {len(out)} messages to rank {target} which receives {len(back)}"
-                + (f" (message {k} of a step)" if k else "")
-            )
+            raise ScheduleError(_unpaired(source, target, [n for n, _ in out], [n for n, _, _ in back], skip))
         for (sent_in, part), (landed_in, position, arrival) in zip(out, back, strict=True):
-            messages = _pair(schedule, np.array([source]), np.array([target]), part, arrival)
+            with _naming(_steps_of_message(source, target, sent_in + skip, landed_in + skip)):
+                messages = _pair(schedule, np.array([source]), np.array([target]), part, arrival)
             programs[source][sent_in].sent.append(messages)
             programs[target][landed_in].landed[position] = messages
             programs[source][sent_in].partners.append((target, landed_in))
             programs[target][landed_in].partners.append((source, sent_in))
+
+
+def _steps_of_message(source: int, target: int, sent_in: int, landed_in: int) -> str:
+    if sent_in == landed_in:
+        return f"step {sent_in + 1}"
+    return f"step {sent_in + 1} of rank {source}, step {landed_in + 1} of rank {target}"
+
+
+def _unpaired(source: int, target: int, sent_in: list[int], landed_in: list[int], skip: int) -> str:
+    """Return which message from ``source`` to ``target`` has no partner, in words."""
+    if len(sent_in) > len(landed_in):
+        step = sent_in[len(landed_in)] + skip + 1
+        return f"step {step}: rank {source} sends rank {target} a message that it never receives"
+    step = landed_in[len(sent_in)] + skip + 1
+    return f"step {step}: rank {target} receives a message that rank {source} never sends"
 
 
 def _numbered(step: Step, me: int) -> Iterator[tuple[Action, int, int]]:
@@ -243,7 +269,7 @@ _PENDING = Messages(np.array([]), np.array([]), Part("dst", ()), Part("dst", ())
 
 def _deadlock(programs: list[list[_RankStep]], at: list[int], skip: int) -> str:
     waits = [
-        f"rank {me} in step {at[me] + skip} waits for rank {peer} to reach step {number + skip}"
+        f"rank {me} in step {at[me] + skip + 1} waits for rank {peer} to reach step {number + skip + 1}"
         for me, program in enumerate(programs)
         if at[me] < len(program)
         for peer, number in sorted(set(program[at[me]].partners))

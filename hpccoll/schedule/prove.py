@@ -27,12 +27,12 @@ def prove(call: CollectiveCall, schedules: Iterable[Schedule], *, in_place: bool
         in_place: whether dst starts with the contributions and src is undefined, or the other way round.
 
     Raises:
-        ScheduleError: if a contribution is missing, counted twice or misplaced; names rank and unit.
+        ScheduleError: if a contribution is missing, counted twice or misplaced; names round, rank and unit.
     """
     for schedule in schedules:
         state = _State(call, schedule, in_place=in_place)
         staged: dict[Messages, list[NDArray[np.object_]]] = {}
-        for round_ in match(schedule):
+        for state.round, round_ in enumerate(match(schedule), 1):
             for messages in round_.sent:
                 staged[messages] = [state.read(messages, i) for i in range(len(messages.source))]
             for messages in round_.landed:
@@ -50,6 +50,7 @@ def units_of(part: Part, i: int) -> _Units:
 class _State:
     def __init__(self, call: CollectiveCall, schedule: Schedule, *, in_place: bool) -> None:
         self.call, self.schedule = call, schedule
+        self.round = 0  # the current round, from 1: one step of every rank that has not waited
         ranks, units = schedule.layout.ranks, schedule.units
         self.buffers = {name: np.zeros((ranks, units), object) for name in ("src", "dst", "tmp")}
         contributed = self.buffers["dst" if in_place else "src"]
@@ -77,7 +78,7 @@ class _State:
         cells, units = self._cells(part, me, i)
         for unit in units:
             if not cells[unit]:
-                raise ScheduleError(f"rank {me} reads {part.buffer}[{unit}], which nothing has defined")
+                raise self._error(f"rank {me} reads {part.buffer}[{unit}], which nothing has defined")
         return cells[units]
 
     def read(self, messages: Messages, i: int) -> NDArray[np.object_]:
@@ -87,14 +88,17 @@ class _State:
         me = int(messages.target[i])
         cells, units = self._cells(messages.landed, me, i)
         if self.call.collective.units == "divisible" and list(units) != list(units_of(messages.sent, i)):
-            raise ScheduleError(f"rank {me} puts divisible units {units_of(messages.sent, i)} in the place of {units}")
+            raise self._error(f"rank {me} puts divisible units {units_of(messages.sent, i)} in the place of {units}")
         if messages.operand is not None:
             operand = self._defined(messages.operand, me, i)
             for mine, its, unit in zip(operand, arrival, units, strict=True):
                 if mine & its and not self.call.collective.idempotent:
-                    raise ScheduleError(f"rank {me} counts twice in unit {unit}: {self._names(mine & its)}")
+                    raise self._error(f"rank {me} counts twice in unit {unit}: {self._names(mine & its)}")
             arrival = operand | arrival
         cells[units] = arrival
+
+    def _error(self, fault: str) -> ScheduleError:
+        return ScheduleError(f"round {self.round}: {fault}")
 
     def check(self) -> None:
         layout, units, dst = self.schedule.layout, self.schedule.units, self.buffers["dst"]

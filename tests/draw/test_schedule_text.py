@@ -92,7 +92,8 @@ def test_the_head_says_what_it_is_and_what_it_takes():
 
 def test_a_cost_that_differs_from_the_declared_one_is_shown():
     lying = replace(view_of("ring", "all_reduce", 2), declared=Cost(rounds=1, sent=1, reduced=0.5))
-    text = "2 rounds, 1 S sent, 0.5 S reduced (counted), 1 round, 1 S sent, 0.5 S reduced (declared)"
+    text = "2 rounds, 1 S sent, 0.5 S reduced (counted; DIFFERS from the declared cost: "
+    text += "1 round, 1 S sent, 0.5 S reduced)"
     assert f"cost, on the critical path: {text}" in describe(lying)
 
 

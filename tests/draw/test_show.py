@@ -9,7 +9,7 @@ from cli_runner import invoke
 
 from hpccoll.algorithms.null import null
 from hpccoll.draw.schedule_view import MAX_WORKERS
-from hpccoll.schedule import all_reduce, power_of_two
+from hpccoll.schedule import Recv, RecvReduce, Send, Step, all_reduce, peer_if, power_of_two, tmp
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -56,19 +56,47 @@ def test_it_draws_into_the_given_file(tmp_path):
     assert "rack 2" in out.read_text()
 
 
-def test_it_says_that_the_schedule_is_proven_or_why_it_is_wrong(monkeypatch):
+def test_it_says_that_the_schedule_is_proven():
     assert "\nproven: the postcondition of all_reduce\n" in invoke("show", "ring", "-p", 4).out
     assert (
         invoke("show", "ping_pong", "-p", 3).code == invoke("show", "pairwise", "-c", "all_to_all_v", "-p", 3).code == 0
     )
     assert "\nfloor: the schedule is empty, and the post" in invoke("show", "null", "-p", 2).out
-    lazy = replace(all_reduce.algorithm("ring"), name="lazy", program=null)
-    monkeypatch.setitem(all_reduce.algorithms, "lazy", lazy)
-    result = invoke("show", "lazy", "-p", 2)
-    assert result.code == 3
-    assert (
-        "\nWRONG: the postcondition of all_reduce fails: rank 0 ends without rank 1's unit 0 in unit 0\n" in result.out
-    )
+
+
+def one_way(layout, me):  # noqa: ARG001
+    yield Step(Send(peer_if(me == 0, 1), 0))
+
+
+def never_read(layout, me):
+    yield Step(Send((me + 1) % layout.workers, 0), RecvReduce((me - 1) % layout.workers, 0))
+    yield Step(Send((me + 1) % layout.workers, tmp[0]), Recv((me - 1) % layout.workers, 0))
+
+
+def beyond(layout, me):
+    yield Step(Send((me + 1) % layout.workers, me), RecvReduce((me - 1) % layout.workers, (me - 1) % layout.workers))
+    yield Step(Send((me + 1) % layout.workers, me + 1), RecvReduce((me - 1) % layout.workers, me))
+
+
+def misspelt(layout, me):
+    yield Step(Send((me + 1) % layout.workers, 0), RecvReduce((me - 1) % layout.workers, 0))
+    yield Step(Send([0, 1][int(me) + layout.workers], 0))
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (null, ["rank 0 ends without rank 1's unit 0, rank 2's unit 0 in unit 0"]),
+        (one_way, ["step 1", "rank 0 sends rank 1 a message that it never receives"]),
+        (never_read, ["round 2", "rank 0 reads tmp[0], which nothing has defined"]),
+        (beyond, ["step 2", "rank 2 names dst[3:4] of 3 units"]),
+        (misspelt, ["step 2: rank 0: IndexError: list index out of range (test_show.py, line "]),
+    ],
+)
+def test_a_faulty_schedule_takes_one_line_with_the_rank_the_step_and_the_fault(program, words, monkeypatch):
+    faulty = replace(all_reduce.algorithm("ring"), name="faulty", program=program, vectorised=program is not misspelt)
+    monkeypatch.setitem(all_reduce.algorithms, "faulty", faulty)
+    assert invoke("show", "faulty", "-p", 3).is_bad_input("all_reduce by faulty: ", *words)
 
 
 def test_it_names_the_parameters_with_what_they_can_be():
