@@ -28,27 +28,25 @@ def comes_to_what_numpy_says(operation) -> None:
 
 
 @each_algorithm
-@pytest.mark.parametrize("p", [*range(1, 18), 32])
-def test_every_rank_holds_the_result_for_every_count_placement_and_cut(collective, algorithm, p):
-    turn = count(p)
-    for number, case in enumerate(cases(collective, algorithm, places(algorithm, p))):
-        counts = sorted({0, 1, p - 1, p + 1, 1000 + p})
-        requested = list(product(counts, case.placements, (1, 3)))
-        if p not in ALL_WAYS or number:  # some of them, in turn
-            few, first = p <= 8, number == 0
-            stride = 3 if few and first else 7 if few or first else len(requested)
-            requested = requested[next(turn) * 3 % stride :: stride]
-        for elements, in_place, channels in requested:
-            comes_to_what_numpy_says(case.operation(elements, "int32", in_place=in_place, channels=channels))
+def test_every_rank_holds_the_result_for_every_count_placement_and_cut(collective, algorithm):
+    for p in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17):
+        turn = count(p)
+        for number, case in enumerate(cases(collective, algorithm, places(algorithm, p))):
+            counts = sorted({0, 1, p - 1, p + 1, 1000 + p})
+            requested = list(product(counts, case.placements, (1, 3)))
+            if p not in ALL_WAYS or number:  # some of them, in turn
+                few, first = p <= 8, number == 0
+                stride = 3 if few and first else 7 if few or first else len(requested)
+                requested = requested[next(turn) * 3 % stride :: stride]
+            for elements, in_place, channels in requested:
+                comes_to_what_numpy_says(case.operation(elements, "int32", in_place=in_place, channels=channels))
 
 
 @each_algorithm
-@pytest.mark.parametrize("p", [5, 8])
-def test_every_rank_holds_the_result_in_every_dtype_and_op(collective, algorithm, p):
+def test_every_rank_holds_the_result_in_every_dtype_and_op(collective, algorithm):
     ops = REDUCTIONS if collective.reduces else ["sum"]
-    case = next(cases(collective, algorithm, places(algorithm, p)), None)
-    if case is None:
-        return
-    for turn, (dtype, op) in enumerate(product(DTYPES, ops)):
-        in_place = case.placements[turn % len(case.placements)]
-        comes_to_what_numpy_says(case.operation(p + 1, dtype, op, in_place=in_place, channels=1 + turn // 2 % 2))
+    for case in filter(None, (next(cases(collective, algorithm, places(algorithm, p)), None) for p in (5, 8))):
+        for turn, (dtype, op) in enumerate(product(DTYPES, ops)):
+            in_place = case.placements[turn % len(case.placements)]
+            elements, channels = case.call.p + 1, 1 + turn // 2 % 2
+            comes_to_what_numpy_says(case.operation(elements, dtype, op, in_place=in_place, channels=channels))

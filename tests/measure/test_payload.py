@@ -64,39 +64,39 @@ def folded_in_integers(values, op):
     return [fold(column) for column in zip(*exact, strict=True)]
 
 
-@pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize("dtype", EVERY)
-def test_reducing_from_the_left_the_right_or_in_pairs_gives_the_same_bits(dtype, op, p):
-    values = contributions(op, dtype, p, 64 if p > 100 else N)
-    fold = REDUCTIONS[op].fold
-    left, right = reduce(fold, values), reduce(fold, values[::-1])
-    tree = list(values)
-    while len(tree) > 1:
-        tree = [fold(*pair) for pair in zip(tree[::2], tree[1::2], strict=False)] + tree[len(tree) // 2 * 2 :]
-    assert (bits(left) == bits(right)).all()
-    assert (bits(left) == bits(tree[0])).all()
-    assert np.isfinite(left).all()
+def test_reducing_from_the_left_the_right_or_in_pairs_gives_the_same_bits(dtype, op):
+    for p in RANKS:
+        values = contributions(op, dtype, p, 64 if p > 100 else N)
+        fold = REDUCTIONS[op].fold
+        left, right = reduce(fold, values), reduce(fold, values[::-1])
+        tree = list(values)
+        while len(tree) > 1:
+            tree = [fold(*pair) for pair in zip(tree[::2], tree[1::2], strict=False)] + tree[len(tree) // 2 * 2 :]
+        assert (bits(left) == bits(right)).all()
+        assert (bits(left) == bits(tree[0])).all()
+        assert np.isfinite(left).all()
 
 
-@pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("op", ["sum", "min", "max", "avg"])
 @pytest.mark.parametrize("dtype", EVERY)
-def test_a_reduction_equals_that_of_unbounded_integers(dtype, op, p):
-    values = contributions(op, dtype, p, 64)
-    assert [int(v) for v in reduce(REDUCTIONS[op].fold, values)] == folded_in_integers(values, op)
+def test_a_reduction_equals_that_of_unbounded_integers(dtype, op):
+    for p in RANKS:
+        values = contributions(op, dtype, p, 64)
+        assert [int(v) for v in reduce(REDUCTIONS[op].fold, values)] == folded_in_integers(values, op)
 
 
-@pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("dtype", EVERY)
-def test_a_product_stays_a_power_of_two_within_range(dtype, p):
-    values = np.array(contributions("prod", dtype, p, 64), np.float64)
-    exponents = np.log2(np.abs(values)).sum(axis=0)
+def test_a_product_stays_a_power_of_two_within_range(dtype):
     limit = 62 if dtype == "int64" else 30 if dtype == "int32" else -finfo(dtype).minexp
-    assert np.abs(exponents).max() <= limit
-    folded = reduce(np.multiply, contributions("prod", dtype, p, 64))
-    assert (np.log2(np.abs(folded.astype(np.float64))) == exponents).all()
-    assert (np.sign(folded) == np.sign(values).prod(axis=0)).all()
+    for p in RANKS:
+        values = np.array(contributions("prod", dtype, p, 64), np.float64)
+        exponents = np.log2(np.abs(values)).sum(axis=0)
+        assert np.abs(exponents).max() <= limit
+        folded = reduce(np.multiply, contributions("prod", dtype, p, 64))
+        assert (np.log2(np.abs(folded.astype(np.float64))) == exponents).all()
+        assert (np.sign(folded) == np.sign(values).prod(axis=0)).all()
 
 
 @given(st.sampled_from(EVERY), st.sampled_from([*REDUCTIONS]), st.integers(1, 40), st.randoms(use_true_random=False))
@@ -111,13 +111,13 @@ def test_any_tree_over_any_permutation_gives_the_same_bits(dtype, op, p, random)
 
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("op", REDUCTIONS)
-@pytest.mark.parametrize(("p", "count"), [(1, 3), (2, 1), (3, 1000), (7, PERIOD + 100)])
-def test_the_expected_all_reduce_is_the_reduction_of_all_contributions(dtype, op, p, count):
-    one = payload(op, dtype, count, p, me=p - 1, generation=5)
-    folded = reduce(REDUCTIONS[op].fold, [source(replace(one, me=me)) for me in range(p)]).copy()
-    REDUCTIONS[op].scale(folded, p)
-    assert (bits(expected(one)) == bits(folded)).all()
-    assert (bits(initial(one, in_place=True)) == bits(source(one))).all()
+def test_the_expected_all_reduce_is_the_reduction_of_all_contributions(dtype, op):
+    for p, count in ((1, 3), (2, 1), (3, 1000), (7, PERIOD + 100)):
+        one = payload(op, dtype, count, p, me=p - 1, generation=5)
+        folded = reduce(REDUCTIONS[op].fold, [source(replace(one, me=me)) for me in range(p)]).copy()
+        REDUCTIONS[op].scale(folded, p)
+        assert (bits(expected(one)) == bits(folded)).all()
+        assert (bits(initial(one, in_place=True)) == bits(source(one))).all()
 
 
 @pytest.mark.parametrize("dtype", EVERY)
@@ -144,16 +144,16 @@ def test_a_floor_expects_unchanged_buffers():
         assert (bits(expected(one, in_place=in_place)) == bits(initial(one, in_place=in_place))).all()
 
 
-@pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize("dtype", EVERY)
-def test_the_sentinel_is_never_a_result_of_up_to_3000_ranks(dtype, op, p):
-    one = payload(op, dtype, 64, p)
-    values = contributions(op, dtype, p, 64)
-    folded = np.array([*values, reduce(REDUCTIONS[op].fold, values)])
-    assert not (bits(folded) == bits(one.sentinel())).any()
-    if np.issubdtype(one.dtype, np.integer) and op == "sum":
-        assert p * (1 << 16) < one.sentinel()[0]
+def test_the_sentinel_is_never_a_result_of_up_to_3000_ranks(dtype, op):
+    for p in RANKS:
+        one = payload(op, dtype, 64, p)
+        values = contributions(op, dtype, p, 64)
+        folded = np.array([*values, reduce(REDUCTIONS[op].fold, values)])
+        assert not (bits(folded) == bits(one.sentinel())).any()
+        if np.issubdtype(one.dtype, np.integer) and op == "sum":
+            assert p * (1 << 16) < one.sentinel()[0]
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

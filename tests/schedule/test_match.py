@@ -54,11 +54,10 @@ def landings(schedule: Schedule):
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 7, 8, 13])
-def test_all_ranks_at_once_and_rank_by_rank_find_the_same_messages(name, ranks):
-    case = case_of(name, ranks)
-    for schedule in case.slices if case else ():
-        assert landings(schedule) == landings(one_by_one(schedule))
+def test_all_ranks_at_once_and_rank_by_rank_find_the_same_messages(name):
+    for case in filter(None, (case_of(name, ranks) for ranks in (1, 2, 3, 4, 5, 7, 8, 13))):
+        for schedule in case.slices:
+            assert landings(schedule) == landings(one_by_one(schedule))
 
 
 NODES = {

@@ -24,12 +24,12 @@ def test_the_interval_of_the_median_matches_published_tables(n, first, last):
     assert median_interval(np.arange(1, n + 1)) == ((n + 1) / 2, first, last)
 
 
-@pytest.mark.parametrize("n", [*range(6, 200), 999, 1000, 5000])
-def test_the_interval_is_the_narrowest_with_95_per_cent_confidence(n):
-    low, high = _interval_ranks(n)
-    assert low + high == n - 1
-    assert binom.cdf(high, n, 0.5) - binom.cdf(low, n, 0.5) >= 0.95
-    assert binom.cdf(high - 1, n, 0.5) - binom.cdf(low + 1, n, 0.5) < 0.95
+def test_the_interval_is_the_narrowest_with_95_per_cent_confidence():
+    for n in (*range(6, 200), 999, 1000, 5000):
+        low, high = _interval_ranks(n)
+        assert low + high == n - 1
+        assert binom.cdf(high, n, 0.5) - binom.cdf(low, n, 0.5) >= 0.95
+        assert binom.cdf(high - 1, n, 0.5) - binom.cdf(low + 1, n, 0.5) < 0.95
 
 
 @pytest.mark.parametrize("n", range(1, 6))

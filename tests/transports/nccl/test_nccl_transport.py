@@ -33,7 +33,6 @@ from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
-RANKS = range(1, 9)
 WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
 """Channels and window."""
 
@@ -65,22 +64,24 @@ def check_equals_lockstep(asked, *, graph=False):
         plan.close()
 
 
-@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("name", [*ALGORITHMS])
-def test_every_algorithm_equals_lockstep(name, ranks):
+def test_every_algorithm_equals_lockstep(name):
     collective, algorithm = ALGORITHMS[name]
-    for turn, case in enumerate(cases(collective, algorithm, places(algorithm, ranks))):
-        for more, in_place in enumerate(case.placements):
-            channels, window = WAYS[(turn + more + ranks) % len(WAYS)]
-            check_equals_lockstep(case.operation(101, "float32", in_place=in_place, channels=channels, window=window))
+    for ranks in (1, 2, 3, 4, 5, 7, 8):
+        for turn, case in enumerate(cases(collective, algorithm, places(algorithm, ranks))):
+            for more, in_place in enumerate(case.placements):
+                channels, window = WAYS[(turn + more + ranks) % len(WAYS)]
+                asked = case.operation(101, "float32", in_place=in_place, channels=channels, window=window)
+                check_equals_lockstep(asked)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_example_schedules_equal_lockstep(name, ranks):
-    case = EXAMPLES[name].case(ranks)
-    for count, (channels, window), in_place in product((0, 1, ranks + 1, 1000), WAYS, case.placements):
-        check_equals_lockstep(case.operation(count, "int32", in_place=in_place, channels=channels, window=window))
+def test_example_schedules_equal_lockstep(name):
+    for ranks in (1, 2, 3, 5, 8):
+        case = EXAMPLES[name].case(ranks)
+        every = list(product((0, 1, ranks + 1, 1000), WAYS, case.placements))
+        for count, (channels, window), in_place in every[:: 1 if ranks == 3 else 3]:
+            check_equals_lockstep(case.operation(count, "int32", in_place=in_place, channels=channels, window=window))
 
 
 @pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-direct", "reduce-direct", "two_way_ring"])
