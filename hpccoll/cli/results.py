@@ -83,6 +83,7 @@ def validate(paths: PATHS) -> int:
     from hpccoll.report.terminal_summary import case_counts
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles, absent_files, read_all
+    from hpccoll.units import format_count
 
     files = read_all(paths)
     if not files.raw_results and not files.unreadable:
@@ -92,7 +93,7 @@ def validate(paths: PATHS) -> int:
         results = to_results(ResultFiles(raw_results=[raw]))
         partial += not raw.complete
         state = "complete" if raw.complete else "partial"
-        typer.echo(f"{raw.path}: {state}, {case_counts(results)}, {len(results.runs)} attempts")
+        typer.echo(f"{raw.path}: {state}, {case_counts(results)}, {format_count(len(results.runs), 'attempt')}")
     absent = sorted(absent_files(files))
     for path in absent:
         typer.echo(f"{path}: planned, but missing")

@@ -62,8 +62,9 @@ def sweep(
         with progress_display(counter.total) as show:
             code = workflow.run_workflow(command, out, lambda: show(counter.count()), monitor)
             show(counter.count())
-        if code:
+        if code not in (0, workflow.INTERRUPTED):
             typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)
+        typer.echo("writing the report", err=True)
         try:
             return write_report([out], out / "report") or (INCOMPLETE if code else 0)
         except BadInputError as error:  # such as a full disk; the results remain for 'hpccoll report'

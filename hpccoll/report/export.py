@@ -17,7 +17,7 @@ from hpccoll.report.call_arguments import algorithm_params, rank_pair, root_rank
 from hpccoll.schedule import COLLECTIVES, itemsize
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 from hpccoll.terminal import printable
-from hpccoll.units import format_count
+from hpccoll.units import format_count, format_number
 
 
 def export(results: Results, format: str) -> str:  # noqa: A002 - the name of the option
@@ -141,8 +141,8 @@ def _count(row: Row) -> int:
 def _timing(row: Row | None) -> tuple[str, ...]:
     if row is None or row.median_s is None:
         return ("N/A",) * 4
-    rates = ("N/A" if rate is None else f"{rate / 1e9:.2f}" for rate in (row.algbw_Bps, row.busbw_Bps))
-    return (f"{row.median_s * 1e6:.2f}", *rates, "N/A" if row.wrong is None else str(row.wrong))
+    rates = ("N/A" if rate is None else format_number(rate / 1e9, 2) for rate in (row.algbw_Bps, row.busbw_Bps))
+    return (format_number(row.median_s * 1e6, 2), *rates, "N/A" if row.wrong is None else str(row.wrong))
 
 
 FORMATS: Mapping[str, Callable[[Results], str]] = {"json": _json, "csv": _csv, "nccl-tests": _nccl_tests}

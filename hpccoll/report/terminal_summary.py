@@ -77,7 +77,7 @@ def status_lines(results: Results, directory: Path) -> Iterator[str]:
     for job in dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)]):
         of_job = results.for_job(job)
         is_running = any(one.is_running for one in of_job.progress)
-        progress = f"at work, {measurement_progress(of_job.progress)}; " if is_running else ""
+        progress = f"running, {measurement_progress(of_job.progress)}; " if is_running else ""
         yield f"{job}: {progress}{case_counts(of_job)}"
         yield from (f"  {scheduled.description}" for scheduled in of_job.scheduled)
         if (log := directory / "logs" / f"{job}.log").exists():

@@ -27,18 +27,24 @@ def check_same_job(raw: RawResults, job: Job, raw_file: Path) -> None:
         BadInputError: if they belong to another job; the message names the differences. Nothing is overwritten.
     """
     if raw.job.sha256 != job.sha256:
-        differences = "; ".join(_differences(raw.job, job))
+        differences = "; ".join(job_differences(raw.job, job))
         raise BadInputError("--out", str(raw_file), f"a new file: this one holds another job ({differences})")
 
 
-def _differences(stored: Job, requested: Job) -> Iterator[str]:
-    """Yield the differences between two jobs; the numbers of cases if no named field differs."""
+def job_differences(stored: Job, requested: Job, text: str = "{name} {old} there, {new} here") -> Iterator[str]:
+    """Yield the differences between two jobs; the numbers of cases if no named field differs.
+
+    Args:
+        stored: the job of existing results.
+        requested: the other job.
+        text: how a difference is written.
+    """
     sides = [{**asdict(job), **asdict(job.effort)} for job in (stored, requested)]
     names = [name for name in sides[0] if name not in ("effort", "cases", "table")]
     pairs = {name: tuple(_format_field(side[name]) for side in sides) for name in names}
     for name, field in CASE_FIELDS.items():
         pairs[name] = _format_values(stored.cases, field), _format_values(requested.cases, field)
-    differences = [f"{name} {old} there, {new} here" for name, (old, new) in pairs.items() if old != new]
+    differences = [text.format(name=name, old=old, new=new) for name, (old, new) in pairs.items() if old != new]
     if stored.table != requested.table:
         differences.append("what auto chooses")
     yield from differences or [f"{len(stored.cases)} cases there, {len(requested.cases)} others here"]

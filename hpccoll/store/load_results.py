@@ -126,7 +126,7 @@ def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, known: boo
 
 def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
     """Yield the cases of a job without a usable result."""
-    not_run = "its job is at work" if raw.is_running else "the job ended before it"
+    not_run = "its job is running" if raw.is_running else "the job ended before it"
     if raw.stop_reason and not raw.is_running:
         not_run = f"{not_run}: {raw.stop_reason}"
     if raw.unrecovered_damage:

@@ -15,6 +15,7 @@ from hpccoll.spec.catalogue import redundant_mapping, unmet_needs
 from hpccoll.spec.plan import Plan, Skip
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
+from hpccoll.store.job_identity import job_differences
 from hpccoll.store.journal import journal_path
 from hpccoll.store.result_files import PLAN_FILE
 from hpccoll.sweep import probe_launch
@@ -269,8 +270,9 @@ def check_output_directory(plan: Plan, out: Path) -> None:
         raise BadInputError("--out", str(out), "another directory, or with --profile: it holds the plan of a sweep")
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
-        if path.exists() and Job.load(path) != job:
-            raise BadInputError("--out", str(out), OTHER_DIRECTORY.format(job.name, " or by an earlier version"))
+        if path.exists() and (earlier := Job.load(path)) != job:
+            changed = "; ".join(job_differences(earlier, job, "{name}: {old} before, {new} now"))
+            raise BadInputError("--out", str(out), f"{OTHER_DIRECTORY.format(job.name, '')} ({changed})")
 
 
 def write_plan(plan: Plan, out: Path) -> None:

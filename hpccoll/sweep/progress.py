@@ -80,6 +80,10 @@ def _add_events(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int
     return outcomes + len(skipped), skips + sum(skipped)
 
 
+ALL_MEASURED = "all measured; Snakemake waits for the end of the jobs, which it looks up every 20 s to 3 min on Slurm"
+"""Printed after the last measurement: the ranks write the raw file and exit, and Snakemake notices that."""
+
+
 @contextmanager
 def progress_display(total: int) -> Iterator[ShowProgress]:
     """Yield a function that displays the progress: a bar on a terminal, one line per 10 % in a log."""
@@ -97,7 +101,12 @@ def progress_display(total: int) -> Iterator[ShowProgress]:
     pace = TimeLeft(total)
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("measuring", total=total, left="")
-        yield lambda count: progress.update(bar, completed=count.done, left=pace.text(count, time.monotonic()))
+
+        def show(count: MeasurementCount) -> None:
+            left = ALL_MEASURED if count.done == total else pace.text(count, time.monotonic())
+            progress.update(bar, completed=count.done, left=left)
+
+        yield show
 
 
 def _progress_lines(total: int, console: Console) -> ShowProgress:
@@ -111,6 +120,8 @@ def _progress_lines(total: int, console: Console) -> ShowProgress:
             last = tenths
             parts = f"{count.done} of {total} measurements", format_wait(now - begun), left
             console.out(", ".join(filter(None, parts)), highlight=False)
+            if count.done == total:
+                console.out(ALL_MEASURED, highlight=False)
 
     return show
 

@@ -36,6 +36,8 @@ _PLAIN_NAME = re.compile(r"(?!(?:true|false|null|nan|inf|infinity)$)[a-z_.][a-z0
 """Paths that neither YAML nor Snakemake reads as anything but text."""
 POLL_S = 0.1
 """Seconds between two scans for orphans."""
+INTERRUPTED = 130
+"""The exit code of a workflow that a signal interrupted, as shells report SIGINT."""
 MAX_STARTS = 3
 """Number of times to start Snakemake if it misses the end of its jobs."""
 
@@ -162,7 +164,7 @@ def _scan_processes(out: Path) -> Iterator[tuple[int, str]]:
 def run_workflow(
     command: Sequence[str], out: Path, show: Callable[[], None], monitor: SlurmMonitor | None = None
 ) -> int:
-    """Run Snakemake to its end and return its exit code.
+    """Run Snakemake to its end and return its exit code, INTERRUPTED after a signal to this process.
 
     Snakemake drops a Slurm job from its list if one status query fails, for example because the controller is busy,
     and then waits forever. In that case, and after an outage of the controller, Snakemake is started again and
@@ -184,7 +186,7 @@ def run_workflow(
         # Snakemake could be interrupted.
         before = {number: signal.signal(number, signal.default_int_handler) for number in END_SIGNALS}
         child = _start(command, file, out)
-        reason = "the sweep ended without it"
+        reason, interrupted = "the sweep ended without it", False
         try:
             left = MAX_STARTS - 1
             while (why := _wait_for_snakemake(child, show, monitor)) and monitor:
@@ -201,7 +203,7 @@ def run_workflow(
         except BadInputError as error:  # Slurm does not answer: the next sweep continues
             print(f"hpccoll: {error}", file=sys.stderr)
         except KeyboardInterrupt:
-            reason = "the sweep was interrupted"
+            reason, interrupted = "the sweep was interrupted", True
             with suppress(KeyboardInterrupt):
                 seconds = INTERRUPT_S
                 if monitor:
@@ -220,7 +222,8 @@ def run_workflow(
                 for number, handler in before.items():
                     signal.signal(number, handler)
                 kill_orphans(out)
-    return child.wait()
+    code = child.wait()
+    return INTERRUPTED if interrupted else code
 
 
 def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Popen[bytes]:

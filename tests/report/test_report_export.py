@@ -80,7 +80,7 @@ def test_the_nccl_tests_table_has_both_placements_in_a_line(make_row, of_rows):
         make_row(nbytes=4096, in_place=True, seconds=2e-5),
     )
     (cells,) = lines_of(export(of_rows(*rows), "nccl-tests"))
-    assert cells == ["4096", "1024", "float", "sum", "-1", "10.00", "1.20", "2.40", "0", "20.00", "0.20", "0.20", "0"]
+    assert cells == ["4096", "1024", "float", "sum", "-1", "10.00", "1.20", "2.40", "0", "20.00", "0.205", "0.205", "0"]
 
 
 def test_the_nccl_tests_table_has_one_reason_for_both_placements(make_row, of_rows):

@@ -60,7 +60,7 @@ def test_the_status_of_a_running_sweep_has_a_line_for_each_job_and_reason(at_wor
     # 2 were measured in 1000 s, or in more on a machine that is busy: 500 s for each of the 19 and of the 7.
     (hours,) = re.fullmatch(r"a sweep is running: 5 of 24 measurements, about (.*) h left", head).groups()
     (minutes,) = re.fullmatch(
-        r"mpi\.p2: at work, 5 of 12 measurements, about (.*) min left; 0 of 4 cases, 1 not run, 2 partial, 1 skipped",
+        r"mpi\.p2: running, 5 of 12 measurements, about (.*) min left; 0 of 4 cases, 1 not run, 2 partial, 1 skipped",
         first,
     ).groups()
     assert 2.6 <= float(hours) < 4
@@ -90,7 +90,7 @@ def test_the_status_of_an_ended_sweep_has_each_reason_once(ended):
 
 def test_report_and_validate_count_as_status_does(ended):
     counted = "0 of 4 cases, 1 not run, 2 partial, 1 skipped"
-    assert f"mpi.p2.h5.journal: partial, {counted}, 1 attempts" in invoke("validate", ended).out
+    assert f"mpi.p2.h5.journal: partial, {counted}, 1 attempt\n" in invoke("validate", ended).out
     both = "0 of 8 cases, 5 not run, 2 partial, 1 skipped; 1 left out of the plan"
     assert both in invoke("report", ended).out.splitlines()
     assert f"{both}." in (ended / "report" / "index.html").read_text()

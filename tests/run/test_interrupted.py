@@ -55,4 +55,4 @@ def test_ctrl_c_prints_in_a_line_what_is_stored_and_the_same_command_continues(m
     assert sorted(path.name for path in tmp_path.iterdir()) == ["F.h5.journal", "F.h5.told-to-end", "job.json"]
     valid = invoke("validate", out)
     assert valid.code == 3
-    assert re.search(rf"partial, {kept} of 150 cases, {150 - kept} not run, 1 attempts\n", valid.out)
+    assert re.search(rf"partial, {kept} of 150 cases, {150 - kept} not run, 1 attempt\n", valid.out)

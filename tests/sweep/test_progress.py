@@ -10,7 +10,7 @@ from hpccoll.spec.case import Case, Effort, Job
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store.journal import Journal
 from hpccoll.store.json_lines import encode_line
-from hpccoll.sweep.progress import MeasurementCount, MeasurementCounter, TimeLeft, progress_display
+from hpccoll.sweep.progress import ALL_MEASURED, MeasurementCount, MeasurementCounter, TimeLeft, progress_display
 
 
 @pytest.fixture
@@ -107,6 +107,7 @@ def test_a_log_has_a_line_for_each_tenth(capsys):
         "3 of 30 measurements",
         "10 of 30 measurements",
         "30 of 30 measurements",
+        ALL_MEASURED.split(",")[0],
     ]
 
 
@@ -137,6 +138,7 @@ def test_a_log_says_how_long_the_rest_will_take(capsys, monkeypatch):
         "3 of 30 measurements, 20 s",
         "6 of 30 measurements, 30 s, about 80 s left",
         "30 of 30 measurements, 40 s",
+        ALL_MEASURED,
     ]
 
 

@@ -114,7 +114,7 @@ def test_what_is_driven_leaves_nothing_running(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_is_forwarded_once_and_the_next_step_is_printed(tmp_path, capsys, number):
     count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
-    assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) != 0
+    assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) == workflow.INTERRUPTED
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
     assert capsys.readouterr().err == "hpccoll: the sweep was interrupted: the same command measures the rest\n"
     assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
@@ -125,9 +125,9 @@ def test_what_ignores_an_interrupt_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(workflow, "INTERRUPT_S", 0.2)
     monkeypatch.setattr(workflow.kill_orphans, "__defaults__", (1.0,))  # seconds of grace
     ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
-    assert (
-        workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT)) == -signal.SIGKILL
-    )
+    interrupted = interrupts(tmp_path, signal.SIGINT)
+    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupted) == workflow.INTERRUPTED
+    assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
 
 
 def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_path):
@@ -235,13 +235,15 @@ def test_snakemake_that_cannot_cancel_its_jobs_is_not_waited_for(tmp_path, monke
     monitor = Forgets(0, tmp_path)
     monitor.controller.unreachable, monitor.cancel_all = True, lambda _reason: None
     ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
-    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT), monitor) == -9
+    interrupted = interrupts(tmp_path, signal.SIGINT)
+    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupted, monitor) == workflow.INTERRUPTED
+    assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_lost_connection_ends_a_sweep_in_good_order(tmp_path, number):
     waits = ["sh", "-c", "echo on; exec sleep 1000"]
-    assert workflow.run_workflow(waits, tmp_path, interrupts(tmp_path, number)) == -signal.SIGINT
+    assert workflow.run_workflow(waits, tmp_path, interrupts(tmp_path, number)) == workflow.INTERRUPTED
 
 
 def config_of(out, site=None, profile="local"):

@@ -109,7 +109,7 @@ def test_a_sweep_survives_every_kill(drill):
     sweep = drill.start()
     status = invoke("status", drill.out)
     assert (status.code, status.out.partition(":")[0]) == (3, "a sweep is running")
-    assert "mpi.p2: at work, " in status.out
+    assert "mpi.p2: running, " in status.out
     assert spawn("sweep", "slow.yaml", cwd=drill.home).is_bad_input("results/slow", "a sweep is running")
     drill.hit(os.kill, drill.ranks()[1], signal.SIGKILL)
     out = drill.ends(sweep, 3)

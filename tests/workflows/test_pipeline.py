@@ -57,7 +57,7 @@ def test_status_and_validate_say_that_all_is_there(swept):
     status, valid = invoke("status", swept.out), invoke("validate", swept.out)
     assert (status.code, valid.code) == (0, 0)
     assert [f"mpi.p{ranks}: 6 of 6 cases\n" in status.out for ranks in (1, 2)] == [True, True]
-    assert valid.out.count("complete, 6 of 6 cases, 1 attempts") == 2
+    assert valid.out.count("complete, 6 of 6 cases, 1 attempt\n") == 2
 
 
 def test_a_second_sweep_measures_nothing(copy):
