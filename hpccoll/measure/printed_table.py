@@ -19,7 +19,7 @@ from hpccoll.store.raw_results import Attempt, CaseHistory
 from hpccoll.store.round_comparison import clearly_faster
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import make_row
-from hpccoll.units import format_count, format_number, format_size
+from hpccoll.units import format_count, format_number, format_size, format_wait
 
 CLEAR, UNCLEAR = "*", "~"
 """The marks of the fastest case of a size: clearly faster than every other algorithm, or not clearly."""
@@ -292,7 +292,8 @@ class PrintedTable:
         where = f"{', '.join(launch)}: " if launch else ""
         cases, rounds = format_count(len(job.cases), "case"), format_count(job.effort.rounds, "round")
         what = f"{format_count(count, 'measurement')} ({cases} in {rounds})"
-        print(f"# {where}{what}, in random order (seed {job.seed})")
+        likely = format_wait(count / job.effort.rounds * job.effort.seconds)
+        print(f"# {where}{what}, random order (seed {job.seed}), about {likely} or more")
         if attempt.ranks == 1:
             print("# a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ...")
         print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
