@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "store": "spec schedule errors files limits units numpy h5py",
     "tuning": "store spec schedule errors files limits units numpy",
     "model": "store spec schedule errors units numpy scipy",
-    "report": "evidence store spec schedule terminal errors files units numpy scipy altair vl_convert",
+    "report": "tuning evidence store spec schedule terminal errors files units numpy scipy altair vl_convert",
     "analysis": "store errors numpy pandas xarray",
     "draw": "spec schedule errors units numpy vl_convert",
     "measure": "evidence tuning transports native store spec host schedule errors limits units numpy mpi4py ml_dtypes",

@@ -79,6 +79,11 @@ def rate_axis(values: Iterable[float]) -> alt.Y:
     return _value_axis(f"busbw ({unit})", f"format(datum.value / {scale}, '.3~r')", values)
 
 
+def ratio_axis(values: Iterable[float]) -> alt.Y:
+    """Return the vertical axis of speed-ups over native, which includes 1."""
+    return _value_axis("speed-up over native", "format(datum.value, '.3~r') + 'x'", [*values, 1.0])
+
+
 def sent_axis(values: Iterable[float]) -> alt.Y:
     """Return the vertical axis of the bytes that a node sends, in units of S."""
     return _value_axis(SENT_TITLE, "format(datum.value, '.4~r')", values)

@@ -6,7 +6,8 @@ the name of a series. Series are named after transport, parameters and so on onl
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report import call_arguments
@@ -17,7 +18,12 @@ from hpccoll.report.series_names import group_file_names, series_namer, setting_
 from hpccoll.report.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.algorithm_registry import COLLECTIVES, EMULATIONS
+from hpccoll.spec.case import PYTHON
 from hpccoll.store.rows import Results, Row, Run
+from hpccoll.tuning.measured_choices import choice_of, setting_of
+from hpccoll.tuning.recommendations import Recommendation
+from hpccoll.tuning.setting import Setting
+from hpccoll.tuning.table import Choice, mpi_version
 from hpccoll.units import format_count, format_size
 
 
@@ -33,6 +39,7 @@ class SeriesPoint:
     hosts_changed: bool = False  # whether its rounds were measured on different hosts
     library: str = ""  # the library and its network, from its logs
     expected_s: float | None = None  # the time that the library's own model predicts for what ran
+    mpi: str = ""  # the version of the MPI library
 
     @property
     def kind(self) -> str:
@@ -64,6 +71,7 @@ class ChartGroup:
         points: the rows, in the order in which their runs were created.
         colours: the colour of every series of the report, the same in all charts.
         shapes: the mark of every series of the report, the same in all charts.
+        recommendations: what to use, in each setting of these rows.
     """
 
     name: str
@@ -73,6 +81,18 @@ class ChartGroup:
     points: tuple[SeriesPoint, ...]
     colours: Mapping[str, str]
     shapes: Mapping[str, str]
+    recommendations: tuple[Recommendation, ...] = ()
+
+    def series_of(self, choice: Choice, recommendation: Recommendation) -> str:
+        """Return the name of the series of a choice in a setting."""
+        runs, setting = recommendation.measured.runs, _both_placements(recommendation.setting)
+        return next(
+            point.series
+            for point in self.usable
+            if choice_of(point.row) == choice
+            and point.row.run_id in runs
+            and _both_placements(setting_of(point.row)) == setting
+        )
 
     def distinguishing_setting(self, others: Iterable["ChartGroup"]) -> str:
         """Return the parts of the setting that not all of ``others`` share."""
@@ -186,9 +206,20 @@ def is_ranked(row: Row) -> bool:
     return not row.floor and row.algorithm != AUTO
 
 
-def chart_groups(results: Results) -> tuple[ChartGroup, ...]:
-    """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows."""
-    points = _series_points(results)
+def chart_groups(
+    results: Results, recommendations: Iterable[Recommendation] = (), inputs: Mapping[str, str] = MappingProxyType({})
+) -> tuple[ChartGroup, ...]:
+    """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows.
+
+    Args:
+        results: the results.
+        recommendations: what to use in their settings.
+        inputs: the name of the input of each run, by run_id, if series of several inputs are told apart.
+    """
+    points = _series_points(results, inputs)
+    by_call: dict[tuple[Setting, str], list[Recommendation]] = defaultdict(list)
+    for each in recommendations:
+        by_call[_both_placements(each.setting), each.measured.conditions.executor].append(each)
     keys = setting_keys([(point.row, point.kind) for point in points])
     members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
     for key, point in zip(keys, points, strict=True):
@@ -199,10 +230,27 @@ def chart_groups(results: Results) -> tuple[ChartGroup, ...]:
     colours, shapes = series_styles(points)
     return tuple(
         ChartGroup(
-            names[key], key[0], key[-1], ", ".join(filter(None, key[1:-1])), tuple(members[key]), colours, shapes
+            names[key],
+            key[0],
+            key[-1],
+            ", ".join(filter(None, key[1:-1])),
+            tuple(members[key]),
+            colours,
+            shapes,
+            tuple(each for call in _calls(members[key]) for each in by_call[call]),
         )
         for key in ordered
     )
+
+
+def _calls(points: Iterable[SeriesPoint]) -> Iterable[tuple[Setting, str]]:
+    """Return the settings of points without their placements, each once with its executor."""
+    calls = ((_both_placements(setting_of(point.row)), point.row.executor or PYTHON) for point in points)
+    return dict.fromkeys(calls)
+
+
+def _both_placements(setting: Setting) -> Setting:
+    return replace(setting, in_place=None)
 
 
 def series_styles(points: Iterable[SeriesPoint]) -> tuple[dict[str, str], dict[str, str]]:
@@ -236,7 +284,7 @@ def _emulation_label(group: ChartGroup, name: str, label: str) -> str:
     return f"{name}: {label}, with {', '.join(aggregators)}"
 
 
-def _series_points(results: Results) -> list[SeriesPoint]:
+def _series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoint]:
     runs = {run.run_id: run for run in results.runs}
     created = {run_id: run.created for run_id, run in runs.items()}
     incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see critical_findings
@@ -244,7 +292,8 @@ def _series_points(results: Results) -> list[SeriesPoint]:
     rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
     name = series_namer(rows)
     probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
-    return [_series_point(row, name(row), runs, probes) for row in rows]
+    suffixes = {run_id: f" ({label})" for run_id, label in inputs.items()}
+    return [_series_point(row, name(row) + suffixes.get(row.run_id, ""), runs, probes) for row in rows]
 
 
 def _series_point(row: Row, series: str, runs: Mapping[str, Run], probes: Mapping[str, ProbeResult]) -> SeriesPoint:
@@ -255,7 +304,7 @@ def _series_point(row: Row, series: str, runs: Mapping[str, Run], probes: Mappin
     return SeriesPoint(
         row, series, run.machine, _hosts(run), Wire.of(run), hosts_changed=len(host_sets) > 1,
         library=library_summary(probes[run.run_id]) if row.algorithm == NATIVE else "",
-        expected_s=expected_s(probes[run.run_id], row),
+        expected_s=expected_s(probes[run.run_id], row), mpi=mpi_version(run.provenance),
     )  # fmt: skip
 
 

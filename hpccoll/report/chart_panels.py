@@ -91,6 +91,17 @@ def curves_over_size(
     return _curves(group, shown, y, PanelLayout(titles, counts if counts < 5 else 3, sizes), extra)
 
 
+def panels_of_collectives(
+    group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis, extra: ExtraLayers = None
+) -> Chart | None:
+    """Return lines over sizes in small panels, one for the ``panel`` of each record; None without data."""
+    if not data:
+        return None
+    titles = list(dict.fromkeys(field_values(data, "panel")))
+    sizes = chart_axes.size_axis(point.row.bytes for point in group.points)
+    return _curves(group, data, y, PanelLayout(titles, min(4, len(titles)), sizes), extra)
+
+
 def curves_over_ranks(group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis) -> Chart | None:
     """Return lines over ranks or nodes, in panels of a few sizes; None for one count only, and for pairs of ranks."""
     if group.pairs or len(set(field_values(data, group.unit))) < 2:
@@ -131,6 +142,15 @@ def _tick_records(d: ChartRecord) -> list[ChartRecord]:
     ticks = d.pop("ticks", ())
     kept = {name: value for name, value in d.items() if name not in ("value", "low", "high", "wire", "expected")}
     return [kept | {"tick": tick} for tick in ticks] if isinstance(ticks, list) else []
+
+
+def unity_rule(base: alt.Chart) -> list[alt.Chart]:
+    """Return a rule at 1, where native is."""
+    native = base.transform_aggregate(groupby=["panel"], leftmost="min(bytes)").encode(
+        x=alt.value("width"), y=alt.datum(1), detail=[], opacity=alt.value(1), color=alt.value(chart_axes.MUTED_COLOUR)
+    )
+    rule = native.mark_rule(strokeDash=[5, 3]).encode(x=alt.value(0), x2=alt.value("width"))
+    return [rule, native.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11, text="native")]
 
 
 def wire_rule(base: alt.Chart) -> list[alt.Chart]:

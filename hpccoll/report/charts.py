@@ -1,12 +1,13 @@
 """The charts: a function of a group of rows for each, and the table ``FIGURES`` of all."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
 from hpccoll.report import chart_axes
+from hpccoll.report.call_arguments import placement_label
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.chart_panels import (
     Chart,
@@ -19,10 +20,12 @@ from hpccoll.report.chart_panels import (
     field_values,
     inline_data,
     interval_label,
+    panels_of_collectives,
     tooltip,
+    unity_rule,
     wire_rule,
 )
-from hpccoll.report.comparisons import Comparison, best_placements, efficiencies, find_comparisons, mixed_hosts
+from hpccoll.report.comparisons import best_placements, efficiencies, mixed_hosts, speedups
 from hpccoll.report.host_ranges import jobs_and_hosts
 from hpccoll.report.pair_heatmap import pair_busbw_map, pair_time_map
 from hpccoll.report.rail_usage import port_bytes_chart
@@ -31,6 +34,9 @@ from hpccoll.report.round_statistics import median_interval, median_seconds, rou
 from hpccoll.report.series_colours import FOREGROUND
 from hpccoll.report.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.store.statistics import Interval
+from hpccoll.tuning.answers import Answers
+from hpccoll.tuning.measured_choices import choice_of, setting_of
+from hpccoll.tuning.recommendations import Recommendation, SizeVerdict
 from hpccoll.units import format_seconds
 
 
@@ -68,22 +74,29 @@ class Figure:
                 chart_axes.apply_theme(chart, *self.heading(group), [p.series for p in group.usable]) if chart else None
             )
 
-    def heading(self, group: ChartGroup) -> tuple[str, tuple[str, ...]]:
-        """Return the title for ``group`` and the lines below it: machines, setting, and the meaning of marks."""
-        machines = group.machines
-        where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
-        several = "each machine has its own marks and lines" if len(machines) > 1 else ""
-        python = PYTHON_NOTE if group.several_executors else ""
-        crowded = ", ".join(map(str, _oversubscribed_counts(group)))
-        hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
-        joined = mixed_hosts(group.points)
-        mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
-        on = (f"{group.kind} on {name}" for name in where)
-        lines = (*on, group.setting, *group.emulations, several, python, hollow, mixed)
+    def title_of(self, group: ChartGroup) -> str:
+        """Return the title for ``group``, without its collective."""
         least, most = map_sizes(group)
         by = f"{group.unit} and size" if group.has_size else group.unit
-        title = self.title.format(unit=group.unit, by=by, least=least, most=most)
-        return f"{group.collective}: {title}", tuple(filter(None, lines))
+        return self.title.format(unit=group.unit, by=by, least=least, most=most)
+
+    def heading(self, group: ChartGroup) -> tuple[str, tuple[str, ...]]:
+        """Return the title of a picture for ``group`` and the lines below it."""
+        return f"{group.collective}: {self.title_of(group)}", heading_lines(group)
+
+
+def heading_lines(group: ChartGroup) -> tuple[str, ...]:
+    """Return the lines that describe all charts of ``group``: machines, setting, and the meaning of marks."""
+    machines = group.machines
+    where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
+    several = "each machine has its own marks and lines" if len(machines) > 1 else ""
+    python = PYTHON_NOTE if group.several_executors else ""
+    crowded = ", ".join(map(str, _oversubscribed_counts(group)))
+    hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
+    joined = mixed_hosts(group.points)
+    mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
+    on = (f"{group.kind} on {name}" for name in where)
+    return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed)))
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"
@@ -158,53 +171,114 @@ def efficiency_against_ranks(group: ChartGroup) -> Chart | None:
     )
 
 
-def fastest_map(group: ChartGroup) -> Chart | None:
-    comparisons = find_comparisons(group.points)
-    if not comparisons or group.many_pairs:
+def speedup_against_size(group: ChartGroup) -> Chart | None:
+    if not group.has_size or group.many_pairs:
         return None
-    data = [chart_record(group, c.fastest, median_seconds(c.fastest)) | _lead_fields(group, c) for c in comparisons]
-    sizes = list(
-        dict.fromkeys(group.size_label(nbytes) for nbytes in sorted({c.nbytes for c in comparisons}, reverse=True))
+    data = [
+        chart_record(group, each.point, each.value, each.ends) | {"speedup": f"{each.value:.2f}"}
+        for each in speedups(group.points)
+    ]
+    return curves_over_size(group, data, chart_axes.ratio_axis, unity_rule)
+
+
+def speedups_of_collectives(group: ChartGroup) -> Chart | None:
+    """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
+    data = [
+        chart_record(group, each.point, each.value, each.ends)
+        | {"speedup": f"{each.value:.2f}", "panel": each.point.row.collective}
+        for each in speedups(group.points)
+    ]
+    return panels_of_collectives(group, data, chart_axes.ratio_axis, unity_rule)
+
+
+def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup:
+    """Return one group of the points of the foremost setting of every collective, in one placement."""
+    foremost = {name: answers.foremost(name)[0] for name in answers.by_collective}
+    points = tuple(
+        point
+        for group in groups
+        if group.has_size and (each := foremost.get(group.collective)) and each in group.recommendations
+        for point in group.usable
+        if belongs_to_answer(point, each)
     )
+    return replace(groups[0], name=OVERVIEW, collective=OVERVIEW, setting="", points=points, recommendations=())
+
+
+def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> bool:
+    """Return whether a point is a choice of a recommendation, a runner-up, or native, in its setting.
+
+    If the choices serve both placements, the points in place are.
+    """
+    setting = recommendation.setting
+    verdicts = recommendation.verdicts.values()
+    named = {choice for each in verdicts for choice in (each.choice, each.runner_up)}
+    choice = choice_of(point.row)
+    if not choice.is_native and choice not in named:
+        return False
+    row, in_place = point.row, True if setting.in_place is None else setting.in_place
+    of_setting = replace(setting_of(row), in_place=in_place) == replace(setting, in_place=in_place)
+    placed = row.in_place == in_place or not placement_label(row)
+    return of_setting and placed and row.run_id in recommendation.measured.runs
+
+
+def choice_map(group: ChartGroup) -> Chart | None:
+    compared = [each for each in group.recommendations if len(each.choices) > 1]
+    if not compared or group.many_pairs:
+        return None
+    data = [cell for each in compared for cell in _choice_cells(group, each, compared)]
+    sizes = list(dict.fromkeys(group.size_label(n) for n in sorted({n for e in compared for n in e.verdicts})))[::-1]
     hollow = f"(indexof({_oversubscribed_counts(group)}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
     base = alt.Chart().encode(
-        x=alt.X(f"{group.unit}:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow)),
+        x=alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow)),
         y=alt.Y("size:N", title="size", sort=sizes, axis=alt.Undefined if group.has_size else None),
     )
     cells = base.mark_rect(stroke=chart_axes.BACKGROUND, strokeWidth=2).encode(
         color=chart_axes.series_colour(group, field_values(data, "series"), symbol="square"),
         opacity=alt.condition("datum.clear", alt.value(1), alt.value(0.35)),
-        tooltip=tooltip("size", "at", "series", "time", "interval", "rounds", "place", "second", "machine"),
+        tooltip=tooltip("size", "on", "series", "time", "second"),
     )
     labels = base.mark_text(fontSize=12, fontWeight=600).encode(
         text="lead:N", color=alt.Color("text_colour:N", scale=None)
     )
-    width = max(240, 90 * len({c.ranks for c in comparisons}))
+    width = max(240, 90 * len({cell["at"] for cell in data}))
     chart = alt.layer(cells, labels).properties(width=width, height=26 * len(sizes))
-    panels = sorted(set(field_values(data, "panel")))
-    return facet_chart(chart, data, "panel", 1, panels) if len(panels) > 1 else chart.properties(data=inline_data(data))
+    panels = list(dict.fromkeys(field_values(data, "panel")))
+    return facet_chart(chart, data, "panel", 2, panels) if len(panels) > 1 else chart.properties(data=inline_data(data))
 
 
-def _lead_fields(group: ChartGroup, comparison: Comparison) -> ChartRecord:
-    """Return the fields of a cell of the map; its text colour keeps its contrast in dark mode."""
-    machine = group.machine_label(comparison.fastest) if len(group.machines) > 1 else ""
-    executor = comparison.executor if group.several_executors else ""
-    mapping = comparison.mapping if group.several_mappings else ""
-    panel = {"panel": ", ".join(filter(None, (machine, executor, comparison.variant, mapping)))}
-    if comparison.runner_up_ratio is None:
-        return panel | {"lead": "alone", "second": "none", "clear": False, "text_colour": FOREGROUND}
-    second = comparison.entries[1]
-    on_ink = group.colours[comparison.fastest.series] == FOREGROUND
-    return panel | {
-        "lead": f"{comparison.runner_up_ratio:.2f}x" if comparison.clear_winner else "tie",
-        "second": f"{second.series}, {format_seconds(median_seconds(second))}, "
-        f"{comparison.runner_up_ratio:.2f} times as long",
-        "clear": bool(comparison.clear_winner),
-        "text_colour": FOREGROUND
-        if not comparison.clear_winner
-        else chart_axes.BACKGROUND
-        if on_ink
-        else chart_axes.FIXED_WHITE,
+def _choice_cells(
+    group: ChartGroup, recommendation: Recommendation, compared: Sequence[Recommendation]
+) -> Iterator[ChartRecord]:
+    """Yield a cell for each size; a choice for both placements is in the panels of both if others are separate."""
+    setting = recommendation.setting
+    placements = dict.fromkeys(each.setting.in_place for each in compared)
+    own = (setting.in_place,) if setting.in_place is not None or len(placements) == 1 else (False, True)
+    answers = Answers(replace(each, setting=replace(each.setting, in_place=None)) for each in compared)
+    details = answers.setting_details(replace(recommendation, setting=replace(setting, in_place=None)))
+    for in_place in own:
+        placement = "" if in_place is None else "in place" if in_place else "out of place"
+        for verdict in recommendation.verdicts.values():
+            yield {
+                "panel": ", ".join(filter(None, (*details, placement))),
+                "at": setting.ranks if group.ranks_per_node is None else setting.nodes,
+                "on": setting.shape_label,
+                "size": group.size_label(verdict.nbytes),
+                "series": group.series_of(verdict.choice, recommendation),
+                "time": format_seconds(verdict.seconds),
+            } | _verdict_fields(group, verdict, recommendation)
+
+
+def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:
+    """Return the fields of a cell that say how sure it is; its text colour keeps its contrast in dark mode."""
+    if verdict.runner_up is None or verdict.lead is None:
+        return {"lead": "alone", "second": "none", "clear": False, "text_colour": FOREGROUND}
+    clear = verdict.verdict == "clear"
+    on_ink = group.colours[group.series_of(verdict.choice, recommendation)] == FOREGROUND
+    return {
+        "lead": "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x",
+        "second": f"{group.series_of(verdict.runner_up, recommendation)}, {verdict.lead:.2f} times as long",
+        "clear": clear,
+        "text_colour": FOREGROUND if not clear else chart_axes.BACKGROUND if on_ink else chart_axes.FIXED_WHITE,
     }
 
 
@@ -215,14 +289,33 @@ PAIRS_NOTE = (
     "pairs between nodes have their own lines."
 )
 CELLS_NOTE = "An empty cell was not measured. Colours are spaced by ratio: equal steps are equal factors."
+OVERVIEW = "overview"
+"""The name of the page's first part, and of its chart, if there are several collectives."""
+
+OVERVIEW_FIGURE = Figure(
+    OVERVIEW,
+    "speed-up over native against size",
+    "How many times as long the library's own collective takes, on the most ranks that had cores of their own: above 1 "
+    "the algorithm is faster. Only choices and runners-up are drawn. The median of the rounds, with a band from the "
+    "least to the most. Both axes are logarithmic.",
+    speedups_of_collectives,
+)
 FIGURES = (
     Figure(
-        "fastest",
-        "fastest series by {by}",
-        "A cell shows how many times as long the runner-up takes, round by round. tie (pale): the fastest is not ahead "
-        "of all others in every round, with a median below their 95 % intervals (with one round: with disjoint "
-        f"intervals). alone (pale): the run has no other series. {PLACEMENT_NOTE}",
-        fastest_map,
+        "choice",
+        "what to use by {by}",
+        "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
+        "Pale: tie, no choice is clearly faster in every round; below 1x, another is faster at this size, by less than "
+        "a range of its own is worth; alone, nothing else was measured. Placements share a panel if one choice serves "
+        "both.",
+        choice_map,
+    ),
+    Figure(
+        "speedup",
+        "speed-up over native against size",
+        "How many times as long the library's own collective takes, in the same placement: above 1 the algorithm is "
+        "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic.",
+        speedup_against_size,
     ),
     Figure(
         "time",

@@ -1,91 +1,34 @@
 """Comparisons of series: pure functions over points.
 
-A comparison is made within one launch, round by round. Each series is represented by the faster of its placements. The
-floor and ``auto`` are left out.
+A comparison is made within one launch, round by round. The floor and ``auto`` are left out. What to use is the business
+of ``hpccoll.tuning.recommendations``.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
-from hpccoll.report.call_arguments import algorithm_params, rank_pair
+from hpccoll.report.call_arguments import placement_label, rank_pair
 from hpccoll.report.chart_groups import SeriesPoint, is_ranked, is_usable
 from hpccoll.report.round_statistics import (
-    clearly_faster,
     median_interval,
     median_seconds,
+    paired_rounds,
+    round_ratios,
     split_by_launch,
-    time_ratio,
 )
-from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.round_comparison import disjoint
+from hpccoll.store.statistics import Interval, median_ratio
+from hpccoll.tuning.measured_choices import choice_of
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """The series that did the same work in the same launch, fastest first."""
+class Speedup:
+    """The time of native over that of ``point``: the median of the rounds, and their ends if there are several."""
 
-    entries: tuple[SeriesPoint, ...]
-
-    @property
-    def fastest(self) -> SeriesPoint:
-        return self.entries[0]
-
-    @property
-    def ranks(self) -> int:
-        return self.fastest.row.ranks
-
-    @property
-    def nbytes(self) -> int:
-        """The requested size: the moved bytes may differ slightly with the number of ranks."""
-        return self.fastest.row.requested_bytes
-
-    @property
-    def runner_up_ratio(self) -> float | None:
-        """The ratio of the runner-up's time to that of the fastest, round by round; None without a runner-up."""
-        return time_ratio(self.entries[1], self.fastest) if len(self.entries) > 1 else None
-
-    @property
-    def clear_winner(self) -> str | None:
-        """The fastest series; None if it is not clearly faster than all others."""
-        clear = all(clearly_faster(self.fastest, entry) for entry in self.entries[1:])
-        return self.fastest.series if clear else None
-
-    @property
-    def variants(self) -> frozenset[str | None]:
-        """The variants of the entries."""
-        return frozenset(entry.row.variant for entry in self.entries)
-
-    @property
-    def variant(self) -> str | None:
-        """The variant that all entries share; None if they differ."""
-        return next(iter(self.variants)) if len(self.variants) == 1 else None
-
-    @property
-    def mapping(self) -> str:
-        """The mapping of ranks to nodes, the same for all entries."""
-        return self.fastest.row.mapping
-
-    @property
-    def executor(self) -> str:
-        """The executor, the same for all entries, in words: ``python executor``."""
-        return f"{self.fastest.row.executor} executor"
-
-    @property
-    def native(self) -> SeriesPoint | None:
-        """The library's own collective at default settings, in the variant that all entries share; None without it."""
-        native_points = [e for e in self.entries if e.row.algorithm == NATIVE and not algorithm_params(e.row)]
-        return next((e for e in native_points if e.row.variant is None or len(self.variants) == 1), None)
-
-
-@dataclass(frozen=True, slots=True)
-class SizeInterval:
-    """Adjacent sizes with the same clear winner, and the range of the runner-up's ratios."""
-
-    clear_winner: str | None
-    sizes: tuple[int, ...]
-    runner_up_ratios: tuple[float, float]
+    point: SeriesPoint
+    value: float
+    ends: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,44 +62,40 @@ def _measured_together(points: Iterable[SeriesPoint]) -> Iterator[tuple[tuple[ob
             yield work, [*best.values()]
 
 
-def find_comparisons(points: Iterable[SeriesPoint]) -> tuple[Comparison, ...]:
-    """Return one comparison per machine, executor, variant, mapping, ranks, size and pair of ranks, by ranks and size.
+def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
+    """Return how many times as long as each point the library's own collective takes, in the same placement.
 
-    If several runs did the same work, the run with the most series counts; of equals, the later one.
+    Both were measured by one launch in the same variant; of several transports, the fastest call of the library counts.
+    A call with one buffer is compared with both placements.
     """
-    chosen: dict[tuple[object, ...], Comparison] = {}
-    for work, entries in _measured_together(points):
-        comparison = Comparison(tuple(sorted(entries, key=median_seconds)))
-        previous = chosen.get((*work, comparison.variants))
-        if previous is None or len(entries) >= len(previous.entries):
-            chosen[*work, comparison.variants] = comparison
-    return tuple(sorted(chosen.values(), key=lambda comparison: (comparison.ranks, comparison.nbytes)))
+    usable = [point for point in points if is_usable(point.row) and is_ranked(point.row)]
+    own_calls: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    for point in usable:
+        if choice_of(point.row).is_native:
+            own_calls[_call(point)].append(point)
+    found = []
+    for point in usable:
+        placement = placement_label(point.row)
+        rivals = [
+            native
+            for native in own_calls[_call(point)]
+            if placement_label(native.row) in (placement, "") and paired_rounds(point, native)
+        ]
+        if rivals and not choice_of(point.row).is_native:
+            native = min(rivals, key=median_seconds)
+            ratios = round_ratios(native, point)
+            ends = (min(ratios), max(ratios)) if len(ratios) > 1 else None
+            found.append(Speedup(point, median_ratio(ratios), ends))
+    return tuple(found)
 
 
-def native_ratios(comparisons: Iterable[Comparison]) -> dict[tuple[str, int], list[tuple[int, float]]]:
-    """Return the (bytes, ratio) pairs of each series and number of ranks: its time over native's, round by round."""
-    ratios: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
-    for comparison in comparisons:
-        if native := comparison.native:
-            for entry in comparison.entries:
-                if entry is not native:
-                    ratios[entry.series, comparison.ranks].append((comparison.nbytes, time_ratio(entry, native)))
-    return dict(ratios)
-
-
-def size_intervals(comparisons: Sequence[Comparison]) -> list[SizeInterval]:
-    """Return the comparisons of one rank count, ordered by size, as intervals with the same clear winner."""
-    runs = (
-        list(run)
-        for _, run in groupby(
-            (c for c in comparisons if c.runner_up_ratio), key=lambda comparison: comparison.clear_winner
-        )
-    )
-    return [
-        SizeInterval(run[0].clear_winner, tuple(c.nbytes for c in run), (min(leads), max(leads)))
-        for run in runs
-        for leads in [[comparison.runner_up_ratio or 1.0 for comparison in run]]
-    ]
+def _call(point: SeriesPoint) -> tuple[object, ...]:
+    row = point.row
+    pair = rank_pair(row)
+    return (
+        point.machine, row.executor, row.variant, row.dtype, row.op, row.root, pair, row.mapping, row.ranks, row.nodes,
+        row.aggregators, row.requested_bytes,
+    )  # fmt: skip
 
 
 def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:

@@ -1,6 +1,8 @@
 """Definitions of the report: a description of each collective, and a definition of each term."""
 
+import re
 from collections.abc import Sequence
+from html import escape
 
 from hpccoll.report import call_arguments
 from hpccoll.report.chart_groups import ChartGroup
@@ -46,7 +48,14 @@ DEFINITIONS = {
     "another and compared round by round. A ratio is the median of the ratios of the rounds. The winner has, in each "
     "round, a median below the 95 % interval of each other series; with one round, the intervals must be disjoint. "
     "Without intervals there is no winner.",
-    "ahead": "The time of the runner-up over that of the fastest: at 1.20x ahead the runner-up takes 20 % longer.",
+    "gain over native": "How much faster than the library's own collective: native's time over that of the choice, as "
+    "the geometric mean over the sizes of the range. Of the rounds the median, with the least and the most. A gain of "
+    "2 or more is a factor.",
+    "how sure": "clear: in each round the median of the choice is below the 95 % interval of every other choice; with "
+    "one round, the intervals are disjoint. a tie: neither is clearly faster. slightly slower: another is clearly "
+    "faster at that size, by less than a range of its own is worth. The rule is that of hpccoll tune: native stays "
+    "unless another choice gains more than the noise, and a range has to gain more than the noise, too.",
+    "speed-up": "The time of native over that of the series, in the same placement and launch.",
     "pairs of ranks": "If messages go between two ranks, lines show the median pair, the faster of two medians; of a "
     "pair that was measured repeatedly, the last measurement.",
     "traffic": "The distribution of the blocks of an all_to_all_v: uniform, all equal; zipf, rank j is as popular as "
@@ -103,3 +112,16 @@ def describe_collective(collective: str, groups: Sequence[ChartGroup]) -> str:
             None, (COLLECTIVE_DESCRIPTIONS.get(collective), "The root is rank 0." * (roots == {0}), one_buffer * shared)
         )
     )
+
+
+def with_tooltip(heading: str) -> str:
+    """Return a heading as HTML, with the definition of its term as tooltip if there is one."""
+    meaning = _BY_TERM.get(re.sub(r" \(.*\)$", "", heading))
+    return f'<abbr title="{escape(meaning)}">{escape(heading)}</abbr>' if meaning else escape(heading)
+
+
+_BY_TERM = {term: meaning for terms, meaning in DEFINITIONS.items() for term in terms.split(", ")} | {
+    "95 % interval": DEFINITIONS["median, interval"],
+    "by round": DEFINITIONS["round"],
+    "start skew": "How far apart the ranks start, the median over the iterations: a time includes it.",
+}

@@ -3,7 +3,7 @@
 A template is a format string of the finding's values, or a function of them for a sentence with optional parts.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, TypeAlias
@@ -28,10 +28,12 @@ class Template:
     Args:
         title: what the finding is about; empty for findings that the page begins with.
         sentence: the statement.
+        explanation: what it means and what to do, which the page folds.
     """
 
     title: Text
     sentence: Text
+    explanation: Text = ""
 
 
 class _UnitFormatter(Formatter):
@@ -59,14 +61,9 @@ def render_finding(finding: ReportFinding) -> tuple[str, str]:
     return _write(template.title, finding.values), _write(template.sentence, finding.values)
 
 
-def _ratio_range(low: float, high: float) -> str:
-    """Return ``1.20x``, or ``1.20x to 1.50x`` if the ends differ as written."""
-    return " to ".join(dict.fromkeys(f"{ratio:.2f}x" for ratio in (low, high)))
-
-
-def _size_ranges(ranges: Iterable[tuple[int, int]]) -> str:
-    ends = [(format_size(first), format_size(last)) for first, last in ranges]
-    return ", ".join(f"at {first}" if first == last else f"from {first} to {last}" for first, last in ends)
+def explain_finding(finding: ReportFinding) -> str:
+    """Return the explanation of a finding; empty without one."""
+    return _write(TEMPLATES[finding.kind].explanation, finding.values)
 
 
 def _size_and_shape(values: Values) -> str:
@@ -80,24 +77,10 @@ def _where(values: Values) -> str:
     return ", ".join(filter(None, (f"{values['shape']}{size}", values["pair"], values["placement"])))
 
 
-def _fastest(values: Values) -> str:
-    clauses = []
-    for leader in values["leaders"]:
-        sizes = f" {_size_ranges(leader['sizes'])}" if values["has_size"] else ""
-        clauses.append(f"{leader['series']} is fastest{sizes} ({_ratio_range(*leader['ratios'])} ahead)")
-    if undecided := values["undecided"]:
-        several = f"at the other {format_count(values['undecided_sizes'], 'size')}"
-        sizes = several if len(undecided) > 1 else _size_ranges(undecided)
-        clauses.append(f"no clear winner {sizes}" if values["has_size"] else "no clear winner")
-    return "; ".join(clauses) + "."
-
-
 def _highest_busbw(values: Values) -> str:
     low, high = (format_rate(end) for end in values["interval"] or (0.0, 0.0))
     interval = "" if low == high else f" ({low} to {high} by its 95 % interval)"
     parts = [f"{format_rate(values['busbw'])}{interval} by {values['series']} with {_where(values)}"]
-    if burst := values["burst"]:
-        parts.append(_write(": a burst, above {wire} ({rate:rate})", burst))
     if (algbw := values["offloaded_algbw"]) is not None:
         parts.append(f", algbw {format_rate(algbw)}: where switches reduce, busbw assumes bytes that no link carries")
     auto = " auto, which chooses among these and is left out, reached {auto_busbw:rate}."
@@ -181,25 +164,25 @@ def _between_rounds(values: Values) -> str:
         "the slowest round of a case takes {median_ratio:.2f} times as long as the fastest one (median of {cases:count "
         "case}); at most {max_ratio:.2f} times: {series} with {where}."
     )
-    if (shared := values["shared_variance"]) is not None:
-        text += f" All series of a call share {100 * shared:.0f} % of the variance between rounds"
-        cause = (
-            ": the machine changes, because others use it or the host of a virtual machine moves its CPUs. Ratios are "
-            "then more certain than times."
-        )
-        text += cause if values["machine_varies"] else "."
     return _write(text, {**values, "where": _where(values)})
 
 
-def _measured_once(values: Values) -> str:
-    cases = "each case was measured in one launch"
-    if values["resumed_cases"]:
-        resumed = "each case was measured once, the rounds of {resumed_cases:count case} in several launches"
-        cases = _write(resumed + ": an interrupted job was resumed", values)
-    return (
-        f"{cases}. An interval bounds the median within its launch; another launch may differ by more, most of all on "
-        "a shared machine. A lead of a few per cent is no reason to choose."
+def _shared_variance(values: Values) -> str:
+    if (shared := values["shared_variance"]) is None:
+        return ""
+    text = f"All series of a call share {100 * shared:.0f} % of the variance between rounds"
+    cause = (
+        ": the machine changes, because others use it or the host of a virtual machine moves its CPUs. Ratios are then "
+        "more certain than times."
     )
+    return text + (cause if values["machine_varies"] else ".")
+
+
+def _measured_once(values: Values) -> str:
+    if not values["resumed_cases"]:
+        return "each case was measured in one launch."
+    resumed = "each case was measured once, the rounds of {resumed_cases:count case} in several launches"
+    return _write(resumed + ": an interrupted job was resumed.", values)
 
 
 def _repeated_points(values: Values) -> str:
@@ -210,13 +193,9 @@ def _repeated_points(values: Values) -> str:
     return _write(text, {**values, "where": _where(values)})
 
 
-def _not_converged(values: Values) -> str:
+def _convergence_remedy(values: Values) -> str:
     remedy = "use fewer ranks, which wait for a core here" if values["oversubscribed"] else "use an idle machine"
-    text = (
-        "the 95 % interval of {loose} of {rows:count row} did not become narrow enough in time. Give each case more "
-        "time (seconds and max_iterations of effort; --seconds of hpccoll run), or "
-    )
-    return _write(text + remedy + ".", values)
+    return f"Give each case more time (seconds and max_iterations of effort; --seconds of hpccoll run), or {remedy}."
 
 
 def _oversubscribed(values: Values) -> str:
@@ -275,8 +254,6 @@ TEMPLATES: Mapping[str, Template] = {
     ),
     "busy_machine": Template("", _busy_machine),
     # Findings about the rows of a group, in the order of the page.
-    "not_converged": Template("Not converged", _not_converged),
-    "fastest": Template("{shape}", _fastest),
     "fallback": Template("Not what was requested", _fallback),
     "library": Template("Library", _library),
     "library_model": Template("NCCL's model", _library_model),
@@ -286,8 +263,18 @@ TEMPLATES: Mapping[str, Template] = {
     "wire_share": Template("Per cent of wire", _wire_share),
     "wire_below_rate": Template("No per cent of wire", _wire_below_rate),
     "rails": Template("Rails", _rails),
-    "between_rounds": Template("Between rounds", _between_rounds),
-    "measured_once": Template("Between launches", _measured_once),
+    "not_converged": Template(
+        "Wide intervals",
+        "the 95 % interval of {loose} of {rows:count row} did not become narrow enough in time.",
+        _convergence_remedy,
+    ),
+    "between_rounds": Template("Between rounds", _between_rounds, _shared_variance),
+    "measured_once": Template(
+        "Between launches",
+        _measured_once,
+        "An interval bounds the median within its launch; another launch may differ by more, most of all on a shared "
+        "machine. A lead of a few per cent is no reason to choose.",
+    ),
     "repeated_points": Template("Between launches", _repeated_points),
     "wrong_results": Template("Wrong", "{rows:count row} with a wrong result, not drawn: {series:list}."),
     "oversubscribed": Template("Oversubscribed", _oversubscribed),

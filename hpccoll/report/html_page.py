@@ -16,22 +16,25 @@ from zlib import crc32
 
 import vl_convert
 
+from hpccoll.report.answer_section import answer_section, answer_table
 from hpccoll.report.chart_groups import ChartGroup
-from hpccoll.report.charts import Figure
-from hpccoll.report.collective_overview import OVERVIEW_NOTE, count_missing, overview_table
+from hpccoll.report.charts import OVERVIEW, Figure, heading_lines
 from hpccoll.report.critical_findings import opening_findings
 from hpccoll.report.definitions import DEFINITIONS, describe_collective
-from hpccoll.report.finding_templates import render_finding
-from hpccoll.report.findings import group_findings, native_ratio_table
+from hpccoll.report.finding_templates import explain_finding, render_finding
+from hpccoll.report.findings import group_findings
 from hpccoll.report.html_tables import missing_table, plain_table, provenance_list, rows_table, slurm_jobs_table
 from hpccoll.report.mapping_comparison import mapping_table
+from hpccoll.report.measured_summary import measured_heading, measured_summary
 from hpccoll.report.report_finding import ReportFinding
 from hpccoll.report.sent_bytes_table import sent_bytes_table
 from hpccoll.report.terminal_summary import case_counts
 from hpccoll.report.wire_bandwidth import HEADER_MODEL
+from hpccoll.spec.algorithm_registry import COLLECTIVES
 from hpccoll.store.rows import Results
 from hpccoll.terminal import printable
-from hpccoll.units import format_count, format_size
+from hpccoll.tuning.answers import Answers
+from hpccoll.units import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +48,36 @@ class ReportChart:
 
 
 def render_page(
-    results: Results, groups: Sequence[ChartGroup], charts: Sequence[ReportChart], title: str, note: str = ""
+    results: Results,
+    answers: Answers,
+    groups: Sequence[ChartGroup],
+    charts: Sequence[ReportChart],
+    title: str,
+    note: str = "",
 ) -> str:
-    """Return the HTML of the page; ``note`` is an element of its head that programs read."""
+    """Return the HTML of the page: the answers, then charts and findings, then everything else.
+
+    Args:
+        results: the results.
+        answers: what to use, for each collective.
+        groups: the groups of rows.
+        charts: the charts of the groups, and the overview of several collectives.
+        title: the name of the results.
+        note: an element of the head that programs read.
+    """
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
-    parts = [_head(title, note), _opening(results), _summary(results, collectives, title)]
-    if len(collectives) > 1:
-        parts.append(_overview(results, groups))
-        parts += [_tab(results, name, members, charts) for name, members in collectives.items()]
+    several = len(collectives) > 1
+    head = [_head(f"{measured_heading(groups)} - {title}", note), _opening(results)]
+    parts = [_summary(results, collectives, title)]
+    if several:
+        parts.append(_overview(results, answers, collectives, charts))
+        parts += [_tab(results, answers, name, members, charts) for name, members in collectives.items()]
     else:
-        parts.append(_completeness(results))
+        parts += [answer_section(results, answers, [*collectives]), _completeness(results), _remarks(results)]
         parts += [_section(name, _collective_parts(name, members, charts)) for name, members in collectives.items()]
         parts.append(_rows(groups))
-    parts += [_definitions(), _skipped(results), _scheduled(results), _provenance(results)]
-    written = printable("\n".join(filter(None, parts)))
+    parts += [_skipped(results), _scheduled(results), _provenance(results), _glossary()]
+    written = printable("\n".join(filter(None, head + parts)))
     return f"{written}\n{_scripts(charts)}\n</body>\n</html>\n"
 
 
@@ -76,13 +95,15 @@ def _head(title: str, note: str) -> str:
 
 
 def _opening(results: Results) -> str:
-    return "".join(map(_paragraph, opening_findings(results)))
+    """Return the findings that may make results useless."""
+    findings = (finding for finding in opening_findings(results) if finding.severity == "critical")
+    return "".join(f'<p class="critical" role="alert">{escape(render_finding(each)[1])}</p>' for each in findings)
 
 
-def _paragraph(finding: ReportFinding) -> str:
-    mark = 'class="critical" role="alert"' if finding.severity == "critical" else 'class="note"'
-    _, sentence = render_finding(finding)
-    return f"<p {mark}>{escape(sentence)}</p>"
+def _remarks(results: Results) -> str:
+    """Return the other findings about all results."""
+    findings = (finding for finding in opening_findings(results) if finding.severity != "critical")
+    return "".join(f'<p class="note">{escape(render_finding(each)[1])}</p>' for each in findings)
 
 
 def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], title: str) -> str:
@@ -92,52 +113,24 @@ def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], 
     links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in picks)
     links = f'<span class="picks">{links}</span>' if several else links
     shown = {"rows": not several, "skipped": results.skipped, "jobs": results.scheduled}
-    parts = (part for part in ("rows", "definitions", "skipped", "jobs", "provenance") if shown.get(part, True))
+    parts = (part for part in ("rows", "skipped", "jobs", "provenance", "glossary") if shown.get(part, True))
     fixed = "".join(f'<a href="#{part}">{part}</a>' for part in parts)
-    lede = _measured_summary(groups, several=several)
-    return f'<header><h1>{escape(title)}</h1>\n<p class="lede">{escape(lede)}</p>\n<nav>{links}{fixed}</nav></header>'
-
-
-def _measured_summary(groups: Sequence[ChartGroup], *, several: bool) -> str:
-    """Return one sentence: collectives or series, ranks, sizes, kinds and machines."""
-    points = [point for group in groups for point in group.usable]
-    if not points:
-        return "There is no usable result: nothing can be drawn or compared."
-    rows = [point.row for point in points]
-    drawn = {point.series for point in points}
-    series = ", ".join(name for name in groups[0].colours if name in drawn)
-    content = f"{len({row.collective for row in rows})} collectives" if several else f"{rows[0].collective}: {series}"
-    ranks, nodes = f"{_numbers(row.ranks for row in rows)} ranks", f"{_numbers(row.nodes for row in rows)} nodes"
-    if any(row.nodes > 1 for row in rows):
-        one_each = all(row.ranks == row.nodes for row in rows)
-        ranks = f"{nodes} with 1 rank each" if one_each else f"{ranks} on {nodes}"
-    ends = sorted(point.row.requested_bytes for group in groups if group.has_size for point in group.usable)
-    sizes = " to ".join(format_size(nbytes) for nbytes in dict.fromkeys((*ends[:1], *ends[-1:])))
-    kinds = " and ".join(sorted({point.kind for point in points}))
-    where = "; ".join(dict.fromkeys(point.machine for point in points))
-    return f"{'; '.join(filter(None, (content, ranks, sizes)))}; {kinds} on {where}."
-
-
-def _numbers(values: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(set(values))))
+    return (
+        f'<header><h1>{escape(measured_heading(groups))}</h1>\n<p class="lede">{escape(measured_summary(groups))} '
+        f"Results: {escape(title)}.</p>\n<nav>{links}{fixed}</nav></header>"
+    )
 
 
 def _completeness(results: Results) -> str:
-    done = escape(case_counts(results))
+    """Return the partial runs and the missing cases; empty if the results are complete."""
     partial = [run.run_id for run in results.runs if run.status != "complete"]
     partly = (
         f"<p>Partial runs, which ended before their last case: {escape(', '.join(partial))}.</p>" if partial else ""
     )
-    if not results.missing:
-        return (
-            f"<p>Complete: {done}.</p>{partly}"
-            if not partial
-            else f'<div class="incomplete"><p>{done}.</p>{partly}</div>'
-        )
-    return f'<div class="incomplete"><p>{done}.</p>{partly}{missing_table(results.missing)}</div>'
-
-
-OVERVIEW = "overview"
+    if not partly and not results.missing:
+        return ""
+    missing = missing_table(results.missing) if results.missing else ""
+    return f'<div class="incomplete"><p>{escape(case_counts(results))}.</p>{partly}{missing}</div>'
 
 
 def _section(name: str, parts: Iterable[str], *, tab: bool = False) -> str:
@@ -145,49 +138,67 @@ def _section(name: str, parts: Iterable[str], *, tab: bool = False) -> str:
     return "\n".join([marked, *parts, "</section>"])
 
 
-def _overview(results: Results, groups: Sequence[ChartGroup]) -> str:
-    note = f'<p class="note">{escape(OVERVIEW_NOTE)}</p>'
-    table = f'<div class="overview">{overview_table(results, groups)}</div>'
-    return _section(OVERVIEW, [_completeness(results), table, note], tab=True)
+def _overview(
+    results: Results,
+    answers: Answers,
+    collectives: Mapping[str, Sequence[ChartGroup]],
+    charts: Sequence[ReportChart],
+) -> str:
+    unmeasured = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - collectives.keys()
+    names = [*collectives, *sorted(unmeasured)]
+    figures = [_figure(drawn) for drawn in charts if drawn.group.collective == OVERVIEW]
+    parts = [answer_section(results, answers, names), *figures, _completeness(results), _remarks(results)]
+    return "\n".join(['<section id="overview" class=tab>', *parts, "</section>"])
 
 
-def _tab(results: Results, collective: str, groups: Sequence[ChartGroup], charts: Sequence[ReportChart]) -> str:
+def _tab(
+    results: Results,
+    answers: Answers,
+    collective: str,
+    groups: Sequence[ChartGroup],
+    charts: Sequence[ReportChart],
+) -> str:
     """Return the tab of one of several collectives, with its own rows and its number of missing cases."""
-    parts = _collective_parts(collective, groups, charts)
-    if count := count_missing(results, collective):
+    parts = [answer_table(answers, collective), *_collective_parts(collective, groups, charts)]
+    if count := sum(gap.case.startswith(f"{collective}.") for gap in results.missing):
         link = f'<a href="#{OVERVIEW}">the overview</a>'
         parts.insert(0, f'<div class="incomplete"><p>{format_count(count, "case")} missing: see {link}.</p></div>')
     return _section(collective, [*parts, "<h3>Rows</h3>", SORT_NOTE, rows_table(groups)], tab=True)
 
 
 def _collective_parts(collective: str, groups: Sequence[ChartGroup], charts: Sequence[ReportChart]) -> list[str]:
-    """Return the description of a collective, and the findings, tables and charts of each of its settings."""
+    """Return the description of a collective, and the charts, findings and tables of each of its settings."""
     description = describe_collective(collective, groups)
     parts = [f'<p class="about">{escape(description)}</p>'] if description else []
     for group in groups:
         if len(groups) > 1:
             parts.append(f'<h3 class="setting">{escape(group.distinguishing_setting(groups))}</h3>')
-        parts.append(f'<p class="note">{escape("; ".join((group.kind, group.setting, *group.emulations)))}</p>')
-        parts.append(_findings(group))
+        parts.append(f'<p class="note">{"<br>".join(map(escape, heading_lines(group)))}</p>')
         parts += [_figure(drawn) for drawn in charts if drawn.group is group]
+        parts.append(_findings(group))
     return parts
 
 
 def _findings(group: ChartGroup) -> str:
     if not group.usable:
         return "<p>No usable result: nothing is drawn.</p>"
-    rendered = map(render_finding, group_findings(group))
-    items = "".join(f"<li><b>{escape(title)}:</b> {escape(sentence)}</li>" for title, sentence in rendered)
-    head, body = native_ratio_table(group)
-    ratios = plain_table(head, body) + f'<p class="note">{NATIVE_RATIO_NOTE}</p>' if body else ""
+    items = "".join(map(_finding, group_findings(group)))
     head, body = mapping_table(group)
     placed = plain_table(head, body) + f'<p class="note">{escape(MAPPING_NOTE)}</p>' if body else ""
     head, body = sent_bytes_table(group)
     sent = plain_table(head, body) + f'<p class="note">{HEADER_MODEL}</p>' if body else ""
-    return f'<ul class="findings">{items}</ul>{ratios}{placed}{sent}'
+    return f'<h3>Findings</h3><ul class="findings">{items}</ul>{placed}{sent}'
 
 
-NATIVE_RATIO_NOTE = "A time of 0.80x is faster than native, one of 2x is slower."
+def _finding(finding: ReportFinding) -> str:
+    """Return a finding as an item of a list, with its explanation folded."""
+    title, sentence = render_finding(finding)
+    statement = f"<b>{escape(title)}:</b> {escape(sentence)}"
+    if explanation := explain_finding(finding):
+        statement = f"<details><summary>{statement}</summary>{escape(explanation)}</details>"
+    return f'<li class="{finding.severity}">{statement}</li>'
+
+
 MAPPING_NOTE = (
     "block: consecutive ranks are on one node, and consecutive nodes in one rack; cyclic: consecutive ranks are in "
     "different racks, or on different nodes of one rack. Between racks: bytes that all ranks send from rack to rack in "
@@ -196,15 +207,18 @@ MAPPING_NOTE = (
 
 
 def _figure(drawn: ReportChart) -> str:
-    title, lines = drawn.figure.heading(drawn.group)
+    title = drawn.figure.title_of(drawn.group)
     identity = escape(drawn.files.rpartition("/")[2])
     links = " ".join(f'<a href="{escape(drawn.files)}.{ending}">{ending.upper()}</a>' for ending in ("svg", "png"))
     spec = {name: value for name, value in drawn.specification.items() if name != "title"}  # the page has its own title
     text = json.dumps(spec, separators=(",", ":")).replace("<", "\\u003c")
+    caption = (
+        f"<details><summary>How to read it {links}</summary>{escape(drawn.figure.group_caption(drawn.group))}</details>"
+    )
     return (
-        f'<figure id="{identity}"><h3>{escape(title)}</h3><p class="under">{"<br>".join(map(escape, lines))}</p>\n'
+        f'<figure id="{identity}"><h3>{escape(title[:1].upper() + title[1:])}</h3>\n'
         f'<div class="chart" data-spec="{identity}-spec" role="img" aria-label="{escape(title)}"></div>\n'
-        f"<figcaption>{escape(drawn.figure.group_caption(drawn.group))} {links}</figcaption>\n"
+        f"<figcaption>{caption}</figcaption>\n"
         f'<script type="application/json" id="{identity}-spec">{text}</script></figure>'
     )
 
@@ -217,9 +231,9 @@ def _rows(groups: Sequence[ChartGroup]) -> str:
     return f'<h2 id="rows">Rows</h2>{SORT_NOTE}{table}'
 
 
-def _definitions() -> str:
+def _glossary() -> str:
     listed = "".join(f"<dt>{escape(word)}</dt><dd>{escape(meaning)}</dd>" for word, meaning in DEFINITIONS.items())
-    return f'<h2 id="definitions">Definitions</h2><dl>{listed}</dl>'
+    return f'<h2 id="glossary">Glossary</h2><details><summary>What the words mean</summary><dl>{listed}</dl></details>'
 
 
 def _skipped(results: Results) -> str:

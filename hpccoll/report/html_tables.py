@@ -6,6 +6,7 @@ from html import escape
 from itertools import chain, zip_longest
 
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.report.definitions import with_tooltip
 from hpccoll.report.library_evidence import library_facts
 from hpccoll.report.report_columns import ColumnCells, table_columns
 from hpccoll.store.rows import Gap, Run
@@ -23,7 +24,7 @@ def rows_table(groups: Iterable[ChartGroup]) -> str:
     shown = [column for column in columns if column.always or len(set(column.texts)) > 1]
     shared = [f"{column.heading} {column.texts[0]}" for column in columns if column not in shown and column.texts[0]]
     agreed = f'<p class="note">The same in all rows: {escape(", ".join(shared))}.</p>' if shared else ""
-    head = "".join(f'<th scope="col" tabindex="0">{escape(column.heading)}</th>' for column in shown)
+    head = "".join(f'<th scope="col" tabindex="0">{with_tooltip(column.heading)}</th>' for column in shown)
     body = "".join(_row(point, i, shown) for i, point in enumerate(points))
     table = f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     return f'{agreed}<div class="scroll tall">{table}</div>'
@@ -47,7 +48,7 @@ def _cell(text: str) -> str:
 
 def plain_table(head: Sequence[str], body: Iterable[Sequence[str]], parts: Iterable[str] = ()) -> str:
     """Return a table of texts; the first cell of each line links to the element of the page that ``parts`` names."""
-    heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    heads = "".join(f'<th scope="col">{with_tooltip(cell)}</th>' for cell in head)
     links = (f'<td><a href="#{escape(part)}">{escape(part)}</a></td>' for part in parts)
     lines = ([_cell(cell) for cell in cells] for cells in body)
     rows = "".join(f"<tr>{''.join([link or line[0], *line[1:]])}</tr>" for link, line in zip_longest(links, lines))

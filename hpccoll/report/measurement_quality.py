@@ -12,19 +12,14 @@ from hpccoll.report.shared_variance import shared_variance
 MACHINE_SHARE = 0.5
 """The shared part of the variance between rounds from which on the machine is the cause."""
 
-NEARLY_ALL = 0.9
-"""The part of the rows from which on missing convergence is the first finding of a group."""
 
-
-def convergence_finding(group: ChartGroup) -> tuple[ReportFinding | None, bool]:
-    """Return a finding if intervals did not become narrow enough in time, and whether nearly all rows are affected."""
+def convergence_findings(group: ChartGroup) -> Iterator[ReportFinding]:
+    """Yield a finding if intervals did not become narrow enough in time."""
     rows = [point.row for point in group.usable]
     loose = [row for row in rows if row.converged is False]
-    if not loose:
-        return None, False
-    oversubscribed = any(row.oversubscribed for row in loose)
-    finding = warning("not_converged", loose=len(loose), rows=len(rows), oversubscribed=oversubscribed)
-    return finding, len(loose) / len(rows) >= NEARLY_ALL
+    if loose:
+        oversubscribed = any(row.oversubscribed for row in loose)
+        yield info("not_converged", loose=len(loose), rows=len(rows), oversubscribed=oversubscribed)
 
 
 def agreement_findings(group: ChartGroup) -> Iterator[ReportFinding]:

@@ -3,11 +3,13 @@
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from html import escape, unescape
 from pathlib import Path
 
 from hpccoll.files import open_regular
+from hpccoll.store.rows import Results
 
 PAGE_NAME = "index.html"
 
@@ -25,6 +27,24 @@ def default_directory(paths: Sequence[Path]) -> Path:
 def results_name(path: Path) -> str:
     """Return the name of results: that of their directory, or of their raw file without its suffix."""
     return path.resolve().name.partition(".h5")[0]
+
+
+def input_names(results: Results, paths: Sequence[Path]) -> dict[str, str]:
+    """Return the name of the input of each run, by run_id, if several inputs measured the same case; else nothing.
+
+    A name is that of the results, or the path if several inputs have that name.
+    """
+    names = [results_name(path) for path in paths]
+    labels = [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+    by_run: dict[str, str] = {}
+    for run in results.runs:
+        file = Path(run.path).resolve()
+        owners = (label for label, path in zip(labels, paths, strict=True) if file.is_relative_to(path.resolve()))
+        by_run[run.run_id] = next(owners, "")
+    measured: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+    for row in results.rows:
+        measured[row.case_id, row.ranks, row.nodes].add(by_run.get(row.run_id, ""))
+    return by_run if any(len(inputs) > 1 for inputs in measured.values()) else {}
 
 
 def inputs_meta_tag(paths: Iterable[Path], out: Path) -> str:

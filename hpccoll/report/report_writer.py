@@ -1,19 +1,21 @@
 """Write the report: the page and a picture file of each chart."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import vl_convert
 
 from hpccoll.report.chart_groups import ChartGroup, chart_groups
-from hpccoll.report.charts import FIGURES
+from hpccoll.report.charts import FIGURES, OVERVIEW_FIGURE, Figure, overview_group
 from hpccoll.report.html_page import ReportChart, render_page
-from hpccoll.report.output_directory import PAGE_NAME, inputs_meta_tag
+from hpccoll.report.output_directory import PAGE_NAME, input_names, inputs_meta_tag
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 from hpccoll.terminal import printable
+from hpccoll.tuning.answers import Answers
+from hpccoll.tuning.recommendations import recommend
 
 
 def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] = ()) -> Path:
@@ -32,20 +34,24 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
         OSError: a file cannot be written.
     """
     (out / "charts").mkdir(parents=True, exist_ok=True)
-    groups = chart_groups(results)
-    charts = [chart for group in groups for chart in _group_charts(group)]
+    recommendations = recommend(results)
+    answers = Answers(recommendations)
+    groups = chart_groups(results, recommendations, input_names(results, paths))
+    charts = [chart for group in groups for chart in _group_charts(group, FIGURES)]
+    if len({group.collective for group in groups}) > 1:
+        charts += _group_charts(overview_group(groups, answers), [OVERVIEW_FIGURE])
     for chart in charts:
         _save_chart(chart, out)
     index = out / PAGE_NAME
     with replacing_file(index) as unfinished:
         unfinished.write_text(
-            render_page(results, groups, charts, title, inputs_meta_tag(paths, out)), encoding="utf-8"
+            render_page(results, answers, groups, charts, title, inputs_meta_tag(paths, out)), encoding="utf-8"
         )
     return index
 
 
-def _group_charts(group: ChartGroup) -> list[ReportChart]:
-    specifications = ((figure, figure.specification(group)) for figure in FIGURES)
+def _group_charts(group: ChartGroup, figures: Iterable[Figure]) -> list[ReportChart]:
+    specifications = ((figure, figure.specification(group)) for figure in figures if group.usable)
     return [
         ReportChart(figure, group, _printable(specification), f"charts/{group.name}-{figure.name}")
         for figure, specification in specifications

@@ -7,6 +7,8 @@ from pathlib import Path
 from hpccoll.report.critical_findings import opening_findings
 from hpccoll.report.finding_templates import render_finding
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
+from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence
+from hpccoll.tuning.recommendations import recommend
 from hpccoll.units import format_wait
 
 MAX_REASONS = 5
@@ -54,7 +56,7 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 
 def outcome_lines(results: Results) -> Iterator[str]:
-    """Yield the opening findings, the counts of cases, and the reasons for missing ones."""
+    """Yield the opening findings, the counts of cases, the reasons for missing ones, and what to use."""
     for finding in opening_findings(results):
         _, sentence = render_finding(finding)
         yield sentence
@@ -67,6 +69,9 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from shown
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
+    yield from answer_lines(Answers(recommend(results)))
+    if noise := noise_sentence(results):
+        yield noise
 
 
 def status_lines(results: Results, directory: Path) -> Iterator[str]:

@@ -102,14 +102,18 @@ class Answers:
 
     def setting_name(self, each: Recommendation) -> str:
         """Return what distinguishes a setting from the others of its collective: ``4 ranks, in place``."""
+        return ", ".join((each.setting.shape_label, *self.setting_details(each)))
+
+    def setting_details(self, each: Recommendation) -> tuple[str, ...]:
+        """Return what distinguishes a setting besides its ranks: ``("in place",)``."""
         several = self.by_collective[each.setting.collective]
         shared = set.intersection(*({*other.setting.details, *_conditions(other)} for other in several))
-        words = (word for word in (*each.setting.details, *_conditions(each)) if word not in shared)
-        return ", ".join((each.setting.shape_label, *words))
+        return tuple(word for word in (*each.setting.details, *_conditions(each)) if word not in shared)
 
     def _sentence(self, each: Recommendation) -> str:
         name = each.setting.collective
-        where = f"{name} on {self.setting_name(each)}"
+        crowded = " (more ranks than cores)" if each.measured.oversubscribed else ""
+        where = f"{name} on {self.setting_name(each)}{crowded}"
         named = self.choice_name(name)
         if len(each.choices) == 1:
             return f"{where}: only {named(each.choices[0])} was measured, {_times(each)}."
@@ -117,8 +121,7 @@ class Answers:
         shown = clauses if len(clauses) <= MAX_CLAUSES else clauses[: MAX_CLAUSES - 1]
         more = len(clauses) - len(shown)
         rest = f"; for smaller sizes the table has {more} more ranges" if more else ""
-        crowded = ", although ranks had to share cores" if each.measured.oversubscribed else ""
-        return f"{where}: use {'; '.join(shown)}{rest}{crowded}."
+        return f"{where}: use {'; '.join(shown)}{rest}."
 
     def _clause(self, each: Recommendation, number: int) -> str:
         of_range = each.ranges[number]
@@ -284,7 +287,7 @@ def noise_sentence(results: Results) -> str:
 
 def percent_or_factor(ratio: float) -> str:
     """Return a ratio from 1 on in words: ``8 %``, or from 2 on ``a factor of 2.3``."""
-    return f"{100 * (ratio - 1):.0f} %" if ratio < TWICE else f"a factor of {ratio:.2g}"
+    return f"{100 * (ratio - 1):.0f} %" if ratio < TWICE else f"a factor of {ratio:.{0 if ratio >= 10 else 1}f}"
 
 
 def answer_lines(answers: Answers) -> Iterator[str]:

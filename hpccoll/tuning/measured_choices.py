@@ -125,7 +125,7 @@ class MeasuredSetting:
         """Return the measurements of the rows of a setting."""
         grouped: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
         for row in rows:
-            grouped[_choice(row)][row.requested_bytes].append(row)
+            grouped[choice_of(row)][row.requested_bytes].append(row)
         curves = {
             choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
             for choice in sorted(grouped, key=str)
@@ -163,7 +163,7 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
         usable = row.status == "ok" and not row.wrong and row.median_s and not run.rank_loss
         if usable and not row.floor and row.algorithm != AUTO:
             conditions = Conditions(run.machine, mpi_version(run.provenance), row.executor or PYTHON)
-            rows[_setting(row), conditions].append(row)
+            rows[setting_of(row), conditions].append(row)
     twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}
     return {key: [*of_setting, *map(_moved, filter(_has_one_buffer, twins[key]))] for key, of_setting in rows.items()}
 
@@ -195,7 +195,8 @@ def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
             raise BadInputError("PATHS", "; ".join(sorted(several)), expected)
 
 
-def _setting(row: Row) -> Setting:
+def setting_of(row: Row) -> Setting:
+    """Return the setting of a row."""
     return Setting(
         **call_fields(row.collective, row.op, row.dtype, row.root, row.params, row.ranks),
         device=row.device, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
@@ -204,7 +205,8 @@ def _setting(row: Row) -> Setting:
     )  # fmt: skip
 
 
-def _choice(row: Row) -> Choice:
+def choice_of(row: Row) -> Choice:
+    """Return the choice of a row: its algorithm and transport, and the parameters that are no arguments of the call."""
     arguments = collective(row.collective).arguments
     parameters = {name: value for name, value in row.params.items() if name not in arguments}
     return Choice(row.algorithm, row.transport, tuple(sorted(parameters.items())))

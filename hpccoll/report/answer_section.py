@@ -1,0 +1,85 @@
+"""The first screen of the page: what to use for each collective, how sure that is, and how noisy the machine was."""
+
+import re
+from collections.abc import Sequence
+from html import escape
+
+from hpccoll.report.definitions import with_tooltip
+from hpccoll.report.terminal_summary import case_counts
+from hpccoll.store.rows import Results
+from hpccoll.tuning.answers import AnswerLine, Answers, noise_sentence
+from hpccoll.units import format_count
+
+MAX_LINES = 8
+"""Lines of a table of answers that are shown; the others are folded."""
+
+
+def answer_section(results: Results, answers: Answers, names: Sequence[str]) -> str:
+    """Return the answers for the collectives ``names``: sentences, the table of a single one, and a line on noise."""
+    parts = [_sentences(results, answers, names)]
+    if len(names) == 1:
+        parts.append(answer_table(answers, names[0]))
+    parts.append(f'<p class="noise">{escape(noise_sentence(results))} {escape(case_counts(results))}.</p>')
+    return f'<div class="answers">{"".join(parts)}</div>'
+
+
+def _sentences(results: Results, answers: Answers, names: Sequence[str]) -> str:
+    items = []
+    for name in names:
+        for sentence in _sentences_of(results, answers, name):
+            subject, colon, rest = sentence.partition(": ")
+            linked = (
+                f'<a href="#{escape(name)}">{escape(subject)}</a>' if len(names) > 1 else f"<b>{escape(subject)}</b>"
+            )
+            items.append(f"<li>{linked}{colon}{_mark_choices(answers, name, rest)}</li>")
+    return f'<ul class="sentences">{"".join(items)}</ul>'
+
+
+def _sentences_of(results: Results, answers: Answers, name: str) -> list[str]:
+    if name in answers.by_collective:
+        return answers.sentences(name)
+    measured = any(row.collective == name for row in results.rows)
+    return [f"{name}: {'no result is complete and correct' if measured else 'nothing was measured'}."]
+
+
+def _mark_choices(answers: Answers, name: str, text: str) -> str:
+    """Return a sentence as HTML, with the names of its choices as code."""
+    named = answers.choice_name(name)
+    choices = {named(choice) for each in answers.by_collective.get(name, ()) for choice in each.choices}
+    pattern = "|".join(rf"\b{re.escape(choice)}\b" for choice in sorted(choices, key=len, reverse=True))
+    return re.sub(pattern, lambda match: f"<code>{match[0]}</code>", escape(text)) if pattern else escape(text)
+
+
+HEADINGS = ("on", "size", "use", "gain over native", "how sure")
+
+
+def answer_table(answers: Answers, name: str) -> str:
+    """Return the table of a collective: a line for each setting and range of sizes, further lines folded."""
+    lines = answers.table(name) if name in answers.by_collective else []
+    if not lines:
+        return ""
+    # The ranges of one setting stay together.
+    shown = next((n for n in range(MAX_LINES, 0, -1) if n >= len(lines) or lines[n].setting != lines[n - 1].setting), 0)
+    shown = shown or next((n for n in range(1, len(lines)) if lines[n].setting != lines[0].setting), len(lines))
+    rest = lines[shown:]
+    folded = (
+        f"<details><summary>{format_count(len(rest), 'more line')}</summary>{_table(rest)}</details>" if rest else ""
+    )
+    return _table(lines[:shown]) + folded
+
+
+def _table(lines: Sequence[AnswerLine]) -> str:
+    sized = any(line.sizes for line in lines)
+    heads = "".join(f'<th scope="col">{with_tooltip(head)}</th>' for head in HEADINGS if sized or head != "size")
+    body = []
+    before = None
+    for line in lines:
+        crowded = " (more ranks than cores)" if line.oversubscribed else ""
+        setting = "" if line.setting == before else escape(line.setting + crowded)
+        before = line.setting
+        sizes = f"<td>{escape(line.sizes)}</td>" if sized else ""
+        cells = (
+            f"<td><code>{escape(line.choice)}</code></td><td>{escape(line.gain)}</td><td>{escape(line.certainty)}</td>"
+        )
+        body.append(f"<tr><td>{setting}</td>{sizes}{cells}</tr>")
+    return f'<table class="answer"><thead><tr>{heads}</tr></thead><tbody>{"".join(body)}</tbody></table>'

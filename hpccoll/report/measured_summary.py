@@ -1,0 +1,67 @@
+"""What was measured where: the heading of the page, and one sentence."""
+
+from collections.abc import Iterable, Sequence
+
+from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.tuning.answers import library_name
+from hpccoll.units import format_count, format_size
+
+
+def measured_heading(groups: Sequence[ChartGroup]) -> str:
+    """Return the collective, or their number, and the ranks or nodes: ``all_reduce on 2, 4 and 8 nodes``."""
+    points = [point for group in groups for point in group.points]
+    if not points:
+        return "No results"
+    names = list(dict.fromkeys(point.row.collective for point in points))
+    return f"{names[0] if len(names) == 1 else f'{len(names)} collectives'} on {_shapes(points)}"
+
+
+def _shapes(points: Iterable[SeriesPoint]) -> str:
+    shapes = sorted({(point.row.nodes, point.row.ranks) for point in points})
+    if all(nodes == 1 for nodes, _ in shapes):
+        return _listed([ranks for _, ranks in shapes], "rank")
+    if all(nodes == ranks for nodes, ranks in shapes):
+        return _listed([nodes for nodes, _ in shapes], "node")
+    ranks, nodes = (sorted({shape[i] for shape in shapes}) for i in (1, 0))
+    return f"{_listed(ranks, 'rank')} of {_listed(nodes, 'node')}"
+
+
+def _listed(numbers: Sequence[int], noun: str) -> str:
+    *first, last = map(str, numbers)
+    words = f"{', '.join(first)} and {last}" if first else last
+    return f"{words} {noun}{'' if words == '1' else 's'}"
+
+
+def measured_summary(groups: Sequence[ChartGroup]) -> str:
+    """Return one sentence: algorithms, sizes, types, machines and libraries; what native is."""
+    points = [point for group in groups for point in group.usable]
+    if not points:
+        return "There is no usable result: nothing can be drawn or compared."
+    rows = [point.row for point in points]
+    sizes = sorted({p.row.requested_bytes for group in groups if group.has_size for p in group.usable})
+    ends = " to ".join(format_size(size) for size in dict.fromkeys((*sizes[:1], *sizes[-1:])))
+    calls = list(dict.fromkeys(" ".join(filter(None, (row.dtype, row.op))) for row in rows if row.op))
+    rounds = sorted({row.rounds for row in rows})
+    kinds = " and ".join(sorted({point.kind for point in points}))
+    machines = "; ".join(dict.fromkeys(point.machine for point in points))
+    first, *others = filter(None, (_algorithms(points), ends, ", ".join(calls), _rounds(rounds)))
+    return f"{', '.join((first, *others))}; {kinds} on {machines}{_libraries(points)}."
+
+
+def _algorithms(points: Sequence[SeriesPoint]) -> str:
+    """Return the series of a single collective; the number of algorithms of several."""
+    if len({point.row.collective for point in points}) > 1:
+        return format_count(len({(p.row.collective, p.row.algorithm) for p in points if not p.row.floor}), "algorithm")
+    return ", ".join(dict.fromkeys(point.series for point in points if not point.row.floor))
+
+
+def _rounds(rounds: Sequence[int]) -> str:
+    return f"{' to '.join(dict.fromkeys((str(rounds[0]), str(rounds[-1]))))} {'round' if rounds[-1] == 1 else 'rounds'}"
+
+
+def _libraries(points: Sequence[SeriesPoint]) -> str:
+    versions = dict.fromkeys(point.mpi for point in points if point.mpi)
+    own = any(point.row.algorithm == NATIVE for point in points)
+    meaning = f" (native: {' or '.join(map(library_name, versions))}'s own)" if own and versions else ""
+    return f"; {' and '.join(versions)}{meaning}" if versions else ""
