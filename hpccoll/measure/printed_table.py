@@ -16,13 +16,15 @@ from hpccoll.measure.round_order import call_key
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import RUN_JOB, Case, Job, Shape
 from hpccoll.store.raw_results import Attempt, CaseHistory
-from hpccoll.store.round_comparison import clearly_faster
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import make_row
+from hpccoll.tuning.measured_choices import choice_of, setting_of
+from hpccoll.tuning.recommendations import SizeVerdict
+from hpccoll.tuning.setting import Setting
 from hpccoll.units import format_count, format_number, format_size, format_wait
 
 CLEAR, UNCLEAR = "*", "~"
-"""The marks of the fastest case of a size: clearly faster than every other algorithm, or not clearly."""
+"""The marks of what to use at a size: clearly faster than every other algorithm, or not clearly."""
 
 _COLUMNS = (
     ("size", "", 8), ("place", "", 5), ("time", "(us)", 8), ("+-", "(%)", 5), ("p99", "(us)", 8),
@@ -124,25 +126,11 @@ def _describe_ranks(attempt: Attempt) -> str:
     return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, dedicated_aggregators).text
 
 
-def _best_row(rows: Iterable[_TableRow]) -> tuple[_TableRow | None, str]:
-    """Return the fastest of the rows of one call and its mark, by the rule of reports; None with nothing to compare.
-
-    Each series is represented by its faster placement. The floor and ``auto`` are left out.
-    """
-    best: dict[int, _TableRow] = {}
-    for row in rows:
-        r = row.result
-        usable = r.status in ("ok", "partial") and not r.wrong and r.median_s and r.bytes > 0
-        if usable and not r.floor and r.algorithm != AUTO:
-            best[row.series] = min(best.get(row.series, row), row, key=_median)
-    if len(best) < 2:
-        return None, ""
-    fastest, *others = sorted(best.values(), key=_median)
-    return fastest, CLEAR if all(clearly_faster(fastest.result, other.result) for other in others) else UNCLEAR
-
-
-def _median(row: _TableRow) -> float:
-    return row.result.median_s or 0.0
+def _mark(r: Row, verdicts: Mapping[tuple[Setting, int], SizeVerdict]) -> str:
+    verdict = verdicts.get((setting_of(r), r.requested_bytes))
+    if verdict is None or verdict.choice != choice_of(r) or verdict.verdict == "alone":
+        return ""
+    return CLEAR if verdict.verdict == "clear" else UNCLEAR
 
 
 class PrintedTable:
@@ -176,12 +164,15 @@ class PrintedTable:
         first, *more = self._lines(row)
         print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
 
-    def end(self, job: Job, histories: Iterable[CaseHistory]) -> None:
+    def end(
+        self, job: Job, histories: Iterable[CaseHistory], verdicts: Mapping[tuple[Setting, int], SizeVerdict]
+    ) -> None:
         """Print the table of the cases that ran on as many ranks as those shown; nothing if no case was shown.
 
         Args:
             job: the job.
             histories: the cases of the job so far; those that an earlier launch measured are part of the table.
+            verdicts: what to use in each setting at each size.
         """
         rows = [row for row in (self._row(job, history) for history in histories) if row.ranks in self._shapes]
         if not rows:
@@ -191,19 +182,24 @@ class PrintedTable:
         if executed:
             last.insert(-1, ("executed", "", max(executed, len("executed"))))
         columns = (*_COLUMNS, _ITERATIONS, *last)
-        clear = "in every round, its median" if job.effort.rounds > 1 else "its 95 % interval"
-        print(f"#\n# best: {CLEAR} {clear} is below the 95 % interval of each other; {UNCLEAR} not so clearly")
+        rounds = "in every round " if job.effort.rounds > 1 else ""
+        print(f"#\n# best: use this; {CLEAR} {rounds}below the 95 % interval of each other, {UNCLEAR} not so clearly")
         print("\n".join(self._headings(columns)))
         for shape in self._shapes:
             if shape != next(iter(self._shapes)):
                 print(f"# {shape}")
             of_shape = [row for row in rows if row.ranks == shape]
-            print("\n".join([*self._compared(of_shape, columns), *self._failures(of_shape)]))
+            print("\n".join([*self._compared(of_shape, columns, verdicts), *self._failures(of_shape)]))
         if partial := sum(row.incomplete for row in rows):
             print(f"# {format_count(partial, 'case')} with fewer than {job.effort.rounds} rounds: the run ended before")
         sys.stdout.flush()
 
-    def _compared(self, rows: Iterable[_TableRow], columns: Sequence[tuple[str, str, int]]) -> Iterator[str]:
+    def _compared(
+        self,
+        rows: Iterable[_TableRow],
+        columns: Sequence[tuple[str, str, int]],
+        verdicts: Mapping[tuple[Setting, int], SizeVerdict],
+    ) -> Iterator[str]:
         """Yield the lines of the rows with numbers, call by call, with a line between calls of several rows."""
         calls: dict[tuple[int, int], list[_TableRow]] = defaultdict(list)
         for row in rows:
@@ -213,11 +209,10 @@ class PrintedTable:
         for number, call in enumerate(sorted(calls)):
             if several and number:
                 yield "#"
-            best, mark = _best_row(calls[call])
             for row in sorted(calls[call], key=lambda row: (row.series, row.result.in_place)):
                 more = {
                     "iters": str(row.result.iterations), "rounds": _round_spread(row.result),
-                    "executed": _executed(row.result), "best": mark if row is best else "",
+                    "executed": _executed(row.result), "best": _mark(row.result, verdicts),
                 }  # fmt: skip
                 yield from self._lines(row, [(more[name], width) for name, _, width in columns[len(_COLUMNS) :]])
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.job_runner import JobRunner
+    from hpccoll.measure.printed_table import PrintedTable
     from hpccoll.measure.ranks import Ranks
     from hpccoll.schedule import Layout
 
@@ -136,7 +137,7 @@ def _measure(arguments: argparse.Namespace) -> int:
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
             finally:
-                table.end(program.job, program.raw.histories())
+                _print_results(program, table)
                 _warn_if_busy(program)
     except BadInputError:
         raise
@@ -148,6 +149,22 @@ def _measure(arguments: argparse.Namespace) -> int:
     if comm.rank == 0 and program:
         _print_remaining(program, nothing=table.empty)
     return code
+
+
+def _print_results(program: "JobRunner", table: "PrintedTable") -> None:
+    """Print the table, what to use, and how noisy the measurements were, as ``hpccoll sweep`` does at its end."""
+    if table.empty:
+        return
+    from hpccoll.store.load_results import to_results
+    from hpccoll.store.result_files import ResultFiles
+    from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence
+    from hpccoll.tuning.recommendations import recommend, verdicts_by_setting
+
+    results = to_results(ResultFiles(raw_results=[program.raw]))
+    recommendations = recommend(results)
+    table.end(program.job, program.raw.histories(), verdicts_by_setting(recommendations))
+    for line in filter(None, (*answer_lines(Answers(recommendations)), noise_sentence(results))):
+        print(f"# {line}")
 
 
 def _warn_if_busy(program: "JobRunner") -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, TypeAlias
@@ -122,6 +122,16 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
         for (call, conditions), several in placements.items()
         for recommendation in _recommend(call, conditions, several)
     )
+
+
+def verdicts_by_setting(recommendations: Iterable[Recommendation]) -> dict[tuple[Setting, int], SizeVerdict]:
+    """Return how sure the choice is for each setting, of one placement, and size in bytes."""
+    return {
+        (replace(each.setting, in_place=in_place), size): verdict
+        for each in recommendations
+        for in_place in ((False, True) if each.setting.in_place is None else (each.setting.in_place,))
+        for size, verdict in each.verdicts.items()
+    }
 
 
 def _recommend(

@@ -2,6 +2,7 @@
 
 import random
 from functools import reduce
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,11 @@ from cli_runner import rows
 from hpccoll.measure.printed_table import PrintedTable
 from hpccoll.spec.case import Effort
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw_results import CaseHistory
+from hpccoll.store.load_results import _to_run
+from hpccoll.store.raw_results import CaseHistory, RawResults
+from hpccoll.store.rows import Results
+from hpccoll.store.statistics import make_row
+from hpccoll.tuning.recommendations import recommend, verdicts_by_setting
 
 SIZES = (8, 1024, 65536)
 CASES = [
@@ -32,6 +37,18 @@ def whole(of, number=1, ranks=2, **more):
     return CaseHistory(raw_examples.attempt(number, ranks, provenance=MPI), outcome, {})
 
 
+def verdicts(job, histories):
+    """Return what to use at each size of a job of which some cases have been measured."""
+    attempts = {history.attempt.run_id: history.attempt for history in histories}
+    raw = RawResults(path=Path("here.h5"), job=job, attempts=[(attempt, []) for attempt in attempts.values()])
+    results = Results(
+        rows=tuple(make_row(job, attempt, outcome, runs=runs) for attempt, outcome, runs in histories),
+        runs=tuple(_to_run(raw, attempt) for attempt in attempts.values()),
+        planned=len(job.cases),
+    )
+    return verdicts_by_setting(recommend(results))
+
+
 @pytest.fixture
 def printed(capsys):
     """What a table prints of some outcomes, after those of an earlier launch."""
@@ -40,7 +57,7 @@ def printed(capsys):
         table = PrintedTable()
         for place, each in enumerate(wholes, 1):
             table.show(job, each, place, len(wholes))
-        table.end(job, [*earlier, *wholes])
+        table.end(job, [*earlier, *wholes], verdicts(job, [*earlier, *wholes]))
         return capsys.readouterr().out
 
     return show
@@ -87,19 +104,24 @@ def test_lines_have_at_most_100_columns(printed):
     assert max(len(line) for line in said if not line.endswith("/6]")) <= 100
 
 
-def test_the_fastest_of_each_size_is_marked_if_every_round_separates_it_from_the_others(printed):
+def test_what_to_use_is_marked_and_whether_every_round_separates_it_from_the_others(printed):
     small, large = ([case for case in CASES if case.bytes == size] for size in (8, 1024))
     job = raw_examples.job(*CASES, effort=Effort(rounds=3))
     said = printed(
-        lasting(small[0], 30, 50, 10), lasting(small[1], 10, 20, 40), lasting(small[2], 12, 24, 48),
+        lasting(small[0], 10, 20, 40), lasting(small[2], 12, 24, 48),
         lasting(large[0], 10, 10, 13), lasting(large[2], 12, 12, 12), job=job,
     )  # fmt: skip
-    assert marked(said) == [("ring", "in", "*"), ("ring", "out", "~")]
+    assert marked(said) == [("ring", "out", "*"), ("ring", "out", "~")]
 
 
 def test_what_an_earlier_launch_measured_is_part_of_the_table_and_of_the_comparison(printed):
     said = printed(lasting(CASES[0], 20), earlier=[lasting(CASES[6], 10)])
     assert marked(said) == [("native", "out", "*")]
+
+
+def test_a_choice_for_both_placements_is_marked_in_both(printed):
+    said = printed(*(lasting(case, 10 if case.algorithm == "ring" else 20) for case in CASES))
+    assert marked(said) == [("ring", place, "*") for _ in SIZES for place in ("out", "in")]
 
 
 def test_nothing_is_marked_that_has_nothing_to_be_compared_with(printed):
@@ -119,7 +141,7 @@ def test_each_row_is_printed_as_a_comment_at_once(capsys):
     table.show(JOB, skipped, 2, 2)
     meanwhile = capsys.readouterr().out
     assert rows(meanwhile) == []
-    table.end(JOB, [skipped, wrong])
+    table.end(JOB, [skipped, wrong], {})
     *wrong, skipped = rows(capsys.readouterr().out)
     assert skipped.endswith("8 B out skipped: too large")
     assert wrong[1].endswith("1 KiB in wrong: off by one")
