@@ -191,17 +191,25 @@ def speedups_of_collectives(group: ChartGroup) -> Chart | None:
     return panels_of_collectives(group, data, chart_axes.ratio_axis, unity_rule)
 
 
+def busbw_of_collectives(group: ChartGroup) -> Chart | None:
+    """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
+    data = [
+        chart_record(group, point, busbw) | {"panel": point.row.collective}
+        for point in group.points
+        if (busbw := point.row.busbw_Bps)
+    ]
+    return panels_of_collectives(group, data, chart_axes.rate_axis)
+
+
 def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup:
-    """Return one group of the points of the foremost setting of every collective, in one placement."""
-    foremost = {name: answers.foremost(name)[0] for name in answers.by_collective}
-    points = tuple(
-        point
-        for group in groups
-        if group.has_size and (each := foremost.get(group.collective)) and each in group.recommendations
-        for point in group.usable
-        if belongs_to_answer(point, each)
-    )
-    return replace(groups[0], name=OVERVIEW, collective=OVERVIEW, setting="", points=points, recommendations=())
+    """Return one group of the points of the foremost setting of every collective: of one call, in one placement."""
+    points: list[SeriesPoint] = []
+    for name in answers.by_collective:
+        each = answers.foremost(name)[0]
+        largest = next((group for group in groups if each in group.recommendations), None)
+        if largest and largest.has_size:
+            points += [point for point in largest.usable if belongs_to_answer(point, each)]
+    return replace(groups[0], name=OVERVIEW, collective=OVERVIEW, setting="", points=tuple(points), recommendations=())
 
 
 def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> bool:
@@ -292,14 +300,27 @@ CELLS_NOTE = "An empty cell was not measured. Colours are spaced by ratio: equal
 OVERVIEW = "overview"
 """The name of the page's first part, and of its chart, if there are several collectives."""
 
-OVERVIEW_FIGURE = Figure(
-    OVERVIEW,
-    "speed-up over native against size",
-    "How many times as long the library's own collective takes, on the most ranks that had cores of their own: above 1 "
-    "the algorithm is faster. Only choices and runners-up are drawn. The median of the rounds, with a band from the "
-    "least to the most. Both axes are logarithmic.",
-    speedups_of_collectives,
+OVERVIEW_NOTE = (
+    "On the most ranks that had cores of their own; only choices and runners-up are drawn, next to native. Both axes "
+    "are logarithmic."
 )
+OVERVIEW_FIGURES = (
+    Figure(
+        "speedup",
+        "speed-up over native against size",
+        "How many times as long the library's own collective takes: above 1 the algorithm is faster. The median of the "
+        f"rounds, with a band from the least to the most. {OVERVIEW_NOTE}",
+        speedups_of_collectives,
+    ),
+    Figure(
+        "busbw",
+        "bus bandwidth against size",
+        f"busbw = algbw times the factor of the collective, comparable with nccl-tests. {OVERVIEW_NOTE}",
+        busbw_of_collectives,
+    ),
+)
+"""The charts of several collectives, with a small panel for each."""
+
 FIGURES = (
     Figure(
         "choice",
