@@ -5,9 +5,10 @@ the name of a series. Series are named after transport, parameters and so on onl
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeAlias
 
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report import call_arguments
@@ -25,6 +26,9 @@ from hpccoll.tuning.recommendations import Recommendation
 from hpccoll.tuning.setting import Setting
 from hpccoll.tuning.table import Choice, mpi_version
 from hpccoll.units import format_count, format_size
+
+MeasuredCall: TypeAlias = tuple[Setting, str, str]
+"""A setting of both placements, the executor, and the id of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class ChartGroup:
         colours: the colour of every series of the report, the same in all charts.
         shapes: the mark of every series of the report, the same in all charts.
         recommendations: what to use, in each setting of these rows.
+        choice_series: the series of every choice of the report, by the call that it was measured for.
     """
 
     name: str
@@ -82,17 +87,15 @@ class ChartGroup:
     colours: Mapping[str, str]
     shapes: Mapping[str, str]
     recommendations: tuple[Recommendation, ...] = ()
+    choice_series: Mapping[tuple[MeasuredCall, Choice], str] = field(default_factory=dict)
 
     def series_of(self, choice: Choice, recommendation: Recommendation) -> str:
-        """Return the name of the series of a choice in a setting."""
-        runs, setting = recommendation.measured.runs, _both_placements(recommendation.setting)
-        return next(
-            point.series
-            for point in self.usable
-            if choice_of(point.row) == choice
-            and point.row.run_id in runs
-            and _both_placements(setting_of(point.row)) == setting
-        )
+        """Return the name of the series of a choice in a setting.
+
+        The choice may have been measured with another element type or root, whose rows are of another group.
+        """
+        calls = _recommended_calls(recommendation)
+        return next(self.choice_series[call, choice] for call in calls if (call, choice) in self.choice_series)
 
     def distinguishing_setting(self, others: Iterable["ChartGroup"]) -> str:
         """Return the parts of the setting that not all of ``others`` share."""
@@ -207,7 +210,7 @@ def is_ranked(row: Row) -> bool:
 
 
 def chart_groups(
-    results: Results, recommendations: Iterable[Recommendation] = (), inputs: Mapping[str, str] = MappingProxyType({})
+    results: Results, recommendations: Sequence[Recommendation] = (), inputs: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[ChartGroup, ...]:
     """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows.
 
@@ -217,9 +220,9 @@ def chart_groups(
         inputs: the name of the input of each run, by run_id, if series of several inputs are told apart.
     """
     points = _series_points(results, inputs)
-    by_call: dict[tuple[Setting, str], list[Recommendation]] = defaultdict(list)
-    for each in recommendations:
-        by_call[_both_placements(each.setting), each.measured.conditions.executor].append(each)
+    choice_series: dict[tuple[MeasuredCall, Choice], str] = {}
+    for point in points:
+        choice_series.setdefault((_measured_call(point.row), choice_of(point.row)), point.series)
     keys = setting_keys([(point.row, point.kind) for point in points])
     members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
     for key, point in zip(keys, points, strict=True):
@@ -237,20 +240,28 @@ def chart_groups(
             tuple(members[key]),
             colours,
             shapes,
-            tuple(each for call in _calls(members[key]) for each in by_call[call]),
+            tuple(_recommendations_for(members[key], recommendations)),
+            choice_series,
         )
         for key in ordered
     )
 
 
-def _calls(points: Iterable[SeriesPoint]) -> Iterable[tuple[Setting, str]]:
-    """Return the settings of points without their placements, each once with its executor."""
-    calls = ((_both_placements(setting_of(point.row)), point.row.executor or PYTHON) for point in points)
-    return dict.fromkeys(calls)
+def _recommendations_for(
+    points: Iterable[SeriesPoint], recommendations: Iterable[Recommendation]
+) -> Iterator[Recommendation]:
+    """Yield the recommendations for calls of usable points."""
+    calls = {_measured_call(point.row) for point in points if is_usable(point.row)}
+    return (each for each in recommendations if not calls.isdisjoint(_recommended_calls(each)))
 
 
-def _both_placements(setting: Setting) -> Setting:
-    return replace(setting, in_place=None)
+def _measured_call(row: Row) -> MeasuredCall:
+    return replace(setting_of(row), in_place=None), row.executor or PYTHON, row.run_id
+
+
+def _recommended_calls(recommendation: Recommendation) -> list[MeasuredCall]:
+    setting, measured = replace(recommendation.setting, in_place=None), recommendation.measured
+    return [(setting, measured.conditions.executor, run) for run in measured.runs]
 
 
 def series_styles(points: Iterable[SeriesPoint]) -> tuple[dict[str, str], dict[str, str]]:
@@ -292,7 +303,7 @@ def _series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPo
     rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
     name = series_namer(rows)
     probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
-    suffixes = {run_id: f" ({label})" for run_id, label in inputs.items()}
+    suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
     return [_series_point(row, name(row) + suffixes.get(row.run_id, ""), runs, probes) for row in rows]
 
 

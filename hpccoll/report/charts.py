@@ -33,6 +33,7 @@ from hpccoll.report.rank_pairs import curve_points, map_sizes
 from hpccoll.report.round_statistics import median_interval, median_seconds, round_stats
 from hpccoll.report.series_colours import FOREGROUND
 from hpccoll.report.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
+from hpccoll.spec.case import PYTHON
 from hpccoll.store.statistics import Interval
 from hpccoll.tuning.answers import Answers
 from hpccoll.tuning.measured_choices import choice_of, setting_of
@@ -202,14 +203,16 @@ def busbw_of_collectives(group: ChartGroup) -> Chart | None:
 
 
 def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup:
-    """Return one group of the points of the foremost setting of every collective: of one call, in one placement."""
+    """Return one group of the points of the foremost setting of every collective, in one placement."""
     points: list[SeriesPoint] = []
     for name in answers.by_collective:
-        each = answers.foremost(name)[0]
-        largest = next((group for group in groups if each in group.recommendations), None)
-        if largest and largest.has_size:
-            points += [point for point in largest.usable if belongs_to_answer(point, each)]
-    return replace(groups[0], name=OVERVIEW, collective=OVERVIEW, setting="", points=tuple(points), recommendations=())
+        foremost = answers.foremost(name)[0]
+        # Of several groups, such as one for each element type, the first has the most rows.
+        group = next((group for group in groups if group.has_size and foremost in group.recommendations), None)
+        points += [point for point in group.usable if belongs_to_answer(point, foremost)] if group else []
+    kinds = " and ".join(dict.fromkeys(point.kind for point in points))
+    overview = replace(groups[0], name=OVERVIEW, collective=OVERVIEW, kind=kinds, setting="")
+    return replace(overview, points=tuple(points), recommendations=())
 
 
 def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> bool:
@@ -226,7 +229,9 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
     row, in_place = point.row, True if setting.in_place is None else setting.in_place
     of_setting = replace(setting_of(row), in_place=in_place) == replace(setting, in_place=in_place)
     placed = row.in_place == in_place or not placement_label(row)
-    return of_setting and placed and row.run_id in recommendation.measured.runs
+    measured = recommendation.measured
+    of_run = row.run_id in measured.runs and (row.executor or PYTHON) == measured.conditions.executor
+    return of_setting and placed and of_run
 
 
 def choice_map(group: ChartGroup) -> Chart | None:

@@ -45,8 +45,8 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
     rounds = sorted({row.rounds for row in rows})
     kinds = " and ".join(sorted({point.kind for point in points}))
     machines = "; ".join(dict.fromkeys(point.machine for point in points))
-    first, *others = filter(None, (_algorithms(points), ends, ", ".join(calls), _rounds(rounds)))
-    return f"{', '.join((first, *others))}; {kinds} on {machines}{_libraries(points)}."
+    parts = filter(None, (_algorithms(points), ends, ", ".join(calls), _rounds(rounds)))
+    return f"{', '.join(parts)}; {kinds} on {machines}{_libraries(points)}."
 
 
 def _algorithms(points: Sequence[SeriesPoint]) -> str:

@@ -159,10 +159,11 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
     runs = {run.run_id: run for run in results.runs}
     rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
     for row in results.rows:
-        run = runs[row.run_id]
-        usable = row.status == "ok" and not row.wrong and row.median_s and not run.rank_loss
+        run = runs.get(row.run_id)
+        usable = row.status == "ok" and not row.wrong and row.median_s and not (run and run.rank_loss)
         if usable and not row.floor and row.algorithm != AUTO:
-            conditions = Conditions(run.machine, mpi_version(run.provenance), row.executor or PYTHON)
+            machine, mpi = (run.machine, mpi_version(run.provenance)) if run else ("", "")
+            conditions = Conditions(machine, mpi, row.executor or PYTHON)
             rows[setting_of(row), conditions].append(row)
     twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}
     return {key: [*of_setting, *map(_moved, filter(_has_one_buffer, twins[key]))] for key, of_setting in rows.items()}

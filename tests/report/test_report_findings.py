@@ -6,7 +6,7 @@ import pytest
 from finding_values import kinds_of, only_values, values_of_kind
 
 from hpccoll.report.chart_groups import chart_groups
-from hpccoll.report.findings import native_ratio_table
+from hpccoll.report.findings import group_findings
 
 
 @pytest.fixture
@@ -20,31 +20,11 @@ def group_of(of_rows):
     return make
 
 
-def by_place(group):
-    return {values["shape"]: values for values in values_of_kind(group, "fastest")}
-
-
-def test_the_fastest_series_has_its_sizes_and_its_lead(make_row, group_of):
-    ring = {8: 1.0, 64: 1.25, 512: 2.0, 4096: 1.5}
-    rows = [make_row(nbytes=n, seconds=1e-5 * t) for n, t in ring.items()]
-    rows += [make_row("native", nbytes=n, seconds=1.5e-5) for n in ring]
-    values = by_place(group_of(*rows))["2 ranks"]
-    assert values["leaders"] == (
-        {"series": "ring", "sizes": ((8, 64),), "ratios": pytest.approx((1.2, 1.5))},
-        {"series": "native", "sizes": ((512, 512),), "ratios": pytest.approx((4 / 3, 4 / 3))},
-    )
-    assert (values["undecided"], values["undecided_sizes"]) == (((4096, 4096),), 1)
-
-
-def test_without_a_rival_there_is_no_fastest_series(make_row, group_of):
-    assert kinds_of(group_of(make_row())) == ["highest_busbw", "measured_once"]
-
-
 def test_the_highest_bandwidth_is_never_that_of_the_floor(make_row, group_of):
     rows = make_row(busbw_Bps=3.2e9, in_place=True, half_interval=0), make_row("null", busbw_Bps=9e9)
     values = only_values(group_of(*rows), "highest_busbw")
     assert (values["busbw"], values["series"], values["shape"]) == (3.2e9, "ring", "2 ranks")
-    assert (values["nbytes"], values["placement"], values["burst"]) == (1024, "in place", None)
+    assert (values["nbytes"], values["placement"]) == (1024, "in place")
     assert values["interval"] == pytest.approx((3.2e9, 3.2e9))
 
 
@@ -60,32 +40,6 @@ def test_auto_is_left_out_of_the_highest_bandwidth_and_has_a_value_of_its_own(ma
     rows = best, make_row("auto", busbw_Bps=3.4e9), make_row("auto", nbytes=8, busbw_Bps=1e9)
     values = only_values(group_of(*rows), "highest_busbw")
     assert (values["series"], values["busbw"], values["auto_busbw"]) == ("ring", 3.2e9, 3.4e9)
-
-
-def test_missing_convergence_of_nearly_all_rows_comes_first(make_row, group_of):
-    rows = [make_row(nbytes=8 << i, converged=False) for i in range(9)]
-    group = group_of(*rows, make_row(nbytes=4))
-    assert kinds_of(group)[0] == "not_converged"
-    assert only_values(group, "not_converged") == {"loose": 9, "rows": 10, "oversubscribed": False}
-    fewer = group_of(*rows, make_row(nbytes=4), make_row(nbytes=2))
-    assert kinds_of(fewer)[-1] == "not_converged"
-
-
-def test_every_rank_count_of_a_sweep_has_a_finding(results):
-    (group,) = chart_groups(results)
-    assert list(by_place(group)) == ["2 ranks", "3 ranks", "4 ranks"]
-    assert {"highest_busbw", "oversubscribed"} <= set(kinds_of(group))
-
-
-def test_the_table_of_ratios_has_lowest_and_highest_and_what_was_not_measured(results, make_row, group_of):
-    (group,) = chart_groups(results)
-    head, body = native_ratio_table(group)
-    assert head == ["time over native's", "2 ranks", "3 ranks", "4 ranks"]
-    assert [row[0] for row in body] == ["recursive_doubling", "ring"]
-    assert body[0][2] == "not measured"
-    rows = [make_row(nbytes=n, seconds=s) for n, s in ((8, 2e-5), (64, 1e-5))]
-    small = group_of(*rows, *(make_row("native", nbytes=n) for n in (8, 64)))
-    assert native_ratio_table(small)[1] == [["ring", "1.00x (64 B) to 2.00x (8 B)"]]
 
 
 def test_a_testbed_has_the_share_of_the_wire_at_the_largest_size_on_each_number_of_nodes(testbed_results):
@@ -114,11 +68,28 @@ def test_a_wire_that_was_calibrated_on_a_busy_machine_is_named_with_its_part_of_
     assert "wire_below_rate" not in kinds_of(group)
 
 
-def test_a_bandwidth_above_the_wire_is_a_burst(make_node_row, make_bed_run, group_of):
-    rows = make_node_row(nbytes=1024, busbw_Bps=33e6), make_node_row(busbw_Bps=12e6)
-    values = only_values(group_of(*rows, runs=(make_bed_run(),)), "highest_busbw")
-    assert (values["busbw"], values["nbytes"]) == (33e6, 1024)
-    assert values["burst"] == {"wire": "the calibrated wire", "rate": 12_400_000}
+def highest(group):
+    (values,) = values_of_kind(group, "highest_busbw")
+    return values["busbw"], values["nbytes"]
+
+
+def test_a_cell_of_noise_is_not_the_highest_bandwidth(make_row, group_of):
+    steady = make_row(nbytes=4096, seconds=1e-6, half_interval=0.02)
+    noisy = make_row(nbytes=1024, seconds=1e-7, ci_low_s=5e-8, ci_high_s=4e-6)
+    assert noisy.busbw_Bps > steady.busbw_Bps
+    assert highest(group_of(steady, noisy)) == (steady.busbw_Bps, 4096)
+
+
+def test_ranks_that_share_cores_have_the_highest_bandwidth_only_if_all_do(make_row, group_of):
+    fitting, crowded = make_row(busbw_Bps=1e9), make_row(ranks=4, nbytes=64, busbw_Bps=2e9)
+    assert highest(group_of(fitting, crowded)) == (1e9, 1024)
+    assert highest(group_of(crowded)) == (2e9, 64)
+
+
+def test_a_burst_above_the_wire_is_not_the_highest_bandwidth(make_node_row, make_bed_run, group_of):
+    burst, sustained = make_node_row(nbytes=1024, busbw_Bps=33e6), make_node_row(busbw_Bps=12e6)
+    assert highest(group_of(burst, sustained, runs=(make_bed_run(),))) == (12e6, 4 << 20)
+    assert "highest_busbw" not in kinds_of(group_of(burst, runs=(make_bed_run(),)))
 
 
 @pytest.mark.parametrize(
@@ -131,47 +102,20 @@ def test_a_bandwidth_above_the_wire_is_a_burst(make_node_row, make_bed_run, grou
     ],
 )
 def test_what_may_exceed_the_wire_is_no_burst(may, make_node_row, make_bed_run, group_of):
-    row = make_node_row(nbytes=1024, busbw_Bps=33e6)
-    runs = (make_bed_run(),)
-    assert only_values(group_of(row, runs=runs), "highest_busbw")["burst"]
-    assert only_values(group_of(replace(row, **may), runs=runs), "highest_busbw")["burst"] is None
+    row = replace(make_node_row(nbytes=1024, busbw_Bps=33e6), **may)
+    assert highest(group_of(row, runs=(make_bed_run(),))) == (33e6, 1024)
 
 
 def test_a_burst_on_two_rails_exceeds_both(make_node_row, make_bed_run, group_of):
     runs = (make_bed_run(rails=2),)
     both = {"port_sent": {"eth0": 512.0, "rail2": 512.0}}
-    for busbw, burst in ((33e6, {"wire": "2 calibrated wires", "rate": 24_800_000}), (20e6, None)):
+    for busbw, is_burst in ((33e6, True), (20e6, False)):
         row = make_node_row(nbytes=1024, busbw_Bps=busbw, **both)
-        assert only_values(group_of(row, runs=runs), "highest_busbw")["burst"] == burst
+        assert ("highest_busbw" in kinds_of(group_of(row, runs=runs))) is not is_burst
 
 
-def test_findings_of_nodes_are_about_nodes(testbed_results):
-    (group,) = chart_groups(testbed_results)
-    assert list(by_place(group)) == ["2 nodes", "4 nodes", "8 nodes"]
-    assert native_ratio_table(group)[0] == ["time over native's", "2 nodes", "4 nodes", "8 nodes"]
-
-
-def test_each_variant_has_its_own_fastest_series(make_row, make_run, group_of):
-    runs = [make_run(run_id=variant) for variant in ("funneled", "multiple")]
-    rows = [
-        make_row(algorithm, variant=run.run_id, run_id=run.run_id, seconds=seconds * (1 + (run is runs[0])))
-        for run in runs
-        for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
-    ]
-    found = by_place(group_of(*rows, runs=runs))
-    assert {place: values["leaders"][0]["series"] for place, values in found.items()} == {
-        "2 ranks, funneled": "ring funneled", "2 ranks, multiple": "ring multiple",
-    }  # fmt: skip
-
-
-def test_each_executor_has_its_own_fastest_series(make_row, make_run, group_of):
-    runs = [make_run(run_id=executor) for executor in ("compiled", "python")]
-    rows = [
-        make_row(algorithm, executor=run.run_id, run_id=run.run_id, seconds=seconds)
-        for run in runs
-        for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
-    ]
-    found = by_place(group_of(*rows, runs=runs))
-    assert {place: values["leaders"][0]["series"] for place, values in found.items()} == {
-        "2 ranks, compiled executor": "ring", "2 ranks, python executor": "ring (python)",
-    }  # fmt: skip
+def test_warnings_come_first(make_row, group_of):
+    rows = make_row(converged=False), make_row(ranks=4), make_row("tree", status="wrong", wrong=2)
+    severities = [finding.severity for finding in group_findings(group_of(*rows))]
+    assert {"info", "warning"} == set(severities)
+    assert severities == sorted(severities, reverse=True)

@@ -4,14 +4,15 @@ import json
 
 import pytest
 import vl_convert
-from finding_values import kinds_of, only_values, values_of_kind
+from finding_values import only_values, values_of_kind
 
-from hpccoll.report import collective_overview
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.comparisons import find_comparisons, native_ratios
+from hpccoll.report.comparisons import speedups
 from hpccoll.report.html_page import render_page
 from hpccoll.report.rank_pairs import median_pairs
+from hpccoll.tuning.answers import Answers
+from hpccoll.tuning.recommendations import recommend
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 US = {(0, 1): 1, (2, 3): 2, (0, 2): 5, (0, 3): 6, (1, 2): 7, (1, 3): 9}
@@ -46,7 +47,7 @@ def pairs(make_pair, make_run, of_rows):
 
 @pytest.fixture(scope="module")
 def group(pairs):
-    (found,) = chart_groups(pairs)
+    (found,) = chart_groups(pairs, recommend(pairs))
     return found
 
 
@@ -60,28 +61,6 @@ def test_pairs_are_no_series_and_those_of_a_node_have_their_own(group):
     assert {point.series for point in group.points} == {
         f"{name} {tier}" for name in ("ping_pong", "native") for tier in ("on one node", "between nodes")
     }
-
-
-def test_the_overview_compares_the_median_pairs_of_lines_that_go_as_far(group):
-    (line,) = (collective_overview._table_line([group]),)
-    assert line[4].startswith("8 B: ping_pong between nodes, 6 us")
-    assert (line[5], line[7]) == ("0.67x", "0.67x")  # whichever pair happens to be the slowest of either
-
-
-def test_the_overview_takes_each_line_by_its_own_median(make_pair, of_rows):
-    times = {
-        "ping_pong": (1, 6, 7),
-        "native": (9, 2, 8),
-    }  # of the faster of either, pair by pair, 2 would be the median
-    rows = [
-        make_pair(0, peer, name, seconds=us * 1e-6)
-        for name, each in times.items()
-        for peer, us in zip((1, 2, 3), each, strict=True)
-    ]
-    (found,) = chart_groups(of_rows(*rows))
-    line = collective_overview._table_line([found])
-    assert "ping_pong, 6 us" in line[4]
-    assert line[5] == "0.75x"
 
 
 def test_a_line_is_the_median_pair_with_the_range_of_all(group):
@@ -127,18 +106,16 @@ def test_the_finding_names_the_fastest_and_the_slowest_pair(group):
         "slowest": "ranks 1 (alpha) and 3 (beta)", "slowest_value": pytest.approx(9e-6),
     }  # fmt: skip
     assert found["native on one node", 1 << 20]["quantity"] == "busbw"
-    assert "fastest" not in kinds_of(group)
     assert only_values(group, "highest_busbw")["pair"] == "ranks 0 (alpha) and 1 (alpha)"
 
 
 def test_pairs_are_compared_each_with_itself(group):
-    ratios = native_ratios(find_comparisons(group.points))
-    assert all(ratio == pytest.approx(1 / 1.5) for pairs in ratios.values() for _, ratio in pairs)
-    assert sum(map(len, ratios.values())) == 2 * len(US)
+    factors = [each.value for each in speedups(group.points)]
+    assert factors == pytest.approx([1.5] * 2 * len(US))
 
 
 def test_pairs_have_nothing_to_scale(group):
-    for name in ("fastest", "scaling", "efficiency", "wire"):
+    for name in ("choice", "speedup", "scaling", "efficiency", "wire"):
         assert BY_NAME[name].specification(group) is None
 
 
@@ -148,11 +125,11 @@ def test_one_pair_is_compared_like_any_collective(make_pair, of_rows):
         for name, s in (("ping_pong", 1e-6), ("native", 2e-6))
         for n in (8, 64)
     ]
-    (group,) = chart_groups(of_rows(*rows))
-    assert BY_NAME["fastest"].specification(group)
+    results = of_rows(*rows)
+    (group,) = chart_groups(results, recommend(results))
     assert BY_NAME["pairs-time"].specification(group) is None
-    values = only_values(group, "fastest")
-    assert (values["shape"], values["leaders"][0]["series"]) == ("4 ranks", "ping_pong")
+    (_, cells) = drawn(group, "choice")
+    assert {(cell["on"], cell["series"]) for cell in cells} == {("4 ranks", "ping_pong")}
     (_, data) = drawn(group, "time")
     assert {d["pair"] for d in data} == {"ranks 0 and 3"}
     assert {d["panel"] for d in data} == {"4 ranks"}
@@ -167,6 +144,6 @@ def test_of_a_repeated_pair_the_last_measurement_counts(make_pair, make_run, of_
 
 
 def test_the_page_describes_a_ping_pong_as_a_round_trip(pairs):
-    text = render_page(pairs, chart_groups(pairs), [], "T")
+    text = render_page(pairs, Answers(recommend(pairs)), chart_groups(pairs), [], "T")
     assert "The time is that of the round trip, and busbw = 2 S / t" in text
     assert "ranks 0 (alpha) and 3 (beta)</td>" in text

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from hpccoll.report import collective_overview
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.comparisons import find_comparisons, native_ratios
 from hpccoll.report.export import export
 from hpccoll.report.round_statistics import (
     clearly_faster,
@@ -32,16 +30,15 @@ def points(of_rows, make_run):
 
 
 def test_a_series_that_wins_every_round_wins_on_a_drifting_machine(rounds_row, points):
-    (comparison,) = find_comparisons(points(rounds_row("ring", 10, 20, 40), rounds_row("native", 12, 24, 48)))
-    assert (comparison.clear_winner, comparison.runner_up_ratio) == ("ring", pytest.approx(1.2))
-    ring, native = comparison.entries
+    ring, native = points(rounds_row("ring", 10, 20, 40), rounds_row("native", 12, 24, 48))
+    assert clearly_faster(ring, native)
+    assert time_ratio(native, ring) == pytest.approx(1.2)
     assert ring.row.ci_high_s > native.row.ci_low_s  # which the intervals of the cases would not tell
 
 
 def test_a_series_that_loses_one_round_is_no_clear_winner(rounds_row, points):
-    (comparison,) = find_comparisons(points(rounds_row("ring", 10, 10, 13), rounds_row("native", 12, 12, 12)))
-    assert comparison.clear_winner is None
-    assert comparison.fastest.series == "ring"
+    ring, native = points(rounds_row("ring", 10, 10, 13), rounds_row("native", 12, 12, 12))
+    assert not clearly_faster(ring, native)
 
 
 def test_a_round_is_won_where_the_median_is_below_the_interval_of_the_other(rounds_row, points):
@@ -65,20 +62,16 @@ def short(row):
 @pytest.mark.parametrize("count", [1, 3])
 def test_without_intervals_there_is_no_clear_winner_in_any_number_of_rounds(count, rounds_row, points):
     rows = rounds_row("ring", *[10] * count), rounds_row("native", *[30] * count)
-    assert find_comparisons(points(*rows))[0].clear_winner == "ring"
-    (comparison,) = find_comparisons(points(*map(short, rows)))
-    assert (comparison.clear_winner, comparison.fastest.series, comparison.runner_up_ratio) == (
-        None,
-        "ring",
-        pytest.approx(3.0),
-    )
+    assert clearly_faster(*points(*rows))
+    ring, native = points(*map(short, rows))
+    assert not clearly_faster(ring, native)
+    assert time_ratio(native, ring) == pytest.approx(3.0)
 
 
 def test_one_round_without_an_interval_leaves_no_clear_winner(rounds_row, points):
     native = rounds_row("native", 30, 30, 30)
     some = replace(native, round_intervals_s=(*native.round_intervals_s[:2], None))
-    (comparison,) = find_comparisons(points(rounds_row("ring", 10, 10, 10), some))
-    assert comparison.clear_winner is None
+    assert not clearly_faster(*points(rounds_row("ring", 10, 10, 10), some))
 
 
 def test_a_point_without_an_interval_has_no_band(rounds_row, of_rows):
@@ -91,21 +84,9 @@ def test_a_point_without_an_interval_has_no_band(rounds_row, of_rows):
         assert point["interval"] == "none: too few iterations"
 
 
-def test_a_clear_winner_is_faster_than_all_others(rounds_row, points):
-    rows = (
-        rounds_row("ring", 10, 10, 10),
-        rounds_row("native", 12, 12, 12),
-        rounds_row("tree", 9, 14, 14),
-    )
-    (comparison,) = find_comparisons(points(*rows))
-    assert [entry.series for entry in comparison.entries] == ["ring", "native", "tree"]
-    assert comparison.clear_winner is None
-
-
 def test_a_ratio_is_the_median_of_the_ratios_of_the_rounds(rounds_row, points):
     ring, native = points(rounds_row("ring", 10, 40, 30), rounds_row("native", 10, 20, 90))
     assert time_ratio(ring, native) == pytest.approx(1.0)  # of 1, 2 and 1/3; that of the medians is 1.5
-    assert native_ratios(find_comparisons([ring, native])) == {("ring", 2): [(1024, pytest.approx(1.0))]}
 
 
 def test_only_rounds_of_one_launch_are_paired(rounds_row, points):
@@ -116,8 +97,7 @@ def test_only_rounds_of_one_launch_are_paired(rounds_row, points):
     assert [(mine.median, theirs.median) for mine, theirs in paired_rounds(first, second)] == [
         (pytest.approx(10e-6), pytest.approx(5e-6)), (pytest.approx(30e-6), pytest.approx(15e-6)),
     ]  # fmt: skip
-    (comparison,) = find_comparisons([first, second])
-    assert len(comparison.entries) == 2
+    assert len(split_by_launch([first, second])) == 1
 
 
 def test_runs_without_a_common_launch_are_separate_unless_a_point_joins_them(rounds_row, points):
@@ -139,23 +119,12 @@ def test_a_row_without_rounds_is_one_round_of_its_run(make_row, of_rows):
 
 def test_a_row_with_missing_rounds_is_compared_in_the_others(rounds_row, points):
     partial = rounds_row("ring", 10, 10, None, status="partial", reason="2 of 3 rounds")
-    (comparison,) = find_comparisons(points(partial, rounds_row("native", 12, 12, 1)))
-    assert {entry.series for entry in comparison.entries} == {"ring", "native"}
-    ring = next(entry for entry in comparison.entries if entry.series == "ring")
-    assert len(paired_rounds(ring, comparison.entries[0])) == 2
+    ring, native = points(partial, rounds_row("native", 12, 12, 1))
+    assert len(paired_rounds(ring, native)) == 2
+    assert clearly_faster(ring, native)
 
 
 def test_csv_has_the_rounds_as_json(rounds_row, of_rows):
     (record,) = csv.DictReader(io.StringIO(export(of_rows(rounds_row("ring", 10, None, 20)), "csv")))
     assert json.loads(record["round_medians_s"]) == [pytest.approx(1e-5), None, pytest.approx(2e-5)]
     assert (record["rounds"], json.loads(record["round_run_ids"])) == ("2", ["run-1", None, "run-1"])
-
-
-def test_the_overview_has_the_range_of_the_rounds_of_a_tie_with_native_and_the_median_of_a_win(rounds_row, of_rows):
-    def over_native(ring, native):
-        (group,) = chart_groups(of_rows(rounds_row("ring", *ring), rounds_row("native", *native)))
-        return collective_overview._table_line([group])[4:6]
-
-    # Less in the median, and more in most rounds.
-    assert over_native((18, 17, 50), (20, 10, 25)) == ["1 KiB: ring, 18 us, a tie", "0.90x to 2.00x"]
-    assert over_native((10, 20, 40), (20, 30, 50)) == ["1 KiB: ring, 20 us", "0.67x"]
