@@ -80,7 +80,7 @@ def _add_events(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int
     return outcomes + len(skipped), skips + sum(skipped)
 
 
-ALL_MEASURED = "all measured; Snakemake waits for the end of the jobs, which it looks up every 20 s to 3 min on Slurm"
+ALL_MEASURED = "all measured; waiting for the last job to end (on Slurm, Snakemake asks every 20 s to 3 min)"
 """Printed after the last measurement: the ranks write the raw file and exit, and Snakemake notices that."""
 
 
