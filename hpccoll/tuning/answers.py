@@ -19,7 +19,7 @@ from hpccoll.units import format_count, format_seconds, format_size
 MAX_CLAUSES = 3
 """Ranges of sizes that a sentence names, from the largest sizes on; the table has all of them."""
 
-MAX_SENTENCES = 3
+MAX_SENTENCES = 4
 """Settings of a collective that have a sentence; the table has all of them."""
 
 TWICE = 2.0
