@@ -43,7 +43,7 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
 
     results = read_results(paths)
     try:
-        page = build_report(results, out, title=results_name(paths[0]), paths=paths)
+        page = build_report(results, out, title=", ".join(dict.fromkeys(map(results_name, paths))), paths=paths)
     except OSError as error:
         raise file_error("--out", out, error, "written") from None
     code = report_damaged(results)

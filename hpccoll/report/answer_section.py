@@ -24,15 +24,21 @@ def answer_section(results: Results, answers: Answers, names: Sequence[str]) -> 
 
 
 def _sentences(results: Results, answers: Answers, names: Sequence[str]) -> str:
-    items = []
-    for name in names:
-        for sentence in _sentences_of(results, answers, name):
-            subject, colon, rest = sentence.partition(": ")
-            linked = (
-                f'<a href="#{escape(name)}">{escape(subject)}</a>' if len(names) > 1 else f"<b>{escape(subject)}</b>"
-            )
-            items.append(f"<li>{linked}{colon}{_mark_choices(answers, name, rest)}</li>")
+    items = (
+        f"<li>{_sentence(answers, name, sentence, linked=len(names) > 1)}</li>"
+        for name in names
+        for sentence in _sentences_of(results, answers, name)
+    )
     return f'<ul class="sentences">{"".join(items)}</ul>'
+
+
+def _sentence(answers: Answers, name: str, sentence: str, *, linked: bool) -> str:
+    """Return a sentence as HTML: what it is about linked or bold, the names of choices as code."""
+    subject, colon, rest = sentence.partition(": ")
+    if not colon:
+        return escape(sentence)
+    subject = f'<a href="#{escape(name)}">{escape(subject)}</a>' if linked else f"<b>{escape(subject)}</b>"
+    return f"{subject}{colon}{_mark_choices(answers, name, rest)}"
 
 
 def _sentences_of(results: Results, answers: Answers, name: str) -> list[str]:
