@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from html import escape
+from itertools import groupby
 
 from hpccoll.report.definitions import with_tooltip
 from hpccoll.report.terminal_summary import case_counts
@@ -60,18 +61,29 @@ HEADINGS = ("on", "size", "use", "gain over native", "how sure")
 
 
 def answer_table(answers: Answers, name: str) -> str:
-    """Return the table of a collective: a line for each setting and range of sizes, further lines folded."""
+    """Return the table of a collective: a line for each setting and range of sizes.
+
+    Further lines are folded, and so are those of ranks that shared cores if others did not.
+    """
     lines = answers.table(name) if name in answers.by_collective else []
-    if not lines:
-        return ""
-    # The ranges of one setting stay together.
-    shown = next((n for n in range(MAX_LINES, 0, -1) if n >= len(lines) or lines[n].setting != lines[n - 1].setting), 0)
-    shown = shown or next((n for n in range(1, len(lines)) if lines[n].setting != lines[0].setting), len(lines))
-    rest = lines[shown:]
+    shown = _shown_lines(lines)
+    rest = lines[len(shown) :]
     folded = (
         f"<details><summary>{format_count(len(rest), 'more line')}</summary>{_table(rest)}</details>" if rest else ""
     )
-    return _table(lines[:shown]) + folded
+    return (_table(shown) if shown else "") + folded
+
+
+def _shown_lines(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
+    """Return the lines of the first setting, and of further ones as far as they fit."""
+    shown: list[AnswerLine] = []
+    for _, members in groupby(lines, key=lambda line: line.setting):
+        of_setting = list(members)
+        crowded = of_setting[0].oversubscribed and not lines[0].oversubscribed
+        if shown and (crowded or len(shown) + len(of_setting) > MAX_LINES):
+            break
+        shown += of_setting
+    return shown
 
 
 def _table(lines: Sequence[AnswerLine]) -> str:

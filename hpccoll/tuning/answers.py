@@ -73,11 +73,11 @@ class Answers:
         return [each for each in fitting if (each.setting.nodes, each.setting.ranks) == most]
 
     def table(self, name: str) -> list[AnswerLine]:
-        """Return the lines of all settings of a collective, the foremost ones first."""
+        """Return the lines of all settings of a collective: the foremost ones first, those without enough cores last."""
         foremost = self.foremost(name)
         others = [each for each in self.by_collective[name] if each not in foremost]
-        ordered = [*foremost, *sorted(others, key=lambda each: (each.setting.nodes, each.setting.ranks), reverse=True)]
-        return [line for each in ordered for line in self._lines(each)]
+        others.sort(key=lambda each: (each.measured.oversubscribed, -each.setting.nodes, -each.setting.ranks))
+        return [line for each in (*foremost, *others) for line in self._lines(each)]
 
     def choice_name(self, name: str) -> Callable[[Choice], str]:
         """Return a function that names choices: the algorithm, and the transport and parameters if these differ."""

@@ -71,8 +71,9 @@ def test_the_foremost_setting_has_the_most_ranks_with_cores_of_their_own():
 
     several = answers(on(2, oversubscribed=False), on(4, oversubscribed=False), on(8, oversubscribed=True))
     assert [each.setting.ranks for each in several.foremost("all_reduce")] == [4]
-    assert [line.setting for line in several.table("all_reduce")][::2] == ["4 ranks on 2 nodes", "8 ranks on 2 nodes",
-                                                                          "2 nodes"]  # fmt: skip
+    assert [line.setting for line in several.table("all_reduce")][::2] == [
+        "4 ranks on 2 nodes", "2 nodes", "8 ranks on 2 nodes",
+    ]  # fmt: skip
     crowded = answers(on(8, oversubscribed=True))
     assert crowded.sentences("all_reduce")[0].startswith(
         "all_reduce on 8 ranks on 2 nodes (more ranks than cores): use"
