@@ -15,20 +15,29 @@ MAX_LINES = 8
 """Lines of a table of answers that are shown; the others are folded."""
 
 
-def answer_section(results: Results, answers: Answers, names: Sequence[str]) -> str:
-    """Return the answers for the collectives ``names``: sentences, the table of a single one, and a line on noise."""
-    parts = [_sentences(results, answers, names)]
-    if len(names) == 1:
-        parts.append(answer_table(answers, names[0]))
+def answer_section(
+    results: Results, answers: Answers, collectives: Sequence[str], unmeasured: Sequence[str] = ()
+) -> str:
+    """Return the answers: sentences, the table of a single collective, and a line on noise.
+
+    Args:
+        results: the results.
+        answers: what to use.
+        collectives: the collectives that have a part of the page.
+        unmeasured: the other collectives that were planned.
+    """
+    parts = [_sentences(answers, collectives, unmeasured)]
+    if len(collectives) == 1:
+        parts.append(answer_table(answers, collectives[0]))
     parts.append(f'<p class="noise">{escape(noise_sentence(results))} {escape(case_counts(results))}.</p>')
     return f'<div class="answers">{"".join(parts)}</div>'
 
 
-def _sentences(results: Results, answers: Answers, names: Sequence[str]) -> str:
+def _sentences(answers: Answers, collectives: Sequence[str], unmeasured: Sequence[str]) -> str:
     items = (
-        f"<li>{_sentence(answers, name, sentence, linked=len(names) > 1)}</li>"
-        for name in names
-        for sentence in _sentences_of(results, answers, name)
+        f"<li>{_sentence(answers, name, sentence, linked=name in collectives and len(collectives) > 1)}</li>"
+        for name in (*collectives, *unmeasured)
+        for sentence in _sentences_of(answers, name, measured=name in collectives)
     )
     return f'<ul class="sentences">{"".join(items)}</ul>'
 
@@ -42,10 +51,9 @@ def _sentence(answers: Answers, name: str, sentence: str, *, linked: bool) -> st
     return f"{subject}{colon}{_mark_choices(answers, name, rest)}"
 
 
-def _sentences_of(results: Results, answers: Answers, name: str) -> list[str]:
+def _sentences_of(answers: Answers, name: str, *, measured: bool) -> list[str]:
     if name in answers.by_collective:
         return answers.sentences(name)
-    measured = any(row.collective == name for row in results.rows)
     return [f"{name}: {'no result is complete and correct' if measured else 'nothing was measured'}."]
 
 
@@ -65,7 +73,7 @@ def answer_table(answers: Answers, name: str) -> str:
 
     Further lines are folded, and so are those of ranks that shared cores if others did not.
     """
-    lines = answers.table(name) if name in answers.by_collective else []
+    lines = answers.table(name)
     shown = _shown_lines(lines)
     rest = lines[len(shown) :]
     folded = (

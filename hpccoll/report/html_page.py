@@ -145,9 +145,9 @@ def _overview(
     charts: Sequence[ReportChart],
 ) -> str:
     unmeasured = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - collectives.keys()
-    names = [*collectives, *sorted(unmeasured)]
     figures = [_figure(drawn) for drawn in charts if drawn.group.collective == OVERVIEW]
-    parts = [answer_section(results, answers, names), *figures, _completeness(results), _remarks(results)]
+    answered = answer_section(results, answers, [*collectives], sorted(unmeasured))
+    parts = [answered, *figures, _completeness(results), _remarks(results)]
     return "\n".join(['<section id="overview" class=tab>', *parts, "</section>"])
 
 

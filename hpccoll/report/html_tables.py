@@ -63,7 +63,7 @@ def missing_table(missing: Iterable[Gap]) -> str:
     by_reason: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for gap in missing:
         by_reason[gap.status, gap.job, gap.reason].append(gap.case)
-    heads = "".join(f'<th scope="col">{head}</th>' for head in ("cases", "status", "job", "reason"))
+    heads = "".join(f'<th scope="col">{with_tooltip(head)}</th>' for head in ("cases", "status", "job", "reason"))
     rows = "".join(
         f"<tr><td>{_folded(cases)}</td>{_cell(status)}{_cell(job)}<td class=words>{escape(reason)}</td></tr>"
         for (status, job, reason), cases in sorted(

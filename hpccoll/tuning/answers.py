@@ -51,9 +51,9 @@ class Answers:
     """The answers for all collectives of some results."""
 
     def __init__(self, recommendations: Iterable[Recommendation]) -> None:
-        self.by_collective: dict[str, list[Recommendation]] = defaultdict(list)
+        self.by_collective: dict[str, list[Recommendation]] = {}
         for each in recommendations:
-            self.by_collective[each.setting.collective].append(each)
+            self.by_collective.setdefault(each.setting.collective, []).append(each)
 
     def sentences(self, name: str) -> list[str]:
         """Return a sentence on what to use for each of the foremost settings of a collective.
@@ -73,7 +73,9 @@ class Answers:
         return [each for each in fitting if (each.setting.nodes, each.setting.ranks) == most]
 
     def table(self, name: str) -> list[AnswerLine]:
-        """Return the lines of all settings of a collective: the foremost ones first, those without enough cores last."""
+        """Return the lines of all settings of a collective: the foremost first, those without enough cores last."""
+        if name not in self.by_collective:
+            return []
         foremost = self.foremost(name)
         others = [each for each in self.by_collective[name] if each not in foremost]
         others.sort(key=lambda each: (each.measured.oversubscribed, -each.setting.nodes, -each.setting.ranks))
@@ -81,7 +83,7 @@ class Answers:
 
     def choice_name(self, name: str) -> Callable[[Choice], str]:
         """Return a function that names choices: the algorithm, and the transport and parameters if these differ."""
-        choices = {choice for each in self.by_collective[name] for choice in each.choices}
+        choices = {choice for each in self.by_collective.get(name, ()) for choice in each.choices}
         transports = {choice.transport for choice in choices if not choice.is_native}
         transports_of_native = {choice.transport for choice in choices if choice.is_native}
         parameters: dict[str, set[object]] = defaultdict(set)

@@ -7,6 +7,7 @@ import pytest
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.html_page import render_page
 from hpccoll.report.mapping_comparison import mapping_findings, mapping_table
+from hpccoll.tuning.answers import Answers
 
 LARGE = 4 << 20
 CASES = {
@@ -49,7 +50,7 @@ def test_the_table_has_the_ratio_at_each_size_and_the_bytes_between_racks(racked
         ["native cyclic", "8 nodes", "1.00x", "4.50x", "its schedule is not known"],
         ["ring cyclic", "8 nodes", "1.00x", "5.00x", "14.000 S"],
     ]
-    assert "<td>ring cyclic</td>" in render_page(racked, (group,), (), "racks")
+    assert "<td>ring cyclic</td>" in render_page(racked, Answers([]), (group,), (), "racks")
 
 
 def test_the_finding_has_the_cost_of_the_slower_mapping_and_its_bytes(racked):

@@ -31,7 +31,7 @@ def test_the_report_of_a_file_is_next_to_it_and_that_of_a_directory_in_it(here):
     assert last("a.h5") == "report: a.report/index.html; --out DIR chooses another directory"
     assert last("b.h5") == "report: b.report/index.html; --out DIR chooses another directory"
     assert last(".") == "report: report/index.html"
-    assert "<title>a</title>" in (here / "a.report" / "index.html").read_text()
+    assert " - a</title>" in (here / "a.report" / "index.html").read_text()
 
 
 @pytest.mark.usefixtures("here")

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 
 import pytest
 import raw_examples
@@ -13,6 +14,8 @@ from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.store.journal import Journal
 from hpccoll.store.rows import Gap
 from hpccoll.sweep.workflow import exclusive
+from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence
+from hpccoll.tuning.recommendations import recommend
 
 CASES = [raw_examples.case(size) for size in (8, 16, 32, 64)]
 FIRST, SECOND = (raw_examples.job(*CASES, name=name, effort=Effort(rounds=3)) for name in ("mpi.p2", "mpi.p3"))
@@ -96,10 +99,29 @@ def test_report_and_validate_count_as_status_does(ended):
     assert f"{both}." in (ended / "report" / "index.html").read_text()
 
 
+def counted_lines(results):
+    """Return the counts of cases, and the indented lines of reasons below them."""
+    lines = list(outcome_lines(results))
+    start = next(i for i, line in enumerate(lines) if " cases" in line)
+    return [lines[start], *takewhile(lambda line: line.startswith("  "), lines[start + 1 :])]
+
+
+def test_the_outcome_ends_with_what_to_use_and_the_noise(of_rows, make_row):
+    results = of_rows(make_row(), make_row("native", seconds=2e-5), make_row(collective="all_gather", op=None))
+    *_, use, other, noise = outcome_lines(results)
+    assert [use, other] == list(answer_lines(Answers(recommend(results))))
+    assert noise == noise_sentence(results)
+
+
+def test_without_a_usable_row_the_outcome_ends_with_the_counts(of_rows, make_row):
+    (only,) = outcome_lines(of_rows(make_row(status="wrong", wrong=1)))
+    assert only.startswith("0 of 1 cases")
+
+
 @pytest.mark.parametrize("more", [0, 1, 2])
 def test_further_reasons_are_counted_if_that_saves_a_line(of_rows, make_row, more):
     gaps = tuple(Gap(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + more))
-    counts, *reasons = outcome_lines(of_rows(make_row(), missing=gaps))
+    counts, *reasons = counted_lines(of_rows(make_row(), missing=gaps))
     assert counts == f"1 of {MAX_REASONS + more + 1} cases, {MAX_REASONS + more} failed"
     assert len(reasons) == MAX_REASONS + (more > 0)
     assert [line for line in reasons if "and more" in line] == [
@@ -109,6 +131,6 @@ def test_further_reasons_are_counted_if_that_saves_a_line(of_rows, make_row, mor
 
 def test_a_reason_of_several_jobs_names_them_up_to_a_maximum(of_rows, make_row):
     gaps = [Gap(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MAX_JOBS_NAMED + 1)]
-    few, many = (list(outcome_lines(of_rows(make_row(), missing=gaps[:n])))[1:] for n in (2, MAX_JOBS_NAMED + 1))
+    few, many = (counted_lines(of_rows(make_row(), missing=gaps[:n]))[1:] for n in (2, MAX_JOBS_NAMED + 1))
     assert few == ["  not run in mpi.p0, mpi.p1: 2 cases: no"]
     assert many == [f"  not run in {MAX_JOBS_NAMED + 1} jobs: {MAX_JOBS_NAMED + 1} cases: no"]

@@ -4,14 +4,15 @@ import re
 from dataclasses import replace
 
 import pytest
-from finding_values import values_of_kind
 
 from hpccoll.report import report_writer
 from hpccoll.report.chart_groups import chart_groups
-from hpccoll.report.charts import FIGURES
+from hpccoll.report.charts import FIGURES, OVERVIEW_FIGURE, overview_group
 from hpccoll.report.definitions import describe_collective
 from hpccoll.report.report_writer import build_report
 from hpccoll.store.rows import Gap
+from hpccoll.tuning.answers import Answers
+from hpccoll.tuning.recommendations import recommend
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 
@@ -46,35 +47,12 @@ def several(make_row, of_rows):
     return of_rows(*rows, missing=missing)
 
 
-def table_after(text, words):
-    body = text.partition(words)[2].partition("</table>")[0]
-    lines = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in re.findall(r"<tr>.*?</tr>", body)]
-    return [[re.sub(r"<.*?>", "", cell) for cell in line] for line in lines]
-
-
 def test_each_collective_is_a_tab_after_the_overview_in_the_order_of_their_table(text, several):
     page = text(several)
     tabs = ["overview", "all_reduce", "all_gather", "barrier"]
     assert re.findall(r'<section id="(\w+)" class=tab>', page) == tabs
     picks = re.search(r'<span class="picks">(.*?)</span>', page)[1]
     assert re.findall(r'href="#(\w+)"', picks) == tabs
-
-
-def test_the_overview_has_a_line_for_each_collective_that_links_to_it(text, several):
-    page = text(several)
-    head, *lines = table_after(page, '<div class="overview">')
-    assert head == [
-        "collective", "cases", "sizes", "ranks", "fastest at the smallest size", "over native&#x27;s",
-        "at the largest size", "over native&#x27;s", "wrong", "missing",
-    ]  # fmt: skip
-    assert lines == [
-        ["all_reduce", "8", "8 B to 1 KiB", "2, 4", "8 B: ring, 80 ns", "0.50x", "1 KiB: ring, 10.2 us, 150 MB/s",
-         "0.50x", "", ""],
-        ["all_gather", "2", "1 KiB", "2", "1 KiB: bruck, 10 us", "no native", "1 KiB: bruck, 10 us, 102 MB/s",
-         "no native", "1", "1"],
-        ["barrier", "4", "", "2, 4", "dissemination, 10 us", "0.50x", "", "", "", ""],
-    ]  # fmt: skip
-    assert '<td><a href="#barrier">barrier</a></td>' in page
 
 
 def test_a_tab_has_its_number_of_missing_cases_and_its_own_rows(text, several):
@@ -84,9 +62,98 @@ def test_a_tab_has_its_number_of_missing_cases_and_its_own_rows(text, several):
     assert "collective all_reduce" in sections[2]
 
 
-def test_each_table_of_ratios_has_its_note(text, several):
-    sections = re.split(r"<section ", text(several))
-    assert [section.count("A time of 0.80x is faster than native") for section in sections] == [0, 0, 1, 0, 1]
+def sentences(page):
+    """Return each sentence of the first screen, and the part of the page that it links to."""
+    items = re.findall(r"<li>(.*?)</li>", re.search(r'<ul class="sentences">(.*?)</ul>', page)[1])
+    return {re.sub(r"<.*?>", "", item): re.findall(r'href="#(\w+)"', item) for item in items}
+
+
+def test_the_overview_has_a_sentence_for_each_collective_that_links_to_it(text, several):
+    found = sentences(text(several))
+    assert [sentence.split()[0] for sentence in found] == ["all_reduce", "all_gather", "barrier"]
+    assert list(found.values()) == [["all_reduce"], ["all_gather"], ["barrier"]]
+
+
+def test_a_collective_without_usable_rows_has_a_sentence_and_a_tab(text, make_row, of_rows):
+    rows = make_row(), make_row(collective="all_gather", op=None, status="wrong", wrong=1)
+    page = text(of_rows(*rows))
+    assert sentences(page)["all_gather: no result is complete and correct."] == ["all_gather"]
+    assert '<section id="all_gather" class=tab>' in page
+
+
+def test_a_collective_that_was_not_measured_has_a_sentence_without_a_link(text, make_row, of_rows):
+    rows = make_row(), make_row(collective="all_gather", op=None)
+    missing = (Gap(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
+    page = text(of_rows(*rows, missing=missing))
+    assert sentences(page)["scatter: nothing was measured."] == []
+    assert "#scatter" not in page
+
+
+def test_a_tab_begins_with_its_table_of_choices(text, several):
+    for section in re.split(r"<section ", text(several))[2:]:
+        before = section.partition('<p class="about">')[0]
+        assert before.count('<table class="answer">') == 1
+
+
+def test_an_emulation_is_labelled_as_software(text, make_row, of_rows):
+    rows = [
+        make_row("sharp_emulated", ranks=4, seconds=1e-6, aggregators=1),
+        make_row("native", ranks=4, aggregators=1),
+    ]
+    page = text(of_rows(*rows, make_row(collective="all_gather", op=None)))
+    assert "sharp_emulated: software, switches played by ranks, with 1 aggregator" in page
+    assert not re.search(r"\bsharp\b", page.partition("<script")[0], re.IGNORECASE)
+
+
+@pytest.fixture
+def overview():
+    """The specification of the overview of some results; None without one."""
+
+    def make(results):
+        recommendations = recommend(results)
+        group = overview_group(chart_groups(results, recommendations), Answers(recommendations))
+        return OVERVIEW_FIGURE.specification(group)
+
+    return make
+
+
+def cells_of(chart):
+    (dataset,) = chart["datasets"].values()
+    return dataset
+
+
+def test_the_overview_has_a_panel_for_each_collective_with_native_and_sizes(overview, several, make_row, valid):
+    more = [
+        make_row(name, nbytes=n, collective="broadcast", op=None, seconds=s)
+        for name, s in (("chain", 1e-5), ("native", 3e-5))
+        for n in (8, 64)
+    ]
+    chart = valid(overview(replace(several, rows=(*several.rows, *more))))
+    assert chart["facet"]["sort"] == ["all_reduce", "broadcast"]
+    assert {(cell["panel"], cell["series"], cell["speedup"]) for cell in cells_of(chart)} == {
+        ("all_reduce", "ring", "2.00"), ("broadcast", "chain", "3.00"),
+    }  # fmt: skip
+
+
+def test_the_overview_shows_the_foremost_setting_in_one_placement(overview, several):
+    assert {(cell["ranks"], cell["place"]) for cell in cells_of(overview(several))} == {(2, "out of place")}
+
+
+def test_the_overview_has_one_line_for_each_series_of_a_panel(overview, several, make_row):
+    of_other_types = [
+        make_row(name, nbytes=nbytes, dtype="int32", seconds=1e-8 * nbytes)
+        for name in ("ring", "native")
+        for nbytes in (8, 1024)
+    ]
+    cells = cells_of(overview(replace(several, rows=(*several.rows, *of_other_types))))
+    points = [(cell["panel"], cell["series"], cell["bytes"]) for cell in cells]
+    assert len(points) == len(set(points))
+
+
+def test_without_native_there_is_no_overview(overview, make_row, of_rows, text):
+    results = of_rows(make_row(), make_row(collective="all_gather", op=None))
+    assert overview(results) is None
+    assert "overview-overview" not in text(results)
 
 
 def test_one_collective_has_no_tabs(text, results):
@@ -112,9 +179,8 @@ def test_the_hash_picks_a_tab_before_anything_is_drawn(text, several):
 
 def test_without_a_script_and_on_paper_all_tabs_are_there(text, several):
     style = re.search(r"<style>(.*?)</style>", text(several), re.DOTALL)[1]
-    (hides,) = re.findall(r"@media screen \{\s*\.tabbed \.tab:not\(\.shown\) \{ display: none; \}", style)
-    assert style.count("display: none") == 1
-    assert hides
+    assert re.search(r"@media screen \{\s*\.tabbed \.tab:not\(\.shown\) \{ display: none; \}", style)
+    assert len(re.findall(r"\.tab\b[^{}]*\{[^}]*display: none", style)) == 1
     assert '<html lang="en">' in text(several)  # a script adds tabbed
 
 
@@ -134,15 +200,16 @@ def test_a_root_that_is_always_rank_0_is_described_once(text, make_row, of_rows)
 
 
 def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(several):
-    (group,) = (group for group in chart_groups(several) if group.collective == "barrier")
+    groups = chart_groups(several, recommend(several))
+    (group,) = (group for group in groups if group.collective == "barrier")
     charts = {name for name, figure in BY_NAME.items() if figure.specification(group)}
-    assert charts == {"fastest", "scaling"}
-    assert BY_NAME["fastest"].heading(group)[0] == "barrier: fastest series by ranks"
+    assert charts == {"choice", "scaling"}
+    assert BY_NAME["choice"].heading(group)[0] == "barrier: what to use by ranks"
     assert "8 B" not in str(BY_NAME["scaling"].specification(group))
-    values = {values["shape"]: values for values in values_of_kind(group, "fastest")}["4 ranks"]
-    assert values["has_size"] is False
-    (leader,) = values["leaders"]
-    assert (leader["series"], leader["ratios"]) == ("dissemination", pytest.approx((2.0, 2.0)))
+    cells = cells_of(BY_NAME["choice"].specification(group))
+    assert {(cell["at"], cell["series"], cell["lead"]) for cell in cells} == {
+        (2, "dissemination", "2.00x"), (4, "dissemination", "2.00x"),
+    }  # fmt: skip
 
 
 def test_a_series_with_one_placement_is_in_the_panels_of_both(make_row, of_rows):
@@ -170,29 +237,8 @@ def test_many_lines_have_a_legend_that_fits_and_a_second_cue(make_row, of_rows):
     assert len(set(shapes)) == 8
 
 
-def test_a_collective_without_results_has_a_line_without_a_link(text, make_row, of_rows):
-    rows = make_row(), make_row(collective="all_gather", op=None)
-    missing = (Gap(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
-    page = text(of_rows(*rows, missing=missing))
-    head, *lines = table_after(page, '<div class="overview">')
-    assert lines[-1][:5] == ["scatter", "0", "", "", "nothing was measured"]
-    assert (head[-1], "wrong" in head, [line[-1] for line in lines]) == ("missing", False, ["", "", "1"])
-    assert "#scatter" not in page
-
-
-def test_an_emulation_that_is_fastest_is_labelled_as_software(text, make_row, of_rows):
-    rows = [
-        make_row("sharp_emulated", ranks=4, seconds=1e-6, aggregators=1),
-        make_row("native", ranks=4, aggregators=1),
-    ]
-    page = text(of_rows(*rows, make_row(collective="all_gather", op=None)))
-    assert "1 KiB: sharp_emulated (software), 1 us" in page
-    assert "sharp_emulated: software, switches played by ranks, with 1 aggregator" in page
-    assert not re.search(r"\bsharp\b", page.partition("<script")[0], re.IGNORECASE)
-
-
 def test_a_page_of_a_barrier_alone_names_no_size(text, several):
     rows = tuple(row for row in several.rows if row.collective == "barrier")
     page = text(replace(several, rows=rows, missing=()))
-    assert "barrier: native, dissemination; 2, 4 ranks; measured on" in page
-    assert ">8 B<" not in page
+    assert "<h1>barrier on 2 and 4 ranks</h1>" in page
+    assert not re.search(r"\b8 B\b", page.partition("<script")[0])
