@@ -7,7 +7,7 @@ import pytest
 
 from hpccoll.report import report_writer
 from hpccoll.report.chart_groups import chart_groups
-from hpccoll.report.charts import FIGURES, OVERVIEW_FIGURE, overview_group
+from hpccoll.report.charts import FIGURES, OVERVIEW_FIGURES, overview_group
 from hpccoll.report.definitions import describe_collective
 from hpccoll.report.report_writer import build_report
 from hpccoll.store.rows import Gap
@@ -112,7 +112,7 @@ def overview():
     def make(results):
         recommendations = recommend(results)
         group = overview_group(chart_groups(results, recommendations), Answers(recommendations))
-        return OVERVIEW_FIGURE.specification(group)
+        return OVERVIEW_FIGURES[0].specification(group)
 
     return make
 
