@@ -92,7 +92,7 @@ def test_a_collective_that_was_not_measured_has_a_sentence_without_a_link(text, 
 def test_a_tab_begins_with_its_table_of_choices(text, several):
     for section in re.split(r"<section ", text(several))[2:]:
         before = section.partition('<p class="about">')[0]
-        assert before.count('<table class="answer">') == 1
+        assert '<table class="answer">' in before
 
 
 def test_an_emulation_is_labelled_as_software(text, make_row, of_rows):
