@@ -51,11 +51,13 @@ def random_results(draw):
 
 def in_range(words, size):
     """Return whether a size is in a range in words, such as ``from 12 KiB to 64 KiB``."""
-    numbers = [parse_size(number) for number in re.findall(r"\d+ \w+", words)]
-    if words.startswith("at "):
-        return numbers[0] <= size <= numbers[-1]
-    low, below = {"below": (0, numbers[0])}.get(words.split()[0], (numbers[0], [*numbers[1:], float("inf")][0]))
-    return low <= size < below
+    preposition, *ends = re.findall(r"^\w+|\d+ \w+", words)
+    first, *last = map(parse_size, ends)
+    if preposition == "at":
+        return first <= size <= (last or [first])[0]
+    if preposition == "below":
+        return size < first
+    return first <= size and (not last or size < last[0])
 
 
 @given(random_results())

@@ -150,6 +150,12 @@ def test_the_overview_has_one_line_for_each_series_of_a_panel(overview, several,
     assert len(points) == len(set(points))
 
 
+def test_the_overview_shows_one_executor(overview, several, make_row):
+    by_python = [make_row(name, executor="python", seconds=1e-5) for name in ("ring", "native")]
+    compiled = tuple(replace(row, executor="compiled") for row in several.rows)
+    assert {cell["series"] for cell in cells_of(overview(replace(several, rows=(*compiled, *by_python))))} == {"ring"}
+
+
 def test_without_native_there_is_no_overview(overview, make_row, of_rows, text):
     results = of_rows(make_row(), make_row(collective="all_gather", op=None))
     assert overview(results) is None
