@@ -88,7 +88,7 @@ def test_what_the_library_logs_in_the_probe_is_what_rows_say_they_ran(here):
 def test_the_table_says_what_ran_where_that_is_not_what_was_asked(here, capfd):
     here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
     rows = {line.split()[0]: line.rstrip(" *~") for line in capfd.readouterr().out.splitlines() if "4 KiB" in line}
-    assert rows["native"].endswith("  ucp (fallback: no line says why)")
+    assert rows["native"].endswith(" ucp (fallback: no line says why)")
     assert rows["ring"].split()[-1] == "6"
 
 
