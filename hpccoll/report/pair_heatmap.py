@@ -22,13 +22,13 @@ MAX_RANKS_WITH_TEXT = 8
 
 def pair_time_map(group: ChartGroup) -> Chart | None:
     """Draw the time of each pair at the smallest size."""
-    points = smallest_and_largest(map_points(group))[0] if group.many_pairs else []
+    points = smallest_and_largest(map_points(group))[0]
     return _heatmap(group, points, median_seconds, chart_axes.TIME_LABEL, format_seconds)
 
 
 def pair_busbw_map(group: ChartGroup) -> Chart | None:
     """Draw the busbw of each pair at the largest size."""
-    points = smallest_and_largest(map_points(group))[1] if group.many_pairs else []
+    points = smallest_and_largest(map_points(group))[1]
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
     label = f"format(datum.value / {scale}, '.3~r') + ' {unit}'"
     return _heatmap(group, points, lambda p: p.row.busbw_Bps or 0.0, label, lambda value: f"{value / scale:.3g}")

@@ -54,12 +54,16 @@ def series_without_tier(point: SeriesPoint) -> str:
 
 
 def map_points(group: ChartGroup) -> list[SeriesPoint]:
-    """Return the last point of each pair, on the machine, ranks and nodes with the most pairs."""
+    """Return the last point of each pair, on the machine, ranks and nodes with the most pairs.
+
+    There is none if a line stands for one pair, or if only floors were measured.
+    """
+    points = [point for point in group.usable if not point.row.floor] if group.many_pairs else []
     pairs: dict[tuple[str, int, int], set[object]] = defaultdict(set)
-    for point in group.usable:
+    for point in points:
         pairs[point.machine, point.row.ranks, point.row.nodes].add(rank_pair(point.row))
-    shape = max(pairs, key=lambda shape: (len(pairs[shape]), shape[1]))
-    chosen = (p for p in group.usable if (p.machine, p.row.ranks, p.row.nodes) == shape and not p.row.floor)
+    shape = max(pairs, key=lambda shape: (len(pairs[shape]), shape[1]), default=None)
+    chosen = (p for p in points if (p.machine, p.row.ranks, p.row.nodes) == shape)
     last = {(series_without_tier(p), rank_pair(p.row), p.row.requested_bytes): p for p in chosen}
     return list(last.values())
 
@@ -68,25 +72,24 @@ def smallest_and_largest(points: Iterable[SeriesPoint]) -> tuple[list[SeriesPoin
     """Return the points of the smallest and of the largest size."""
     points = list(points)
     sizes = [point.row.requested_bytes for point in points]
-    least, most = min(sizes), max(sizes)
+    least, most = min(sizes, default=0), max(sizes, default=0)
     return [p for p in points if p.row.requested_bytes == least], [p for p in points if p.row.requested_bytes == most]
 
 
 def map_sizes(group: ChartGroup) -> tuple[str, str]:
     """Return the smallest and the largest size of the heat maps of pairs; empty texts if there are no maps."""
-    if not group.many_pairs:
-        return "", ""
     least, most = (
-        group.size_label(points[0].row.requested_bytes) for points in smallest_and_largest(map_points(group))
+        group.size_label(points[0].row.requested_bytes) if points else ""
+        for points in smallest_and_largest(map_points(group))
     )
     return least, most
 
 
 def pair_findings(group: ChartGroup) -> Iterator[ReportFinding]:
     """Yield the fastest, the median and the slowest pair of each series, at the smallest and at the largest size."""
-    if not group.many_pairs:
-        return
     smallest, largest = smallest_and_largest(map_points(group))
+    if not smallest:
+        return
     yield from _extremes(group, smallest, "seconds", median_seconds)
     if largest[0].row.requested_bytes > smallest[0].row.requested_bytes:
         yield from _extremes(group, largest, "busbw", lambda point: point.row.busbw_Bps or 0.0)

@@ -147,3 +147,10 @@ def test_the_page_describes_a_ping_pong_as_a_round_trip(pairs):
     text = render_page(pairs, Answers(recommend(pairs)), chart_groups(pairs), [], "T")
     assert "The time is that of the round trip, and busbw = 2 S / t" in text
     assert "ranks 0 (alpha) and 3 (beta)</td>" in text
+
+
+def test_pairs_of_which_only_the_floor_was_measured_have_no_map_and_no_extremes(make_pair, of_rows):
+    (group,) = chart_groups(of_rows(*(make_pair(0, peer, "null") for peer in (1, 2))))
+    charts = {name for name, figure in BY_NAME.items() if figure.specification(group)}
+    assert charts == {"time"}
+    assert values_of_kind(group, "pair_extremes") == []
