@@ -31,7 +31,7 @@ from hpccoll.transports.nccl.communicators import (
     raise_nccl_failure,
 )
 from hpccoll.tuning.resolve_auto import resolve_auto
-from hpccoll.tuning.table import Conditions, TuneTable, mpi_version
+from hpccoll.tuning.table import Conditions, TuneTable, machine_name, mpi_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,8 @@ class CaseFactory:
         """Return what the choices of a table depend on, as the table names it."""
         compiled = self.compiled and case.device == "cpu" and case.dtype in self.compiled.dtypes
         mpi = mpi_version(self.attempt.provenance)
-        return Conditions(self.attempt.machine, mpi, COMPILED if compiled else PYTHON).label
+        machine = machine_name(self.attempt.machine, self.attempt.provenance)
+        return Conditions(machine, mpi, COMPILED if compiled else PYTHON).label
 
     def _config_reason(self, case: Case) -> str | None:
         """Return the reason why NCCL cannot create communicators with the job's settings; the same on all ranks."""

@@ -57,13 +57,13 @@ def _busbw_interval(point: SeriesPoint) -> tuple[float, float] | None:
     return busbw * median_seconds(point) / ends[1], busbw * median_seconds(point) / ends[0]
 
 
-def _certain_busbw(point: SeriesPoint) -> tuple[bool, float]:
+def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
     """Return the sort key of the highest busbw: with cores for all ranks, then by the lower end of its interval.
 
-    A cell of noise has a wide interval, and so a low end. Without an interval the busbw itself counts.
+    A cell of noise has a wide interval, and so a low end. A point without an interval counts only if no other has one.
     """
     ends = _busbw_interval(point)
-    return not point.row.oversubscribed, ends[0] if ends else point.row.busbw_Bps or 0.0
+    return not point.row.oversubscribed, ends is not None, ends[0] if ends else point.row.busbw_Bps or 0.0
 
 
 def _is_burst(point: SeriesPoint) -> bool:

@@ -13,7 +13,7 @@ from hpccoll.store.rows import Results
 from hpccoll.tuning.measured_choices import check_conditions, measured_settings, rows_by_setting
 from hpccoll.tuning.recommendations import recommend
 from hpccoll.tuning.size_ranges import RULE, ratio_noise
-from hpccoll.tuning.table import TableEntry, TuneTable, load_table, mpi_version
+from hpccoll.tuning.table import TableEntry, TuneTable, load_table, machine_name, mpi_version
 
 NOISE_WARNING_PERCENT = 10
 """The uncertainty of the ratio of the two fastest choices, in per cent, from which on a warning is printed."""
@@ -44,7 +44,8 @@ def build_table(results: Results) -> TuneTable:
     used = {run for entry in entries for run in entry.runs}
     runs = [
         {
-            "run_id": run.run_id, "job": run.job, "created": run.created, "kind": run.kind, "machine": run.machine,
+            "run_id": run.run_id, "job": run.job, "created": run.created, "kind": run.kind,
+            "machine": machine_name(run.machine, run.provenance),
             "hosts": run.provenance.get("hosts"), "mpi": mpi_version(run.provenance), "path": run.path,
         }
         for run in results.runs

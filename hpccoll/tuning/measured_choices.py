@@ -16,7 +16,7 @@ from hpccoll.store.round_comparison import is_clear_lead, round_statistics
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import Interval, RoundStatistics, median_ratio
 from hpccoll.tuning.setting import Setting, call_fields
-from hpccoll.tuning.table import Choice, Conditions, mpi_version
+from hpccoll.tuning.table import Choice, Conditions, machine_name, mpi_version
 
 RoundKey: TypeAlias = tuple[object, str, int]
 """A round: the call (element type, op, root and placement), the id of its run, and its number in that run."""
@@ -162,7 +162,8 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
         run = runs.get(row.run_id)
         usable = row.status == "ok" and not row.wrong and row.median_s and not (run and run.rank_loss)
         if usable and not row.floor and row.algorithm != AUTO:
-            machine, mpi = (run.machine, mpi_version(run.provenance)) if run else ("", "")
+            machine = machine_name(run.machine, run.provenance) if run else ""
+            mpi = mpi_version(run.provenance) if run else ""
             conditions = Conditions(machine, mpi, row.executor or PYTHON)
             rows[setting_of(row), conditions].append(row)
     twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}

@@ -294,6 +294,18 @@ class Conditions:
         return f"{machine} with {mpi} and the {self.executor} executor"
 
 
+def machine_name(machine: str, provenance: Mapping[str, Any]) -> str:
+    """Return the machine of a run in a line; on a testbed with the rates of its wires.
+
+    Args:
+        machine: the machine, as the run recorded it.
+        provenance: the provenance of the run.
+    """
+    testbed = provenance.get("testbed") or {}
+    rates = [f"{name} {testbed[key]}" for name, key in (("wires", "rate"), ("uplinks", "uplink")) if testbed.get(key)]
+    return ", ".join((machine, *rates))
+
+
 def mpi_version(provenance: Mapping[str, object]) -> str:
     """Return the version text of a run's MPI library; empty if unknown."""
     mpi = provenance.get("mpi")

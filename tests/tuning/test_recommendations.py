@@ -101,8 +101,12 @@ def test_a_gain_is_the_median_of_the_rounds_with_their_ends():
 def test_machines_and_executors_have_answers_of_their_own():
     here = measured_results({"ring": LATE})
     other = measured_results({"star": LATE}, number=2, about={"machine": "3 nodes"})
-    python = measured_results({"star": LATE}, number=3, executor="compiled")
-    assert len(recommend(merged_results(here, other, python))) == 3
+    compiled = measured_results({"star": LATE}, number=3, executor="compiled")
+    bed = {"testbed": {"rate": "1gbit"}, "mpi": {"version": "MPICH 5"}}
+    slow = measured_results({"star": LATE}, number=4, about={"provenance": bed})
+    found = recommend(merged_results(here, other, compiled, slow))
+    assert len(found) == 4
+    assert found[-1].measured.conditions.machine == "2 nodes, wires 1gbit"
 
 
 @given(
