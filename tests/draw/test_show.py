@@ -11,7 +11,7 @@ from hpccoll.algorithms.null import null
 from hpccoll.draw.schedule_view import MAX_WORKERS
 from hpccoll.schedule import Recv, RecvReduce, Send, Step, all_reduce, peer_if, power_of_two, tmp
 
-README = Path(__file__).parents[2] / "README.md"
+GUIDE = Path(__file__).parents[2] / "hpccoll" / "README.md"
 
 
 def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypatch):
@@ -37,16 +37,16 @@ GOLDEN = Path(__file__).parents[2] / "results" / "golden"
 
 @pytest.mark.parametrize(
     ("name", "command"),
-    re.findall(r"!\[[^]]*\]\(results/golden/(\w+\.svg)\)\n\n\*`hpccoll (show .*?)`", README.read_text()),
+    re.findall(r"!\[[^]]*\]\(../results/golden/(\w+\.svg)\)\n\n\*`hpccoll (show .*?)`", GUIDE.read_text()),
 )
-def test_the_pictures_of_the_readme_are_what_their_commands_draw(name, command, tmp_path):
+def test_the_pictures_of_the_guide_are_what_their_commands_draw(name, command, tmp_path):
     assert invoke(*command.split(), "--out", tmp_path / name).code == 0
     assert (tmp_path / name).read_text() == (GOLDEN / name).read_text()
 
 
-def test_the_readme_has_the_ring_the_hierarchical_and_the_aggregation_tree():
+def test_the_guide_has_the_ring_the_hierarchical_and_the_aggregation_tree():
     assert {path.stem for path in GOLDEN.glob("*.svg")} == {"ring", "hierarchical", "sharp_emulated"}
-    assert all(f"(results/golden/{path.name})" in README.read_text() for path in GOLDEN.glob("*.svg"))
+    assert all(f"(../results/golden/{path.name})" in GUIDE.read_text() for path in GOLDEN.glob("*.svg"))
 
 
 def test_it_draws_into_the_given_file(tmp_path):

@@ -17,7 +17,7 @@ def test_settings_are_explained_in_one_line_with_the_overriding_variable():
     }
 
 
-def test_the_readme_lists_every_setting_with_its_effect_and_version():
-    text = (Path(__file__).parents[2] / "slurm/README.md").read_text()
+def test_the_guide_lists_every_setting_with_its_effect_and_version():
+    text = (Path(__file__).parents[2] / "slurm/GPU.md").read_text()
     for name, setting in COMMUNICATOR_SETTINGS.items():
         assert f"| `{name}` | {setting.since // 10000}.{setting.since // 100 % 100} | {setting.effect} |" in text

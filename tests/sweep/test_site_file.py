@@ -18,7 +18,7 @@ from hpccoll.sweep.paths import site_files
 from hpccoll.sweep.site_file import AggregatorSection, ContainerSection, Site, load_site
 from hpccoll.sweep.slurm.partitions import sbatch_options
 
-GUIDE = Path(__file__).parents[2] / "slurm" / "README.md"
+SLURM = Path(__file__).parents[2] / "slurm"
 GEOMETRY = "-N 2 -n 8 --ntasks-per-node=4 --distribution=block --nodelist=n1,n2 --kill-on-bad-exit=1"
 
 
@@ -65,7 +65,7 @@ def test_a_profile_has_its_own_site_or_leaves_all_to_slurm():
 
 
 def test_the_guide_explains_every_key():
-    table = GUIDE.read_text().partition("| key | meaning [if left out] |")[2].partition("\n\n")[0]
+    table = (SLURM / "README.md").read_text().partition("| key | meaning [if left out] |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*?) \|$", table, re.MULTILINE))
     keys = {name: field.description for name, field in Site.model_fields.items()}
     for name, section in {"container": ContainerSection, "aggregators": AggregatorSection}.items():
@@ -74,7 +74,7 @@ def test_the_guide_explains_every_key():
 
 
 def test_the_guide_says_what_every_variable_of_a_variant_does():
-    table = GUIDE.read_text().partition("| variable | what it does |")[2].partition("\n\n")[0]
+    table = (SLURM / "GPU.md").read_text().partition("| variable | what it does |")[2].partition("\n\n")[0]
     assert dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", table, re.MULTILINE)) == dict(VARIABLES)
 
 
