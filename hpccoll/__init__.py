@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
     from hpccoll.analysis.result_set import PathLike, ResultSet
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 
 def open(*paths: "PathLike | Iterable[PathLike]", timing: str = "max") -> "ResultSet":  # noqa: A001 - a reader's verb

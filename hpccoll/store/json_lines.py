@@ -49,7 +49,7 @@ def append_records(path: Path, *records: Mapping[str, object]) -> None:
 def read_json_lines(path: Path) -> Iterator[Line]:
     """Yield the non-empty lines of a file one at a time, because files may hold gigabytes; the file stays open.
 
-    Files of hpccoll 0.1.0 and earlier have no checksums. Their lines count as whole if they are JSON.
+    Files that were written before checksums were added have none. Their lines count as whole if they are JSON.
     """
     has_checksums = has_checksum_lines(path)
     with path.open("rb") as file:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll import __version__
+
 LOAD = "from hpccoll.native.library import load_library; load_library()"
 PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
@@ -31,7 +33,7 @@ def package(tree, tmp_path, require):
 def test_a_wheel_carries_the_library_and_its_sources_for_this_platform(built, package, tmp_path):
     built.library.unlink()
     wheel, _ = package("wheel")
-    assert wheel.name == f"hpccoll-0.1.0-py3-none-{PLATFORM}.whl"
+    assert wheel.name == f"hpccoll-{__version__}-py3-none-{PLATFORM}.whl"
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
     carried = {path.name for path in (tmp_path / "site" / "hpccoll" / "native").iterdir()}
     assert carried >= {"libhpccoll.so", *(path.name for path in built.native.glob("*.[ch]"))}
@@ -57,7 +59,7 @@ def broken_source(tree):
 def test_without_a_library_a_wheel_is_for_any_platform_and_says_why(built, package, break_):
     variables, reason = break_(built)
     wheel, said = package("wheel", **variables)
-    assert wheel.name == "hpccoll-0.1.0-py3-none-any.whl"
+    assert wheel.name == f"hpccoll-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert "hpccoll/native/library.c" in names

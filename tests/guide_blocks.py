@@ -1,0 +1,128 @@
+"""The guides, their code blocks, and a copy of the working directory in which the blocks run as written."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from cli_runner import ENVIRONMENT, CommandResult
+
+ROOT = Path(__file__).parents[1]
+GUIDES = (
+    "README.md", "workflows/README.md", "slurm/README.md", "slurm/GPU.md", "results/README.md", "hpccoll/README.md",
+)  # fmt: skip
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+ON_SLURM = (
+    ("slurm/README.md", "hpccoll doctor"),
+    ("slurm/README.md", "sbatch -N 4 --ntasks-per-node=2"),
+    ("slurm/README.md", "sbatch -p all -N 3"),
+    ("slurm/README.md", "srun --mpi=pmi2 -n 3"),
+    ("slurm/README.md", "slurm/testbed/testbed up --nodes 4 "),
+)
+"""Blocks that run on the testbed: the guide and how the block begins."""
+
+NOT_RUN = {
+    ("README.md", "pip install -e '.[local]'"): "needs a network",
+    ("README.md", "hpccoll doctor                                            #"): "needs slurmdbd and the site's MPI; "
+    "slurm/README.md has the same commands for the profile slurm-nodbd",
+    ("README.md", "pip install -e '.[cuda12]'"): "needs a network, GPUs and slurmdbd",
+    ("slurm/README.md", "slurm/testbed/testbed up --nodes 8 --cpus 1 --rate 1gbit --racks 2"): "has up to 11 hosts; "
+    "tests/slurm/test_fabric.py has racks, rails and aggregators on fewer",
+    ("workflows/README.md", "slurm/testbed/testbed up --nodes 6"): "has 6 hosts, and ping-pongs take minutes",
+    ("slurm/GPU.md", "pip install"): "needs a network, GPUs and slurmdbd",
+    ("slurm/GPU.md", "sbatch -N 2 slurm/nccl.sbatch"): "needs GPUs; tests/slurm/test_scripts.py runs them with a "
+    "stand-in for srun",
+    ("slurm/GPU.md", "NCCL_DEBUG=INFO"): "starts a training program on GPUs",
+    ("hpccoll/README.md", "python -m hpccoll.native.build --sanitize"): "compiles and tests for minutes",
+    ("results/README.md", "h5dump"): "tests/analysis/test_results_readme.py runs it",
+}  # fmt: skip
+"""Blocks that run nowhere in the tests, or elsewhere, with the reason."""
+
+SHORT = {
+    "bytes": [1024],
+    "effort": {"warmup": 1, "min_iterations": 6, "max_iterations": 6, "seconds": 0.05},
+    "rounds": 1,
+}
+"""What replaces the keys of the sweep files that guides name, so that a sweep takes seconds."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block of a guide.
+
+    Args:
+        guide: the path of the guide.
+        language: the language after the fence.
+        text: the code.
+        before: the text of the guide before it.
+    """
+
+    guide: str
+    language: str
+    text: str
+    before: str
+
+    def is_in(self, table) -> bool:
+        return any(self.guide == guide and self.text.startswith(beginning) for guide, beginning in table)
+
+    @property
+    def path(self) -> str | None:
+        """The file whose content the block is: named in a comment at its beginning, or just before it."""
+        commented = re.match(r"# (\S+\.yaml)\n", self.text)
+        named = re.search(r"`(hpccoll/algorithms/\w+\.py)`:\s*\Z", self.before)
+        return commented[1] if commented else named[1] if named else None
+
+
+def blocks(language: str, guide: str | None = None) -> Iterator[Block]:
+    """Yield the blocks of a guide, or of all guides."""
+    for name in GUIDES if guide is None else (guide,):
+        text = (ROOT / name).read_text()
+        for found in BLOCK.finditer(text):
+            if found[1] == language:
+                yield Block(name, language, found[2], text[: found.start()])
+
+
+def copy_working_directory(into: Path) -> Path:
+    """Copy what commands of guides use; sweeps of the copy are short, and Snakemake looks at their jobs at once."""
+    for name in ("hpccoll", "workflows", "slurm", "tests", "results"):
+        tracked = shutil.ignore_patterns("__pycache__", *(() if name != "results" else ("[!g]*",)))
+        shutil.copytree(ROOT / name, into / name, ignore=tracked)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, into)
+    profile = into / "workflows" / "profiles" / "slurm-nodbd" / "profile.yaml"
+    profile.write_text(re.sub(r"(?<=status-checks: )\d+", "1", profile.read_text()))
+    for path in (into / "workflows" / "config").glob("*.yaml"):
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | SHORT))
+    return into
+
+
+def write_files(home: Path, guide: str) -> None:
+    """Write the files that a guide shows, and add its algorithms to the table of contents and to the README."""
+    for block in (*blocks("yaml", guide), *blocks("python", guide)):
+        if block.path:
+            (home / block.path).write_text(block.text)
+        if block.path and block.language == "python":
+            name = Path(block.path).stem
+            contents, readme = home / "hpccoll" / "algorithms" / "__init__.py", home / "README.md"
+            pages = re.findall(r'^    "(\w+)",$', contents.read_text(), re.MULTILINE)
+            after = min(page for page in pages if page > name)
+            contents.write_text(contents.read_text().replace(f'    "{after}",', f'    "{name}",\n    "{after}",'))
+            readme.write_text(readme.read_text().replace("2(n-1)/n | `ring`", f"2(n-1)/n | `{name}`, `ring`"))
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of commands that import the copy."""
+    return {**ENVIRONMENT, "PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": ""}
+
+
+def run_here(text: str, home: Path) -> CommandResult:
+    """Run commands in the copy with bash, until one fails."""
+    ran = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", text], cwd=home, env=environment(home), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    return CommandResult(ran.returncode, ran.stdout, ran.stderr)

@@ -1,0 +1,111 @@
+"""The guides: their commands run as written, their files are valid, their links lead somewhere, the README is short."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from cli_runner import ENVIRONMENT
+from guide_blocks import (
+    GUIDES,
+    NOT_RUN,
+    ON_SLURM,
+    ROOT,
+    blocks,
+    copy_working_directory,
+    run_here,
+    write_files,
+)
+from typer.main import get_command
+
+from hpccoll.cli.main import app
+from hpccoll.run.options import build_parser
+from hpccoll.sweep.site_file import Site, load_site
+from hpccoll.sweep.sweep_file import load_sweep
+
+MAX_README_LINES = 200
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_README_LINES
+
+
+def test_every_exception_is_a_block_of_a_guide():
+    for exception in (*ON_SLURM, *NOT_RUN):
+        assert len([block for block in blocks("sh") if block.is_in([exception])]) == 1, exception
+
+
+def anchors(path):
+    titles = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_links_lead_to_files_and_headings(guide):
+    path = ROOT / guide
+    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
+        if "://" not in link:
+            file, _, anchor = link.partition("#")
+            target = path.parent / file if file else path
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+def test_every_yaml_block_is_a_valid_sweep_file_or_site_file(tmp_path):
+    for block in blocks("yaml"):
+        path = tmp_path / "a.yaml"
+        path.write_text(block.text)
+        if yaml.safe_load(block.text).keys() & Site.model_fields.keys():
+            load_site(str(path), "slurm")
+        else:
+            load_sweep(path)
+
+
+def commands(text):
+    """Yield the words of each hpccoll command in a block, after ``hpccoll``."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if "hpccoll" in words:
+            yield words[words.index("hpccoll") + 1 :]
+
+
+@pytest.mark.parametrize("exception", NOT_RUN, ids=lambda exception: " ".join(exception)[:60])
+def test_what_does_not_run_is_valid_shell_with_valid_options(exception, monkeypatch, tmp_path):
+    (text,) = (block.text for block in blocks("sh") if block.is_in([exception]))
+    assert subprocess.run(["bash", "-n", "-c", text], env=ENVIRONMENT, check=False).returncode == 0
+    monkeypatch.chdir(tmp_path)
+    for command, *arguments in commands(text):
+        if command == "run":
+            build_parser().parse_args(arguments)
+        else:
+            get_command(app).commands[command].make_context(command, arguments)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory, require):
+    require(shutil.which("mpiexec", path=ENVIRONMENT["PATH"]), "there is no mpiexec")
+    return copy_working_directory(tmp_path_factory.mktemp("guides") / "copy")
+
+
+@pytest.mark.mpi
+@pytest.mark.sweep
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_commands_of_a_guide_run(guide, home):
+    write_files(home, guide)
+    prepare(guide, home)
+    for block in blocks("sh", guide):
+        if not block.is_in((*ON_SLURM, *NOT_RUN)):
+            ran = run_here(block.text, home)
+            assert ran.code == 0, f"{block.text}\n{ran.out[-3000:]}\n{ran.err[-3000:]}"
+
+
+def prepare(guide, home):
+    """Make what the reader of a guide has already."""
+    if guide == "slurm/GPU.md":
+        (home / "logs").mkdir()
+        shutil.copy(Path(__file__).parent / "evidence" / "logs" / "rdma-2.27.log", home / "logs")
+    if guide == "results/README.md" and not (home / "results" / "default").exists():
+        assert run_here("hpccoll sweep", home).code == 0
