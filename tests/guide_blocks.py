@@ -18,7 +18,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 ON_SLURM = (
     ("slurm/README.md", "hpccoll doctor"),
-    ("slurm/README.md", "sbatch -N 4 --ntasks-per-node=2"),
+    ("slurm/README.md", "sbatch -N 2 --ntasks-per-node=2"),
     ("slurm/README.md", "sbatch -p all -N 3"),
     ("slurm/README.md", "srun --mpi=pmi2 -n 3"),
     ("slurm/README.md", "slurm/testbed/testbed up --nodes 4 "),
@@ -96,7 +96,8 @@ def copy_working_directory(into: Path) -> Path:
     profile = into / "workflows" / "profiles" / "slurm-nodbd" / "profile.yaml"
     profile.write_text(re.sub(r"(?<=status-checks: )\d+", "1", profile.read_text()))
     for path in (into / "workflows" / "config").glob("*.yaml"):
-        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | SHORT))
+        sweep = yaml.safe_load(path.read_text())
+        path.write_text(yaml.safe_dump(sweep | SHORT | ({"ranks": 2} if "ranks" in sweep else {})))
     return into
 
 
