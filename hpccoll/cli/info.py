@@ -16,7 +16,7 @@ family = typer.Typer()
 def list_(*, as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False) -> None:
     """List collectives, algorithms, transports and variants.
 
-    Variants are listed with their settings and requirements, everything with what this machine lacks for it. --json
+    Variants have their settings and requirements, and every entry what is missing for it on this machine. --json
     also has the evidence that each variant requires.
     """
     from hpccoll.spec.listing import listing, listing_lines

@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        command.add_argument("--name", default="hpccoll", help="which testbed, where there are several (%(default)s)")
+        command.add_argument("--name", default="hpccoll", help="name of the testbed, if there are several [%(default)s]")
         return command
 
     up = add("up", "Bring a testbed up.")
@@ -68,9 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     up.epilog = "example: testbed up --nodes 8 --rate 100mbit --racks 2 --uplink 200mbit"
     run = add("run", "Run a command on the head host.")
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="CMD...")
-    status = add("status", "Say what is up; exit with 3 where it is not.")
-    status.add_argument("--json", action="store_true", help="for programs")
-    add("down", "Take a testbed down, whatever is left of it.")
+    status = add("status", "Print the state of a testbed; exit with 3 if it is not up.")
+    status.add_argument("--json", action="store_true", help="JSON output")
+    add("down", "Take a testbed down, or what is left of it.")
     return parser
 
 
@@ -165,7 +165,7 @@ def _calibration(shape: Shape, hosts: Mapping[str, Host]) -> dict[str, Any]:
 def _run(testbed: StateDirectory, options: argparse.Namespace) -> int:
     words = options.words[1:] if options.words[:1] == ["--"] else options.words
     if not words:
-        raise RefusedError("run: which command? testbed run CMD...")
+        raise RefusedError("run: the command is missing; do: testbed run CMD...")
     head = testbed.hosts().get("head")
     with suppress(ProcessLookupError):
         if head and testbed.marker():

@@ -140,7 +140,7 @@ class StateDirectory:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    raise RefusedError(f"testbed {self.name!r}: another up or down is at work on it") from None
+                    raise RefusedError(f"testbed {self.name!r}: another up or down is running on it") from None
                 if os.path.samestat(os.fstat(lock), self.directory.stat()):
                     return lock
                 os.close(lock)  # it was taken down in between
