@@ -57,8 +57,12 @@ def find_several_executors(results: Results) -> tuple[ReportFinding, ...]:
 
 
 def find_busy_machine(results: Results) -> tuple[ReportFinding, ...]:
-    """Return a warning with the launches in which something else used the machine, and the most that was used."""
-    busy = [hosts for run in results.runs if (hosts := busy_hosts(run.provenance))]
+    """Return a warning with the launches in which something else used the machine, and the most that was used.
+
+    Launches that timed nothing do not count.
+    """
+    timed = {row.run_id for row in results.rows if row.median_s}
+    busy = [hosts for run in results.runs if run.run_id in timed and (hosts := busy_hosts(run.provenance))]
     if not busy:
         return ()
     loads = [load for hosts in busy for load in hosts]
@@ -68,7 +72,7 @@ def find_busy_machine(results: Results) -> tuple[ReportFinding, ...]:
         warning(
             "busy_machine",
             launches=len(busy),
-            all_launches=len(results.runs),
+            all_launches=len(timed),
             other_cores=others.other_cores if others.used_by_others else None,
             host=others.host,
             names=tuple(others.busiest)[:3],

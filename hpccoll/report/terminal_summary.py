@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hpccoll.report.critical_findings import opening_findings
+from hpccoll.report.critical_findings import find_busy_machine, opening_findings
 from hpccoll.report.finding_templates import render_finding
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence
@@ -56,10 +56,11 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 
 def outcome_lines(results: Results) -> Iterator[str]:
-    """Yield the opening findings, the counts of cases, the reasons for missing ones, and what to use."""
+    """Yield the opening findings, the counts of cases, the reasons for missing ones, what to use, and the noise."""
+    remarks = {finding.kind: render_finding(finding)[1] for finding in find_busy_machine(results)}
     for finding in opening_findings(results):
-        _, sentence = render_finding(finding)
-        yield sentence
+        if finding.kind not in remarks:
+            yield render_finding(finding)[1]
     if results.skipped and not (results.measured or results.missing):
         yield "nothing was measured: every case is skipped"
     yield case_counts(results)
@@ -72,6 +73,7 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from answer_lines(Answers(recommend(results)))
     if noise := noise_sentence(results):
         yield noise
+    yield from remarks.values()
 
 
 def status_lines(results: Results, directory: Path) -> Iterator[str]:

@@ -172,7 +172,7 @@ def _warn_if_busy(program: "JobRunner") -> None:
     from hpccoll.store.host_load import busy_hosts, describe_busy
 
     attempt = next((attempt for attempt, _ in reversed(program.raw.attempts)), None)
-    if attempt and (busy := busy_hosts(attempt.provenance)):
+    if attempt and program.has_results and (busy := busy_hosts(attempt.provenance)):
         print(f"# busy machine: {describe_busy(busy)}; do: measure when it is idle")
 
 

@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        command.add_argument("--name", default="hpccoll", help="name of the testbed, if there are several [%(default)s]")
+        command.add_argument("--name", default="hpccoll", help="name of the testbed [%(default)s]")
         return command
 
     up = add("up", "Bring a testbed up.")

@@ -34,7 +34,7 @@ class Count:
 COUNTS = {
     "nodes": Count(4, 1, 64, "number of workers, n1, n2..."),
     "cpus": Count(2, 1, 256, "CPUs of each host for Slurm"),
-    "aggregators": Count(0, 0, 16, "number of hosts a1, a2... on the spine, in the partition all; their wires have no meter"),
+    "aggregators": Count(0, 0, 16, "number of hosts a1, a2... on the spine, in the partition all; no meters"),
     "racks": Count(0, 0, 64, "number of blocks of workers, each below its own bridge, connected by the spine"),
     "rails": Count(1, 1, 4, "number of wires of each worker and aggregator, each to its own network"),
 }
@@ -98,7 +98,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate", default="1gbit", help="rate of every metered wire: 10mbit to 10gbit, or none [%(default)s]"
     )
-    parser.add_argument("--uplink", metavar="RATE", help="rate of the uplink of a rack to the spine, both ways, on each rail")
+    parser.add_argument("--uplink", metavar="RATE", help="rate of a rack's uplink to the spine, each way, on each rail")
 
 
 def parse_shape(options: argparse.Namespace) -> Shape:
@@ -110,7 +110,7 @@ def parse_shape(options: argparse.Namespace) -> Shape:
             f"--racks: '{racks}' is not valid: choose 0, or 2 up to the number of nodes, which is {nodes}"
         )
     if racks and options.uplink is None:
-        raise RefusedError("--racks: the rate of their uplinks is missing; do: add --uplink RATE, such as --uplink 100mbit")
+        raise RefusedError("--racks: the rate of their uplinks is missing; do: add --uplink RATE, such as 100mbit")
     if options.uplink is not None and not racks:
         raise RefusedError(f"--uplink: '{options.uplink}' is the rate between racks, and there are none: add --racks")
     uplink = None if options.uplink is None else _rate("uplink", options.uplink)

@@ -206,7 +206,7 @@ def load(host="n0", other_cores=0.0, stolen=0.0):
 
 def busy_findings(of_rows, make_row, make_run, *loads):
     runs = [make_run(run_id=f"run-{n}", provenance={"host_load": of_run}) for n, of_run in enumerate(loads)]
-    return find_busy_machine(of_rows(make_row(), runs=runs))
+    return find_busy_machine(of_rows(*(make_row(run_id=run.run_id) for run in runs), runs=runs))
 
 
 def test_a_busy_machine_is_a_warning_with_the_most_that_something_else_used(of_rows, make_row, make_run):
@@ -217,6 +217,11 @@ def test_a_busy_machine_is_a_warning_with_the_most_that_something_else_used(of_r
     assert found.values == {
         "launches": 2, "all_launches": 3, "other_cores": 0.5, "host": "n1", "names": ("make",), "stolen": 0.1
     }  # fmt: skip
+
+
+def test_a_launch_that_timed_nothing_was_not_disturbed(of_rows, make_row, make_run):
+    run = make_run(provenance={"host_load": [load(other_cores=0.5)]})
+    assert find_busy_machine(of_rows(make_row(seconds=None, status="skipped"), runs=[run])) == ()
 
 
 def test_an_idle_machine_and_launches_of_earlier_versions_are_no_finding(of_rows, make_row, make_run):
