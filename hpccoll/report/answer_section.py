@@ -29,8 +29,18 @@ def answer_section(
     parts = [_sentences(answers, collectives, unmeasured)]
     if len(collectives) == 1:
         parts.append(answer_table(answers, collectives[0]))
-    parts.append(f'<p class="noise">{escape(noise_sentence(results))} {escape(case_counts(results))}.</p>')
+    parts.append(f'<p class="noise">{escape(noise_sentence(results))} {escape(_counts(results))}.</p>')
     return f'<div class="answers">{"".join(parts)}</div>'
+
+
+def _counts(results: Results) -> str:
+    return (
+        f"All {format_count(results.planned, 'case')} have a result" if _is_complete(results) else case_counts(results)
+    )
+
+
+def _is_complete(results: Results) -> bool:
+    return results.done == (results.planned, 0) and not results.skipped
 
 
 def _sentences(answers: Answers, collectives: Sequence[str], unmeasured: Sequence[str]) -> str:
@@ -65,7 +75,7 @@ def _mark_choices(answers: Answers, name: str, text: str) -> str:
     return re.sub(pattern, lambda match: f"<code>{match[0]}</code>", escape(text)) if pattern else escape(text)
 
 
-HEADINGS = ("on", "size", "use", "gain over native", "how sure")
+HEADINGS = ("on", "size", "use", "speed-up over native", "how sure")
 
 
 def answer_table(answers: Answers, name: str) -> str:

@@ -5,7 +5,7 @@ the name of a series. Series are named after transport, parameters and so on onl
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
@@ -230,7 +230,15 @@ def chart_groups(
     order = {name: i for i, name in enumerate(COLLECTIVES)}
     ordered = sorted(members, key=lambda key: (order.get(key[0], len(order)), key[0], -len(members[key]), key))
     names = group_file_names(ordered)
-    colours, shapes = series_styles(points)
+    answers = {
+        choice_series[call, choice]
+        for each in recommendations
+        for verdict in each.verdicts.values()
+        for choice in (verdict.choice, verdict.runner_up)
+        for call in _recommended_calls(each)
+        if choice and (call, choice) in choice_series
+    }
+    colours, shapes = series_styles(points, answers)
     return tuple(
         ChartGroup(
             names[key],
@@ -264,10 +272,13 @@ def _recommended_calls(recommendation: Recommendation) -> list[MeasuredCall]:
     return [(setting, measured.conditions.executor, run) for run in measured.runs]
 
 
-def series_styles(points: Iterable[SeriesPoint]) -> tuple[dict[str, str], dict[str, str]]:
+def series_styles(
+    points: Iterable[SeriesPoint], answers: Collection[str] = ()
+) -> tuple[dict[str, str], dict[str, str]]:
     """Return the colour and the shape of every series: dark for the library's own, grey for the floor.
 
-    Series of different collectives may share a colour, because the palette is limited.
+    Series of different collectives may share a colour, because the palette is limited; ``answers``, which share the
+    charts of all collectives, do not.
     """
     kinds = {point.series: point.row for point in points}
     floors = [name for name in sorted(kinds) if kinds[name].floor]
@@ -277,7 +288,7 @@ def series_styles(points: Iterable[SeriesPoint]) -> tuple[dict[str, str], dict[s
     for point in points:
         by_collective[point.row.collective].add(point.series)
     others = [name for name in sorted(kinds) if name not in floors and name not in native]
-    numbers = assign_numbers(others, by_collective.values())
+    numbers = assign_numbers(others, [*by_collective.values(), answers])
     colours = dict.fromkeys(native, FOREGROUND) | {name: series_colour(i) for name, i in numbers.items()}
     shapes = dict.fromkeys(native, series_shape(0)) | {name: series_shape(i + 1) for name, i in numbers.items()}
     return colours | dict.fromkeys(floors, FLOOR_GREY), shapes | dict.fromkeys(floors, series_shape(0))

@@ -32,7 +32,8 @@ COLLECTIVE_DESCRIPTIONS = {
 
 DEFINITIONS = {
     "size": "S, the bytes of the collective as nccl-tests count them: the whole buffer, even if each rank has only a "
-    "block of it. KiB, MiB and GiB are powers of 1024.",
+    "block of it. KiB, MiB and GiB are powers of 1024. A limit between two measured sizes is where "
+    "the curves of two choices cross.",
     "algbw": "S / t, in GB/s of 1e9 bytes per second, or in MB/s of 1e6.",
     "busbw": "algbw times a factor of the n ranks, comparable with nccl-tests: 2(n-1)/n for all-reduce; (n-1)/n for "
     "reduce-scatter, all-gather, all-to-all, gather and scatter; 1 for broadcast and reduce. nccl-tests have neither "
@@ -48,14 +49,12 @@ DEFINITIONS = {
     "another and compared round by round. A ratio is the median of the ratios of the rounds. The winner has, in each "
     "round, a median below the 95 % interval of each other series; with one round, the intervals must be disjoint. "
     "Without intervals there is no winner.",
-    "gain over native": "How much faster than the library's own collective: native's time over that of the choice, as "
-    "the geometric mean over the sizes of the range. Of the rounds the median, with the least and the most. A gain of "
-    "2 or more is a factor.",
+    "speed-up over native": "The time of the library's own collective over that of the choice, as the geometric mean "
+    "over the sizes of the range: at 1.20x native takes 20 % longer. Of the rounds the median, the least and the most.",
     "how sure": "clear: in each round the median of the choice is below the 95 % interval of every other choice; with "
     "one round, the intervals are disjoint. a tie: neither is clearly faster. slightly slower: another is clearly "
     "faster at that size, by less than a range of its own is worth. The rule is that of hpccoll tune: native stays "
     "unless another choice gains more than the noise, and a range has to gain more than the noise, too.",
-    "speed-up": "The time of native over that of the series, in the same placement and launch.",
     "pairs of ranks": "If messages go between two ranks, lines show the median pair, the faster of two medians; of a "
     "pair that was measured repeatedly, the last measurement.",
     "traffic": "The distribution of the blocks of an all_to_all_v: uniform, all equal; zipf, rank j is as popular as "

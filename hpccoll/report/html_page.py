@@ -117,7 +117,7 @@ def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], 
     fixed = "".join(f'<a href="#{part}">{part}</a>' for part in parts)
     return (
         f'<header><h1>{escape(measured_heading(groups))}</h1>\n<p class="lede">{escape(measured_summary(groups))} '
-        f"Results: {escape(title)}.</p>\n<nav>{links}{fixed}</nav></header>"
+        f"Name of the results: {escape(title)}.</p>\n<nav>{links}{fixed}</nav></header>"
     )
 
 

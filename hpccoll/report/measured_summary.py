@@ -44,6 +44,7 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
     calls = list(dict.fromkeys(" ".join(filter(None, (row.dtype, row.op))) for row in rows if row.op))
     rounds = sorted({row.rounds for row in rows})
     kinds = " and ".join(sorted({point.kind for point in points}))
+    kinds = kinds.replace("measured on a testbed", "measured on a testbed (virtual nodes of one machine)")
     machines = "; ".join(dict.fromkeys(point.machine for point in points))
     parts = filter(None, (_algorithms(points), ends, ", ".join(calls), _rounds(rounds)))
     return f"{', '.join(parts)}; {kinds} on {machines}{_libraries(points)}."
@@ -52,7 +53,7 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
 def _algorithms(points: Sequence[SeriesPoint]) -> str:
     """Return the series of a single collective; the number of algorithms of several."""
     if len({point.row.collective for point in points}) > 1:
-        return format_count(len({(p.row.collective, p.row.algorithm) for p in points if not p.row.floor}), "algorithm")
+        return format_count(len({p.row.algorithm for p in points if not p.row.floor}), "algorithm")
     return ", ".join(dict.fromkeys(point.series for point in points if not point.row.floor))
 
 

@@ -22,6 +22,9 @@ MAX_CLAUSES = 3
 MAX_SENTENCES = 4
 """Settings of a collective that have a sentence; the table has all of them."""
 
+WEAK_SPREAD = 1.5
+"""The ratio of the slowest to the fastest round of a case, as a median over cases, from which on evidence is weak."""
+
 TWICE = 2.0
 """The factor from which on a gain is a factor and not a percentage."""
 
@@ -34,7 +37,7 @@ class AnswerLine:
         setting: what the line is for, among the settings of its collective: ``4 ranks, in place``.
         sizes: the range of sizes; empty for a collective without sizes.
         choice: the name of the choice.
-        gain: how much faster than native it is, with the least and the most of the rounds; empty for native.
+        gain: the speed-up over native, with the least and the most of the rounds; empty for native.
         certainty: how sure that is, in words.
         oversubscribed: whether there were more ranks than cores.
     """
@@ -119,21 +122,27 @@ class Answers:
         named = self.choice_name(name)
         if len(each.choices) == 1:
             return f"{where}: only {named(each.choices[0])} was measured, {_times(each)}."
-        clauses = [self._clause(each, number) for number in reversed(range(len(each.ranges)))]
+        only_native = all(of_range.choice.is_native for of_range in each.ranges)
+        undecided = not (only_native or any(map(_is_sure, each.ranges)))
+        numbers = reversed(range(len(each.ranges)))
+        clauses = [self._clause(each, number, undecided=undecided) for number in numbers]
         shown = clauses if len(clauses) <= MAX_CLAUSES else clauses[: MAX_CLAUSES - 1]
         more = len(clauses) - len(shown)
         rest = f"; for smaller sizes the table has {more} more ranges" if more else ""
-        return f"{where}: use {'; '.join(shown)}{rest}."
+        verb = "no clear winner; if you have to choose, use" if undecided else "use"
+        return f"{where}: {verb} {'; '.join(shown)}{rest}."
 
-    def _clause(self, each: Recommendation, number: int) -> str:
+    def _clause(self, each: Recommendation, number: int, *, undecided: bool) -> str:
         of_range = each.ranges[number]
         named = self.choice_name(each.setting.collective)
         choice = own_call(each, of_range.choice) or named(of_range.choice)
         sizes = f" {size_range(each, number)}" if _has_size(each) else ""
+        if undecided:
+            return f"{choice}{sizes}"
         rivals = _usual_rivals(of_range)
         tie = f" (a tie with {' and '.join(map(named, rivals))})" if rivals else ""
         gain = f", {_gain_words(of_range.gain)} {own_call(each)}" if of_range.gain else ""
-        return f"{choice}{sizes}{tie}{gain}{_doubt(of_range.gain)}"
+        return f"{choice}{sizes}{tie}{gain}{_doubt(of_range)}"
 
     def _lines(self, each: Recommendation) -> Iterator[AnswerLine]:
         named = self.choice_name(each.setting.collective)
@@ -193,43 +202,47 @@ def _cut_label(each: Recommendation, number: int) -> str:
     return format_size(min(rounded, measured))
 
 
+def _gain_phrase(factor: float) -> str:
+    """Return a gain: ``18 % faster``, ``2.1 times as fast``, ``3 % slower``."""
+    if factor >= TWICE:
+        return f"{factor:.1f} times as fast"
+    percent = round(100 * (factor - 1))
+    return f"{percent} % faster" if percent > 0 else "as fast" if not percent else f"{-percent} % slower"
+
+
 def _gain_words(gain: Gain) -> str:
     """Return a gain before the name of what is slower: ``18 % faster than``, ``2.1 times as fast as``."""
-    if gain.factor >= TWICE:
-        return f"{gain.factor:.1f} times as fast as"
-    percent = round(100 * (gain.factor - 1))
-    return f"{percent} % faster than" if percent > 0 else "as fast as" if not percent else f"{-percent} % slower than"
+    phrase = _gain_phrase(gain.factor)
+    return f"{phrase} {'as' if phrase.endswith('fast') else 'than'}"
 
 
-def _doubt(gain: Gain | None) -> str:
-    """Return the least and the most of a gain if a round shows none; empty otherwise."""
-    if gain is None or gain.low is None or gain.high is None or gain.low > 1:
+def _is_sure(of_range: RecommendedRange) -> bool:
+    """Return whether a choice is clear at some size, or faster than native at some size or in every round."""
+    gain = of_range.gain
+    faster = gain is not None and gain.low is not None and gain.low > 1
+    return faster or any(each.verdict == "clear" or each.beats_native for each in of_range.verdicts)
+
+
+def _doubt(of_range: RecommendedRange) -> str:
+    """Return what a gain leaves open: the rounds if one shows none, else the sizes if it is clear at few of them."""
+    gain, sizes = of_range.gain, len(of_range.verdicts)
+    if gain is None:
         return ""
-    return f" (uncertain: {_ends(gain.low, gain.high, _number_of(gain))} by round)"
+    if gain.low is not None and gain.high is not None and gain.low <= 1:
+        return f" (uncertain: {_gain_phrase(gain.low)} to {_gain_phrase(gain.high)} by round)"
+    clear = sum(bool(each.beats_native) for each in of_range.verdicts)
+    return f" (clear at {clear} of {format_count(sizes, 'size')})" if 2 * clear < sizes else ""
 
 
 def _gain_cell(of_range: RecommendedRange) -> str:
-    """Return the gain with its least and most over the rounds: ``18 % (12 to 25 %)``, ``2.1x (1.9 to 2.2x)``."""
+    """Return the gain as a factor, with its least and most over the rounds: ``1.18x (1.12 to 1.25x)``."""
     gain = of_range.gain
     if gain is None:
         return "" if of_range.choice.is_native else "unknown"
-    number = _number_of(gain)
-    if gain.low is None or gain.high is None:
-        return number(gain.factor)
-    ends = _ends(gain.low, gain.high, number)
-    return number(gain.factor) if ends == number(gain.factor) else f"{number(gain.factor)} ({ends})"
-
-
-def _number_of(gain: Gain) -> Callable[[float], str]:
-    """Return a function that writes factors as ``gain`` is written: as percentages, or as factors."""
-    if gain.factor >= TWICE:
-        return lambda factor: f"{factor:.1f}x"
-    return lambda factor: f"{100 * (factor - 1):.0f} %"
-
-
-def _ends(low: float, high: float, number: Callable[[float], str]) -> str:
-    first, last = number(low), number(high)
-    return first if first == last else f"{first.rstrip(' %x')} to {last}"
+    low, factor, high = (None if each is None else f"{each:.2f}" for each in (gain.low, gain.factor, gain.high))
+    if low is None or low == high:
+        return f"{factor}x"
+    return f"{factor}x ({low} to {high}x)"
 
 
 def _usual_rivals(of_range: RecommendedRange) -> list[Choice]:
@@ -240,22 +253,28 @@ def _usual_rivals(of_range: RecommendedRange) -> list[Choice]:
 
 
 def certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
-    """Return how sure a choice is at the sizes of its range: ``clear``, or the number of sizes and the rival."""
+    """Return how sure a choice is at the sizes of its range: against native, and against the best of the others."""
     sizes = len(of_range.verdicts)
-    clear, alone = of_range.count("clear"), of_range.count("alone")
-    if alone == sizes:
+    if of_range.count("alone") == sizes:
         return "nothing to compare with"
-    unpaired = f"not in one launch with {', '.join(of_range.sizes.unpaired)}" if of_range.sizes.unpaired else ""
-    if clear == sizes:
-        return ", ".join(filter(None, ("clear" if sizes == 1 else f"clear at all {sizes} sizes", unpaired)))
-    parts = [f"clear at {clear} of {sizes} sizes"] if clear else []
-    for verdict, words in (("tie", "a tie with"), ("behind", "slightly slower than")):
-        of_verdict = [each for each in of_range.verdicts if each.verdict == verdict]
-        if of_verdict:
-            rivals = dict.fromkeys(named(each.runner_up) for each in of_verdict if each.runner_up)
-            at = "" if len(of_verdict) == sizes else f" at {len(of_verdict)}"
-            parts.append(f"{words} {' or '.join(rivals)}{at}")
-    return ", ".join(filter(None, (*parts, unpaired)))
+    clear = of_range.count("clear")
+    faster = sum(bool(each.beats_native) for each in of_range.verdicts)
+    parts = [f"clear{_of_sizes(clear, sizes)}"] if clear else []
+    if faster > clear:
+        parts.append(f"clearly faster than native{_of_sizes(faster, sizes)}")
+    for verdict, words in (("tie", "a tie with {}"), ("behind", "slightly slower than {}")):
+        rivals = Counter(each.runner_up for each in of_range.verdicts if each.verdict == verdict and each.runner_up)
+        parts += [f"{words.format(named(rival))}{_of_sizes(count, sizes)}" for rival, count in rivals.items()]
+    unpaired = of_range.sizes.unpaired
+    return "; ".join((*parts, *([f"not in one launch with {', '.join(unpaired)}"] if unpaired else [])))
+
+
+def _of_sizes(count: int, sizes: int) -> str:
+    """Return at how many of the sizes: `` at all 8 sizes``, `` at 3 of 8``; empty for a single size."""
+    if sizes == 1:
+        return ""
+    both = "both sizes" if sizes == 2 else f"all {sizes} sizes"
+    return f" at {both}" if count == sizes else f" at {count} of {sizes}"
 
 
 def _times(each: Recommendation) -> str:
@@ -264,7 +283,8 @@ def _times(each: Recommendation) -> str:
     ends = dict.fromkeys((verdicts[0], verdicts[-1]))
     if not _has_size(each):
         return format_seconds(verdicts[0].seconds)
-    return " and ".join(f"{format_seconds(end.seconds)} at {format_size(end.nbytes)}" for end in ends)
+    trip = " for the round trip" if each.setting.collective == "send_recv" else ""
+    return " and ".join(f"{format_seconds(end.seconds)} at {format_size(end.nbytes)}" for end in ends) + trip
 
 
 def noise_sentence(results: Results) -> str:
@@ -279,10 +299,12 @@ def noise_sentence(results: Results) -> str:
     spreads = [max(of_rounds) / min(of_rounds) for of_rounds in times if len(of_rounds) > 1]
     wide = sum(row.converged is False for row in rows)
     intervals = f"; {wide} of {len(rows)} intervals are wider than requested" if wide else ""
+    weak = 2 * wide > len(rows) or (spreads and median(spreads) >= WEAK_SPREAD)
+    word = "Weak evidence" if weak else "Noise"
     if not spreads:
-        return f"Noise: unknown, because each case was measured in one round{intervals}."
+        return f"{word}: each case was measured in one round, so that noise is unknown{intervals}."
     return (
-        f"Noise: between the rounds of a case, times differ by {percent_or_factor(median(spreads))} (median) and at "
+        f"{word}: between the rounds of a case, times differ by {percent_or_factor(median(spreads))} (median) and at "
         f"most by {percent_or_factor(max(spreads))}{intervals}."
     )
 
@@ -314,6 +336,6 @@ def table_lines(lines: Sequence[AnswerLine]) -> Iterator[str]:
     for setting, ranges in by_setting.items():
         yield setting
         for line in ranges:
-            gain = f", gain over native {line.gain}" if line.gain else ""
+            gain = f", speed-up over native {line.gain}" if line.gain else ""
             sizes = f"{line.sizes}: " if line.sizes else ""
             yield f"  {sizes}{line.choice}{gain}; {line.certainty}"

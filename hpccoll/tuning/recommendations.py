@@ -32,9 +32,11 @@ class SizeVerdict:
         nbytes: the size S, in bytes.
         choice: the choice.
         seconds: its median time.
-        runner_up: the fastest of the other choices; None without one.
+        runner_up: the fastest of the other choices that leave the verdict open, or of all if it is clear; None without
+            one.
         lead: the time of the runner-up over that of the choice, round by round; None without a runner-up.
         verdict: how sure the choice is.
+        beats_native: whether the choice is clearly faster than native; None for native, and if native was not measured.
     """
 
     nbytes: int
@@ -43,6 +45,7 @@ class SizeVerdict:
     runner_up: Choice | None
     lead: float | None
     verdict: Verdict
+    beats_native: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +176,14 @@ def _verdict(nbytes: int, choice: Choice, times: dict[Choice, ChoiceTime]) -> Si
     others = sorted(times.keys() - {choice}, key=lambda other: (seconds[other], other.label))
     if not others:
         return SizeVerdict(nbytes, choice, times[choice].seconds, None, None, "alone")
-    verdict: Verdict = "tie"
-    if all(times[choice].clearly_faster(times[other]) for other in others):
-        verdict = "clear"
-    elif any(times[other].clearly_faster(times[choice]) for other in others):
-        verdict = "behind"
-    lead = times[others[0]].ratio(times[choice])
-    return SizeVerdict(nbytes, choice, times[choice].seconds, others[0], lead, verdict)
+    faster = [other for other in others if times[other].clearly_faster(times[choice])]
+    open_ones = [other for other in others if not times[choice].clearly_faster(times[other])]
+    verdict: Verdict = "behind" if faster else "tie" if open_ones else "clear"
+    rival = (faster or open_ones or others)[0]
+    lead = times[rival].ratio(times[choice])
+    native = [time for other, time in times.items() if other.is_native]
+    beats = None if choice.is_native or not native else all(times[choice].clearly_faster(time) for time in native)
+    return SizeVerdict(nbytes, choice, times[choice].seconds, rival, lead, verdict, beats)
 
 
 def _gain(measured: MeasuredSetting, chosen: ChoiceRange) -> Gain | None:

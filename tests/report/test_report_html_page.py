@@ -266,7 +266,7 @@ def test_warnings_are_the_first_findings(report):
 def test_headings_with_a_definition_have_it_as_tooltip(report):
     text = (report / "index.html").read_text(encoding="utf-8")
     heads = [(re.sub(r"<.*?>", "", head), head) for head in re.findall(r"<th [^>]*>(.*?)</th>", text)]
-    assert {"gain over native", "how sure", "size", "busbw (GB/s)", "status"} <= {heading for heading, _ in heads}
+    assert {"speed-up over native", "how sure", "size", "busbw (GB/s)", "status"} <= {heading for heading, _ in heads}
     for heading, markup in heads:
         meaning = DEFINITIONS.get(heading.partition(" (")[0])
         assert meaning is None or f'title="{escape(meaning)}"' in markup

@@ -23,7 +23,7 @@ def test_the_heading_has_the_collective_and_its_ranks_or_nodes(make_row, of_rows
 def test_several_collectives_are_counted(make_row, of_rows):
     groups = chart_groups(of_rows(make_row(), make_row(collective="all_gather", op=None)))
     assert measured_heading(groups) == "2 collectives on 2 ranks"
-    assert measured_summary(groups).startswith("2 algorithms, 1 KiB, float32 sum, 1 round; measured on ")
+    assert measured_summary(groups).startswith("1 algorithm, 1 KiB, float32 sum, 1 round; measured on ")
 
 
 def test_the_summary_names_series_sizes_machines_and_the_library_of_native(make_row, make_run, of_rows):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_timings import KIB, linear_curve, measured_results, merged_results
+from synthetic_timings import KIB, MIB, linear_curve, measured_results, merged_results
 
 from hpccoll.tuning.answers import Answers, all_table_lines, library_name, noise_sentence, size_range
 from hpccoll.tuning.recommendations import recommend
@@ -38,11 +38,20 @@ def test_a_rival_is_named_and_a_gain_that_a_round_denies_is_uncertain():
     (sentence,) = answers(close).sentences("all_reduce")
     assert "ring at 1 KiB to 16 MiB (a tie with star), 50 % faster than MPICH's own." in sentence
     rounds = [
+        measured_results({"ring": {KIB: 1.0, MIB: ring}, "native": {KIB: 1.5, MIB: 1.0}}, number=number)
+        for number, ring in enumerate((0.5, 0.5, 3), 1)
+    ]
+    (sentence,) = answers(*rounds).sentences("all_reduce")
+    assert sentence.endswith("73 % faster than MPICH's own (uncertain: 29 % slower to 73 % faster by round).")
+
+
+def test_where_nothing_is_clear_the_sentence_says_so():
+    rounds = [
         measured_results({"ring": scaled(LATE, ring), "native": scaled(LATE, native)}, number=number)
         for number, (ring, native) in enumerate(((1, 1.5), (1, 1.3), (1.02, 1)), 1)
     ]
     (sentence,) = answers(*rounds).sentences("all_reduce")
-    assert sentence.endswith("30 % faster than MPICH's own (uncertain: -2 to 50 % by round).")
+    assert sentence == "all_reduce on 2 nodes: no clear winner; if you have to choose, use ring at 1 KiB to 16 MiB."
 
 
 def test_native_is_no_rival_of_a_gain_but_others_are_rivals_of_native():
@@ -115,7 +124,7 @@ def test_a_table_for_a_terminal_has_every_range_once():
     lines = list(all_table_lines(several))
     assert lines[0] == "all_reduce on 2 nodes"
     assert lines[1].startswith("  below 120 KiB: native; clear at all 4 sizes")
-    assert re.match(r"  from 120 KiB: ring, gain over native \S+.*; clear at all 4 sizes", lines[2])
+    assert re.match(r"  from 120 KiB: ring, speed-up over native \S+.*; clear at all 4 sizes", lines[2])
 
 
 def test_choices_of_different_launches_are_named():
@@ -139,6 +148,10 @@ def test_the_name_of_a_library_is_its_version_without_the_number(version, name):
 
 def test_noise_is_one_sentence():
     noisy = measured_results({"ring": {KIB: 1e-5}, "star": {KIB: 1e-5}}, drift=(1, 1.1, 3))
-    assert noise_sentence(noisy).startswith("Noise: between the rounds of a case, times differ by a factor of 3")
-    assert "unknown, because each case was measured in one round" in noise_sentence(measured_results({"ring": LATE}))
+    assert noise_sentence(noisy).startswith(
+        "Weak evidence: between the rounds of a case, times differ by a factor of 3"
+    )
+    calm = measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.1, 1.05))
+    assert noise_sentence(calm).startswith("Noise: between the rounds of a case, times differ by 10 %")
+    assert "in one round, so that noise is unknown" in noise_sentence(measured_results({"ring": LATE}))
     assert noise_sentence(measured_results({"null": LATE})) == ""

@@ -160,7 +160,9 @@ def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path)
     result = invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json")
     assert result.code == 0, result.err
     assert result.out.splitlines()[0] == "all_reduce on 2 nodes"
-    assert result.out.splitlines()[1].startswith("  below 120 KiB: recursive_doubling, gain over native unknown; clear")
+    assert result.out.splitlines()[1].startswith(
+        "  below 120 KiB: recursive_doubling, speed-up over native unknown; clear"
+    )
     assert result.out.splitlines()[-1] == f"table: {tmp_path / 't.json'}"
     result = invoke("tune", tmp_path / "b.h5", "--judge", tmp_path / "t.json")
     assert result.out.splitlines()[-1] == "geometric mean of the regret at 15 sizes: 1.000"
