@@ -191,7 +191,9 @@ def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp
     (tmp_path / "job.json").write_text(planned.to_json())
     result = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
     assert result.code == 0, result.err
-    assert sum("2 cases skipped: bytes: '16 TiB' is not valid" in row for row in rows(result.out)) == 1
+    # Both placements share a line unless the free memory, which the reason names, has changed between them.
+    skipped = [row for row in rows(result.out) if "skipped: bytes: '16 TiB' is not valid" in row]
+    assert [row.split(" skipped: ")[0].endswith("2 cases") for row in skipped] in ([True], [False, False])
     assert (tmp_path / "a.h5").exists()
 
 
