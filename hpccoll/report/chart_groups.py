@@ -179,6 +179,11 @@ class ChartGroup:
         """Return the nodes or ranks of ``row``: its position on a curve."""
         return row.ranks if self.ranks_per_node is None else row.nodes
 
+    @property
+    def oversubscribed_counts(self) -> list[int]:
+        """The positions on a curve at which there were more ranks than cores."""
+        return sorted({self.axis_value(point.row) for point in self.usable if point.row.oversubscribed})
+
     def coordinates(self, point: SeriesPoint) -> dict[str, object]:
         """Return the values by which findings identify a point: series, shape, nbytes, pair and placement."""
         return {
@@ -217,7 +222,7 @@ def chart_groups(
     Args:
         results: the results.
         recommendations: what to use in their settings.
-        inputs: the name of the input of each run, by run_id, if series of several inputs are told apart.
+        inputs: the name of the input of each run, by run_id; it follows the names of series.
     """
     points = _series_points(results, inputs)
     choice_series: dict[tuple[MeasuredCall, Choice], str] = {}

@@ -127,7 +127,8 @@ def _curves(
     )
     points = base.transform_filter("isValid(datum.value)")
     real = points.transform_filter("!datum.floor")
-    shapes = _point_chart(real, group, field_values(data, "series")).add_params(pick)
+    more = ("speedup",) if all("speedup" in d for d in data) else ()
+    shapes = _point_chart(real, group, field_values(data, "series"), more).add_params(pick)
     below = [] if extra is None else extra(base)
     ticks = [tick for d in data for tick in _tick_records(d)]
     behind = [_bands(real, pick), *([_ticks(base, pick)] if ticks else [])]
@@ -190,7 +191,8 @@ def _lines(base: alt.Chart) -> alt.Chart:
     return lines
 
 
-def _point_chart(base: alt.Chart, group: ChartGroup, present: Iterable[str]) -> alt.Chart:
+def _point_chart(base: alt.Chart, group: ChartGroup, present: Iterable[str], more: Iterable[str]) -> alt.Chart:
+    """Return the marks of the series that are ``present``; their tooltips have the fields ``more``, too."""
     grey = alt.Legend(symbolFillColor=chart_axes.MUTED_COLOUR, symbolStrokeColor=chart_axes.MUTED_COLOUR)
     by_machine = alt.Shape("machine:N", legend=grey)
     pairs = ("pair", "range") if group.many_pairs else ()
@@ -205,6 +207,7 @@ def _point_chart(base: alt.Chart, group: ChartGroup, present: Iterable[str]) -> 
             "at",
             *pairs,
             "place",
+            *more,
             "time",
             "interval",
             "rounds",
@@ -258,6 +261,7 @@ _TOOLTIP_TITLES = {
     "rounds": "medians of rounds",
     "place": "buffers",
     "second": "runner-up",
+    "speedup": "speed-up over native",
     "range": "all pairs",
 }
 

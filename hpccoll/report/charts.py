@@ -1,9 +1,8 @@
 """The charts: a function of a group of rows for each, and the table ``FIGURES`` of all."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import altair as alt
 from altair.utils.schemapi import debug_mode
 
 from hpccoll.report import chart_axes
@@ -16,29 +15,24 @@ from hpccoll.report.chart_panels import (
     curves_over_ranks,
     curves_over_size,
     expected_lines,
-    facet_chart,
-    field_values,
-    inline_data,
     interval_label,
     panels_of_collectives,
-    tooltip,
     unity_rule,
     wire_rule,
 )
+from hpccoll.report.choice_map import choice_map
 from hpccoll.report.comparisons import best_placements, efficiencies, mixed_hosts, speedups
 from hpccoll.report.host_ranges import jobs_and_hosts
 from hpccoll.report.pair_heatmap import pair_busbw_map, pair_time_map
 from hpccoll.report.rail_usage import port_bytes_chart
 from hpccoll.report.rank_pairs import curve_points, map_sizes
 from hpccoll.report.round_statistics import median_interval, median_seconds, round_stats
-from hpccoll.report.series_colours import FOREGROUND
 from hpccoll.report.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.spec.case import PYTHON
 from hpccoll.store.statistics import Interval
 from hpccoll.tuning.answers import Answers
 from hpccoll.tuning.measured_choices import choice_of, setting_of
-from hpccoll.tuning.recommendations import Recommendation, SizeVerdict
-from hpccoll.units import format_seconds
+from hpccoll.tuning.recommendations import Recommendation
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +86,7 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
     several = "each machine has its own marks and lines" if len(machines) > 1 else ""
     python = PYTHON_NOTE if group.several_executors else ""
-    crowded = ", ".join(map(str, _oversubscribed_counts(group)))
+    crowded = ", ".join(map(str, group.oversubscribed_counts))
     hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
     joined = mixed_hosts(group.points)
     mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
@@ -101,10 +95,6 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"
-
-
-def _oversubscribed_counts(group: ChartGroup) -> list[int]:
-    return sorted({group.axis_value(point.row) for point in group.usable if point.row.oversubscribed})
 
 
 def time_against_size(group: ChartGroup) -> Chart | None:
@@ -232,67 +222,6 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
     measured = recommendation.measured
     of_run = row.run_id in measured.runs and (row.executor or PYTHON) == measured.conditions.executor
     return of_setting and placed and of_run
-
-
-def choice_map(group: ChartGroup) -> Chart | None:
-    compared = [each for each in group.recommendations if len(each.choices) > 1]
-    if not compared or group.many_pairs:
-        return None
-    data = [cell for each in compared for cell in _choice_cells(group, each, compared)]
-    sizes = list(dict.fromkeys(group.size_label(n) for n in sorted({n for e in compared for n in e.verdicts})))[::-1]
-    hollow = f"(indexof({_oversubscribed_counts(group)}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
-    base = alt.Chart().encode(
-        x=alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow)),
-        y=alt.Y("size:N", title="size", sort=sizes, axis=alt.Undefined if group.has_size else None),
-    )
-    cells = base.mark_rect(stroke=chart_axes.BACKGROUND, strokeWidth=2).encode(
-        color=chart_axes.series_colour(group, field_values(data, "series"), symbol="square"),
-        opacity=alt.condition("datum.clear", alt.value(1), alt.value(0.35)),
-        tooltip=tooltip("size", "on", "series", "time", "second"),
-    )
-    labels = base.mark_text(fontSize=12, fontWeight=600).encode(
-        text="lead:N", color=alt.Color("text_colour:N", scale=None)
-    )
-    width = max(240, 90 * len({cell["at"] for cell in data}))
-    chart = alt.layer(cells, labels).properties(width=width, height=26 * len(sizes))
-    panels = list(dict.fromkeys(field_values(data, "panel")))
-    return facet_chart(chart, data, "panel", 2, panels) if len(panels) > 1 else chart.properties(data=inline_data(data))
-
-
-def _choice_cells(
-    group: ChartGroup, recommendation: Recommendation, compared: Sequence[Recommendation]
-) -> Iterator[ChartRecord]:
-    """Yield a cell for each size; a choice for both placements is in the panels of both if others are separate."""
-    setting = recommendation.setting
-    placements = dict.fromkeys(each.setting.in_place for each in compared)
-    own = (setting.in_place,) if setting.in_place is not None or len(placements) == 1 else (False, True)
-    answers = Answers(replace(each, setting=replace(each.setting, in_place=None)) for each in compared)
-    details = answers.setting_details(replace(recommendation, setting=replace(setting, in_place=None)))
-    for in_place in own:
-        placement = "" if in_place is None else "in place" if in_place else "out of place"
-        for verdict in recommendation.verdicts.values():
-            yield {
-                "panel": ", ".join(filter(None, (*details, placement))),
-                "at": setting.ranks if group.ranks_per_node is None else setting.nodes,
-                "on": setting.shape_label,
-                "size": group.size_label(verdict.nbytes),
-                "series": group.series_of(verdict.choice, recommendation),
-                "time": format_seconds(verdict.seconds),
-            } | _verdict_fields(group, verdict, recommendation)
-
-
-def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:
-    """Return the fields of a cell that say how sure it is; its text colour keeps its contrast in dark mode."""
-    if verdict.runner_up is None or verdict.lead is None:
-        return {"lead": "alone", "second": "none", "clear": False, "text_colour": FOREGROUND}
-    clear = verdict.verdict == "clear"
-    on_ink = group.colours[group.series_of(verdict.choice, recommendation)] == FOREGROUND
-    return {
-        "lead": "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x",
-        "second": f"{group.series_of(verdict.runner_up, recommendation)}, {verdict.lead:.2f} times as long",
-        "clear": clear,
-        "text_colour": FOREGROUND if not clear else chart_axes.BACKGROUND if on_ink else chart_axes.FIXED_WHITE,
-    }
 
 
 PLACEMENT_NOTE = "Each series is represented by the faster of its in-place and out-of-place calls of the same run."

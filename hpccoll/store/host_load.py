@@ -45,8 +45,11 @@ class HostLoad:
 
 
 def busy_hosts(provenance: Mapping[str, Any]) -> list[HostLoad]:
-    """Return the hosts of an attempt that something else used; empty if its end recorded no load."""
-    loads = [HostLoad.from_json(fields) for fields in provenance.get(KEY) or () if "other_cores" in fields]
+    """Return the hosts of an attempt that something else used; empty if its end recorded no load, or is damaged."""
+    try:
+        loads = [HostLoad.from_json(fields) for fields in provenance.get(KEY) or () if "other_cores" in fields]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return []
     return [load for load in loads if load.used_by_others or load.was_stolen]
 
 

@@ -135,13 +135,13 @@ class Answers:
     def _clause(self, each: Recommendation, number: int, *, undecided: bool) -> str:
         of_range = each.ranges[number]
         named = self.choice_name(each.setting.collective)
-        choice = own_call(each, of_range.choice) or named(of_range.choice)
+        choice = _own_call(each, of_range.choice) or named(of_range.choice)
         sizes = f" {size_range(each, number)}" if _has_size(each) else ""
         if undecided:
             return f"{choice}{sizes}"
         rivals = _usual_rivals(of_range)
         tie = f" (a tie with {' and '.join(map(named, rivals))})" if rivals else ""
-        gain = f", {_gain_words(of_range.gain)} {own_call(each)}" if of_range.gain else ""
+        gain = f", {_gain_words(of_range.gain)} {_own_call(each)}" if of_range.gain else ""
         return f"{choice}{sizes}{tie}{gain}{_doubt(of_range)}"
 
     def _lines(self, each: Recommendation) -> Iterator[AnswerLine]:
@@ -152,7 +152,7 @@ class Answers:
                 sizes=size_range(each, number) if _has_size(each) else "",
                 choice=named(of_range.choice),
                 gain=_gain_cell(of_range),
-                certainty=certainty(of_range, named),
+                certainty=_certainty(of_range, named),
                 oversubscribed=each.measured.oversubscribed,
             )
 
@@ -166,7 +166,7 @@ def _conditions(each: Recommendation) -> tuple[str, ...]:
     return conditions.machine, conditions.mpi, f"{conditions.executor} executor"
 
 
-def own_call(each: Recommendation, choice: Choice | None = None) -> str:
+def _own_call(each: Recommendation, choice: Choice | None = None) -> str:
     """Return the words for the library's own call, such as ``MPICH's own``; empty for any other ``choice``."""
     if choice is not None and not choice.is_native:
         return ""
@@ -252,7 +252,7 @@ def _usual_rivals(of_range: RecommendedRange) -> list[Choice]:
     return [rival for rival in rivals if several and (of_range.choice.is_native or not rival.is_native)]
 
 
-def certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
+def _certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
     """Return how sure a choice is at the sizes of its range: against native, and against the best of the others."""
     sizes = len(of_range.verdicts)
     if of_range.count("alone") == sizes:
@@ -304,12 +304,12 @@ def noise_sentence(results: Results) -> str:
     if not spreads:
         return f"{word}: each case was measured in one round, so that noise is unknown{intervals}."
     return (
-        f"{word}: between the rounds of a case, times differ by {percent_or_factor(median(spreads))} (median) and at "
-        f"most by {percent_or_factor(max(spreads))}{intervals}."
+        f"{word}: between the rounds of a case, times differ by {_percent_or_factor(median(spreads))} (median) and at "
+        f"most by {_percent_or_factor(max(spreads))}{intervals}."
     )
 
 
-def percent_or_factor(ratio: float) -> str:
+def _percent_or_factor(ratio: float) -> str:
     """Return a ratio from 1 on in words: ``8 %``, or from 2 on ``a factor of 2.3``."""
     return f"{100 * (ratio - 1):.0f} %" if ratio < TWICE else f"a factor of {ratio:.{0 if ratio >= 10 else 1}f}"
 

@@ -50,3 +50,8 @@ def test_what_is_known_at_the_end_of_an_attempt_is_kept(tmp_path):
     assert kept.provenance == {"hosts": ["n0"], KEY: [load(other_cores=2)]}
     assert journal.raw.attempts[0][0].provenance == kept.provenance
     journal.close(remove=True)
+
+
+def test_a_damaged_load_names_no_busy_host():
+    for damaged in ([3], "n0", [{"other_cores": "many", "stolen": 0, "busiest": []}], [{"other_cores": 1.0}]):
+        assert busy_hosts({KEY: damaged}) == []
