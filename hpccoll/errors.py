@@ -1,4 +1,4 @@
-"""Errors of bad input: one line each, which names the key, the value and the valid choices."""
+"""Errors that end with one line: bad input, which names the key, the value and the valid choices, and failed GPUs."""
 
 import errno
 import os
@@ -33,6 +33,10 @@ def format_choices(word: object, known: Iterable[object], hint: str = "") -> str
     """Return the valid choices, the one nearest to ``word`` first; a ``hint`` says what else accepts ``word``."""
     names = [str(name) for name in known]
     return f"{'' if hint else did_you_mean(word, names)}choose from {', '.join(names)}{hint}"
+
+
+class GpuFailedError(RuntimeError):
+    """A CUDA error after which a process cannot use its GPU; the message names the GPU, its host and the error."""
 
 
 class BadInputError(ValueError):

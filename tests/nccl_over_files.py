@@ -5,6 +5,7 @@ ends when its message was taken, as NCCL's larger ones do. What is on the stream
 """
 
 import os
+import platform
 import time
 from collections import deque
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from cpu_check_kernels import HostGpu
 from fake_gpu_cluster import do
 
+from hpccoll.errors import GpuFailedError
 from hpccoll.measure import gpu_assignment
 from hpccoll.transports import gpu
 from hpccoll.transports.nccl import communicators, cupy_device
@@ -51,6 +53,7 @@ class Gpu(HostGpu):
     """
 
     free_bytes = 1 << 30
+    broken = False  # as after an error of CUDA
 
     def __init__(self, directory, number):
         super().__init__(directory)
@@ -60,6 +63,11 @@ class Gpu(HostGpu):
 
     def empty(self, count, dtype):
         return aligned_empty(count, dtype)
+
+    def idle(self):
+        if self.broken:
+            raise GpuFailedError(f"GPU {self.id} of {platform.node()} failed: cudaErrorECCUncorrectable")
+        return self.stream.done
 
     def release(self):
         assert self.stream.done
@@ -125,7 +133,7 @@ class Device:
         communicator.streams.append(gpu.stream)
 
     def idle(self):
-        return self.gpu.stream.done
+        return self.gpu.idle()
 
     def error(self):
         return None

@@ -35,7 +35,7 @@ class QueuedMemory:
     """Takes the place of a Gpu for transports over MPI."""
 
     def __init__(self):
-        self.queue = []
+        self.queue, self.waits = [], 0
 
     def empty(self, count, dtype):
         array = aligned_empty(count, dtype).view(QueuedArray)
@@ -50,6 +50,7 @@ class QueuedMemory:
         return self.queue.append, (lambda: np.copyto(to, of),)
 
     def synchronize(self):
+        self.waits += 1
         with np.errstate(all="ignore"):  # a plan's first run folds whatever lies in its buffers
             for do in self.queue:
                 do()

@@ -43,7 +43,7 @@ def stall(who, where, when, how, places=PLACES):
         where: a method, by the name that ``places`` has.
         when: from 1 on.
         how: for so many seconds, for ever where it is ``stops``, or until it is ``called`` or ``spared``; or it raises
-            after the call where it is ``fails``.
+            after the call where it is ``fails``; or its GPU fails where it is ``breaks``.
         places: classes by the names of methods.
     """
     of, calls = places[where], count(1)
@@ -55,6 +55,8 @@ def stall(who, where, when, how, places=PLACES):
         mine = next(calls) == when and MPI.COMM_WORLD.rank == who
         if mine and how == "stops":
             os.kill(os.getpid(), signal.SIGSTOP)
+        elif mine and how == "breaks":
+            self._gpu.broken = True
         elif mine and how in UNTIL:
             UNTIL[how](patients[-1])
         elif mine and how != "fails":

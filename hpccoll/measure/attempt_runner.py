@@ -21,6 +21,7 @@ from hpccoll.spec.case import Case, Job
 from hpccoll.spec.probe_cases import requested_algorithm
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
+from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl.fault_tolerance import StalledError
 
@@ -65,6 +66,8 @@ class AttemptRunner:
 
         Raises:
             ExcludedError: if this rank has stalled and the others have continued without it.
+            GpuFailedError: on a rank whose GPU has failed; the launch ends with it, because MPI and NCCL cannot free
+                what a failed GPU holds, and the GPUs of other ranks may have failed, too.
         """
         self.progress.enter("compiling")
         prepared = self.factory.make(case)
@@ -74,6 +77,10 @@ class AttemptRunner:
                 case=case, status=prepared.status, reason=reason, requested=requested_algorithm(self.job, case)
             )
         self._prepared = prepared
+        with gpu_errors(prepared.gpu):
+            return self._run_prepared(case, number, prepared)
+
+    def _run_prepared(self, case: Case, number: int, prepared: PreparedCase) -> Outcome:
         sync = self.sync if self.sync and prepared.set_wait(self.sync.wait) else None
         try:
             outcome = self._measure(case, number, prepared, sync or self.ranks)
@@ -120,6 +127,7 @@ class AttemptRunner:
     def _handle_stall(self, case: Case, prepared: PreparedCase, error: StalledError, sync: DeadlineSync) -> Outcome:
         """Abort NCCL, regroup with the ranks that still respond, and return the outcome of the case: failed."""
         gc.enable()  # the timing loop has disabled it
+        self.group.gpus.own.idle()  # raises the error of a failed GPU, which is no stall
         where = prepared.progress()
         self.progress.enter("regrouping after a stall")
         prepared.abort()

@@ -20,6 +20,7 @@ from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
 from hpccoll.spec.memory_estimate import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw_results import Attempt
+from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config
 from hpccoll.transports.nccl.communicators import (
@@ -88,10 +89,12 @@ class CaseFactory:
                 return SkippedCase(reason)
 
             def prepare() -> PreparedCase:
-                return PreparedCase(
-                    comm, layout, resolved, choice, self.gpus.own if on_gpu else None,
-                    self.gpus.assumed(resolved), self.job.communicator, self.compiled,
-                )  # fmt: skip
+                gpu = self.gpus.own if on_gpu else None
+                with gpu_errors(gpu):
+                    return PreparedCase(
+                        comm, layout, resolved, choice, gpu, self.gpus.assumed(resolved), self.job.communicator,
+                        self.compiled,
+                    )  # fmt: skip
 
             prepared = make_unless_refused(prepare, comm) if resolved.transport == "nccl" else prepare()
         except BadInputError as error:  # on all ranks, because it depends on the case and the layout only

@@ -37,7 +37,7 @@ class CheckDevice(Protocol):
     """The operations of a GPU that the check needs."""
 
     def upload(self, values: NDArray[Any]) -> Any:
-        """Return a copy of ``values`` in GPU memory, aligned to 16 bytes."""
+        """Return a copy of ``values`` in GPU memory, aligned to 16 bytes; the copy is complete."""
 
     def download(self, array: Any) -> NDArray[Any]:
         """Return a copy of ``array`` on the host, made after all queued work."""
@@ -176,7 +176,10 @@ class GpuCheck:
         self._counted = 0
 
     def reset(self) -> None:
-        """Fill the buffers with the values of the next generation; the GPU has finished when this returns."""
+        """Fill the buffers with the values of the next generation.
+
+        All work queued on the GPU has completed when this returns; plans rely on it (``CompiledPlan.run``).
+        """
         self.generation = (self.generation + 1) % GENERATIONS
         self._guards.reset()
         for grid, block, _, segments in self._fills:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpccoll.errors import BadInputError, UnusableError, check_arguments
+from hpccoll.errors import BadInputError, GpuFailedError, UnusableError, check_arguments
 from hpccoll.evidence.log_settings import (
     INTERRUPTED_FILE,
     copy_nccl_settings,
@@ -142,13 +142,21 @@ def _measure(arguments: argparse.Namespace) -> int:
     except BadInputError:
         raise
     except BaseException as error:  # noqa: BLE001  the other ranks must not wait for this one
-        if program:
-            program.report_failure(f"{type(error).__name__}: {error} (case {program.progress.case})")
-        traceback.print_exc()
+        _report_failure(program, error)
         abort_job(comm)
     if comm.rank == 0 and program:
         _print_remaining(program, nothing=table.empty)
     return code
+
+
+def _report_failure(program: "JobRunner | None", error: BaseException) -> None:
+    """Report the exception that ends this rank; a failed GPU needs no traceback."""
+    gpu_failed = isinstance(error, GpuFailedError)
+    if program:
+        name = "" if gpu_failed else f"{type(error).__name__}: "
+        program.report_failure(f"{name}{error} (case {program.progress.case})")
+    if not gpu_failed:
+        traceback.print_exc()
 
 
 def _print_results(program: "JobRunner", table: "PrintedTable") -> None:

@@ -2,7 +2,8 @@
 
 import ctypes
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.errors import GpuFailedError
 from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.transport_interface import Array, address
 
@@ -24,6 +26,9 @@ GpuArray: TypeAlias = Any
 
 Event: TypeAlias = Any
 """A CuPy event."""
+
+CUDA_NOT_READY = 600
+"""cudaErrorNotReady: work is still running (driver_types.h of CUDA 12 and 13)."""
 
 
 @cache
@@ -94,6 +99,8 @@ class Gpu:
         self._cupy = cupy
         self.number = number
         self.device = select_gpu(number)
+        self.id = str(self.device.pci_bus_id)
+        """The PCI bus address of the device; ranks of a node with the same address share the GPU."""
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
 
@@ -115,9 +122,10 @@ class Gpu:
         return np.frombuffer(self._cupy.cuda.PinnedMemoryPointer(memory, 0), gpu_dtype(dtype), count)
 
     def upload(self, values: NDArray[Any]) -> GpuArray:
-        """Return a copy of ``values`` on the GPU, for work that is queued later."""
-        copy = self._cupy.empty(values.shape, values.dtype)
-        copy.set(np.ascontiguousarray(values), stream=self.stream)
+        """Return a copy of ``values`` on the GPU; all queued work has completed when this returns."""
+        copy, source = self._cupy.empty(values.shape, values.dtype), np.ascontiguousarray(values)
+        copy.set(source, stream=self.stream)
+        self.stream.synchronize()  # CuPy does not keep ``source``, which a coherent system such as Grace copies later
         return copy
 
     def download(self, array: GpuArray) -> NDArray[Any]:
@@ -160,6 +168,20 @@ class Gpu:
         """Wait for all queued work."""
         self.stream.synchronize()
 
+    def idle(self) -> bool:
+        """Return whether all queued work has completed.
+
+        Raises:
+            GpuFailedError: if it failed; CuPy's ``Stream.done`` is False then, as for work that is still running.
+        """
+        runtime = self._cupy.cuda.runtime
+        status: int = runtime.streamQuery(self.stream.ptr)  # CuPy 14.2 returns the status unchecked (runtime.pyx)
+        if status in (0, CUDA_NOT_READY):
+            return status == 0
+        from hpccoll.host.process_facts import node_name  # its import starts MPI
+
+        raise GpuFailedError(f"GPU {self.id} of {node_name()} failed: {runtime.CUDARuntimeError(status)}")
+
     @property
     def sync_calls(self) -> "Sequence[DeferredCall]":
         """The calls to make before MPI accesses memory, because MPI does not synchronise with streams."""
@@ -180,16 +202,26 @@ class Gpu:
         free, _ = self.device.mem_info
         return int(free) + int(self._cupy.get_default_memory_pool().free_bytes())
 
-    @property
-    def id(self) -> str:
-        """The PCI bus address of the device; ranks of a node with the same address share the GPU."""
-        return str(self.device.pci_bus_id)
-
     def release(self) -> None:
         """Free the unused memory in CuPy's pool."""
         gc.collect()  # some arrays are in reference cycles
         self.stream.synchronize()
         self._cupy.get_default_memory_pool().free_all_blocks()
+
+
+@contextmanager
+def gpu_errors(gpu: Gpu | None) -> Iterator[None]:
+    """Raise GpuFailedError in place of an error that a failed GPU causes, such as CuPy's error of a call of NCCL.
+
+    Args:
+        gpu: the GPU of this rank; None without one.
+    """
+    try:
+        yield
+    except RuntimeError:  # the base of CuPy's errors of CUDA and NCCL, and of ours
+        if gpu:
+            gpu.idle()
+        raise
 
 
 @cache

@@ -101,7 +101,11 @@ class CompiledPlan(Protocol):
 
     @property
     def run(self) -> Callable[[], None]:
-        """A function that runs the operation once; on its return, this rank's part is complete."""
+        """A function that runs the operation once; on its return, this rank's part is complete.
+
+        The caller guarantees that a GPU is idle, because a wait inside would be timed: ``GpuCheck.reset``, which
+        precedes each run of the timing loop, warm-up and counting pass included, returns when the GPU has finished.
+        """
 
     def progress(self) -> str:
         """Return a description of how far a run has come, for reports on stalled runs."""

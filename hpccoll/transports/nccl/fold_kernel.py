@@ -114,7 +114,6 @@ class FoldLauncher:
         itemsize = next(iter(buffers.values())).dtype.itemsize
         tables = [launch_tables(wave, addresses, itemsize) for wave in waves]
         uploaded = self.gpu.upload(np.concatenate([part.ravel() for table in tables for part in table[:2]]))
-        self.gpu.synchronize()
         function = _function(element, op, self.gpu.number)
         calls: list[Callable[[], object]] = []
         at = 0

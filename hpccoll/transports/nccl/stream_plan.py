@@ -5,6 +5,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from hpccoll.errors import GpuFailedError
 from hpccoll.transports.nccl.compile import NcclMessage
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.transport_interface import Array, Operation
@@ -39,7 +40,11 @@ class NcclStream(Protocol):
         """Wait for all queued work."""
 
     def idle(self) -> bool:
-        """Return whether all queued work has completed."""
+        """Return whether all queued work has completed.
+
+        Raises:
+            GpuFailedError: if it failed.
+        """
 
     def error(self) -> str | None:
         """Return NCCL's asynchronous error, on this rank or another; None without an error."""
@@ -98,7 +103,7 @@ class StreamPlan:
         self._wait()
 
     def idle(self) -> bool:
-        """Return whether all queued work has completed."""
+        """Return whether all queued work has completed; see ``NcclStream.idle``."""
         return self._device.idle()
 
     def error(self) -> str | None:
@@ -108,8 +113,11 @@ class StreamPlan:
 
     def progress(self) -> str:
         """Return the description of the operation and NCCL's error; the host cannot see how far the stream is."""
-        if self._device.idle():
-            return "done"
+        try:
+            if self._device.idle():
+                return "done"
+        except GpuFailedError as error:
+            return str(error)
         return "; ".join(filter(None, (f"on the stream: {self._description}", self.error())))
 
     def close(self) -> None:

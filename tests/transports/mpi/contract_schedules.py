@@ -14,7 +14,7 @@ from schedule_examples import ALGORITHMS, SUBJECTS, Case, buffers, case_of, case
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, Layout, Schedule, all_gather, dtype_of
 from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.mpi import persistent
-from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, StagedMpiTransport
+from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, GpuVendorTransport, StagedMpiTransport
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.transport_interface import Operation, Transport
 
@@ -103,6 +103,27 @@ def every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued() -> None:
         agrees_with_lockstep(operation(RING, 1000, op=op), lambda comm, way=way: way(comm, QueuedMemory()))
 
 
+def a_run_waits_only_for_work_that_it_has_queued() -> None:
+    """Every other wait would be timed, and a benchmark of the library has none."""
+    if OPTIONS:
+        return
+    library = replace(operation(RING, 1000), schedules=())
+    for asked, way, waits in (
+        (library, GpuVendorTransport, 0),
+        (replace(library, reduction=REDUCTIONS["avg"]), GpuVendorTransport, 1),
+        (operation("all_gather-ring", 1000), GpuMpiTransport, 0),
+        (operation(RING, 1000), GpuMpiTransport, RANKS - 1),  # once for each fold
+    ):
+        memory = QueuedMemory()
+        transport = way(COMM, memory)
+        src, target = (transport.empty(asked.elements(name, ME), asked.dtype) for name in ("src", "dst"))
+        plan = transport.plan(asked, src, target)
+        memory.waits = 0
+        plan.run()
+        assert (memory.waits, memory.queue) == (waits, []), (memory.waits, asked)
+        plan.close()
+
+
 def parts_are_taken_inside_nodes_and_sent_between_them() -> None:
     pairs = Layout(tuple(me // 2 for me in range(RANKS)))
     asked, transport = replace(operation(RING, 1000), layout=pairs), TieredTransport(COMM)
@@ -186,6 +207,7 @@ CHECKS: list[Callable[[], None]] = [
     every_schedule_agrees_with_lockstep_bit_for_bit,
     every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent,
     every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued,
+    a_run_waits_only_for_work_that_it_has_queued,
     parts_are_taken_inside_nodes_and_sent_between_them,
     every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too,
     every_dtype_and_op_agrees_with_lockstep,

@@ -58,7 +58,7 @@ def the_librarys_own_calls_meet_the_postcondition_to_every_root_and_peer() -> No
                 )
 
 
-def the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue() -> None:
+def the_librarys_own_calls_wait_for_what_they_queue_in_other_memory() -> None:
     if OPTIONS:
         return  # the Python executor alone has such memory
     for collective, way in product(COLLECTIVES.values(), (GpuVendorTransport, StagedVendorTransport)):
@@ -82,6 +82,6 @@ def the_librarys_own_calls_take_every_dtype_and_op() -> None:
 
 CHECKS: list[Callable[[], None]] = [
     the_librarys_own_calls_meet_the_postcondition_to_every_root_and_peer,
-    the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue,
+    the_librarys_own_calls_wait_for_what_they_queue_in_other_memory,
     the_librarys_own_calls_take_every_dtype_and_op,
 ]
