@@ -7,6 +7,18 @@ from hpccoll.evidence.communicator_settings import OVERRIDING_VARIABLES
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.requested_algorithm import SWITCH_ALGORITHMS
 
+STREAMING_TREE = "SAT"
+"""The trees of switches that aggregate a stream of packets, as libsharp's log names their type; the other type is LLT,
+the low-latency tree, for small messages."""
+
+STREAMING_BYTES = 16384
+"""Larger messages use a streaming-aggregation tree: the default of SHARP_COLL_SAT_THRESHOLD (SHARP 3.10, Using NVIDIA
+SHARP with Open MPI)."""
+
+STREAMING_COLLECTIVES = ("reduce_scatter", "all_gather")
+"""Collectives that UCC gives to SHARP only with the feature SAT (src/components/tl/sharp/tl_sharp_coll.c, the checks of
+SHARP_FEATURE_SAT)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
@@ -39,6 +51,19 @@ class ExpectedEvidence:
 def names_switches(line: CollectiveLine) -> bool:
     """Return whether a line names an algorithm, or a layer among others, in which switches reduce."""
     return line.algorithm in SWITCH_ALGORITHMS or "sharp" in line.algorithm.split("+")
+
+
+def has_needed_tree(line: CollectiveLine, record: LogRecord) -> bool:
+    """Return whether a group of ranks has the kind of tree that SHARP needs for a call of UCC."""
+    streaming = line.collective in STREAMING_COLLECTIVES or (line.bytes or 0) > STREAMING_BYTES
+    return not streaming or STREAMING_TREE in record.trees
+
+
+def _ucc_shows_sharp(record: LogRecord) -> bool:
+    """Return whether lines show a call that UCC gave to SHARP, with a group and the tree that the call needs."""
+    return bool(record.sharp) and any(
+        names_switches(one) and has_needed_tree(one, record) for one in record.collectives
+    )
 
 
 def _switches_reduce(record: LogRecord) -> bool:
@@ -120,11 +145,14 @@ def switches(*algorithms: str) -> ExpectedEvidence:
 
 _FIXED: Mapping[str, ExpectedEvidence] = {
     "ucc_sharp": ExpectedEvidence(
-        "TL_SHARP in the lines of UCC_COLL_TRACE; a SHARP group; and one vector up per port instead of 2(n-1)/n",
-        _switches_reduce,
+        "TL_SHARP in the lines of UCC_COLL_TRACE; a SHARP group, above 16 KiB one with a streaming-aggregation tree "
+        "(tree_type:SAT); and one vector up per port instead of 2(n-1)/n",
+        _ucc_shows_sharp,
     ),
     "sharp_group": ExpectedEvidence(
-        "a SHARP group in the lines of libsharp, and one vector up per port instead of 2(n-1)/n",
+        "a SHARP group in the lines of libsharp, and port counters that show one vector up per node instead of "
+        "2(n-1)/n, for an all_reduce on more than two nodes: no line names a call; other calls, and vectors so small "
+        "that headers dominate them, stay unknown",
         lambda record: bool(record.trees),
     ),
     "no_sharp": ExpectedEvidence(

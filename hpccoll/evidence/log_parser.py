@@ -112,6 +112,8 @@ class ParserState:
         self.calls: defaultdict[str, deque[LoggedCall]] = defaultdict(lambda: deque(maxlen=256))
         self.tables: dict[str, Any] = {}
         self.team_sizes: dict[str, int] = {}  # of UCC's teams, by their ids
+        self.collnet_devices: dict[int | None, int] = {}  # by rank; None: the most of all ranks
+        self.collnet_line = ""  # the first line that counts them
 
     def add_line(self, field: str, line: str) -> None:
         """Add a line, or a word, to a field of the record."""

@@ -72,7 +72,10 @@ TEMPLATES: Mapping[str, tuple[str, str]] = {
     "no_collective_ucc": ("warning", "ran: no line says what: UCC logs it with UCC_COLL_TRACE=info"),
     "no_collective_sharp": (
         "warning",
-        "ran: no line says what: HCOLL and MVAPICH never log it; port bytes show it, which hpccoll run counts",
+        (
+            "ran: no line says what: HCOLL and MVAPICH never log it; of an all_reduce on more than two nodes, port "
+            "counters can show it, which hpccoll run reads"
+        ),
     ),
     "nvls": ("info", "NVLS is available: {line}"),
     "collnet": ("info", "CollNet is connected: {line}"),

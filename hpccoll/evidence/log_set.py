@@ -105,6 +105,7 @@ def _record(messages: Iterable[LogMessage], configs: Mapping[str, str]) -> LogRe
         for line in text.splitlines():
             if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
                 state.settings.setdefault(setting[1], setting[2])
+    nccl.add_missing_collnet(state)
     state.library = next((library for library in _LIBRARIES if library in origins), None)
     return state.record()
 

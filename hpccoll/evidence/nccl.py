@@ -207,6 +207,33 @@ def _add_costs(state: ParserState, heads: _TableHeads, collective: str, cells: l
             state.model[cost] = None
 
 
+NO_COLLNET_DEVICE = "no CollNet device: nccl-rdma-sharp-plugins is not loaded"
+
+
+def _add_collnet_devices(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Add the number of CollNet devices of a rank; of several communicators, the largest number counts.
+
+    From 2.30.7 on, rank 0 also logs the extremes over all ranks.
+    """
+    rank, count = None if match["rank"] is None else int(match["rank"]), int(match["count"] or match["most"])
+    state.collnet_devices[rank] = max(count, state.collnet_devices.get(rank, 0))
+    state.collnet_line = state.collnet_line or message.text
+
+
+def add_missing_collnet(state: ParserState) -> None:
+    """Add that SHARP is unavailable, if it was requested and all ranks report that they have no CollNet device.
+
+    From 2.30 on, every rank logs its number of devices, which is 0 without a request, too (initTransportsRank in
+    src/init.cc of 2.30.7). To be called after all messages of a launch.
+    """
+    variable, setting = state.settings.get("NCCL_COLLNET_ENABLE"), state.communicator.get("collnet_enable", "0")
+    requested = (setting if variable is None else variable) != "0"
+    counts = state.collnet_devices
+    all_ranks = None in counts or (bool(counts) and {*counts} >= {*range(state.ranks or 0)} > set())
+    if requested and all_ranks and not any(counts.values()):
+        state.add_unavailable("sharp", NO_COLLNET_DEVICE, state.collnet_line)
+
+
 RULES: tuple[Rule, ...] = (
     (re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+)"), _add_version),
     (
@@ -226,12 +253,20 @@ RULES: tuple[Rule, ...] = (
         _add_collective,
     ),
     (re.compile(r"comm \S+ rank \d+ nRanks (?P<ranks>\d{1,18}) nNodes (?P<nodes>\d{1,18}) "), _add_communicator),
+    (
+        re.compile(
+            r"Rank (?P<rank>\d{1,18}): (?P<count>\d{1,18}) CollNet devices"
+            r"|Local CollNet device counts across ranks: min \d+ max (?P<most>\d{1,18})"
+        ),
+        _add_collnet_devices,
+    ),
     (re.compile(r"Using network (?P<name>\S.*)$"), _add_network),
     (re.compile(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _add_devices),
     (re.compile(r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _add_path),
     (re.compile(r"(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)"), _add_plugin),
     (re.compile(r"NET/Plugin: Loaded (?P<kind>net|collnet|gin) plugin (?P<name>\S+)"), _add_plugin),
-    (re.compile(r"(?P<kind>P2P) plugin v\d+ (?P<name>\S+)"), _add_plugin),  # of the SHARP plugin
+    # Of the SHARP plugin, which prints no version for v6 and v7 (src/p2p_plugin.c).
+    (re.compile(r"(?P<kind>P2P) plugin (?:v\d+ )?(?P<name>\S+)"), _add_plugin),
     (re.compile(r"(?P<kind>PROFILER)/Plugin: Loaded (?:profiler plugin )?(?P<name>\S+)"), _add_plugin),
     (re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _add_fabric),
     (re.compile(r"(?P<name>(?:NCCL|SHARP)_\w+) set by \w+ to (?P<value>.*?)\.?$"), _add_variable),

@@ -33,6 +33,7 @@ VARIABLES: Mapping[str, str] = {
     "HCOLL_ENABLE_SHARP": "0: off; 1: if available; 2: forced; 3: forced on all communicators",
     "MVP_ENABLE_SHARP": "1: MVAPICH 3 and later use SHARP for small messages in host memory, if available",
     "MV2_ENABLE_SHARP": "1: MVAPICH2 uses SHARP below its hierarchical collectives, if available; 0: off",
+    "SHARP_COLL_ENABLE_SAT": "1: streaming-aggregation trees for large messages; 0 (default): low-latency trees only",
     "SHARP_COLL_LOG_LEVEL": "3: libsharp logs the jobs and groups that it is given",
 }
 """The variables of the named variants, and their effects in one line each."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpccoll.evidence.expected_evidence import names_switches
+from hpccoll.evidence.expected_evidence import has_needed_tree, names_switches
 from hpccoll.evidence.fallback_reasons import reason_ranks
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.port_bytes import PortBytes
@@ -25,6 +25,12 @@ _RELEVANT_FEATURES = {
 
 _NEW_DTYPES = ("int8", "uint8", "bfloat16")
 """Element types that older switches cannot reduce."""
+
+MISSING_STREAMING_TREE = (
+    "no group of ranks has a streaming-aggregation tree (tree_type:SAT), which SHARP uses above 16 KiB, and for "
+    "reduce_scatter and all_gather of any size"
+)
+STREAMING_REMEDY = "no line says why; SHARP_COLL_ENABLE_SAT=1 requests one"
 
 _MAX_SIZES = 8
 """How many of the logged sizes a message names."""
@@ -52,7 +58,7 @@ class Verdict:
 def judge_collective(
     requested: str | None, collective: str, nbytes: int, ranks: int, record: LogRecord, *,
     dtype: str | None = None, op: str | None = None, memory: str | None = None, nodes: int | None = None,
-    port_bytes: float | None = None,
+    port_bytes: float | None = None, port_packets: float | None = None,
 ) -> Verdict:  # fmt: skip
     """Return the verdict on one case.
 
@@ -67,9 +73,10 @@ def judge_collective(
         memory: the memory type of its buffers as the library sees it, ``host`` or ``cuda``; None matches all lines.
         nodes: the number of nodes; None takes the number in the log.
         port_bytes: the bytes that all ports of a node sent per operation; None if they were not counted.
+        port_packets: the packets that all ports of a node sent per operation; None if they were not counted.
     """
     nodes = nodes or record.nodes
-    ports = PortBytes(nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None)
+    ports = PortBytes(nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None, port_packets)
     size = record.logged_bytes(collective, nbytes, ranks)
     ran = record.lines_of_case(collective, nbytes, ranks, dtype=dtype, op=op, memory=memory)
     kinds = {one.algorithm: one for one in ran}
@@ -117,6 +124,9 @@ def _judge_switches(name: str, line: CollectiveLine, record: LogRecord, ports: P
     """Judge a line whose algorithm needs SHARP: SHARP's own lines must confirm it, and ports must not contradict it."""
     if not record.sharp:
         return Verdict(f"{name} (not shown to be SHARP)", f"{line.line}; SHARP itself logged no line")
+    if record.library == "ucc" and not has_needed_tree(line, record):
+        refused = next((one.line for one in record.unavailable if one.feature == "sharp"), STREAMING_REMEDY)
+        return Verdict(UNKNOWN, f"{line.line}; {MISSING_STREAMING_TREE}; {refused}")
     if ports.contradicts_sharp:
         return Verdict(UNKNOWN, f"{line.line}; but {ports}")
     return Verdict("sharp" if name == "sharp" else f"sharp ({name})", f"{line.line}; {record.sharp[-1]}; {ports}")
@@ -125,10 +135,11 @@ def _judge_switches(name: str, line: CollectiveLine, record: LogRecord, ports: P
 def _judge_without_line(
     requested: str | None, collective: str, size: int | None, record: LogRecord, ports: PortBytes, reasons: list[str]
 ) -> Verdict:  # fmt: skip
-    """Judge a case without a line: HCOLL and MVAPICH log no single calls, so that port bytes must show SHARP."""
+    """Judge a case without a line: HCOLL and MVAPICH log no single calls, so that port counters must show SHARP."""
     if requested == "sharp" and record.trees and not record.collectives:
         calls = "no line names the calls that it carried out"
-        return Verdict("sharp" if ports.proves_sharp else UNKNOWN, f"{record.sharp[-1]}; {calls}; {ports}")
+        counted = ports if collective == "all_reduce" else f"port counters cannot distinguish SHARP for {collective}"
+        return Verdict("sharp" if ports.proves_sharp else UNKNOWN, f"{record.sharp[-1]}; {calls}; {counted}")
     same_collective = [one for one in record.collectives if one.collective == collective]
     logged_sizes = sorted({one.bytes for one in same_collective if one.bytes is not None})
     more = "..." * (len(logged_sizes) > _MAX_SIZES)

@@ -4,7 +4,7 @@ Ethernet devices count bytes in statistics/{tx,rx}_bytes (Documentation/ABI/test
 Linux); InfiniBand and RoCE ports count units of four bytes in counters/port_{xmit,rcv}_data
 (Documentation/ABI/stable/sysfs-class-infiniband). RDMA traffic bypasses the Ethernet device of a RoCE port, so that
 both are added; the InfiniBand port already counts the bytes of IPoIB. All are bytes on the link, including headers and
-the traffic of other processes.
+the traffic of other processes. Packets are counted in the same directories.
 
 Congestion counters keep Linux's names: drops, port_xmit_wait (ticks), and the mlx5 driver's in hw_counters
 (drivers/infiniband/hw/mlx5/counters.c). Every driver names pause frames differently among the statistics of ethtool;
@@ -20,10 +20,13 @@ from hpccoll.host.ethtool import driver_statistics, pause_frames
 SYS = Path("/sys")
 
 SENT, RECEIVED = "sent_bytes", "received_bytes"
+SENT_PACKETS, RECEIVED_PACKETS = "sent_packets", "received_packets"
 
 NETDEV_COUNTERS = {
     SENT: "statistics/tx_bytes",
     RECEIVED: "statistics/rx_bytes",
+    SENT_PACKETS: "statistics/tx_packets",
+    RECEIVED_PACKETS: "statistics/rx_packets",
     "tx_dropped": "statistics/tx_dropped",
     "rx_dropped": "statistics/rx_dropped",
     "rx_missed_errors": "statistics/rx_missed_errors",
@@ -38,6 +41,8 @@ HW_COUNTERS = (
 INFINIBAND_COUNTERS = {
     SENT: "counters/port_xmit_data",
     RECEIVED: "counters/port_rcv_data",
+    SENT_PACKETS: "counters/port_xmit_packets",
+    RECEIVED_PACKETS: "counters/port_rcv_packets",
     "port_xmit_wait": "counters/port_xmit_wait",
     "port_xmit_discards": "counters/port_xmit_discards",
     **{name: f"hw_counters/{name}" for name in HW_COUNTERS},

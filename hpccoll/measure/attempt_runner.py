@@ -161,6 +161,7 @@ class AttemptRunner:
             self.job, case, self.probe_result, prepared.evidence(sent),
             nbytes=prepared.bytes, workers=prepared.layout.workers,
             port_bytes=None if sent is None else sent / prepared.layout.nodes,
+            port_packets=traffic.mean_per_node(network_ports.SENT_PACKETS) if traffic else None,
         )  # fmt: skip
         return Outcome(
             case=case,

@@ -22,7 +22,7 @@ class Executed:
 
 def judge(
     job: Job, case: Case, probe_result: ProbeResult | None, without_logs: tuple[str, str | None], *,
-    nbytes: int, workers: int, port_bytes: float | None,
+    nbytes: int, workers: int, port_bytes: float | None, port_packets: float | None,
 ) -> Executed:  # fmt: skip
     """Return the algorithm that ran in a case, by the logs of a probe if they mention it.
 
@@ -34,6 +34,7 @@ def judge(
         nbytes: the size S that was moved.
         workers: the number of workers.
         port_bytes: the bytes per operation that the ports of a node sent; None if they were not counted.
+        port_packets: the packets per operation that the ports of a node sent; None if they were not counted.
     """
     requested = requested_algorithm(job, case)
     executed, evidence = without_logs
@@ -44,7 +45,7 @@ def judge(
         judgement = judge_collective(
             requested, case.collective, nbytes, workers, probe_result.record, dtype=case.dtype, op=case.op,
             memory="cuda" if case.device == "cuda" and case.transport != "staged" else "host",
-            nodes=job.shape(case).nodes, port_bytes=port_bytes,
+            nodes=job.shape(case).nodes, port_bytes=port_bytes, port_packets=port_packets,
         )  # fmt: skip
         executed, from_logs = judgement.executed, [judgement.evidence, *from_logs]
     return Executed(requested, executed, "; ".join(filter(None, (*from_logs, evidence))) or None)

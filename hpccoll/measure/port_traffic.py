@@ -107,6 +107,11 @@ class PortTraffic:
         known = [value for value in self.per_node(SENT) if value is not None]
         return round(sum(known)) if len(known) == len(self.changes) else None
 
+    def mean_per_node(self, name: str) -> float | None:
+        """Return the increase of a counter per operation, the mean over all nodes; None if unknown for one of them."""
+        known = [value for value in self.per_node(name) if value is not None]
+        return sum(known) / len(known) if known and len(known) == len(self.changes) else None
+
     @property
     def counters(self) -> dict[str, int | None]:
         """The increases of all other counters over all hosts and the whole pass, with the number of operations."""

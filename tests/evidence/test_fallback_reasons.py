@@ -21,7 +21,6 @@ REFUSED = [
     ("[n1:0:9 - context.c:705][x] ERROR SHArP Job init error: No resource", "sharp", "the aggregation manager grants"),
     (f"{WARN_OLD}NET/IB : SHARP coll init error: Unknown(-1)", "sharp", "libsharp could not be started"),
     ("[n1:0:9 unique id 77] ERROR port is used by SM", "sharp", "port is used by SM"),
-    (f"{NCCL}Rank 0: 0 CollNet devices", "sharp", "no CollNet device: nccl-rdma-sharp-plugins is not loaded"),
     (f"{WARN_NEW}Detected mixed local CollNet device counts", "sharp", "nodes have different numbers"),
     (f"{WARN_NEW}Cannot initialize CollNet, using point-to-point network instead", "sharp", "CollNet could not be set"),
     (f"{WARN_OLD}SHARP int8,uint8,bfloat16 Datatypes not supported", "sharp-dtypes", "the switches do not add int8"),

@@ -66,6 +66,57 @@ def test_version_network_gpudirect_and_size_are_read_log(name, version, network,
     assert (record.nodes, record.ranks) == (nodes, ranks)
 
 
+PLAIN_RING = """\
+n1:9:9 [0] NCCL INFO NCCL version 2.30.7+cuda12.9
+n1:9:9 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0
+n1:9:9 [0] NCCL INFO Rank 0: 0 CollNet devices
+n1:8:8 [1] NCCL INFO Rank 1: 0 CollNet devices
+n1:9:9 [0] NCCL INFO AllReduce: 64 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}
+"""
+"""As every NCCL from 2.30 on logs it, without a request for SHARP too."""
+ASKED = f"{HEAD}NCCL_COLLNET_ENABLE set by environment to 1."
+
+
+def sharp_reasons(text):
+    return [one.line for one in read_logs({"a": text}).unavailable if one.feature == "sharp"]
+
+
+@pytest.mark.parametrize(
+    ("more", "missing"),
+    [
+        (None, False),
+        (f"{HEAD}NCCL_COLLNET_ENABLE set by environment to 0.", False),
+        (ASKED, True),
+        (f"{HEAD}Comm config collnetEnable set to 1", True),
+        (f"{HEAD}Comm config collnetEnable set to 1\n{HEAD}NCCL_COLLNET_ENABLE set by environment to 0.", False),
+    ],
+)
+def test_0_collnet_devices_are_a_reason_only_if_sharp_was_requested(more, missing):
+    text = PLAIN_RING if more is None else f"{more}\n{PLAIN_RING}"
+    assert sharp_reasons(text) == ["Rank 0: 0 CollNet devices"] * missing
+    verdict = judge_collective("sharp" if missing else None, "all_reduce", 64, 2, read_logs({"a": text}))
+    assert verdict.executed == ("ring (fallback: Rank 0: 0 CollNet devices)" if missing else "ring")
+
+
+@pytest.mark.parametrize(
+    ("changed", "missing"),
+    [
+        (("Rank 1: 0 CollNet", "Rank 1: 1 CollNet"), False),
+        (("Rank 1: 0 CollNet", "Rank 1: 0 Net"), False),
+        (("nRanks 2", "nRanks 3"), False),
+        (("Rank 1: 0 CollNet devices", "Local CollNet device counts across ranks: min 0 max 0"), True),
+        (("Rank 1: 0 CollNet devices", "Local CollNet device counts across ranks: min 0 max 1"), False),
+    ],
+)
+def test_0_collnet_devices_are_a_reason_only_if_all_ranks_have_none(changed, missing):
+    assert bool(sharp_reasons(f"{ASKED}\n{PLAIN_RING}".replace(*changed))) == missing
+
+
+@pytest.mark.parametrize("line", ["P2P plugin IBext_v7", "P2P plugin v10 IBext_v7"])
+def test_the_network_plugin_of_sharp_is_named_with_and_without_its_version(line):
+    assert read_logs({"a": HEAD + line}).plugins == {"p2p": "IBext_v7"}
+
+
 def test_ranks_and_nodes_are_those_of_the_largest_communicator():
     small = "n1:9:9 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0"
     record = read_log("socket", small)

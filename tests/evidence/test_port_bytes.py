@@ -35,4 +35,30 @@ def test_the_text_names_the_measured_and_the_expected_vectors():
         "0.50 vectors left a node for each operation, fewer than with any algorithm: the port counters are incomplete",
         "bytes per port are unknown",
     ]
-    assert str(PortBytes(16, 32, 4, 180.0)) == "bytes per port are not significant for so small a vector"
+    assert str(PortBytes(16, 32, 4, 180.0, 2.0)) == (
+        "180 B in 2.0 packets left a node for each operation, too little to be significant"
+    )
+    assert str(PortBytes(512, 8, 8, 620.0, 2.0)) == (
+        "1.12 vectors in 2.0 packets left a node for each operation, where SHARP sends 1 and anything else 1.75"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "sent", "packets", "proves"),
+    [
+        (512, 512 + 2 * 40, 2.0, True),
+        (512, 512 + 2 * 40, None, False),
+        (512, 1.75 * 512 + 4 * 24, 4.0, False),
+        (8, 8 + 2 * 40, 2.0, False),
+        (512, 400.0, 2.0, False),
+    ],
+    ids=["one vector", "packets not counted", "the least without SHARP", "headers dominate", "incomplete"],
+)
+def test_too_few_bytes_of_a_small_vector_prove_sharp_if_packets_are_counted(size, sent, packets, proves):
+    ports = PortBytes(size, 8, 8, sent, packets)
+    assert (ports.proves_sharp, ports.contradicts_sharp) == (proves, False)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, None])
+def test_on_up_to_two_nodes_small_vectors_prove_nothing(nodes):
+    assert not PortBytes(512, 8, nodes, 512 + 2 * 40, 2.0).proves_sharp

@@ -7,7 +7,7 @@ from hpccoll.evidence.log_set import read_logs
 
 def test_layers_sizes_and_sharp_scores_of_ucc_are_read():
     record = read_log("ucc-sharp")
-    assert (record.library, record.ranks, record.trees) == ("ucc", 4, ("LLT",))
+    assert (record.library, record.ranks, record.trees) == ("ucc", 4, ("LLT", "SAT"))
     assert [
         (one.collective, one.bytes, one.algorithm, one.protocol, one.dtype, one.op) for one in record.collectives
     ] == [

@@ -31,6 +31,16 @@ def test_variants_with_offload_have_a_negative_control_that_requests_nothing(nam
     assert control.control is None
 
 
+def test_sharp_by_mpi_and_its_controls_request_streaming_aggregation():
+    """NCCL's plugin does it by itself (ncclSharpInit in src/sharp_plugin.c)."""
+    by_mpi = {
+        name: one for name, one in named_variants().items() if one.transport == "mpi" and one.requested == "sharp"
+    }
+    assert {"ucc-sharp", "ucc-sharp-hier", "hcoll-sharp", "mvapich-sharp"} == by_mpi.keys()
+    for variant in (*by_mpi.values(), *(named_variants()[one.control] for one in by_mpi.values())):
+        assert variant.environment["SHARP_COLL_ENABLE_SAT"] == "1"
+
+
 def test_an_empty_record_meets_only_the_expectations_of_negative_controls():
     met = {
         name

@@ -254,6 +254,88 @@ def test_a_hierarchical_collective_of_ucc_is_sharp_if_one_of_its_layers_is():
     assert control_violation(record, "ucc-sharp-off")
 
 
+def without_streaming_tree(name="ucc-sharp"):
+    return "\n".join(line for line in TEXTS[name].splitlines() if "tree_type:SAT" not in line)
+
+
+def ucc_line(function, count, layer="TL_SHARP"):
+    buffer = f"src={{0x7f, {count}, float32, Host}}, dst={{0x8f, {count}, float32, Host}}"
+    return (
+        f"[1.2] [n1:700  :0]  ucc_coll.c:255  UCC_COLL INFO  coll_init: {function}: {buffer}; CL_BASIC {{{layer}}}, "
+        "team_id 32768"
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "collective", "count", "needs_it"),
+    [
+        ("Allreduce sum", "all_reduce", 4096, False),
+        ("Allreduce sum", "all_reduce", 4097, True),
+        ("Bcast root 0", "broadcast", 4096, False),
+        ("Bcast root 0", "broadcast", 8192, True),
+        ("Reduce_scatter sum", "reduce_scatter", 1024, True),
+        ("Allgather", "all_gather", 1024, True),
+    ],
+)
+def test_ucc_is_sharp_above_16_kib_only_with_a_streaming_aggregation_tree(function, collective, count, needs_it):
+    size = 4 * count * (4 if collective == "all_gather" else 1)
+    line = ucc_line(function, count)
+    judged = [
+        judge_collective("sharp", collective, size, 4, read_logs({"a": f"{text}\n{line}"}))
+        for text in (TEXTS["ucc-sharp"], without_streaming_tree())
+    ]
+    assert [one.executed for one in judged] == ["sharp", "unknown" if needs_it else "sharp"]
+    assert ("tree_type:SAT" in judged[1].evidence.replace("src=", "")) == needs_it
+    assert judged[1].offloaded == (not needs_it)
+
+
+def test_a_missing_streaming_tree_has_the_line_that_gives_the_reason():
+    refused = "[n1:0:700 - comm.c:1][x] ERROR Failed to lock SAT tree(ID:0x208 ret:0x4)"
+    verdict = judge_collective(
+        "sharp", "all_reduce", MIB, 4, read_logs({"a": f"{without_streaming_tree()}\n{refused}"}), memory="cuda"
+    )
+    assert verdict.executed == "unknown"
+    assert verdict.evidence.endswith("; Failed to lock SAT tree(ID:0x208 ret:0x4)")
+    without = judge_collective("sharp", "all_reduce", MIB, 4, read_logs({"a": without_streaming_tree()}))
+    assert "SHARP_COLL_ENABLE_SAT" in without.evidence
+
+
+def test_the_variants_of_ucc_are_shown_by_large_calls_only_with_a_streaming_tree():
+    expected = named_variants()["ucc-sharp"].expected_evidence
+    assert expected.is_met(read_log("ucc-sharp"))
+    assert not expected.is_met(read_logs({"a": without_streaming_tree()}))
+    small = ucc_line("Allreduce sum", 2)
+    assert expected.is_met(read_logs({"a": f"{without_streaming_tree()}\n{small}"}))
+
+
+def test_small_vectors_of_hcoll_are_sharp_only_if_counted_packets_prove_it():
+    judged = [
+        judge_collective(
+            "sharp", "all_reduce", size, 8, read_log("hcoll"), nodes=8, port_bytes=sent, port_packets=packets
+        ).executed
+        for size, sent, packets in ((512, 620.0, 2.0), (512, 620.0, None), (512, 1000.0, 4.0), (8, 90.0, 2.0))
+    ]
+    assert judged == ["sharp", "unknown", "unknown", "unknown"]
+
+
+def test_for_other_collectives_of_hcoll_no_evidence_can_exist():
+    verdict = judge_collective("sharp", "broadcast", MIB, 8, read_log("hcoll"), nodes=8, port_bytes=MIB)
+    assert verdict.executed == "unknown"
+    assert "port counters cannot distinguish SHARP for broadcast" in verdict.evidence
+
+
+def test_a_log_that_names_nothing_yields_unknown():
+    for text in (
+        "",
+        "srun: job 7 started\n# all_reduce ring 8 B 12.3 us\n",
+        "n1:9:9 [0] NCCL INFO Bootstrap: Using eth0",
+    ):
+        record = read_logs({"a": text})
+        for requested in (None, "ring", "sharp", "symmetric", "nvls"):
+            verdict = judge_collective(requested, "all_reduce", MIB, 4, record, nodes=4, port_bytes=1.0 * MIB)
+            assert (verdict.executed, verdict.offloaded) == ("unknown", False)
+
+
 def test_hcoll_is_sharp_only_if_port_bytes_prove_it():
     record = read_log("hcoll")
     unknown = judge_collective("sharp", "all_reduce", MIB, 8, record, nodes=8)

@@ -1,7 +1,7 @@
 """Network ports and their counters, on a fake sysfs."""
 
 from hpccoll.host import network_ports
-from hpccoll.host.network_ports import RECEIVED, SENT
+from hpccoll.host.network_ports import RECEIVED, RECEIVED_PACKETS, SENT, SENT_PACKETS
 from hpccoll.measure.port_traffic import counter_changes
 
 IPOIB, LOOPBACK = 32, 772
@@ -21,6 +21,16 @@ def test_infiniband_data_counters_are_converted_from_words_of_four_bytes(host):
     host.infiniband("mlx5_0", sent=10, received=20, port_xmit_wait=7)
     assert host.read() == {
         ("mlx5_0/1", SENT): 40, ("mlx5_0/1", RECEIVED): 80, ("mlx5_0/1", "port_xmit_wait"): 7,
+    }  # fmt: skip
+
+
+def test_packets_are_read_from_both_kinds_of_ports(host):
+    host.infiniband("mlx5_0", port_xmit_packets=7, port_rcv_packets=8)
+    host.netdev("eth0", tx_packets=5, rx_packets=6)
+    counted = {key: value for key, value in host.read().items() if "packets" in key[1]}
+    assert counted == {
+        ("mlx5_0/1", SENT_PACKETS): 7, ("mlx5_0/1", RECEIVED_PACKETS): 8,
+        ("eth0", SENT_PACKETS): 5, ("eth0", RECEIVED_PACKETS): 6,
     }  # fmt: skip
 
 

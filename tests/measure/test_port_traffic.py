@@ -112,6 +112,8 @@ def test_traffic_is_per_node_and_operation_and_events_are_per_pass():
     traffic = PortTraffic(4, (one, {("a", SENT): 10, ("b", SENT): 20, ("b", RECEIVED): 40, ("a", "tx_dropped"): 2}))
     assert traffic.per_node(SENT) == (2.5, 7.5)
     assert traffic.sent == 10
+    assert traffic.mean_per_node(SENT) == 5
+    assert traffic.mean_per_node(RECEIVED) == 7.5
     assert traffic.by_port(SENT, ["a", "b"]) == ((2.5, None), (2.5, 5.0))
     assert traffic.counters == {"operations": 4, "tx_dropped": 3}
 
@@ -121,6 +123,7 @@ def test_a_counter_unknown_on_one_host_is_unknown_in_total():
     traffic = PortTraffic(2, ({("a", SENT): 10, ("a", "port_xmit_wait"): 5}, {}, lost))
     assert traffic.per_node(SENT) == (5.0, None, None)
     assert traffic.sent is None
+    assert traffic.mean_per_node(SENT) is traffic.mean_per_node("sent_packets") is None
     assert traffic.counters == {"operations": 2, "port_xmit_wait": None, "tx_dropped": 1}
 
 
