@@ -177,6 +177,8 @@ ROUNDS = IntegerRange(1, 255)
 WARMUP = IntegerRange(0, 1_000_000)
 ITERATIONS = IntegerRange(1, 1_000_000)
 """Timed iterations of a case: each rank allocates memory for all their times."""
+OPERATIONS = IntegerRange(1, 10_000)
+"""Operations that are queued back to back; as a graph, each has its own kernels in it."""
 SECONDS = PositiveNumber(7 * 86400.0, "seconds")
 """A time limit of a case, or without progress: a week at most."""
 PRECISION = PositiveNumber(1.0)

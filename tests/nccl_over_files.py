@@ -4,6 +4,7 @@ Messages are files of a directory that all ranks see: nothing of them is left in
 ends when its message was taken, as NCCL's larger ones do. What is on the stream goes on whenever somebody looks at it.
 """
 
+import ctypes
 import os
 import platform
 import time
@@ -28,10 +29,16 @@ GPUS, ABORT_S = 8, 0.5
 class Stream:
     """What was queued, in order; each is a function that returns whether it has ended."""
 
-    ptr = 0
+    ptr, room = 0, None
 
     def __init__(self):
         self.queue = deque()
+
+    def put(self, item):
+        """Queue an item; where there is no room for it, wait."""
+        while self.room and len(self.queue) >= self.room and not self.done:
+            os.sched_yield()
+        self.queue.append(item)
 
     @property
     def done(self):
@@ -72,11 +79,44 @@ class Gpu(HostGpu):
     def release(self):
         assert self.stream.done
 
-    def event(self):
-        return SimpleNamespace(record=lambda _: None)
+    def pinned(self, count, dtype):
+        return aligned_empty(count, dtype)
 
-    def elapsed_ns(self, _start, _end):
-        return 7
+    def kernel(self, source, name, itemsize):
+        if name != "gate":
+            return super().kernel(source, name, itemsize)
+
+        def launch(_grid, _block, arguments):
+            words, number, limit_ns = map(int, arguments)
+            words = (ctypes.c_uint64 * 2).from_address(words)
+            began = []
+
+            def go_on():
+                began.append(time.monotonic_ns())
+                if words[0] < number and began[-1] - began[0] > limit_ns:
+                    words[1] = number
+                return number in (words[0], words[1])
+
+            self.stream.put(go_on)
+
+        return launch
+
+    def event(self):
+        return Event()
+
+    def elapsed_ns(self, start, end):
+        return end.at - start.at
+
+
+class Event:
+    """The time when the stream passed it."""
+
+    def record(self, stream):
+        stream.put(self._pass)
+
+    def _pass(self):
+        self.at = time.monotonic_ns()
+        return True
 
 
 class Communicator:
@@ -139,7 +179,25 @@ class Device:
         return None
 
     def _queue(self, item):
-        self.gpu.stream.queue.append(item)
+        self.gpu.stream.put(item)
+
+    def capture(self, queue):
+        taken = []
+        self._queue = taken.append
+        queue()
+        del self._queue
+
+        def launch():
+            left = deque(taken)
+
+            def go_on():
+                while left and left[0]():
+                    left.popleft()
+                return not left
+
+            self.gpu.stream.put(go_on)
+
+        return SimpleNamespace(launch=launch, close=taken.clear)
 
     def group_call(self, buffers, messages):
         views = [buffers[m.span.buffer][m.span.start : m.span.stop].view(np.uint8) for m in messages]

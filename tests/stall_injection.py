@@ -9,11 +9,11 @@ from itertools import count
 
 from hpccoll.measure import watchdog
 from hpccoll.measure.deadline_sync import DeadlineSync
-from hpccoll.measure.prepared_case import EventTimed
 from hpccoll.measure.result_check_gpu import GpuCheck
+from hpccoll.measure.stream_timing import SingleTiming
 from hpccoll.transports.nccl.fault_tolerance import PeerStallError, check_peers
 
-PLACES = {"run": EventTimed, "wrong": GpuCheck}
+PLACES = {"run": SingleTiming, "wrong": GpuCheck}
 """Where a rank can stall: in an operation, or in the check of its result."""
 
 

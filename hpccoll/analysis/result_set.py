@@ -13,7 +13,7 @@ import xarray as xr
 from hpccoll.analysis.time_dataset import RowTimes, read_row_times, time_dataset
 from hpccoll.errors import BadInputError, UnusableError, did_you_mean, format_value
 from hpccoll.store.load_results import read_results
-from hpccoll.store.rows import ROW_COLUMNS, TIMINGS, Gap, Results, Row, Run, unit_of
+from hpccoll.store.rows import ROW_COLUMNS, RULES, Gap, Results, Row, Run, unit_of
 
 PathLike = str | os.PathLike[str]
 
@@ -29,8 +29,8 @@ _KEY = ["job", "run_id", "case_id"]
 
 def open_results(paths: Iterable[PathLike | Iterable[PathLike]], timing: str) -> "ResultSet":
     """Read the results below ``paths``; see ``hpccoll.open``."""
-    if timing not in TIMINGS:
-        raise BadInputError("timing", timing, TIMINGS)
+    if timing not in RULES:
+        raise BadInputError("timing", timing, RULES)
     several = ([each] if isinstance(each, str | os.PathLike) else each for each in paths)
     absolute = [
         Path(path).expanduser().absolute() for each in several for path in each

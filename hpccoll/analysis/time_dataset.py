@@ -15,7 +15,7 @@ from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import read_cases
 from hpccoll.store.raw_results import Attempt, RankLocation, RawResults
 from hpccoll.store.result_files import COMPANION_SUFFIX, best_source, read_raw
-from hpccoll.store.rows import Row, unit_of
+from hpccoll.store.rows import RULES, Row, unit_of
 from hpccoll.store.schema import COLUMNS
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
@@ -27,7 +27,7 @@ _COORDINATES = (
 
 _MEANINGS = {
     **{column.name: column.meaning for column in COLUMNS},
-    "time_s": "the time of the operation, by the rule in timing",
+    "time_s": "the time of one operation, by the rule in timing",
     "start_ns": "start of the operation by the rank's clock, since zero_ns",
     "end_ns": "end of the operation by the rank's clock, since zero_ns",
     "zero_ns": "first start of the round by the rank's clock",
@@ -110,7 +110,8 @@ def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_r
                 values = getattr(each.times, name)
                 if len(values):  # not without a common clock
                     measured[name][place][: iterations[place]] = values[mask]
-        measured["time_s"][case] = measured[f"{rows[case].timing}_ns"][case] / 1e9
+        rule = rows[case].timing if rows[case].timing in RULES else "max"
+        measured["time_s"][case] = measured[f"{rule}_ns"][case] / 1e9 / (rows[case].operations or 1)
     strides = np.array([each.times.rank_stride if each else 0 for each in times], np.int64)
     dataset = xr.Dataset(
         {name: _variable(name, values, "case", "round", "iteration") for name, values in measured.items()},

@@ -65,10 +65,10 @@ def export(
     """
     from hpccoll.report.export import export as write
     from hpccoll.store.load_results import read_results
-    from hpccoll.store.rows import TIMINGS
+    from hpccoll.store.rows import RULES
 
-    if timing not in TIMINGS:
-        raise BadInputError("--timing", timing, TIMINGS)
+    if timing not in RULES:
+        raise BadInputError("--timing", timing, RULES)
     results = read_results(paths, timing)
     typer.echo(write(results, format_))
     return report_damaged(results)

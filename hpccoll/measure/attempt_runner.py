@@ -94,7 +94,7 @@ class AttemptRunner:
 
     def _measure(self, case: Case, number: int, prepared: PreparedCase, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._native_barrier, self.progress)
-        samples = measure(loop, sync, self.job.effort.of_a_round, self.progress)
+        samples = measure(loop, sync, self.job.effort.of_a_round, self.progress, by_device=prepared.by_device)
         self.progress.enter("collecting the outcome")
         return self._collect(case, number, prepared, samples, sync)
 
@@ -144,10 +144,13 @@ class AttemptRunner:
 
     def _collect(self, case: Case, number: int, prepared: PreparedCase, samples: Samples, sync: RankSync) -> Outcome:
         """Return the outcome of a round: all of it at rank 0, its status elsewhere."""
+        voids = self.comm.allgather(prepared.void_times) if prepared.by_device else ()
+        if void := next(filter(None, voids), None):
+            return Outcome(case=case, status="failed", reason=void, requested=requested_algorithm(self.job, case))
         wrong = self.comm.allreduce(samples.wrong)
         diagnosis = prepared.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None
         diagnoses = self.comm.allgather(diagnosis)
-        cpu_s = self.comm.gather(samples.cpu_s)
+        cpu_s = self.comm.gather(samples.cpu_s / prepared.operations)
         # The counting pass comes after the diagnosis because it changes the buffers.
         traffic = None if case.id in self._counted_cases else self._traffic(prepared, samples, sync)
         self._counted_cases.add(case.id)
@@ -186,6 +189,7 @@ class AttemptRunner:
             evidence=executed.evidence,
             floor=prepared.floor,
             executor=prepared.executor,
+            operations=prepared.operations,
             times=CaseTimes.from_samples(
                 samples.start_ns,
                 samples.end_ns,
@@ -193,6 +197,7 @@ class AttemptRunner:
                 workers=self.attempt.ranks - self.attempt.aggregators,
                 round_number=number,
                 device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
+                by_device=prepared.by_device,
             ),
             cpu_s=np.array(cpu_s),
         )
@@ -203,17 +208,16 @@ class AttemptRunner:
         if len(set(nodes)) == 1:
             return None
         me = self.comm.rank
-        operations = self.ranks.agree(port_traffic.pass_operations(samples) if me == 0 else 0)
+        iterations = self.ranks.agree(port_traffic.pass_iterations(samples) if me == 0 else 0)
         reads = nodes.index(nodes[me]) == me
         changes = port_traffic.count_traffic(
-            prepared, sync, operations, self.progress, network_ports.find_ports() if reads else ()
+            prepared, sync, iterations, self.progress, network_ports.find_ports() if reads else ()
         )
         gathered = self.comm.gather((nodes[me], changes) if reads else None)
         if gathered is None:
             return None
-        return port_traffic.PortTraffic(
-            operations, tuple(changes for _, changes in sorted(filter(None, gathered), key=itemgetter(0)))
-        )
+        by_node = tuple(changes for _, changes in sorted(filter(None, gathered), key=itemgetter(0)))
+        return port_traffic.PortTraffic(iterations * prepared.operations, by_node)
 
 
 def _can_lose_ranks(ranks: Ranks, job: Job) -> bool:

@@ -36,28 +36,28 @@ def sum_over_ports(changes: CounterChanges, name: str) -> int | None:
     return sum(known) if values and len(known) == len(values) else None
 
 
-MAX_OPERATIONS = 1000
-"""The maximum number of operations of a pass. The bytes of two barriers are then about a thousandth of those of the
+MAX_ITERATIONS = 1000
+"""The maximum number of iterations of a pass. The bytes of two barriers are then about a thousandth of those of the
 small messages."""
 
 
-def pass_operations(samples: Samples) -> int:
-    """Return the number of operations of a counting pass, from the timed iterations; valid at rank 0."""
+def pass_iterations(samples: Samples) -> int:
+    """Return the number of iterations of a counting pass, from the timed ones; valid at rank 0."""
     median_s = float(np.median(durations_max(samples.start_ns, samples.end_ns))) / 1e9
-    return int(np.clip(PASS_S / max(median_s, 1e-9), 1, MAX_OPERATIONS))
+    return int(np.clip(PASS_S / max(median_s, 1e-9), 1, MAX_ITERATIONS))
 
 
 def count_traffic(
-    operation: TimedOperation, sync: RankSync, operations: int, progress: RankProgress, ports: tuple[NetworkPort, ...]
+    operation: TimedOperation, sync: RankSync, iterations: int, progress: RankProgress, ports: tuple[NetworkPort, ...]
 ) -> CounterChanges:
-    """Run an operation ``operations`` times, untimed, and return the counter changes; all ranks call this sync.
+    """Run ``iterations`` of an operation, untimed, and return the counter changes; all ranks call this together.
 
-    No barriers separate the operations, because nothing is timed.
+    No barriers separate the iterations, because nothing is timed.
 
     Args:
         operation: the operation with its buffers.
         sync: the communication with the other ranks.
-        operations: the number of runs.
+        iterations: the number of runs.
         progress: the progress of this rank, which is kept up to date.
         ports: the ports whose counters this rank reads, empty on ranks that read none.
     """
@@ -65,7 +65,7 @@ def count_traffic(
     sync.barrier()
     before = read_counters(ports)
     sync.barrier()  # no rank sends before all have read the counters
-    for _ in range(operations):
+    for _ in range(iterations):
         progress.enter("in an operation whose bytes are counted")
         operation.reset()
         operation.run()

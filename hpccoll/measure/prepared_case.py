@@ -3,8 +3,7 @@
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
-from typing import TypeAlias
+from functools import cached_property
 
 from mpi4py import MPI
 
@@ -16,6 +15,7 @@ from hpccoll.measure.payload_values import Array
 from hpccoll.measure.result_check import Check, guards_of
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings, cached_slices
+from hpccoll.measure.stream_timing import Wait, stream_timing
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.measure.transport_factory import make_transport
 from hpccoll.schedule import (
@@ -42,48 +42,12 @@ from hpccoll.transports.mpi.persistent import CHANNELS_KEY
 from hpccoll.transports.mpi.vendor_arguments import result_span
 from hpccoll.transports.nccl.communicators import abort_all_worlds
 from hpccoll.transports.nccl.stream_plan import StreamPlan
-from hpccoll.transports.transport_interface import CompiledPlan, Operation
+from hpccoll.transports.transport_interface import Operation
 from hpccoll.units import format_size
-
-Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
-"""A function that waits until its first argument returns True, and raises an error if its second argument returns the
-reason why it never will."""
 
 
 def _no_device() -> int:
     return -1
-
-
-class EventTimed:
-    """A stream plan whose runs are enclosed in two events, so that the clock of the GPU measures their duration.
-
-    The host's time includes the recording of both events, some hundreds of nanoseconds each.
-    """
-
-    def __init__(self, plan: StreamPlan, gpu: Gpu) -> None:
-        self._gpu, self._stream, self._queue = gpu, gpu.stream, plan.enqueue
-        self._start, self._end = gpu.event(), gpu.event()
-        self._plan = plan
-        self._wait: Callable[[], object] = gpu.stream.synchronize
-
-    def run(self) -> None:
-        self._start.record(self._stream)
-        self._queue()
-        self._end.record(self._stream)
-        self._wait()
-
-    def wait_by(self, wait: Wait) -> None:
-        """Make runs wait with ``wait``, which has a time limit, instead of without limit."""
-        self._wait = partial(wait, self._plan.idle, self._plan.error)
-
-    def device_ns(self) -> int:
-        """Return the duration of the last run."""
-        return self._gpu.elapsed_ns(self._start, self._end)
-
-
-def event_timed(plan: CompiledPlan, gpu: Gpu | None) -> EventTimed | None:
-    """Return ``plan`` with events; None if the host takes part in it, because then only the host can time it."""
-    return EventTimed(plan, gpu) if gpu and isinstance(plan, StreamPlan) else None
 
 
 class PreparedCase:
@@ -98,12 +62,13 @@ class PreparedCase:
         assumed: an assumption about the machine that only the user vouches for; it becomes part of the evidence.
         communicator: the settings of NCCL's communicators.
         compiled: how the compiled executor runs plans in host memory; None for the Python executor.
+        operations: the number of operations of an iteration, if the case is aggregated.
     """
 
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, choice: str | None = None, gpu: Gpu | None = None,
         assumed: str | None = None, communicator: CommunicatorSettings | None = None,
-        compiled: CompiledOptions | None = None,
+        compiled: CompiledOptions | None = None, operations: int = 1,
     ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.choice, self.gpu = case, layout, comm.rank, choice, gpu
         self.assumed = assumed
@@ -151,10 +116,19 @@ class PreparedCase:
         self._guards = [*guards_of(self._guarded(), self.rank)]
         filled = self.payload.filled_units(in_place=case.in_place)
         self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
-        self._event_timed = by_events = event_timed(self.plan, gpu)
+        self._timing = on_stream = (
+            stream_timing(case.timing, self.plan, gpu, self.check, operations, in_place=self.operation.in_place)
+            if gpu and isinstance(self.plan, StreamPlan)
+            else None  # the host takes part in the operation, and only the host can time it
+        )
         # Bound once, because a call through this object would add to the measured time.
-        self.reset, self.run, self.wrong = self.check.reset, (by_events or self.plan).run, self.check.wrong
-        self.device_ns = by_events.device_ns if by_events else _no_device
+        checked, self.run = on_stream or self.check, (on_stream or self.plan).run
+        self.reset, self.wrong = checked.reset, checked.wrong
+        self.device_ns = on_stream.device_ns if on_stream else _no_device
+        self.operations = on_stream.operations if on_stream else 1
+        """The number of operations of an iteration."""
+        self.by_device = on_stream is not None and on_stream.by_device
+        """Whether the clock of the GPU measures the time of an iteration."""
 
     def loop(
         self, sync: RankSync, barrier: Callable[[], NativeBarrier], progress: RankProgress
@@ -217,9 +191,14 @@ class PreparedCase:
 
     def set_wait(self, wait: Wait) -> bool:
         """Make runs wait for queued work with ``wait``; return whether they can, which needs a stream plan."""
-        if self._event_timed:
-            self._event_timed.wait_by(wait)
-        return self._event_timed is not None
+        if self._timing:
+            self._timing.wait_by(wait)
+        return self._timing is not None
+
+    @property
+    def void_times(self) -> str | None:
+        """Why the times of this rank are void, None if they are valid."""
+        return self._timing.failure if self._timing else None
 
     def close(self) -> None:
         """Free the plan and the buffers; all ranks call this together."""
@@ -229,8 +208,11 @@ class PreparedCase:
     def abort(self) -> None:
         """Abort the operations of NCCL and free everything, on this rank alone.
 
-        Graphs are freed first, because NCCL waits for them; then the communicators, which deregister the buffers.
+        Queued work starts first, because only then NCCL can end it. Graphs are freed next, because NCCL waits for them;
+        then the communicators, which deregister the buffers.
         """
+        if self._timing:
+            self._timing.release()
         self.plan.close()
         abort_all_worlds()
         self.transport.close()

@@ -14,7 +14,7 @@ from typing import cast
 
 from hpccoll.measure.round_order import call_key
 from hpccoll.schedule.collective import AUTO
-from hpccoll.spec.case import RUN_JOB, Case, Job, Shape
+from hpccoll.spec.case import AGGREGATED, GATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.store.raw_results import Attempt, CaseHistory
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import make_row
@@ -117,7 +117,17 @@ def _coordinates(case: Case) -> dict[str, str]:
         "root": "" if case.root is None else f"root {case.root}",
         "params": " ".join(f"{name}={value}" for name, value in case.params.items()),
         "mapping": f"{case.mapping} mapping" if case.mapping else "",
+        "timing": "" if case.timing == SINGLE else case.timing,
     }
+
+
+_MAY_BE_EMPTY = "params", "timing"
+"""Coordinates whose absence distinguishes a case: algorithms with and without parameters differ."""
+
+_TIMINGS: Mapping[str, str] = {
+    GATED: "gated: by the clock of the GPU, without the time in which the host queues",
+    AGGREGATED: "aggregated: {operations} operations queued back to back, over their number",
+}
 
 
 def _describe_ranks(attempt: Attempt) -> str:
@@ -277,7 +287,7 @@ class PrintedTable:
         values: dict[str, dict[str, None]] = {name: {} for name in _coordinates(job.cases[0])}  # in order of the cases
         for case in job.cases:
             for name, text in _coordinates(case).items():
-                if text or name == "params":  # algorithms with and without parameters differ
+                if text or name in _MAY_BE_EMPTY:
                     values[name][text] = None
         self._varying = tuple(name for name, texts in values.items() if len(texts) > 1)
         self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))
@@ -297,6 +307,8 @@ class PrintedTable:
         if any(case.device == "cpu" for case in job.cases):
             print("# {executor} executor; a waiting rank {waiting}".format(**attempt.provenance))
         print("# time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval")
+        for timing in sorted({case.timing for case in job.cases} - {SINGLE}):
+            print(f"# {_TIMINGS[timing].format(operations=job.effort.operations)}")
         if job.effort.rounds > 1:
             print("# several rounds: the median of their medians; rounds: the range of these medians")
         print("# all:", *(text for texts in values.values() for text in texts if text and len(texts) == 1))

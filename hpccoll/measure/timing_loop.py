@@ -117,7 +117,7 @@ class Samples:
     end_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
     device_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # likewise; -1 without a clock
     converged: bool = False
-    cpu_s: float = 0.0  # CPU seconds per operation
+    cpu_s: float = 0.0  # CPU seconds per iteration
     wrong: int = 0  # elements, over the timed iterations
 
 
@@ -202,8 +202,9 @@ class _Blocks:
 
 
 def measure(
-    loop: OperationLoop, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns
-) -> Samples:
+    loop: OperationLoop, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
+    *, by_device: bool = False,
+) -> Samples:  # fmt: skip
     """Measure an operation; all ranks call this together.
 
     Args:
@@ -212,6 +213,7 @@ def measure(
         effort: the number of iterations and the time limit.
         progress: the progress of this rank, which is kept up to date.
         clock: the clock of this rank, in ns.
+        by_device: whether the clock of the device measures the duration of an iteration.
     """
     began = clock()
     samples = Samples()
@@ -235,7 +237,8 @@ def measure(
             gathered.append(of_ranks)
         if gathered and batch == 0:
             samples.start_ns, samples.end_ns, samples.device_ns = np.concatenate(gathered, axis=1)
-            durations = durations_max(samples.start_ns, samples.end_ns)
+            on_host = durations_max(samples.start_ns, samples.end_ns)
+            durations = samples.device_ns.max(axis=1) if by_device else on_host
             batch, samples.converged = iterations_left(effort, durations, (clock() - began) / 1e9)
     samples.cpu_s = cpu_ns / 1e9 / done
     return samples

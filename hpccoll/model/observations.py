@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hpccoll.schedule import Algorithm, CollectiveCall, Cost, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import COLLECTIVES
-from hpccoll.spec.case import PYTHON
+from hpccoll.spec.case import PYTHON, SINGLE
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.statistics import make_row
 
@@ -129,12 +129,13 @@ class Observation:
 
 
 def observations(raw: RawResults) -> Iterator[Observation]:
-    """Yield the observations of one raw file, without floors and without algorithms that are not registered."""
+    """Yield the observations of one raw file, of single operations, without floors and unknown algorithms."""
     for attempt, outcome, _ in raw.histories():
         case, timed = outcome.case, make_row(raw.job, attempt, outcome)
         family = COLLECTIVES[case.collective]
         known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these
-        if outcome.status != "ok" or outcome.floor or not (known and timed.median_s and outcome.bytes):
+        usable = outcome.status == "ok" and not outcome.floor and case.timing == SINGLE
+        if not (usable and known and timed.median_s and outcome.bytes):
             continue
         layout = attempt.layout
         if case.mapping is not None:

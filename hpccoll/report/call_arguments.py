@@ -2,6 +2,7 @@
 
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.collective_table import COLLECTIVES
+from hpccoll.spec.catalogue import choice_parameters
 from hpccoll.store.rows import Row
 
 ON_ONE_NODE, BETWEEN_NODES = "on one node", "between nodes"
@@ -14,8 +15,8 @@ def call_arguments(row: Row) -> dict[str, int | str]:
 
 
 def algorithm_params(row: Row) -> dict[str, int | str]:
-    """Return the parameters of the algorithm: those that are not arguments of the call."""
-    return {name: value for name, value in row.params.items() if name not in call_arguments(row)}
+    """Return the parameters of the algorithm: no arguments of the call, and no ``graph=0``, the default."""
+    return choice_parameters(row.collective, row.params)
 
 
 def rank_pair(row: Row) -> tuple[int, int] | None:

@@ -19,8 +19,8 @@ from hpccoll.report.series_names import group_file_names, series_namer, setting_
 from hpccoll.report.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.algorithm_registry import COLLECTIVES, EMULATIONS
-from hpccoll.spec.case import PYTHON
-from hpccoll.store.rows import Results, Row, Run
+from hpccoll.spec.case import PYTHON, SINGLE
+from hpccoll.store.rows import Results, Row, Run, timing_mode
 from hpccoll.tuning.measured_choices import choice_of, setting_of
 from hpccoll.tuning.recommendations import Recommendation
 from hpccoll.tuning.setting import Setting
@@ -219,6 +219,8 @@ def chart_groups(
 ) -> tuple[ChartGroup, ...]:
     """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows.
 
+    Settings with other timings than of single operations follow.
+
     Args:
         results: the results.
         recommendations: what to use in their settings.
@@ -233,7 +235,13 @@ def chart_groups(
     for key, point in zip(keys, points, strict=True):
         members[key].append(point)
     order = {name: i for i, name in enumerate(COLLECTIVES)}
-    ordered = sorted(members, key=lambda key: (order.get(key[0], len(order)), key[0], -len(members[key]), key))
+    ordered = sorted(
+        members,
+        key=lambda key: (
+            order.get(key[0], len(order)), key[0], timing_mode(members[key][0].row.timing) != SINGLE,
+            -len(members[key]), key,
+        ),
+    )  # fmt: skip
     names = group_file_names(ordered)
     answers = {
         choice_series[call, choice]

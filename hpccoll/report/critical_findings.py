@@ -8,6 +8,7 @@ from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
 from hpccoll.evidence.variants import known_variant
 from hpccoll.evidence.verdict import control_violation, network_mismatch
+from hpccoll.report.launch_cost import find_launch_cost
 from hpccoll.report.library_evidence import probe_of_run
 from hpccoll.report.report_finding import ReportFinding, critical, info, warning
 from hpccoll.store.host_load import busy_hosts
@@ -17,7 +18,8 @@ from hpccoll.store.rows import Results, Run
 def opening_findings(results: Results) -> tuple[ReportFinding, ...]:
     """Return all findings that the page begins with, the critical ones first."""
     return (
-        *find_critical(results), *find_resolved(results), *find_several_executors(results), *find_busy_machine(results)
+        *find_critical(results), *find_resolved(results), *find_several_executors(results),
+        *find_launch_cost(results), *find_busy_machine(results),
     )  # fmt: skip
 
 

@@ -9,12 +9,13 @@ import csv
 import io
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from hpccoll.errors import BadInputError
 from hpccoll.report.call_arguments import algorithm_params, rank_pair, root_rank, traffic_pattern
 from hpccoll.schedule import COLLECTIVES, itemsize
+from hpccoll.spec.case import AGGREGATED, GATED
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 from hpccoll.terminal import printable
 from hpccoll.units import format_count, format_number
@@ -84,13 +85,42 @@ _TABLE_KEY = (
 
 
 def _nccl_tests(results: Results) -> str:
-    """Return one table for each series of a run, identified by comment lines, which begin with ``#``."""
+    """Return one table for each series of a run, identified by comment lines, which begin with ``#``.
+
+    Where operations were timed in several ways, the rows of aggregated ones are exported: nccl-tests times that way.
+    """
     tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
+    as_nccl_tests = {_without_timing(row) for row in results.rows if row.timing == AGGREGATED and row.median_s}
+    left_out: Counter[str] = Counter()
     for row in results.rows:
+        if row.timing != AGGREGATED and _without_timing(row) in as_nccl_tests:
+            left_out[row.timing] += 1
+            continue
         table = (*(getattr(row, name) for name in _TABLE_KEY), root_rank(row), _call_text(row))
         tables[table][row.bytes, row.requested_bytes][row.in_place] = row
-    head = "# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"
-    return "\n".join([head, *(line for sizes in tables.values() for line in _nccl_table(sizes))]) + "\n"
+    head = ["# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"]
+    used = {row.timing for sizes in tables.values() for placements in sizes.values() for row in placements.values()}
+    head += [f"# timing {timing}: {text}" for timing, text in _TIMING_TEXTS.items() if timing in used]
+    if left_out:
+        counts = ", ".join(f"{timing} {format_count(count, 'row')}" for timing, count in sorted(left_out.items()))
+        head.append(f"# left out, because the same cases were also timed aggregated: {counts}")
+    return "\n".join([*head, *(line for sizes in tables.values() for line in _nccl_table(sizes))]) + "\n"
+
+
+_UNLIKE_NCCL_TESTS = "nccl-tests times many, queued back to back"
+_TIMING_TEXTS = {
+    "max": f"of one operation after a barrier, the longest over ranks; {_UNLIKE_NCCL_TESTS}",
+    "span": f"of one operation after a barrier, first start to last end over ranks; {_UNLIKE_NCCL_TESTS}",
+    GATED: f"of one operation after a barrier, by GPU events, the longest over ranks; {_UNLIKE_NCCL_TESTS}",
+    AGGREGATED: "of many operations queued back to back, over their number, as nccl-tests; the longest over ranks",
+}
+"""What each timing of a row measures."""
+
+
+def _without_timing(row: Row) -> tuple[object, ...]:
+    """Return what identifies a case in all of its timings."""
+    table = (getattr(row, name) for name in _TABLE_KEY if name != "timing")
+    return (*table, root_rank(row), _call_text(row), row.bytes, row.requested_bytes, row.in_place)
 
 
 def _call_text(row: Row) -> str:

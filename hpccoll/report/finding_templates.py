@@ -220,6 +220,21 @@ def _evidence_missing(values: Values) -> str:
     return _write(text, values)
 
 
+_WITHOUT_LAUNCHES = {
+    "graph": "as a CUDA graph, which is launched in one call",
+    "gate": "if it is queued before it may start",
+}
+
+
+def _launch_cost(values: Values) -> str:
+    cases = "{cases} of {compared:count case}" + ("" if values["largest"] is None else " up to {largest:size}")
+    text = (
+        f"Launches, not wires, set the time of {{collective}} in {cases}: {{choice}} with {{where}} takes "
+        "{seconds:time}, and {without_launches:time} {how}."
+    )
+    return _write(text, {**values, "where": _where(values), "how": _WITHOUT_LAUNCHES[values["how"]]})
+
+
 def _busy_machine(values: Values) -> str:
     parts = []
     if values["other_cores"] is not None:
@@ -252,6 +267,7 @@ TEMPLATES: Mapping[str, Template] = {
         "series are marked (python). Each of its operations carries microseconds of Python: most of the time of a "
         "small message. Lines and ratios are separate for each executor.",
     ),
+    "launch_cost": Template("", _launch_cost),
     "busy_machine": Template("", _busy_machine),
     # Findings about the rows of a group, in the order of the page.
     "fallback": Template("Not what was requested", _fallback),

@@ -8,7 +8,7 @@ from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.case import COMPILED, PYTHON
-from hpccoll.store.rows import Row
+from hpccoll.store.rows import RULES, Row
 from hpccoll.units import format_count
 
 _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
@@ -16,7 +16,7 @@ _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
     "op": str,
     "device": lambda device: f"{device} memory",
     "mapping": lambda mapping: f"mapping {mapping}",
-    "timing": lambda rule: f"timing rule {rule}",
+    "timing": lambda timing: f"timing rule {timing}" if timing in RULES else f"{timing} timing",
 }
 _ELEMENT_FIELDS = ("dtype", "op")
 """Fields without a meaning for collectives that move no elements."""

@@ -50,6 +50,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         distinct_transports,
         parameters_by_algorithm,
     )
+    from hpccoll.spec.transport_table import check_timings, transports_by_device
     from hpccoll.tuning.resolve_auto import check_table_given
     from hpccoll.tuning.table import load_table
 
@@ -75,17 +76,21 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     layout = replace(launched, aggregators=aggregators)
     parameters = dict(map(parse_parameter, arguments.param))
     mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
+    transports, timings = arguments.transport.split(","), arguments.timing.split(",")
+    transports_by_device((arguments.device,), transports)
+    check_timings("--timing", timings, transports)
     cases = (
         Case(
             collective=arguments.collective, algorithm=algorithm, transport=transport, device=arguments.device,
             dtype=arguments.dtype, op=op, bytes=size, in_place=in_place, root=root,
-            params=_resolve_peer(params, layout.workers), mapping=mapping,
+            params=_resolve_peer(params, layout.workers), mapping=mapping, timing=timing,
         )
         for algorithm, params in parameters_by_algorithm(family.name, algorithms, parameters)
-        for transport in distinct_transports(family.name, algorithm, arguments.transport.split(","), arguments.device)
+        for transport in distinct_transports(family.name, algorithm, transports, arguments.device)
         for size in sizes
         for in_place in distinct_placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
         for mapping in distinct_mappings(family.name, algorithm, mappings)
+        for timing in timings
     )  # fmt: skip
     unique = {case.id: case for case in cases}
     return Job(
@@ -161,7 +166,10 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
 def _effort(arguments: argparse.Namespace) -> Effort:
     warmup, rounds = read_integer("-w", arguments.warmup), read_integer("--rounds", arguments.rounds)
     seconds, timeout = read_number("--seconds", arguments.seconds), read_number("--timeout", arguments.timeout)
+    operations = read_integer("--operations", arguments.operations)
     if arguments.iterations is None:
-        return Effort(warmup=warmup, seconds=seconds, timeout=timeout, rounds=rounds)
+        return Effort(warmup=warmup, seconds=seconds, timeout=timeout, rounds=rounds, operations=operations)
     n = read_integer("-n", arguments.iterations)
-    return Effort(warmup=warmup, min_iterations=n, max_iterations=n, timeout=timeout, rounds=rounds)
+    return Effort(
+        warmup=warmup, min_iterations=n, max_iterations=n, timeout=timeout, rounds=rounds, operations=operations
+    )

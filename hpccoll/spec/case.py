@@ -30,13 +30,18 @@ from hpccoll.limits import (
     check_fields,
     check_mapping,
 )
-from hpccoll.spec.input_keys import EFFORT, SWEEP
+from hpccoll.spec.input_keys import DEFAULT_OPERATIONS, EFFORT, SWEEP
 
 Parameter = int | str
 
 COMPILED, PYTHON = "compiled", "python"
 EXECUTORS = COMPILED, PYTHON
 """What runs schedules and the timing loop in host memory."""
+
+SINGLE, GATED, AGGREGATED = "single", "gated", "aggregated"
+TIMINGS = SINGLE, GATED, AGGREGATED
+"""How operations on a GPU's stream are timed: one between two clock readings of the host; one by the GPU's clock, which
+is queued before it may start; or many, queued back to back."""
 
 RUN_JOB = "run"
 """The name of the job that a command line of ``hpccoll run`` describes."""
@@ -74,6 +79,7 @@ class Case:
         ranks: the number of workers; None for all workers of the job.
         nodes: the number of nodes with workers; None for all nodes of the job.
         mapping: how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None for the launcher's order.
+        timing: how operations are timed, one of TIMINGS.
     """
 
     collective: str
@@ -89,6 +95,7 @@ class Case:
     ranks: int | None = None
     nodes: int | None = None
     mapping: str | None = None
+    timing: str = SINGLE
 
     @property
     def id(self) -> str:
@@ -102,6 +109,7 @@ class Case:
         fields += [] if self.ranks is None else [f"p{self.ranks}"]
         fields += [] if self.nodes is None else [f"n{self.nodes}"]
         fields += [self.mapping] if self.mapping else []
+        fields += [self.timing] if self.timing != SINGLE else []
         return ".".join(fields)
 
 
@@ -117,6 +125,7 @@ class Effort:
         precision: the half width of the 95 % confidence interval, relative to the median, at which a round converged.
         timeout: the seconds without progress after which a rank counts as stuck.
         rounds: how often a launch goes through all of its cases, each time in another order.
+        operations: the number of operations of an iteration of an aggregated case.
     """
 
     warmup: int = 5
@@ -126,12 +135,14 @@ class Effort:
     precision: float = 0.02
     timeout: float = 120.0
     rounds: int = 1
+    operations: int = DEFAULT_OPERATIONS
 
     def __post_init__(self) -> None:
         for field_ in fields(self):
             if type(value := getattr(self, field_.name)) not in (int, float):
                 raise BadInputError(f"effort.{field_.name}", value, "a number")
-        for name, least in (("warmup", 0), ("min_iterations", 1), ("max_iterations", self.min_iterations)):
+        minima = {"warmup": 0, "min_iterations": 1, "max_iterations": self.min_iterations, "operations": 1}
+        for name, least in minima.items():
             if getattr(self, name) < least:
                 raise BadInputError(f"effort.{name}", getattr(self, name), f"at least {least}")
         for name in ("seconds", "precision", "timeout"):
@@ -256,8 +267,11 @@ class Job:
 
     def to_json(self) -> str:
         fields = {_JSON_NAMES.get(name, name): value for name, value in asdict(self).items()}
-        if self.executor is None:  # jobs of earlier versions had no such key, and keep their digest
-            del fields["executor"]
+        # Jobs of earlier versions had none of these keys, and keep their digest.
+        _drop_default(fields, "executor", None)
+        _drop_default(fields["effort"], "operations", DEFAULT_OPERATIONS)
+        for case in fields["cases"]:
+            _drop_default(case, "timing", SINGLE)
         return json.dumps(fields, indent=1, sort_keys=True)
 
     @classmethod
@@ -306,12 +320,18 @@ class Job:
         return job
 
 
+def _drop_default(fields: dict[str, Any], name: str, default: object) -> None:
+    """Remove a field whose value is the default."""
+    if fields[name] == default:
+        del fields[name]
+
+
 _JSON_NAMES = {"dedicated_aggregators": "apart"}
 """Fields whose keys in job files are older than their names: job_sha256 in raw files depends on the keys."""
 _FIELD_NAMES = {key: name for name, key in _JSON_NAMES.items()}
 
 _CASE_KINDS: Mapping[str, ValueKind] = {
-    **dict.fromkeys(("collective", "algorithm", "transport", "device", "dtype"), NAME),
+    **dict.fromkeys(("collective", "algorithm", "transport", "device", "dtype", "timing"), NAME),
     **dict.fromkeys(("op", "mapping"), AnyOf((NAME, None))),
     "bytes": IntegerRange(0, MAX_BYTES),
     "in_place": Boolean(),

@@ -19,7 +19,7 @@ from hpccoll.schedule import (
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
 from hpccoll.spec.algorithm_registry import COLLECTIVES, collective
-from hpccoll.spec.case import Case, Parameter
+from hpccoll.spec.case import TIMINGS, Case, Parameter
 from hpccoll.spec.transport_table import DEVICES, transports_by_device, transports_of_native, unmet_by_transport
 from hpccoll.units import format_size, parse_size
 
@@ -46,6 +46,7 @@ def check_case(case: Case) -> None:
         "device": (case.device, DEVICES),
         "dtype": (case.dtype, (*DTYPES, BFLOAT16)),
         "op": (case.op, tuple(REDUCTIONS) if family.has_op else (None,)),
+        "timing": (case.timing, TIMINGS),
     }
     for key, (value, valid) in values.items():
         if value not in valid:
@@ -209,6 +210,17 @@ def own_parameters(case: Case) -> dict[str, Parameter]:
     return {name: value for name, value in case.params.items() if name not in others}
 
 
+def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Return the parameters that distinguish choices for one call: no arguments of the call, and no default.
+
+    Args:
+        name: the name of the collective, which may be unknown.
+        params: the parameters of a case.
+    """
+    arguments = COLLECTIVES[name].arguments if name in COLLECTIVES else {}
+    return {key: value for key, value in params.items() if key not in arguments and (key, value) != (GRAPH, 0)}
+
+
 def call_of(case: Case, p: int) -> CollectiveCall:
     """Return the call of ``case`` on ``p`` workers.
 
@@ -239,10 +251,10 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
     if case.algorithm == AUTO:
         return None  # the algorithm is chosen in the job, where its needs are checked
     if case.algorithm == NATIVE:
-        return unmet_by_transport(case.transport, case.device, case.dtype, layout, None)
+        return unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, None)
     algorithm, parameters = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, parameters)
-    unmet = unmet_by_transport(case.transport, case.device, case.dtype, layout, parameters)
+    unmet = unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, parameters)
     return unmet or algorithm.unmet(layout, **parameters)
 
 

@@ -10,6 +10,7 @@ from hpccoll.limits import (
     AGGREGATORS,
     FACTOR,
     ITERATIONS,
+    OPERATIONS,
     PRECISION,
     RANK,
     RANKS,
@@ -42,6 +43,9 @@ class Key:
     required: bool = False
 
 
+DEFAULT_OPERATIONS = 20
+"""As many as nccl-tests queues (its option -n)."""
+
 EFFORT: Mapping[str, Key] = {
     "warmup": Key("warm-up iterations in each round of a case, not timed", 5, WARMUP),
     "min_iterations": Key("fewest timed iterations of a case, over all rounds", 10, ITERATIONS),
@@ -49,6 +53,7 @@ EFFORT: Mapping[str, Key] = {
     "seconds": Key("wall time of a case after its fewest iterations, in seconds", 0.5, SECONDS),
     "precision": Key("half width of the 95 % interval over the median at which a round stops", 0.02, PRECISION),
     "timeout": Key("seconds without progress after which a rank counts as stuck", 120.0, SECONDS),
+    "operations": Key("operations of an iteration if the timing is aggregated", DEFAULT_OPERATIONS, OPERATIONS),
 }
 """The keys of ``effort`` in a sweep file and a job file."""
 
@@ -89,6 +94,11 @@ SWEEP: Mapping[str, Key] = {
     "table": Key("table for the algorithm auto: a file of 'hpccoll tune'"),
     "variants": Key(
         "environments to compare, a job for each: {name: {VARIABLE: value}}; a name of 'hpccoll list' has its variables"
+    ),
+    "timing": Key(
+        "timings of cases over nccl: single, gated (by the GPU's clock, without queueing), aggregated (operations back "
+        "to back, as nccl-tests)",
+        ("single",),
     ),
     "executor": Key("executor of cases in host memory: compiled, python; without it compiled if it is built"),
     "effort": Key("measuring time of each case"),
@@ -163,6 +173,8 @@ RUN_OPTIONS = (
     Option(
         ("--executor",), "executor of cases in host memory: compiled, python", shown_default="compiled if it is built"
     ),
+    Option(("--timing",), "timings over nccl: single, gated, aggregated", "single", metavar="MODE,.."),
+    Option(("--operations",), EFFORT["operations"].help, f"{DEFAULT_OPERATIONS}", key=EFFORT["operations"]),
     Option(("--seconds",), EFFORT["seconds"].help, "1", key=EFFORT["seconds"]),
     Option(("--timeout",), EFFORT["timeout"].help, "120", key=EFFORT["timeout"]),
     Option(("--rounds",), SWEEP["rounds"].help, "3", key=SWEEP["rounds"], metavar="R"),

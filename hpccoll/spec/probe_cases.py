@@ -5,7 +5,7 @@ from dataclasses import replace
 from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.variants import named_variants
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.spec.case import Case, Job, Shape
+from hpccoll.spec.case import SINGLE, Case, Job, Shape
 
 
 def requested_algorithm(job: Job, case: Case) -> str | None:
@@ -30,10 +30,11 @@ def has_library_logs(job: Job, case: Case) -> bool:
 
 
 def probe_cases(job: Job, shape: Shape) -> list[Case]:
-    """Return the cases of ``shape`` to be logged, each out of place, because no library chooses by the placement.
+    """Return the cases of ``shape`` to be logged, each once: no library chooses by the placement or by how it is timed.
 
     If only our own schedules run over NCCL, return one of them: the log names the network that all of them use.
     """
-    cases = {replace(case, in_place=False).id: case for case in job.cases if job.shape(case) == shape}
+    alike = (replace(case, in_place=False, timing=SINGLE) for case in job.cases if job.shape(case) == shape)
+    cases = {case.id: case for case in alike}
     with_logs = [case for case in cases.values() if has_library_logs(job, case)]
     return with_logs or [case for case in cases.values() if case.transport == "nccl"][:1]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from hpccoll.errors import BadInputError, format_choices
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Requirement
+from hpccoll.spec.case import SINGLE, TIMINGS
 
 DEVICES = ("cpu", "cuda")
 """The memory that holds the buffers: the host's, or a GPU's."""
@@ -31,6 +32,7 @@ class TransportSpec:
         needs: the requirements on the layout of the ranks.
         dtypes: the element types of schedules, for each device.
         native_dtypes: the element types of the library's own collectives.
+        queued: whether operations are queued on a GPU's stream, so that they can be timed in each of TIMINGS.
         gpu_sharing_variable: the environment variable that must be 1 for several ranks to share a GPU; None if they
             always may.
     """
@@ -41,6 +43,7 @@ class TransportSpec:
     needs: tuple[Requirement, ...] = ()
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ALL_DTYPES, "cuda": DTYPES})
     native_dtypes: tuple[str, ...] = DTYPES
+    queued: bool = False
     gpu_sharing_variable: str | None = None
 
     def dtypes_on(self, device: str, *, native: bool) -> tuple[str, ...]:
@@ -82,6 +85,7 @@ TRANSPORTS: Mapping[str, TransportSpec] = {
         hardware=("cuda", "nccl"),
         dtypes={"cuda": ALL_DTYPES},
         native_dtypes=ALL_DTYPES,
+        queued=True,
         gpu_sharing_variable=NCCL_GPU_SHARING_VARIABLE,
     ),
 }
@@ -113,6 +117,29 @@ def check_transport(transport: str, devices: Sequence[str]) -> None:
         elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
         hint = f" (device {' or '.join(elsewhere)} has it)" if elsewhere else ""
         raise BadInputError("transport", transport, format_choices(transport, valid, hint))
+
+
+def check_timings(key: str, timings: Sequence[str], transports: Sequence[str]) -> None:
+    """Check that at least one of ``transports`` can be timed in each of ``timings``.
+
+    Args:
+        key: the name of the key or option, for messages.
+        timings: the requested timings.
+        transports: the requested transports.
+
+    Raises:
+        BadInputError: if a timing does not exist, or none of the transports has it.
+    """
+    for timing in timings:
+        if timing not in TIMINGS:
+            raise BadInputError(key, timing, TIMINGS)
+        if timing != SINGLE and not any(TRANSPORTS[name].queued for name in transports):
+            raise BadInputError(key, timing, _valid_timings(transports))
+
+
+def _valid_timings(transports: Sequence[str]) -> str:
+    queued = " or ".join(name for name, spec in TRANSPORTS.items() if spec.queued)
+    return f"{SINGLE} over {' and '.join(transports)}, where the host takes part; over {queued} {', '.join(TIMINGS)}"
 
 
 def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -151,7 +178,7 @@ def transports_of_native(native: bool, device: str, requested: Sequence[str]) ->
 
 
 def unmet_by_transport(
-    transport: str, device: str, dtype: str, layout: Layout, parameters: Mapping[str, int | str] | None
+    transport: str, device: str, dtype: str, timing: str, layout: Layout, parameters: Mapping[str, int | str] | None
 ) -> str | None:  # fmt: skip
     """Return the reason why ``transport`` cannot run a case, None if it can.
 
@@ -159,6 +186,7 @@ def unmet_by_transport(
         transport: the name of the transport.
         device: the device of the buffers.
         dtype: the element type of the case.
+        timing: the timing of the case.
         layout: the layout of the ranks.
         parameters: the parameters of the algorithm; None for the library's own collective.
     """
@@ -171,5 +199,7 @@ def unmet_by_transport(
         remedy = f"; use {' or '.join(others)}" if others else ""
         over = f"the library's own collectives over {transport} have" if native else f"transport {transport} has"
         return f"{over} no dtype {dtype} on device {device}{remedy}"
+    if timing != SINGLE and not spec.queued:
+        return str(BadInputError("timing", timing, _valid_timings((transport,))))
     unmet = [need.text for need in spec.needs if not need.met(layout, parameters or {})]
     return f"{transport} needs {' and '.join(unmet)}" if unmet else None

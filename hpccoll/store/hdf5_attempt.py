@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.spec.case import Case
+from hpccoll.spec.case import SINGLE, Case
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, Column
@@ -124,6 +124,7 @@ def _case_values(outcome: Outcome) -> dict[str, object]:
         "requested_ranks": case.ranks,
         "requested_nodes": case.nodes,
         "requested_mapping": case.mapping,
+        "requested_timing": case.timing,
         "requested_params": json.dumps(dict(case.params), sort_keys=True),
         "params": json.dumps(dict(outcome.params), sort_keys=True),
         "counters": None if outcome.counters is None else json.dumps(dict(outcome.counters)),
@@ -192,6 +193,7 @@ def _read_outcome(columns: dict[str, Any], number: int) -> Outcome:
     }
     case = {field.name: row[field.name] for field in fields(Case) if field.name in row}
     case |= {name: row[f"requested_{name}"] for name in ("bytes", "ranks", "nodes", "mapping")}
+    case["timing"] = row["requested_timing"] or SINGLE
     case["params"] = json.loads(row["requested_params"])
     results = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
     results["params"] = json.loads(row["params"])

@@ -15,7 +15,7 @@ MAX_LISTED_VALUES = 4
 CASE_FIELDS = {
     "collectives": "collective", "algorithms": "algorithm", "transports": "transport", "devices": "device",
     "dtypes": "dtype", "ops": "op", "sizes": "bytes", "in place": "in_place", "roots": "root", "parameters": "params",
-    "mappings": "mapping",
+    "mappings": "mapping", "timing": "timing",
 }  # fmt: skip
 """The fields in which cases differ, by their names in messages."""
 

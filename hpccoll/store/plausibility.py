@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
-from hpccoll.spec.case import Case, Job
+from hpccoll.spec.case import AGGREGATED, GATED, Case, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.schema import RESULT_COLUMNS
@@ -153,7 +153,7 @@ class OutcomeCheck:
         if times is not None:
             workers = attempt.ranks - attempt.aggregators
             _raise_first([(f"{outcome.bytes} bytes were moved of {case.bytes}", not _is_valid_size(outcome, workers))])
-            _raise_first(_times_violations(times, self.job, attempt.ranks, workers))
+            _raise_first(_times_violations(times, self.job, attempt.ranks, workers, by_device=case.timing == GATED))
 
 
 def _case_id_without_shape(case: Case) -> str:
@@ -185,13 +185,18 @@ def _count_violations(outcome: Outcome) -> Iterator[Violation]:
         name: getattr(outcome, name) for name in (*_COUNTS, "workers_sent_predicted", "workers_received_predicted")
     } | {f"counter {name}": value for name, value in (outcome.counters or {}).items()}
     yield from ((f"{name} is {value}", value is not None and value < 0) for name, value in counts.items())
+    operations, aggregated = outcome.operations, outcome.case.timing == AGGREGATED
+    several = operations is not None and operations > 1
+    yield f"an iteration has {operations} operations", operations == 0 or (several and not aggregated)
     for name in ("wire_sent", "wire_received", "port_sent", "port_received", "cpu_s"):
         values = np.array(getattr(outcome, name), np.float64)  # None becomes nan
         invalid = values[(values < 0) | np.isinf(values)]
         yield f"{name} holds {', '.join(f'{value:g}' for value in invalid[:1])}", bool(invalid.size)
 
 
-def _times_violations(times: CaseTimes, job: Job, ranks: int, workers: int) -> Iterator[Violation]:
+def _times_violations(
+    times: CaseTimes, job: Job, ranks: int, workers: int, *, by_device: bool
+) -> Iterator[Violation]:  # fmt: skip
     """Yield the violations of times; each test assumes that the tests before it passed."""
     n, stride = len(times.max_ns), times.rank_stride
     kept = -(-ranks // stride) if stride > 0 else 0
@@ -205,8 +210,9 @@ def _times_violations(times: CaseTimes, job: Job, ranks: int, workers: int) -> I
     yield "its times are of different ranks", any(values.shape != (n, kept) for values in samples)
     optional = (times.span_ns, (n,)), (times.device_ns, (n, kept))
     yield "its times by other rules are of different ranks", any(v.size and v.shape != shape for v, shape in optional)
+    yield "a gated case has no times by the clock of GPUs", by_device and not times.device_ns.size
     # The extremes cover all workers, so the durations of the kept ranks lie within them.
-    durations = (times.end_ns - times.start_ns)[:, : -(-workers // stride)]
+    durations = (times.device_ns if by_device else times.end_ns - times.start_ns)[:, : -(-workers // stride)]
     ordered = (times.min_ns >= 0) & (times.min_ns <= times.median_ns) & (times.median_ns <= times.max_ns)
     yield "an operation took less than nothing", bool((times.end_ns < times.start_ns).any())
     yield "a clock showed less than nothing", bool((times.start_ns < 0).any())
@@ -218,7 +224,8 @@ def _times_violations(times: CaseTimes, job: Job, ranks: int, workers: int) -> I
     if stride == 1:
         rows = np.arange(n)
         yield "the longest time is no rank's", bool((durations[rows, times.slowest_rank] != times.max_ns).any())
-    yield "the span is shorter than an operation", bool(times.span_ns.size and (times.span_ns < times.max_ns).any())
+    short = times.span_ns.size and not by_device and (times.span_ns < times.max_ns).any()
+    yield "the span is shorter than an operation", bool(short)
     yield "a GPU took less than nothing", bool((times.device_ns < 0).any())
 
 

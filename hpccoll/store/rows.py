@@ -7,14 +7,21 @@ within a schema version. Values are in seconds and bytes per second; an absent v
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from hpccoll.spec.case import SINGLE
 from hpccoll.store.scheduler_log import ScheduledJob
 from hpccoll.store.schema import COLUMNS, CaseResult
 
 NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""
 
-TIMINGS = ("max", "span")
-"""The rules for the time of an operation: the longest duration over ranks; the latest end minus the earliest start."""
+RULES = ("max", "span")
+"""The rules for the time of a single operation, by one of which results are read: the longest duration over ranks; the
+latest end minus the earliest start. Operations that were timed otherwise have the longest duration over ranks."""
+
+
+def timing_mode(timing: str) -> str:
+    """Return how the operations of a row were timed: ``timing``, or ``single`` if that is the rule of its time."""
+    return SINGLE if timing in RULES else timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +51,7 @@ class Row(CaseResult):
     racks: int  # racks of the workers
     aggregators: int
     iterations: int  # over all rounds
-    timing: str  # the rule, one of TIMINGS
+    timing: str  # one of RULES, or gated or aggregated
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
     ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals

@@ -97,6 +97,13 @@ class CaseResult:
         since=6,
         heading="executor",
     )
+    operations: int | None = result(
+        "int64",
+        "operations of an iteration, timed together: its times are those of all of them; absent: 1",
+        since=7,
+        heading="operations of an iteration",
+        format="count",
+    )
 
 
 RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in fields(CaseResult))
@@ -116,6 +123,7 @@ COLUMNS = (
     _case("requested_ranks", "int64", "the requested workers, absent: all of the job", "", -1, since=1),
     _case("requested_nodes", "int64", "the requested nodes of these workers", "", -1, since=1),
     _case("requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched", since=3),
+    _case("requested_timing", "str", "how operations were timed: single, gated, aggregated; empty: single", since=7),
     _case("requested_params", "str", "JSON: the requested parameters"),
     _case("params", "str", "JSON: the parameters that were used, defaults included"),
     _case("status", "str", "ok, wrong, skipped, or failed: a rank stalled in it, or NCCL failed"),
@@ -156,7 +164,14 @@ COLUMNS = (
     Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation"),
     Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
     Column("median_ns", ("case", "iteration"), "int64", "ns", -1, "the median duration over ranks"),
-    Column("max_ns", ("case", "iteration"), "int64", "ns", -1, "the longest duration over ranks: timing rule max"),
+    Column(
+        "max_ns",
+        ("case", "iteration"),
+        "int64",
+        "ns",
+        -1,
+        "the longest duration over ranks: rule max; if gated, all three by device_ns",
+    ),
     Column(
         "span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"
     ),
@@ -180,4 +195,5 @@ VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
 1.4: the algorithm requested from the library, the evidence of its logs, and times by GPU events.
 1.5: a digest of the content.
 1.6: the executor.
+1.7: how operations were timed, and how many together.
 """

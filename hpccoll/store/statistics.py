@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule import collective
-from hpccoll.spec.case import LEAST_ITERATIONS, PYTHON, Job
+from hpccoll.spec.case import LEAST_ITERATIONS, PYTHON, SINGLE, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import Row
@@ -98,10 +98,17 @@ def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
     return RoundStatistics(median, (lows[first], highs[last]))
 
 
-def _device_s(times: CaseTimes) -> float | None:
-    """Return the median over iterations of the slowest GPU's time in seconds; None if a GPU has no events."""
+def _device_s(times: CaseTimes, operations: int) -> float | None:
+    """Return the median over iterations of the slowest GPU's time in seconds; None if a GPU has no events.
+
+    Args:
+        times: the times of the case.
+        operations: the number of operations of an iteration.
+    """
     elapsed = times.device_ns
-    return float(np.median(elapsed.max(axis=1))) / 1e9 if elapsed.size and (elapsed >= 0).all() else None
+    if not elapsed.size or (elapsed < 0).any():
+        return None
+    return float(np.median(elapsed.max(axis=1))) / 1e9 / operations
 
 
 def _skew_s(times: CaseTimes, attempt: Attempt) -> float | None:
@@ -154,17 +161,18 @@ def make_row(
         job: the job of the case.
         attempt: the attempt that measured the last round.
         outcome: the outcome of all rounds.
-        timing: the rule for the time of an operation; ``max`` if the case has no ``span``.
+        timing: the rule for the time of a single operation; ``max`` if the case has no ``span``.
         runs: the id of the run that measured each round [the run of ``attempt``].
     """
     case, times = outcome.case, outcome.times
     median = p99 = algbw = busbw = None
     interval: Interval = None
     rounds: dict[int, RoundStatistics] = {}
+    timing = timing if case.timing == SINGLE else case.timing
     if times is not None:
         by_span = timing == "span" and len(times.span_ns)
-        timing = "span" if by_span else "max"
-        seconds = (times.span_ns if by_span else times.max_ns) / 1e9
+        timing = "max" if timing == "span" and not by_span else timing
+        seconds = (times.span_ns if by_span else times.max_ns) / 1e9 / (outcome.operations or 1)
         rounds = {
             number: RoundStatistics.from_samples(seconds[times.round == number]) for number in sorted(outcome.rounds)
         }
@@ -178,6 +186,7 @@ def make_row(
     low, high = interval or (None, None)
     status, reason = status_and_reason(job, outcome)
     executor = outcome.executor or (None if times is None else PYTHON)  # before schema 1.6 there was no other
+    operations = outcome.operations or (None if times is None else 1)
     numbers = range(1, job.effort.rounds + 1) if rounds else ()
     return Row(
         case_id=case.id, run_id=attempt.run_id, job=job.name, attempt=attempt.number,
@@ -193,7 +202,7 @@ def make_row(
         round_medians_s=tuple(rounds[n].median if n in rounds else None for n in numbers),
         round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
-        device_s=None if times is None else _device_s(times),
+        device_s=None if times is None else _device_s(times, outcome.operations or 1),
         skew_s=None if times is None else _skew_s(times, attempt),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         worker_sent_predicted=_per_worker_node(attempt, outcome, outcome.workers_sent_predicted),
@@ -204,5 +213,6 @@ def make_row(
         status=status, reason=reason,
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,
-        **{**{each.name: getattr(outcome, each.name) for each in fields(CaseResult)}, "executor": executor},
+        **{**{each.name: getattr(outcome, each.name) for each in fields(CaseResult)}, "executor": executor,
+           "operations": operations},
     )  # fmt: skip

@@ -39,14 +39,15 @@ def expand_cases(sweep: Sweep, p: int) -> Iterator[Case]:
                 distinct_transports(name, algorithm, device_transports[device], device),
                 distinct_placements(name, algorithm, sweep.in_place),
                 _call_arguments(sweep, family, p), _parameter_sets(sweep, algorithm),
-                distinct_mappings(name, algorithm, sweep.mapping or [None]),
+                distinct_mappings(name, algorithm, sweep.mapping or [None]), sweep.timing,
             )  # fmt: skip
-            for transport, in_place, (root, arguments), params, mapping in variations:
+            for transport, in_place, (root, arguments), params, mapping, timing in variations:
                 if params.get(GRAPH) and transport != "nccl":
                     continue  # only NCCL plans are captured as CUDA graphs
                 case = Case(
                     collective=name, algorithm=algorithm, transport=transport, device=device, dtype=dtype, op=op,
                     bytes=size, in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping,
+                    timing=timing,
                 )  # fmt: skip
                 check_case(case)
                 yield case
@@ -61,6 +62,7 @@ def count_cases(sweep: Sweep, p: int) -> int:
     return sum(
         len(sweep.devices) * len(sweep.transports) * len(sweep.dtypes) * len(sweep.ops if family.has_op else [None])
         * len(sweep.sizes()[: 1 if family.token else None]) * len(sweep.in_place) * len(sweep.mapping or [None])
+        * len(sweep.timing)
         * _count_calls(sweep, family, p)
         * sum(prod(map(len, sweep.params.get(algorithm, {}).values())) for algorithm in algorithms)
         for name, algorithms in _algorithms_by_collective(sweep).items() for family in [collective(name)]

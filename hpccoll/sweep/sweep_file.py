@@ -17,6 +17,7 @@ from hpccoll.evidence.communicator_settings import CommunicatorSettings
 from hpccoll.limits import RANKS
 from hpccoll.spec.case import Effort, Shape
 from hpccoll.spec.input_keys import EFFORT, SIZE_RANGE, SWEEP, Key
+from hpccoll.spec.transport_table import check_timings
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
 from hpccoll.sweep.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
@@ -93,6 +94,7 @@ class EffortSection(YamlSection):
     seconds: Annotated[float, _bounded(EFFORT["seconds"])] = field(EFFORT["seconds"])
     precision: Annotated[float, _bounded(EFFORT["precision"])] = field(EFFORT["precision"])
     timeout: Annotated[float, _bounded(EFFORT["timeout"])] = field(EFFORT["timeout"])
+    operations: Annotated[int, _bounded(EFFORT["operations"])] = field(EFFORT["operations"])
 
     @model_validator(mode="after")
     def _iterations_are_ordered(self) -> "EffortSection":
@@ -126,6 +128,7 @@ class Sweep(YamlSection):
         SWEEP["table"]
     )
     variants: Variants = Field({}, description=SWEEP["variants"].help)
+    timing: OneOrMore[Literal["single", "gated", "aggregated"]] = field(SWEEP["timing"])
     executor: Literal["compiled", "python"] | None = field(SWEEP["executor"])
     effort: EffortSection = Field(EffortSection(), description=SWEEP["effort"].help)
     rounds: Annotated[int, _bounded(SWEEP["rounds"])] = field(SWEEP["rounds"])
@@ -137,6 +140,11 @@ class Sweep(YamlSection):
         sweep = read(written)
         check_table_given("table", None if sweep.table is None else str(written["table"]), sweep.algorithms)
         return sweep
+
+    @model_validator(mode="after")
+    def _has_timings(self) -> "Sweep":
+        check_timings("timing", self.timing, self.transports)
+        return self
 
     @model_validator(mode="after")
     def _has_ranks_or_nodes(self) -> "Sweep":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from hpccoll.schedule import collective
+from hpccoll.spec.case import SINGLE
 from hpccoll.store.rows import Results
 from hpccoll.tuning.recommendations import Gain, Recommendation, RecommendedRange
 from hpccoll.tuning.table import Choice
@@ -61,7 +62,7 @@ class Answers:
     def sentences(self, name: str) -> list[str]:
         """Return a sentence on what to use for each of the foremost settings of a collective.
 
-        These are the settings of the most ranks that had cores of their own.
+        These are the settings of the most ranks that had cores of their own, timed one operation at a time if possible.
         """
         foremost = self.foremost(name)
         sentences = [self._sentence(each) for each in foremost[:MAX_SENTENCES]]
@@ -69,11 +70,15 @@ class Answers:
         return [*sentences, f"The table has {format_count(others, 'more setting')}."] if others > 0 else sentences
 
     def foremost(self, name: str) -> list[Recommendation]:
-        """Return the recommendations for the most ranks that had cores of their own, or for the most ranks."""
+        """Return the recommendations for the most ranks that had cores of their own, or for the most ranks.
+
+        If these were timed in several ways, return those of single operations.
+        """
         several = self.by_collective[name]
         fitting = [each for each in several if not each.measured.oversubscribed] or several
         most = max((each.setting.nodes, each.setting.ranks) for each in fitting)
-        return [each for each in fitting if (each.setting.nodes, each.setting.ranks) == most]
+        of_most = [each for each in fitting if (each.setting.nodes, each.setting.ranks) == most]
+        return [each for each in of_most if each.setting.timing == SINGLE] or of_most
 
     def table(self, name: str) -> list[AnswerLine]:
         """Return the lines of all settings of a collective: the foremost first, those without enough cores last."""

@@ -12,8 +12,9 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.case import PYTHON
+from hpccoll.spec.catalogue import choice_parameters
 from hpccoll.store.round_comparison import is_clear_lead, round_statistics
-from hpccoll.store.rows import Results, Row
+from hpccoll.store.rows import Results, Row, timing_mode
 from hpccoll.store.statistics import Interval, RoundStatistics, median_ratio
 from hpccoll.tuning.setting import Setting, call_fields
 from hpccoll.tuning.table import Choice, Conditions, machine_name, mpi_version
@@ -203,15 +204,13 @@ def setting_of(row: Row) -> Setting:
         **call_fields(row.collective, row.op, row.dtype, row.root, row.params, row.ranks),
         device=row.device, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
         ranks_per_node=row.ranks_per_node, racks=row.racks, mapping=row.mapping, aggregators=row.aggregators,
-        variant=row.variant,
+        variant=row.variant, timing=timing_mode(row.timing),
     )  # fmt: skip
 
 
 def choice_of(row: Row) -> Choice:
-    """Return the choice of a row: its algorithm and transport, and the parameters that are no arguments of the call."""
-    arguments = collective(row.collective).arguments
-    parameters = {name: value for name, value in row.params.items() if name not in arguments}
-    return Choice(row.algorithm, row.transport, tuple(sorted(parameters.items())))
+    """Return the choice of a row: its algorithm and transport, and the parameters that distinguish choices."""
+    return Choice(row.algorithm, row.transport, tuple(sorted(choice_parameters(row.collective, row.params).items())))
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hpccoll.schedule import Layout, collective
-from hpccoll.spec.case import Case, Parameter, Shape
+from hpccoll.spec.case import SINGLE, Case, Parameter, Shape
 from hpccoll.units import format_count
 
 _ARITHMETIC = {"float16": "half", "bfloat16": "bfloat16"}
@@ -30,6 +30,7 @@ class Setting:
         mapping: the placement of ranks on nodes: block, cyclic or mixed.
         aggregators: the number of aggregator ranks.
         variant: the variant of the sweep's job; None without one.
+        timing: how operations were timed.
     """
 
     collective: str
@@ -44,6 +45,7 @@ class Setting:
     mapping: str
     aggregators: int = 0
     variant: str | None = None
+    timing: str = SINGLE
 
     @classmethod
     def of(cls, case: Case, layout: Layout, variant: str | None = None) -> "Setting":
@@ -52,7 +54,7 @@ class Setting:
             **call_fields(case.collective, case.op, case.dtype, case.root, case.params, layout.workers),
             device=case.device, in_place=case.in_place, ranks=layout.workers, nodes=layout.nodes,
             ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=case.mapping or layout.mapping,
-            aggregators=layout.aggregators, variant=variant,
+            aggregators=layout.aggregators, variant=variant, timing=case.timing,
         )  # fmt: skip
 
     @classmethod
@@ -60,7 +62,10 @@ class Setting:
         return cls(**{**read, "arguments": tuple(sorted(read["arguments"].items()))})
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "arguments": dict(self.arguments)}
+        read = {**asdict(self), "arguments": dict(self.arguments)}
+        if self.timing == SINGLE:  # before version 1.4 there was no other
+            del read["timing"]
+        return read
 
     @property
     def call(self) -> tuple[object, ...]:
@@ -98,6 +103,7 @@ class Setting:
         details += [f"{name}={value}" for name, value in self.arguments]
         details += [f"{self.device} memory"] if self.device != "cpu" else []
         details += [f"variant {self.variant}"] if self.variant else []
+        details += [f"{self.timing} timing"] if self.timing != SINGLE else []
         return details
 
 

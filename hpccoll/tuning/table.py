@@ -33,8 +33,9 @@ from hpccoll.spec.case import PYTHON, Parameter
 from hpccoll.tuning.setting import Setting
 from hpccoll.units import format_size
 
-SCHEMA, VERSION = "hpccoll-tune", "1.3"
-"""The name and version of the format. A minor version only adds keys, and 1.3 adds settings of both placements."""
+SCHEMA, VERSION = "hpccoll-tune", "1.4"
+"""The name and version of the format. A minor version only adds keys, and 1.3 adds settings of both placements, 1.4
+those of other timings than ``single``."""
 
 MAJOR = VERSION.partition(".")[0]
 """The major version: a reader refuses any other."""
@@ -263,7 +264,7 @@ _RANGE_KINDS: Mapping[str, ValueKind] = {
     "over_native": AnyOf((_RATIO_KIND, None)),
 }
 _SETTING_KINDS: Mapping[str, ValueKind] = {
-    **dict.fromkeys(("collective", "device", "mapping"), NAME),
+    **dict.fromkeys(("collective", "device", "mapping", "timing"), NAME),
     **dict.fromkeys(("arithmetic", "variant"), AnyOf((NAME, None))),
     "in_place": AnyOf((Boolean(), None)),
     **dict.fromkeys(("ranks", "nodes", "racks"), RANKS),

@@ -22,7 +22,7 @@ from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
-from hpccoll.store.rows import TIMINGS
+from hpccoll.store.rows import RULES
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("xarray")
@@ -57,7 +57,7 @@ def file(tmp_path):
 
 
 @settings(max_examples=20)
-@given(raw_examples.raw_results(), st.sampled_from(TIMINGS))
+@given(raw_examples.raw_results(), st.sampled_from(RULES))
 def test_rows_are_those_of_an_export(raw, timing):
     results = to_results(ResultFiles(raw_results=[raw]), timing=timing)
     assert records(ResultSet(results).rows) == json.loads(export(results, "json"))

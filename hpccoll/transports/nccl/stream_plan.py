@@ -75,7 +75,7 @@ class StreamPlan:
         self.result, self._description, self._buffers = result, description, [*buffers]
         self._calls = calls  # a graph of the calls holds only the addresses of their tables
         self._device, self._wait = device, device.wait
-        self._graph: CapturedGraph | None = None
+        self._graphs: list[CapturedGraph] = []
         self.enqueue: StreamCall = calls[0] if len(calls) == 1 else _call_in_order(calls)
         """Queues the operation and returns. A bound method here would be a cycle that keeps GPU memory allocated."""
 
@@ -94,9 +94,24 @@ class StreamPlan:
     def _prepare(self, *, graph: bool) -> None:
         self.run()
         if graph:
-            self._graph = self._device.capture(self.enqueue)
-            self.enqueue = self._graph.launch
-            self.run()  # the first launch uploads the graph
+            self.enqueue = self._captured(self.enqueue)
+
+    def _captured(self, queue: StreamCall) -> StreamCall:
+        """Return the call that launches the work of ``queue`` as a graph; all ranks call this together."""
+        graph = self._device.capture(queue)
+        self._graphs.append(graph)
+        graph.launch()  # the first launch uploads the graph
+        self._wait()
+        return graph.launch
+
+    def repeated(self, count: int) -> StreamCall:
+        """Return the call that queues the operation ``count`` times; all ranks call this together.
+
+        If the plan is a graph, the call launches one graph of all these operations. It overwrites the buffers.
+        """
+        if not self._graphs:
+            return _call_in_order([self.enqueue] * count)
+        return self._captured(_call_in_order([*self._calls] * count))
 
     def run(self) -> None:
         self.enqueue()
@@ -121,10 +136,10 @@ class StreamPlan:
         return "; ".join(filter(None, (f"on the stream: {self._description}", self.error())))
 
     def close(self) -> None:
-        """Destroy the graph, which must precede its communicator, and drop the buffers."""
-        if self._graph:
-            self._graph.close()
-        self._graph, self._buffers, self._calls, self.result = None, [], (), self.result[:0].copy()
+        """Destroy the graphs, which must precede their communicator, and drop the buffers."""
+        for graph in self._graphs:
+            graph.close()
+        self._graphs, self._buffers, self._calls, self.result = [], [], (), self.result[:0].copy()
         self.enqueue = _call_in_order([])
 
 

@@ -1,0 +1,21 @@
+// The gate: it holds a stream until the host opens it, or until a limit. One thread of one block runs it.
+//
+// words[0] is the number of the last gate that the host has opened, words[1] that of the last one that gave up; both are
+// in pinned host memory, which GPUs read and write while a kernel runs. Gates are numbered, so that the host may open one
+// that has not begun. The file includes no headers, so that NVRTC needs none.
+
+__device__ __forceinline__ unsigned long long nanoseconds() {
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+
+extern "C" __global__ void gate(volatile unsigned long long* words, unsigned long long number, unsigned long long limit_ns) {
+    const unsigned long long began = nanoseconds();
+    while (words[0] < number)
+        if (nanoseconds() - began > limit_ns) {
+            words[1] = number;
+            __threadfence_system();
+            return;
+        }
+}

@@ -1,0 +1,54 @@
+"""The gate: a kernel that holds a GPU's stream until the host opens it.
+
+Work that is queued behind it starts when it opens, so that the time in which the host queues is no part of the work's.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpccoll.transports.transport_interface import address
+
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
+
+SOURCE = Path(__file__).with_name("gate.cu")
+
+LIMIT_S = 5.0
+"""The seconds after which a gate gives up: a launch blocks the host if more work is queued than the driver holds, and
+only the gate's end makes room."""
+
+
+class Gate:
+    """A gate on the stream of a GPU.
+
+    Args:
+        gpu: the GPU of this rank.
+    """
+
+    def __init__(self, gpu: "Gpu") -> None:
+        # CUDA maps all pinned memory, at its address on the host (CUDA Runtime API, Unified Addressing).
+        self._words = gpu.pinned(2, np.dtype(np.uint64))
+        self._words[:] = 0
+        self._launch = gpu.kernel(SOURCE, "gate", self._words.itemsize)
+        self._limit_ns = round(LIMIT_S * 1e9)
+        self._number = 0
+        self.queue()
+        self.open()
+        gpu.synchronize()  # the first launch loads the kernel, for which a held stream might have to end
+
+    def queue(self) -> None:
+        """Queue a gate, which holds the work that is queued after it."""
+        self._number += 1
+        arguments = (np.uint64(address(self._words)), np.uint64(self._number), np.uint64(self._limit_ns))
+        self._launch((1,), (1,), arguments)
+
+    def open(self) -> None:
+        """Open all gates that are queued."""
+        self._words[0] = self._number
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the last gate gave up before it was opened; known when the stream has passed it."""
+        return bool(self._words[1] == self._number)

@@ -1,0 +1,193 @@
+"""How operations on a stream are timed: what is queued, opened, waited for and checked, in which order."""
+
+import shutil
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import raw_examples
+from cpu_check_kernels import HostGpu
+
+from hpccoll.measure.result_check_gpu import SOURCE
+from hpccoll.measure.stream_timing import stream_timing
+from hpccoll.spec.case import TIMINGS, Effort
+from hpccoll.store import hdf5
+from hpccoll.store.load_results import read_results
+
+RANKS = Path(__file__).with_name("timed_ranks.py")
+OPERATIONS = 5
+
+
+class Recorded:
+    """A GPU, a plan and a check that record what is queued, in order; a wait ends at once."""
+
+    def __init__(self):
+        self.log = []
+        self.words = np.zeros(2, np.uint64)
+        self.stream = SimpleNamespace(synchronize=partial(self.log.append, "wait"))
+        self.events = iter(("start", "end"))
+
+    def queue(self, name):
+        self.log.append(name)
+
+    # the GPU
+    def event(self):
+        name = next(self.events)
+        return SimpleNamespace(record=lambda _stream: self.queue(name))
+
+    def pinned(self, _count, _dtype):
+        return self.words
+
+    def kernel(self, _source, name, _itemsize):
+        return lambda *_: self.queue(name)
+
+    def synchronize(self):
+        """The stream of a record is always idle."""
+
+    # the plan
+    def enqueue(self):
+        self.queue("operation")
+
+    def repeated(self, count):
+        return lambda: [self.queue("operation") for _ in range(count)]
+
+    def idle(self):
+        return True
+
+    def error(self):
+        return None
+
+    # the check
+    def reset(self):
+        self.log.append("reset")
+
+    def wrong(self):
+        self.log.append("check")
+        return 3
+
+
+def timed(timing, *, in_place=False):
+    made = Recorded()
+    found = stream_timing(timing, made, made, made, OPERATIONS, in_place=in_place)
+    made.log.clear()
+    return found, made
+
+
+def iteration(found, made):
+    """Run an iteration as the loop does, and return what was done."""
+    found.reset()
+    made.log.append("barrier")
+    found.run()
+    assert found.wrong() == 3
+    done, made.log[:] = [*made.log], []
+    return done
+
+
+def test_a_single_operation_is_queued_after_the_barrier():
+    found, made = timed("single")
+    assert iteration(found, made) == ["reset", "barrier", "start", "operation", "end", "wait", "check"]
+    assert (found.operations, found.by_device) == (1, False)
+
+
+def test_a_gated_operation_is_queued_behind_the_gate_which_opens_after_the_barrier():
+    found, made = timed("gated")
+    found.reset()
+    assert made.log == ["reset", "gate", "start", "operation", "end"]
+    assert made.words[0] < found._gate._number
+    found.run()
+    assert made.log[5:] == ["wait"]
+    assert made.words[0] == found._gate._number
+    assert (found.operations, found.by_device, found.failure) == (1, True, None)
+
+
+def test_after_a_gate_gave_up_the_times_are_void_and_no_gate_is_queued():
+    found, made = timed("gated")
+    found.reset()
+    made.words[1] = found._gate._number
+    found.run()
+    assert "do: graph=1" in found.failure
+    made.log.clear()
+    assert iteration(found, made) == ["reset", "start", "operation", "end", "barrier", "wait", "check"]
+    assert found.failure
+
+
+def test_a_gate_that_holds_the_stream_is_opened_before_nccl_is_aborted():
+    found, made = timed("gated")
+    found.reset()
+    found.release()
+    assert made.words[0] == found._gate._number
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_aggregated_operations_are_queued_between_two_events_with_one_wait(in_place):
+    found, made = timed("aggregated", in_place=in_place)
+    one_more = ["reset", "operation", "wait"] if in_place else []
+    batch = ["start", *["operation"] * OPERATIONS, "end", "wait"]
+    assert iteration(found, made) == ["reset", "barrier", *batch, *one_more, "check"]
+    assert (found.operations, found.by_device) == (OPERATIONS, False)
+
+
+@pytest.mark.parametrize("timing", TIMINGS)
+def test_every_timing_waits_as_it_is_told(timing):
+    found, made = timed(timing)
+    found.wait_by(lambda done, _error: made.log.append(f"wait until {done()}"))
+    assert iteration(found, made)[-2] == "wait until True"
+
+
+@pytest.fixture(scope="module")
+def launch(mpiexec, require, tmp_path_factory):
+    """Run the cases on two ranks over NCCL on the host; returns the outcomes and the rows by the ids of cases."""
+    require(shutil.which("g++"), "there is no g++")
+
+    def launch(*cases, room=0, limit=5.0):
+        place = tmp_path_factory.mktemp("timed")
+        (place / "nccl").mkdir()
+        HostGpu(place / "nccl").kernel(SOURCE, "fill", 4)
+        effort = Effort(warmup=1, min_iterations=8, max_iterations=8, timeout=60, operations=OPERATIONS)
+        (place / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
+        out = place / "F.h5"
+        arguments = ["--device", "cuda", "--job", place / "job.json", "--out", out, "--exit-zero"]
+        ended = mpiexec(2, RANKS, place / "nccl", room, limit, *arguments)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        ((_, outcomes),) = hdf5.read_raw_file(out).attempts if out.exists() else ((None, ()),)
+        results = read_results([out])
+        return {outcome.case.id: outcome for outcome in outcomes}, {row.case_id: row for row in results.rows}
+
+    return launch
+
+
+def case(timing, **more):
+    return raw_examples.case(**{"size": 4096, "transport": "nccl", "device": "cuda", "op": "sum"} | more, timing=timing)
+
+
+@pytest.mark.mpi
+def test_every_timing_is_measured_checked_and_stored(launch):
+    cases = [
+        case(timing, in_place=in_place, params={"graph": graph})
+        for timing in TIMINGS for in_place in (False, True) for graph in (0, 1)
+    ]  # fmt: skip
+    outcomes, rows = launch(*cases)
+    for asked in cases:
+        outcome, row = outcomes[asked.id], rows[asked.id]
+        assert (outcome.case, outcome.status, outcome.wrong) == (asked, "ok", 0), outcome.reason
+        times, on_host = outcome.times, (outcome.times.end_ns - outcome.times.start_ns).max(axis=1)
+        aggregated = asked.timing == "aggregated"
+        assert row.timing == ("max" if asked.timing == "single" else asked.timing)
+        assert outcome.operations == row.operations == (OPERATIONS if aggregated else 1)
+        if asked.timing == "gated":
+            assert (times.max_ns == times.device_ns.max(axis=1)).all()
+            assert (times.device_ns <= times.end_ns - times.start_ns).all()
+        else:
+            assert (times.max_ns == on_host).all()
+        assert row.median_s == pytest.approx(np.median(times.max_ns) / 1e9 / row.operations)
+
+
+@pytest.mark.mpi
+def test_a_gate_behind_which_the_queue_is_full_fails_the_case_unless_it_is_a_graph(launch):
+    queued, captured, single = case("gated"), case("gated", params={"graph": 1}), case("single")
+    outcomes, _ = launch(queued, captured, single, room=4, limit=0.5)
+    assert outcomes[captured.id].status == outcomes[single.id].status == "ok"
+    assert outcomes[queued.id].status == "failed"
+    assert "do: graph=1" in outcomes[queued.id].reason
