@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
-from hpccoll.spec.case import Case, Effort, Job
+from hpccoll.spec.case import TIMINGS, Case, Effort, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
 
@@ -33,13 +33,17 @@ def attempt(number=1, ranks=2, **more):
     return Attempt(**{**about, **more})
 
 
-def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None, number=1, events=False):
+def times(
+    iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None, number=1, events=False,
+    gated=False,
+):  # fmt: skip
     start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
     end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
-    device = end - start - 50 if events else None
+    device = end - start - 50 if events or gated else None
     return CaseTimes.from_samples(
-        start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number, device_ns=device
-    )
+        start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number, device_ns=device,
+        by_device=gated,
+    )  # fmt: skip
 
 
 def moved_bytes(of, workers=2):
@@ -112,6 +116,7 @@ def outcomes(draw, of, ranks, workers):
         n = draw(st.integers(1, 6))
         limit, first = draw(st.sampled_from([1 << 22, n * 2, 1])), draw(st.integers(0, 2**62))
         how = {"one_clock": one_clock, "first": first, "workers": workers, "number": number, "events": events}
+        how["gated"] = of.timing == "gated"
         parts.append(times(n, ranks, limit, **how))
     taken = reduce(CaseTimes.merge, parts)
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
@@ -130,6 +135,7 @@ def outcomes(draw, of, ranks, workers):
         rack_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
         counters=draw(st.none() | counters), requested=draw(optional_texts),
         executed=draw(texts.filter(bool)), evidence=draw(optional_texts),
+        operations=draw(st.integers(1, 99)) if of.timing == "aggregated" else draw(st.sampled_from([None, 1])),
         floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s),
     )  # fmt: skip
 
@@ -139,7 +145,7 @@ def raw_results(draw):
     """Draw results of a job: several attempts of different shapes, with subsampled ranks and without some cases."""
     sizes = draw(st.lists(st.integers(1, 2**40), unique=True, min_size=1, max_size=5))
     choices = {"op": st.sampled_from(["sum", None]), "in_place": st.booleans(), "root": st.none() | st.integers(0, 9)}
-    choices["mapping"] = st.sampled_from([None, "block", "cyclic"])
+    choices |= {"mapping": st.sampled_from([None, "block", "cyclic"]), "timing": st.sampled_from(TIMINGS)}
     cases = [case(size, params=draw(params), **draw(st.fixed_dictionaries(choices))) for size in sizes]
     attempts, left = [], list(cases)
     for number in range(1, draw(st.integers(1, 3)) + 1):

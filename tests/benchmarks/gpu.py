@@ -25,7 +25,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 from bare import ROOT, environment, missing
-from kernels import ROUNDS, Here, Verdict, check, dispatch, fold
+from kernels import ROUNDS, Here, Verdict, check, dispatch, fold, timings
 
 from hpccoll.host.cpu_and_memory import cpu_model
 from hpccoll.host.gpu_facts import gpu_facts
@@ -88,6 +88,7 @@ BENCHMARKS = {
     "fold": Benchmark("gpu", fold),
     "check": Benchmark("gpu", check),
     "dispatch": Benchmark("nccl", dispatch),
+    "timings": Benchmark("nccl", timings),
     "run": Benchmark("ranks", run),
     "tests": Benchmark("ranks", tests),
 }

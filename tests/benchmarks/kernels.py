@@ -7,9 +7,11 @@ same round, and what is given is the median of them.
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,10 +19,17 @@ from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout, dtype_of
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.transport_interface import Operation
+from hpccoll.units import format_size
+
+if TYPE_CHECKING:
+    from hpccoll.measure.prepared_case import PreparedCase
 
 ROUNDS = 9
 LARGE = 256 << 20
 """Bytes: beyond every cache."""
+
+UNCHECKED = SimpleNamespace(reset=lambda: None, wrong=lambda: 0)
+"""In place of the check of a result."""
 
 
 class Here(NamedTuple):
@@ -72,7 +81,7 @@ def dispatch(here: Here) -> Iterator[Verdict]:
     from cupy.cuda import nccl
     from mpi4py import MPI
 
-    from hpccoll.measure.prepared_case import EventTimed
+    from hpccoll.measure.stream_timing import SingleTiming
     from hpccoll.transports.nccl import communicator_config, communicators
     from hpccoll.transports.nccl.fault_tolerance import wait
     from hpccoll.transports.nccl.vendor import NcclVendorTransport
@@ -90,9 +99,9 @@ def dispatch(here: Here) -> Iterator[Verdict]:
 
     for graph in (False, True):
         plan = NcclVendorTransport(MPI.COMM_SELF, gpu, graph=graph).plan(asked, buffer[:0], buffer)
-        sync = EventTimed(plan, gpu)
+        alone, sync = (SingleTiming(plan, gpu, UNCHECKED) for _ in range(2))
         sync.wait_by(partial(wait, timeout_s=60))
-        ways = {"": plan.run, ", as one rank is timed": EventTimed(plan, gpu).run, ", as several are": sync.run}
+        ways = {"": plan.run, ", as one rank is timed": alone.run, ", as several are": sync.run}
         for timed, run in ways.items():
             ratio = in_turn(lambda run=run: host_seconds(run, 2000), lambda: host_seconds(bare, 2000))
             what = f"8 B all-reduce on one rank{', as a graph' if graph else ''}{timed} / bare CuPy call"
@@ -106,6 +115,46 @@ def dispatch(here: Here) -> Iterator[Verdict]:
         yield Verdict("8 B all-reduce on one rank, communicator by nccl4py / bare CuPy call", ratio, "no bound", True)
         plan.close()
     communicators.close_all_worlds()
+
+
+def timings(here: Here) -> Iterator[Verdict]:
+    """The timings of one all-reduce of NCCL on one rank, side by side: each over that of a single operation."""
+    from mpi4py import MPI
+
+    from hpccoll.measure.prepared_case import PreparedCase
+    from hpccoll.spec.case import SINGLE, TIMINGS, Case
+    from hpccoll.spec.input_keys import DEFAULT_OPERATIONS
+    from hpccoll.transports.nccl import communicators
+
+    about = {"collective": "all_reduce", "algorithm": "native", "transport": "nccl", "device": "cuda"}
+    for nbytes, graph in product((8, 64 << 10, 1 << 20, LARGE), (0, 1)):
+        made = {
+            timing: PreparedCase(
+                MPI.COMM_SELF, Layout.of(1), Case(**about, bytes=nbytes, timing=timing, params={"graph": graph}),
+                gpu=here.gpu, operations=DEFAULT_OPERATIONS,
+            )
+            for timing in TIMINGS
+        }  # fmt: skip
+        for timing in TIMINGS[1:]:
+            ratio = in_turn(partial(timed_seconds, made[timing]), partial(timed_seconds, made[SINGLE]))
+            what = f"{format_size(nbytes)} all-reduce on one rank{', as a graph' if graph else ''}: {timing} / single"
+            yield Verdict(what, ratio, "no void time", made[timing].void_times is None)
+        for prepared in made.values():
+            prepared.close()
+    communicators.close_all_worlds()
+
+
+def timed_seconds(prepared: "PreparedCase") -> float:
+    """Return the median time of an operation of a case, as its timing has it; its results have to be right."""
+    found = []
+    for _ in range(50):
+        prepared.reset()
+        began = time.perf_counter_ns()
+        prepared.run()
+        on_host = time.perf_counter_ns() - began
+        found.append((prepared.device_ns() if prepared.by_device else on_host) / prepared.operations)
+        assert not prepared.wrong(), prepared.diagnose()
+    return median(found) * 1e-9
 
 
 def copy_of(gpu: Gpu, nbytes: int) -> Callable[[], None]:

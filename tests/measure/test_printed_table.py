@@ -10,7 +10,7 @@ import raw_examples
 from cli_runner import rows
 
 from hpccoll.measure.printed_table import PrintedTable
-from hpccoll.spec.case import Effort
+from hpccoll.spec.case import TIMINGS, Effort
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.load_results import _to_run
 from hpccoll.store.raw_results import CaseHistory, RawResults
@@ -198,3 +198,14 @@ def test_the_numbers_of_a_small_message_are_not_rounded_to_zero(printed):
     time, _, _, *bandwidths = numbers(3000)
     assert (time, bandwidths) == ("3000.00", ["2.67e-06"] * 2)
     assert numbers(0.001)[0] == "0.00100"
+
+
+def test_timings_are_part_of_the_names_and_explained(printed):
+    cases = [raw_examples.case(timing=timing) for timing in TIMINGS]
+    outcomes = [{}, {"times": raw_examples.times(gated=True)}, {"operations": 7}]
+    histories = [whole(case, **about) for case, about in zip(cases, outcomes, strict=True)]
+    text = printed(*histories, job=raw_examples.job(*cases, effort=Effort(operations=7)))
+    names = {line.partition(" 1 KiB")[0].strip() for line in text.splitlines() if not line.startswith("#")}
+    assert names == {"ring", "ring gated", "ring aggregated"}
+    assert "# aggregated: 7 operations queued back to back, over their number" in text
+    assert "# gated: by the clock of the GPU" in text

@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 from model_observations import MACHINE, observation
-from raw_examples import case, outcome, raw
+from raw_examples import case, outcome, raw, times
 from synthetic_timings import times_around
 
 from hpccoll.model.machine import Link
 from hpccoll.model.model_report import UPLINKS, RunModel, _crossing_text, as_json, model_lines, models_of
+from hpccoll.model.observations import observations
 from hpccoll.model.validation import Crossing, Overtaking, validate
 from hpccoll.schedule import Layout
+from hpccoll.spec.case import TIMINGS
 
 KIB = 1024.0
 RING, STAR = Overtaking("ring", (8 * KIB,)), Overtaking("star", (2 * KIB, 4 * KIB, 8 * KIB))
@@ -82,3 +84,9 @@ def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
     (alone,) = models(("python", 5))
     assert next(model_lines(alone)).endswith(", over mpi")
     assert as_json(alone)["executor"] == "python"
+
+
+def test_only_single_operations_are_observed():
+    cases = [case(timing=timing, device="cuda", transport="nccl") for timing in TIMINGS]
+    several = raw(*(outcome(one, times=times(gated=one.timing == "gated")) for one in cases))
+    assert len([*observations(several)]) == 1

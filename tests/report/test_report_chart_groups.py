@@ -18,6 +18,15 @@ def test_every_setting_of_a_collective_is_a_group_named_by_what_differs(make_row
     assert names(found) == ["all_reduce-float32", "all_reduce-float64", "all_gather"]
 
 
+def test_timings_are_different_groups_and_those_of_single_operations_come_first(make_row, of_rows):
+    several = [make_row(nbytes=nbytes, timing="aggregated") for nbytes in (8, 16, 32)]
+    groups = chart_groups(of_rows(make_row(), make_row(timing="gated"), *several))
+    assert [{point.row.timing for point in group.points} for group in groups] == [{"max"}, {"aggregated"}, {"gated"}]
+    assert [group.distinguishing_setting(groups) for group in groups] == [
+        "timing rule max", "aggregated timing", "gated timing",
+    ]  # fmt: skip
+
+
 def test_simulated_and_measured_rows_are_different_groups(make_row, of_rows):
     assert names(of_rows(make_row(), make_row(kind="simulated"))) == ["all_reduce-measured", "all_reduce-simulated"]
 

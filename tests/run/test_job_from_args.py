@@ -35,6 +35,32 @@ def test_rounds_that_cannot_be_are_refused(rounds):
         job("--rounds", rounds)
 
 
+NCCL = "--device", "cuda", "-t", "nccl"
+
+
+def test_timings_are_an_axis_of_cases_over_nccl():
+    cases = one_size("-a", "ring", "--in-place", *NCCL, "--timing", "single,aggregated", "--operations", "5")
+    assert [case.timing for case in cases] == ["single", "aggregated"]
+    assert job(*NCCL, "--operations", "5").effort.operations == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((*NCCL, "--timing", "mean"), "--timing: 'mean' is not valid: choose from single, gated, aggregated"),
+        (
+            ("--timing", "gated"),
+            "--timing: 'gated' is not valid: single over mpi, where the host takes part; over nccl",
+        ),
+        ((*NCCL, "--operations", "0"), "--operations: '0' is not valid: a whole number from 1 to 10000"),
+        (("-t", "nccl", "--timing", "gated"), "transport: 'nccl' is not valid"),
+    ],
+)
+def test_a_timing_that_cannot_be_is_refused_in_one_line(arguments, why):
+    with pytest.raises(BadInputError, match=why):
+        job(*arguments)
+
+
 def test_what_is_named_twice_is_measured_once():
     assert job("-a", "ring,ring,native") == job("-a", "ring,native")
 

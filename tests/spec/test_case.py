@@ -1,6 +1,7 @@
 """A case and a job: the effort of each round, and the valid values of a job file."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -50,9 +51,26 @@ JOB = Job(
 )  # fmt: skip
 
 
-def test_a_job_file_is_read_as_it_was_written(tmp_path):
-    (tmp_path / "a.json").write_text(JOB.to_json())
-    assert Job.load(tmp_path / "a.json") == JOB
+AGGREGATED = replace(
+    JOB, effort=Effort(operations=7), cases=(replace(JOB.cases[0], transport="nccl", timing="aggregated"),)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("job", [JOB, AGGREGATED])
+def test_a_job_file_is_read_as_it_was_written(job, tmp_path):
+    (tmp_path / "a.json").write_text(job.to_json())
+    assert Job.load(tmp_path / "a.json") == job
+
+
+def test_jobs_of_earlier_versions_keep_their_digest_and_their_cases_their_ids():
+    assert JOB.sha256 == "3633f51b7239749e2920e951a23fb67d47f0463ed2f88cadf48f72fe4d8e0226"  # as they computed it
+    assert JOB.cases[0].id == "all_reduce.ring.mpi.cpu.float32.sum.8B.out.channels=2"
+    assert AGGREGATED.cases[0].id == "all_reduce.ring.nccl.cpu.float32.sum.8B.out.channels=2.aggregated"
+
+
+def test_an_aggregated_iteration_has_an_operation():
+    with pytest.raises(BadInputError, match=r"effort\.operations: 0 is not valid: at least 1"):
+        Effort(operations=0)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +93,8 @@ def test_an_invalid_value_of_a_job_is_bad_input_by_its_key(key, value, tmp_path)
         ("effort", "seconds", 1e308), ("effort", "max_iterations", 10**9), ("effort", "timeout", "x"),
         ("effort", "precision", 7), ("effort", "warmup", 10**20), ("cases", "bytes", 1 << 60), ("cases", "bytes", -1),
         ("cases", "in_place", 1), ("cases", "root", "x"), ("cases", "params", {"a": [1]}), ("cases", "op", 7),
-        ("cases", "algorithm", "x" * 10_000), ("cases", "ranks", 1.5),
+        ("cases", "algorithm", "x" * 10_000), ("cases", "ranks", 1.5), ("cases", "timing", 7),
+        ("effort", "operations", 10**9),
     ],
 )  # fmt: skip
 def test_an_invalid_value_of_a_case_or_an_effort_is_bad_input_by_its_key(part, key, value, tmp_path):

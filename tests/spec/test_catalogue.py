@@ -15,6 +15,7 @@ from hpccoll.spec.catalogue import (
     algorithms_of,
     call_of,
     check_case,
+    choice_parameters,
     distinct_mappings,
     distinct_placements,
     known_parameters,
@@ -194,3 +195,20 @@ def test_graphs_are_valid_over_nccl_only():
         check_case(requested)
     check_case(replace(requested, device="cuda", transport="nccl"))
     check_case(replace(requested, params={"graph": 0}))
+
+
+def test_the_graph_that_is_not_there_distinguishes_no_choice():
+    assert choice_parameters("send_recv", {"peer": 3, "graph": 0}) == {}
+    assert choice_parameters("all_reduce", {"graph": 1, "channels": 0}) == {"graph": 1, "channels": 0}
+
+
+def test_a_timing_is_one_of_three_and_only_queued_operations_have_the_others():
+    requested = replace(case("all_reduce", "ring"), timing="averaged")
+    with pytest.raises(BadInputError, match="timing: 'averaged' is not valid: choose from single, gated, aggregated"):
+        check_case(requested)
+    gated = replace(requested, timing="gated")
+    check_case(gated)
+    assert unmet_needs(gated, Layout.of(2)) == (
+        "timing: 'gated' is not valid: single over mpi, where the host takes part; over nccl single, gated, aggregated"
+    )
+    assert unmet_needs(replace(gated, device="cuda", transport="nccl"), Layout.of(2)) is None

@@ -92,6 +92,29 @@ def test_the_rule_span_is_from_the_first_start_to_the_last_end():
     assert make_row(*job_attempt_outcome, "max").median_s == 1500e-9
 
 
+@pytest.mark.parametrize("rule", ["max", "span"])
+def test_the_time_of_an_aggregated_operation_is_that_of_its_batch_over_their_number(rule):
+    job, attempt, outcome = measured([[0, 0]] * 6, [[3000, 4000]] * 6)
+    aggregated = replace(outcome, case=replace(outcome.case, timing="aggregated"), operations=20)
+    found = make_row(job, attempt, aggregated, rule)
+    assert (found.timing, found.operations) == ("aggregated", 20)
+    assert found.median_s == found.p99_s == found.ci_low_s == found.ci_high_s == pytest.approx(200e-9)
+    assert found.algbw_Bps == pytest.approx(1_000_000 / 200e-9)
+
+
+@pytest.mark.parametrize("rule", ["max", "span"])
+def test_the_time_of_a_gated_operation_is_that_of_the_slowest_gpu(rule):
+    start, end, device = np.array([[0, 0, 0]] * 6), np.array([[3000, 4000, 0]] * 6), np.array([[70, 90, 999]] * 6)
+    times = CaseTimes.from_samples(start, end, one_clock=True, workers=2, device_ns=device, by_device=True)
+    outcome = raw_examples.outcome(raw_examples.case(timing="gated"), times=times)
+    found = make_row(raw_examples.job(outcome.case), raw_examples.attempt(ranks=3, aggregators=1), outcome, rule)
+    assert (found.timing, found.median_s, {*times.slowest_rank}) == ("gated", 90e-9, {1})
+
+
+def test_an_iteration_of_earlier_versions_has_one_operation():
+    assert make_row(*measured([[0, 0]] * 6, [[3000, 4000]] * 6)).operations == 1
+
+
 def test_the_times_of_aggregators_are_kept_and_not_summarised():
     start, end = np.array([[0, 500, 100]] * 5), np.array([[1000, 2000, 9000]] * 5)
     times = CaseTimes.from_samples(start, end, one_clock=True, workers=2)

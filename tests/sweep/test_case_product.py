@@ -8,7 +8,7 @@ from synthetic_timings import measured_table
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.spec.catalogue import algorithms_of, distinct_placements
-from hpccoll.sweep.case_product import expand_cases
+from hpccoll.sweep.case_product import count_cases, expand_cases
 from hpccoll.sweep.sweep_file import Sweep
 
 
@@ -129,6 +129,16 @@ def test_each_device_has_those_of_the_transports_that_move_its_memory():
         ("ring", "cpu", "mpi"), ("ring", "cpu", "shm"), ("native", "cpu", "mpi"),
         ("ring", "cuda", "nccl"), ("ring", "cuda", "mpi"), ("native", "cuda", "nccl"), ("native", "cuda", "mpi"),
     ]  # fmt: skip
+
+
+def test_timings_are_an_axis():
+    found = swept(algorithms=["native"], devices="cuda", transports="nccl", in_place=True, timing=["single", "gated"])
+    assert [case.timing for case in found] == ["single", "gated"]
+    sweep = Sweep.model_validate(
+        {"algorithms": "ring", "bytes": [8, 16], "ranks": 4, "devices": "cuda", "transports": "nccl"}
+        | {"timing": ["single", "gated", "aggregated"]}
+    )
+    assert count_cases(sweep, 4) == len([*expand_cases(sweep, 4)]) == 12
 
 
 def test_a_graph_is_asked_of_nccl_alone_of_schedules_and_its_own_calls():

@@ -160,6 +160,14 @@ def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planne
     assert "no CUDA device" not in " ".join(ExecutionSite.local().notes(jobs, tmp_path))
 
 
+def test_timings_of_what_is_not_queued_are_left_out_of_a_plan(planned):
+    plan = planned(TEXT + "devices: cuda\ntransports: [nccl, staged]\ntiming: [single, aggregated]\n")
+    timings = {(case.transport, case.timing) for job in plan.jobs for case in job.cases}
+    assert timings == {("nccl", "single"), ("nccl", "aggregated"), ("staged", "single")}
+    (reason,) = {skip.reason for skip in plan.skips}
+    assert reason.startswith("timing: 'aggregated' is not valid: single over staged, where the host takes part; ")
+
+
 def test_a_plan_notes_missing_gpus(planned):
     notes = planned(TEXT + "devices: cuda\n").notes
     missing = missing_requirements(["cuda"])

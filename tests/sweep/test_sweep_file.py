@@ -139,6 +139,15 @@ BAD = {
     "what no case can be of": (
         LEAST.replace("ring", "native") + "dtypes: bfloat16", ["2 cases", "have no dtype bfloat16 on device cpu"],
     ),
+    "unknown timing": (
+        LEAST + "devices: cuda\ntransports: nccl\ntiming: [average]",
+        ["timing.0: 'average' is not valid: choose from single, gated, aggregated"],
+    ),
+    "a timing of what is not queued": (
+        LEAST + "timing: [single, gated]",
+        ["timing: 'gated' is not valid: single over mpi, where the host takes part; over nccl single, gated, aggreg"],
+    ),
+    "no operations": (LEAST + "effort: {operations: 0}", ["effort.operations: 0", "at least 1: operations of an iter"]),
     "an effort of a number": (LEAST + "effort: 3", ["effort", "3", "warmup", "timeout"]),
     "negative time": (LEAST + "effort: {seconds: -1}", ["effort.seconds", "-1", "more than 0: wall time"]),
     "more at least than at most": (

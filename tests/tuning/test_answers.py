@@ -33,6 +33,32 @@ def test_a_sentence_names_the_choice_the_sizes_and_the_gain_over_the_library():
     )
 
 
+ON_GPU = {"device": "cuda", "transport": "nccl"}
+
+
+def test_timings_are_answered_each_for_itself_and_single_operations_come_first():
+    single = measured_results({"ring": LATE, "native": EARLY}, drift=DRIFT, **ON_GPU)
+    back_to_back = measured_results(
+        {"ring": EARLY, "native": LATE}, drift=DRIFT, number=2, timing="aggregated", operations=1, **ON_GPU
+    )
+    both = answers(single, back_to_back)
+    (sentence,) = both.sentences("all_reduce")
+    assert sentence == answers(single).sentences("all_reduce")[0]
+    assert {line.setting for line in both.table("all_reduce")} == {"2 nodes", "2 nodes, aggregated timing"}
+    assert "use NCCL's own from 120 KiB; ring below" in answers(back_to_back).sentences("all_reduce")[0]
+
+
+def test_a_sweep_of_graphs_has_the_librarys_own_call_without_one():
+    (sentence,) = answers(
+        measured_results(
+            {"native graph=0": LATE, "native graph=1": scaled(LATE, 0.5), "ring graph=0": EARLY}, drift=DRIFT, **ON_GPU
+        )
+    ).sentences("all_reduce")
+    assert "native graph=1" in sentence
+    assert "NCCL's own" in sentence
+    assert "graph=0" not in sentence
+
+
 def test_a_rival_is_named_and_a_gain_that_a_round_denies_is_uncertain():
     close = measured_results({"ring": LATE, "star": scaled(LATE, 1.01), "native": scaled(LATE, 1.5)}, spread=0.05)
     (sentence,) = answers(close).sentences("all_reduce")

@@ -103,11 +103,39 @@ def test_a_graph_is_destroyed_with_its_plan_and_launched_as_one_call():
     for plan in made:
         plan.prepared(graph=True)
     cluster.run()
-    graphs = [plan._graph for plan in made]
+    graphs = [graph for plan in made for graph in plan._graphs]
     assert all(plan.enqueue == graph.launch for plan, graph in zip(made, graphs, strict=True))
     for plan in made:
         plan.close()
     assert [graph.taken for graph in graphs] == [None, None]
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_repeated_operation_is_queued_so_often_with_a_graph_in_one_launch(graph):
+    asked, cluster = case_of("all_reduce-ring", 2).operation(100, in_place=False), Cluster(2)
+    inputs, outputs = buffers(asked)
+    made = plans(cluster, asked, inputs, outputs)
+    for plan in made:
+        plan.prepared(graph=graph)
+    cluster.run()
+    right = [values.copy() for values in outputs]
+    once = []
+    for plan, device in zip(made, cluster.devices, strict=True):
+        plan.run()
+        once.append(len(device.stream))
+    cluster.run()
+    repeated = [plan.repeated(3) for plan in made]
+    cluster.run()
+    for values, call, device, length in zip(outputs, repeated, cluster.devices, once, strict=True):
+        values[:] = 0
+        call()
+        assert len(device.stream) == 3 * length
+    cluster.run()
+    assert all((values == expected).all() for values, expected in zip(outputs, right, strict=True))
+    launches = [plan._graphs[-1].launch for plan in made if plan._graphs]
+    assert launches == (repeated if graph else [])
+    for plan in made:
+        plan.close()
 
 
 def rotates(ranks):
