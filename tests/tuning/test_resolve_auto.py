@@ -141,8 +141,8 @@ def edited(**change):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.3"),
-        ({"schema": "other"}, "it is other 1.3"),
+        ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.4"),
+        ({"schema": "other"}, "it is other 1.4"),
         ({"entries": [{"setting": {}}]}, "missing: "),
         (edited(ranges=[]), "2 nodes: its ranges do not cover all sizes"),
         (edited(below=1 << 40), "its ranges do not cover all sizes"),
