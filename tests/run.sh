@@ -2,8 +2,9 @@
 # Installs what the tests need and runs everything: lint, types, tests.
 #
 # In a virtual environment that is active, or in .venv, which it makes. Debian packages are installed when root; without
-# root, tests that lack one are skipped and say so. HPCCOLL_REQUIRE_ALL=1 turns such skips into failures. Arguments go
-# to pytest.
+# root, tests that lack one are skipped and say so. HPCCOLL_REQUIRE_ALL=1 turns such skips into failures. Tests marked
+# long (the rarer drills, the commands of all guides) run only if the first argument is --all: before a release, and
+# after changes of what they test. Other arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,8 +29,13 @@ unset PYTHONDONTWRITEBYTECODE # thousands of processes start: each would compile
 
 # What computes takes all cores at once; of sweeps and clusters two run at a time, for each of them waits half of the
 # time; what starts ranks needs the cores for itself.
+selected="not long"
+if [ "${1-}" = --all ]; then
+    selected="(long or not long)"
+    shift
+fi
 none=5 # the exit code where the arguments select no test of a part
 part() { python3 -m pytest "$@" || [ $? = $none ]; }
-part -n auto --dist loadfile -m "not (mpi or slurm or sweep)" "$@"
-part -n 2 --dist loadfile -m "slurm or sweep" "$@"
-part -m "mpi and not (slurm or sweep)" "$@"
+part -n auto --dist loadfile -m "$selected and not (mpi or slurm or sweep)" "$@"
+part -n 2 --dist loadfile -m "$selected and (slurm or sweep)" "$@"
+part -m "$selected and mpi and not (slurm or sweep)" "$@"

@@ -28,6 +28,9 @@ from hpccoll.sweep.sweep_file import load_sweep
 
 MAX_README_LINES = 200
 
+LONG_GUIDES = "workflows/README.md", "slurm/GPU.md", "results/README.md"
+"""Guides whose commands sweep for longer than those of the README."""
+
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_README_LINES
@@ -92,7 +95,9 @@ def home(tmp_path_factory, require):
 
 @pytest.mark.mpi
 @pytest.mark.sweep
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize(
+    "guide", [pytest.param(name, marks=[pytest.mark.long] if name in LONG_GUIDES else []) for name in GUIDES]
+)
 def test_the_commands_of_a_guide_run(guide, home):
     write_files(home, guide)
     prepare(guide, home)

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from guide_blocks import ON_SLURM, ROOT, blocks, copy_working_directory, environment, run_here, write_files
 
-pytestmark = [pytest.mark.slurm, pytest.mark.sweep]
+pytestmark = [pytest.mark.slurm, pytest.mark.sweep, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

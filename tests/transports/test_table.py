@@ -128,10 +128,9 @@ def values(default):
 
 
 def variants(family, algorithm, layout):
-    """Yield cases for all values of the algorithm's own parameters, together, that make sense to it."""
+    """Yield a case for each value of the algorithm's own parameters that makes sense to it, the others at defaults."""
     own = family.algorithm(algorithm).parameters
-    for chosen in product(*map(values, own.values())):
-        params = dict(zip(own, chosen, strict=True))
+    for params in ({**own, name: value} for name, default in own.items() for value in values(default)):
         case = Case(
             collective=family.name, algorithm=algorithm, dtype="int32", op="sum" if family.has_op else None,
             bytes=LARGE, params=params,

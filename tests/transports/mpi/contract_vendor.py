@@ -5,7 +5,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from contract_schedules import COMM, ME, OPTIONS, RANKS, shared
+from contract_schedules import COMM, ME, OPTIONS, RANKS, share, shared
 from mpi4py import MPI
 from queued_memory import QueuedMemory
 from schedule_examples import buffers, calls_of, result
@@ -50,12 +50,10 @@ def the_librarys_own_calls_meet_the_postcondition_to_every_root_and_peer() -> No
         if workers == 1 and "peer" in collective.arguments:
             continue
         op = "max" if collective.idempotent else "sum"
-        for call in calls_of(collective, workers):
-            for count, in_place in product((0, 1, 101), distinct_placements(collective.name, NATIVE, (True, False))):
-                elements = workers if collective.token else count
-                meets_the_postcondition(
-                    vendor(call, elements, "float32", op, in_place=in_place, aggregators=aggregators)
-                )
+        placements = distinct_placements(collective.name, NATIVE, (True, False))
+        for call, count, in_place in share(product(calls_of(collective, workers), (0, 1, 101), placements), 4):
+            elements = workers if collective.token else count
+            meets_the_postcondition(vendor(call, elements, "float32", op, in_place=in_place, aggregators=aggregators))
 
 
 def the_librarys_own_calls_wait_for_what_they_queue_in_other_memory() -> None:
@@ -75,9 +73,9 @@ def the_librarys_own_calls_take_every_dtype_and_op() -> None:
         if collective.token or (RANKS == 1 and "peer" in collective.arguments):
             continue
         call = next(calls_of(collective, RANKS))
-        for op in REDUCTIONS if collective.reduces else ["sum"]:
-            for in_place in distinct_placements(collective.name, NATIVE, (True, False)):
-                meets_the_postcondition(vendor(call, 11, dtype, op, in_place=in_place))
+        ops = REDUCTIONS if collective.reduces else ["sum"]
+        for op, in_place in share(product(ops, distinct_placements(collective.name, NATIVE, (True, False))), 3):
+            meets_the_postcondition(vendor(call, 11, dtype, op, in_place=in_place))
 
 
 CHECKS: list[Callable[[], None]] = [
