@@ -83,7 +83,7 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
     gpus: dict[str, dict[str, object]] = defaultdict(dict)
     for host, record in records:
         if record:
-            gpus[host][record["gpu"]["bus"]] = record["gpu"]
+            gpus[host][_identity(record)] = record["gpu"]
     verdicts = {host: record["cuda_aware_mpi"] for host, record in records if "cuda_aware_mpi" in record}
     return {
         "gpus": group_by_host("gpus", {host: [*facts.values()] for host, facts in gpus.items()}) or None,
@@ -101,11 +101,16 @@ def gpu_description(record: Mapping[str, Any]) -> list[str]:
     return [f"{record['visible']} {record['gpu']['name'] or 'GPU'}"] if record else []
 
 
+def _identity(record: Mapping[str, Any]) -> str:
+    """Return what no other GPU of a host has: slices of a GPU (MIG) have UUIDs of their own and one bus address."""
+    return str(record.get("uuid") or record["gpu"]["bus"])
+
+
 def gpus_are_shared(records: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
-    """Return whether several ranks share a GPU; such timings say nothing about speed.
+    """Return whether several ranks share a GPU, or a MIG slice; such timings say nothing about speed.
 
     Args:
         records: for each rank, its host and its GPU record.
     """
-    gpus = [(host, record["gpu"]["bus"]) for host, record in records if record]
+    gpus = [(host, _identity(record)) for host, record in records if record]
     return len(set(gpus)) < len(gpus)

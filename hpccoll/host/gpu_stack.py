@@ -146,6 +146,38 @@ def _unique_files(paths: Iterable[Path]) -> list[Path]:
     return list({path.resolve(): path for path in reversed([*files])}.values())[::-1]
 
 
+MIN_CUPY = 14
+"""The major version of the oldest usable CuPy. Up to 13.6 its binding of NCCL has no commSplit and hands out unique ids
+of another type (cupy_backends/cuda/libs/nccl.pyx), and its streams lack __cuda_stream__, which nccl4py needs."""
+
+CUPY_PACKAGES = ("cupy", *(f"cupy-cuda{major}x" for major in (11, 12, 13)))
+"""The packages that contain CuPy."""
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of a package in this Python environment; None if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # most ranks need none
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def is_old_cupy(version: str) -> bool:
+    """Return whether a version of CuPy is too old; one that is no number counts as new."""
+    major = re.match(r"\d+", version)
+    return major is not None and int(major[0]) < MIN_CUPY
+
+
+def old_cupy_reason() -> str | None:
+    """Return the reason why the installed CuPy is too old; None if it is not, or if none is installed."""
+    versions = (installed_version(package) for package in CUPY_PACKAGES)
+    old = next((version for version in versions if version and is_old_cupy(version)), None)
+    remedy = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
+    return old and f"CuPy {old} is too old; valid: {MIN_CUPY} or newer; do: {remedy}"
+
+
 NCCL_LIBRARY = "libnccl.so.2"
 NCCL_IN_WHEEL = Path("nvidia/nccl/lib") / NCCL_LIBRARY
 """The path of the library in site-packages, from the wheels nvidia-nccl-cu12 and nvidia-nccl-cu13."""

@@ -51,7 +51,14 @@ def _load_library() -> ctypes.CDLL | None:
     return ctypes.CDLL(str(path)) if path else None
 
 
-def library_path() -> Path | None:
-    """Return the path of the MPI library of this process, None if it is not loaded."""
-    paths = re.findall(r"(/\S*/libmpi(?:_\w+)?\.so\S*)", Path("/proc/self/maps").read_text())
-    return Path(min(paths, key=len)) if paths else None
+def library_path(maps: Path = Path("/proc/self/maps")) -> Path | None:
+    """Return the path of the MPI library of this process, None if it is not loaded.
+
+    Other files have similar names: libmpi_cxx, and Cray's libmpi_gtl_cuda, which transports GPU memory for it. But
+    Cray's library itself has the name of a compiler in its file name, such as libmpi_gnu_123.
+
+    Args:
+        maps: the file of the kernel that lists what a process has loaded.
+    """
+    paths = re.findall(r"(/\S*/libmpi(?!_gtl_)(?:_\w+)?\.so\S*)", maps.read_text())
+    return Path(min(paths, key=lambda path: ("/libmpi.so" not in path, len(path)))) if paths else None

@@ -100,10 +100,11 @@ class RankGpus:
             return {}
         # The verdict comes first, because its child process uses the GPU.
         verdict = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}
-        return {**verdict, "gpu": gpu_facts(self.own.id), "visible": gpu.device_count()}
+        uuid = gpu.device_uuid(self.number)
+        return {**verdict, "gpu": gpu_facts(self.own.id), "uuid": uuid, "visible": gpu.device_count()}
 
     @cached_property
     def ranks_on_gpu(self) -> int:
-        """The number of ranks that share the GPU of this rank."""
-        gpu_id = self.ranks.node_id, self.own.id
+        """The number of ranks that share the GPU of this rank, or its MIG slice."""
+        gpu_id = self.ranks.node_id, gpu.device_uuid(self.number) or self.own.id
         return self.ranks.comm.allgather(gpu_id).count(gpu_id)

@@ -24,7 +24,9 @@ def mpi_version() -> str:
 def _cuda(root: Path) -> str | None:
     if not gpu_stack.gpu_count(root):
         return "no CUDA device"
-    return None if find_spec("cupy") else "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
+    if not find_spec("cupy"):
+        return "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
+    return gpu_stack.old_cupy_reason()
 
 
 def _nccl(root: Path) -> str | None:

@@ -8,11 +8,13 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.errors import GpuFailedError
+from hpccoll.host.gpu_stack import old_cupy_reason
 from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.transport_interface import Array, address
 
@@ -43,6 +45,21 @@ def device_count() -> int:
     return count.value if ready else 0
 
 
+def device_uuid(number: int) -> str | None:
+    """Return the UUID of GPU ``number``, of those visible, or of its MIG slice; None if the driver reports none.
+
+    The slices of a GPU have the same PCI bus address. Version 2 of the query exists from CUDA 11.4 on, and returns the
+    UUID of the slice (CUDA Driver API, cuDeviceGetUuid_v2).
+    """
+    device, uuid = ctypes.c_int(0), ctypes.create_string_buffer(16)
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        known = driver.cuDeviceGet(ctypes.byref(device), number) == driver.cuDeviceGetUuid_v2(uuid, device) == 0
+    except (OSError, AttributeError):
+        return None
+    return str(UUID(bytes=uuid.raw)) if known else None
+
+
 @cache
 def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
     """Return the reason why this process cannot run ``dtype`` on a GPU over ``transport``, None if it can."""
@@ -50,6 +67,8 @@ def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
         return "no CUDA device"
     if find_spec("cupy") is None:
         return f"cupy is not installed ({INSTALL})"
+    if old := old_cupy_reason():
+        return old
     if dtype == BFLOAT16 and find_spec("ml_dtypes") is None:
         return f"ml_dtypes is not installed ({INSTALL})"
     return _missing_nvrtc() or (_missing_nccl() if transport == "nccl" else None)

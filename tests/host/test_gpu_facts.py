@@ -101,5 +101,13 @@ def test_the_description_of_a_machine_counts_its_gpus():
     assert gpu_description({}) == []
 
 
+def test_slices_of_a_gpu_have_one_address_and_are_not_shared():
+    slices = [rank("n1", "1b", uuid=f"slice-{number}") for number in (1, 2)]
+    assert not gpus_are_shared(slices)
+    assert gpus_are_shared([*slices, slices[0]])
+    assert gpus_are_shared([rank("n1", "1b", uuid=None), rank("n1", "1b", uuid=None)])
+    assert gpu_provenance(slices)["gpus"] == [{"hosts": ["n1"], "gpus": [{"bus": "1b", "name": "H100"}] * 2}]
+
+
 def test_ranks_share_a_gpu_if_a_host_lists_an_address_twice():
     assert gpus_are_shared([rank("n1", "1b"), rank("n2", "1b"), rank("n2", "1b")])

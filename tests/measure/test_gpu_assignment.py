@@ -42,6 +42,20 @@ def test_a_rank_without_a_local_number_or_without_gpus_takes_none(taken):
     assert taken({}) == taken({"SLURM_LOCALID": ""}) == taken({"SLURM_LOCALID": "1"}, lack="no CUDA device") == []
 
 
+def test_slices_of_a_gpu_are_not_shared(mpiexec, monkeypatch):  # noqa: ARG001
+    from hpccoll.measure import gpu_assignment
+
+    uuids = ["slice-1", "slice-2"]
+    monkeypatch.setattr(gpu_assignment.gpu, "device_count", lambda: 2)
+    monkeypatch.setattr(gpu_assignment.gpu, "device_uuid", lambda number: uuids[number])
+    for expected in (1, 2):
+        comm = SimpleNamespace(allgather=lambda _: [("n1", one) for one in uuids])
+        gpus = gpu_assignment.RankGpus(SimpleNamespace(local_rank=1, node_id="n1", comm=comm))
+        gpus.own = SimpleNamespace(id="0000:1b:00.0")
+        assert gpus.ranks_on_gpu == expected
+        uuids[:] = ["slice-1"] * 2
+
+
 @pytest.mark.parametrize("assumed", [True, False])
 def test_only_cases_over_mpi_on_gpus_carry_the_assumption_of_the_user(mpiexec, assumed):  # noqa: ARG001
     from hpccoll.measure.gpu_assignment import RankGpus

@@ -49,6 +49,18 @@ def test_a_complete_machine_misses_nothing_but_cupy(tmp_path, monkeypatch):
     assert requirements.missing_requirements(words, tmp_path) == []
 
 
+@pytest.mark.parametrize(("version", "too_old"), [("13.6.0", True), ("14.2.0", False), (None, False)])
+def test_a_cupy_that_is_too_old_is_a_reason(tmp_path, monkeypatch, version, too_old):
+    equip(tmp_path, GPUS)
+    monkeypatch.setattr(requirements, "find_spec", lambda _: "there")
+    monkeypatch.setattr(gpu_stack, "installed_version", {"cupy-cuda12x": version}.get)
+    (reason,) = requirements.missing_requirements(["cuda"], tmp_path) or [None]
+    assert bool(reason) == too_old
+    assert not too_old or reason.startswith(
+        "CuPy 13.6.0 is too old; valid: 14 or newer; do: pip install 'hpccoll[cuda12]'"
+    )
+
+
 @pytest.mark.parametrize(
     ("version", "reason"),
     [("2.26.2", "NCCL 2.26.2 is older than 2.27"), ("2.27.3", None), ("2.32.3", None), ("2", None)],

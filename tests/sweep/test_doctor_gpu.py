@@ -130,6 +130,34 @@ def test_two_wheels_of_cupy_are_wrong(here):
     assert finding.remedy.endswith("pip uninstall cupy-cuda12x cupy-cuda13x, then pip install cupy-cuda13x")
 
 
+@pytest.mark.parametrize("parts", [(), (GPUS, OPEN)])
+@pytest.mark.parametrize(("version", "too_old"), [("13.6.0", True), ("9.0", True), ("14.0.0", False), ("15.1", False)])
+def test_a_cupy_that_is_too_old_is_wrong_with_and_without_a_gpu(here, parts, version, too_old):
+    finding = here(*parts, wheels={"cupy-cuda12x": version})["CuPy"]
+    assert (finding.kind == "cupy_too_old", finding.fatal) == (too_old, too_old)
+    if too_old:
+        assert version in finding.state
+        assert "pip uninstall cupy-cuda12x, then pip install 'cupy-cuda" in finding.remedy
+        assert finding.remedy.endswith(">=14'")
+
+
+@pytest.mark.parametrize(
+    ("transports", "warns"),
+    [
+        (None, False), ("rc,sm,self", False), ("rc,sm,self,cuda", False), ("all", False), ("^cuda_ipc", False),
+        ("rc,cuda_copy,gdr_copy", False), ("rc,sm,self,cuda_copy,cuda_ipc", True), ("rc, cuda_ipc", True),
+    ],
+)  # fmt: skip
+def test_transports_of_cuda_without_gdr_copy_are_reported(here, monkeypatch, transports, warns):
+    monkeypatch.delenv("UCX_TLS", raising=False)
+    if transports is not None:
+        monkeypatch.setenv("UCX_TLS", transports)
+    findings = here(GPUS, OPEN)
+    assert ("UCX" in findings) == warns
+    if warns:
+        assert (findings["UCX"].severity, findings["UCX"].values) == ("warn", {"value": transports})
+
+
 def test_a_cupy_that_does_not_compute_says_why(here):
     failure = (1, "Traceback\nRuntimeError: failed to load libnvrtc.so.13\n")
     finding = here(GPUS, OPEN, wheels={"cupy-cuda13x": "14.2.0"}, computes=failure)["CuPy"]

@@ -14,6 +14,8 @@ from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_optio
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.variables import VARIABLES
 from hpccoll.spec.case import Shape
+from hpccoll.sweep.doctor.gpu import ucx_transports
+from hpccoll.sweep.doctor.machine import Machine
 from hpccoll.sweep.paths import site_files
 from hpccoll.sweep.site_file import AggregatorSection, ContainerSection, Site, load_site
 from hpccoll.sweep.slurm.partitions import sbatch_options
@@ -57,6 +59,12 @@ def test_what_is_commented_out_in_them_is_valid_too(site, path):
     found = site(text)
     assert found.partition or "partition" not in path.read_text()
     assert set(yaml.safe_load(text)) == found.model_fields_set
+
+
+@pytest.mark.parametrize("path", site_files(), ids=lambda path: path.stem)
+def test_none_of_them_leaves_out_gdrcopy(monkeypatch, path):
+    monkeypatch.setenv("UCX_TLS", load_site(path.stem, "slurm").environment.get("UCX_TLS", ""))
+    assert not [*ucx_transports(Machine())]
 
 
 def test_a_profile_has_its_own_site_or_leaves_all_to_slurm():

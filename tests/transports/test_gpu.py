@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from hpccoll.errors import GpuFailedError
-from hpccoll.transports.gpu import Gpu, gpu_errors
+from hpccoll.host import gpu_stack
+from hpccoll.transports import gpu as transports_gpu
+from hpccoll.transports.gpu import Gpu, device_uuid, gpu_errors
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
@@ -93,3 +95,44 @@ def test_an_upload_is_complete_before_its_source_is_freed():
     uploaded = gpu.upload(np.arange(12).reshape(3, 4).T)  # of which a contiguous copy is made
     assert not stream.queue
     assert uploaded.tolist() == np.arange(12).reshape(3, 4).T.tolist()
+
+
+def driver(*uuids):
+    """Return a libcuda that sees devices with these UUIDs."""
+
+    def get(device, number):
+        device._obj.value = number
+        return 0 if number < len(uuids) else 101
+
+    def get_uuid(buffer, device):
+        if device.value >= len(uuids):
+            return 101
+        buffer.raw = uuids[device.value]
+        return 0
+
+    return SimpleNamespace(cuDeviceGet=get, cuDeviceGetUuid_v2=get_uuid)
+
+
+def test_devices_are_told_apart_by_the_uuid_that_the_driver_reports(monkeypatch):
+    monkeypatch.setattr(transports_gpu.ctypes, "CDLL", lambda _: driver(bytes(16), bytes(range(16))))
+    assert [device_uuid(number) for number in range(3)] == [
+        "00000000-0000-0000-0000-000000000000", "00010203-0405-0607-0809-0a0b0c0d0e0f", None,
+    ]  # fmt: skip
+
+
+def test_an_old_driver_reports_no_uuid(monkeypatch):
+    old = SimpleNamespace(cuDeviceGet=driver(bytes(16)).cuDeviceGet)
+    monkeypatch.setattr(transports_gpu.ctypes, "CDLL", lambda _: old)
+    assert device_uuid(0) is None
+
+
+@pytest.mark.parametrize(("version", "too_old"), [("13.6.0", True), ("14.0.0", False)])
+def test_a_cupy_that_is_too_old_is_the_reason_before_it_is_imported(monkeypatch, version, too_old):
+    monkeypatch.setattr(transports_gpu, "device_count", lambda: 1)
+    monkeypatch.setattr(transports_gpu, "find_spec", lambda _: "there")
+    monkeypatch.setattr(gpu_stack, "installed_version", {"cupy-cuda13x": version}.get)
+    monkeypatch.setattr(transports_gpu, "_missing_nvrtc", lambda: "asked CuPy")
+    reason = transports_gpu.missing_for_gpu.__wrapped__("nccl")
+    assert reason.startswith("CuPy 13.6.0 is too old; valid: 14 or newer; do: pip install") == too_old
+    assert "\n" not in reason
+    assert (reason == "asked CuPy") == (not too_old)

@@ -12,7 +12,7 @@ CHECKS: tuple[Callable[[Machine], Iterator[DoctorFinding]], ...] = (
     mpi.library, mpi.launcher, cluster.cores, cluster.executor, cluster.snakemake, cluster.controller,
     cluster.accounting, cluster.partitions, mpi.pmi, rdma.adapters, rdma.verbs, rdma.limits, gpu.devices, gpu.cupy,
     gpu.nvlink, gpu.affinity, rdma.direct, nccl.library, nccl.nccl4py, nccl.plugins, nccl.settings, gpu.aware_mpi,
-    cluster.load, cluster.profile,
+    gpu.ucx_transports, cluster.load, cluster.profile,
 )  # fmt: skip
 
 

@@ -103,6 +103,10 @@ TEMPLATES: Mapping[str, FindingText] = {
     "cupy_untested": FindingText(
         "CuPy", "{packages} is installed; only a machine with a GPU shows whether it computes"
     ),
+    "cupy_too_old": FindingText(
+        "CuPy", "{packages} is too old: GPU cases will be skipped",
+        "CuPy {least} or newer is needed: pip uninstall {names}, then pip install '{fitting}>={least}'",
+    ),
     "cupy_too_new": FindingText(
         "CuPy", "{packages}",
         "its CUDA is newer than the driver supports: pip uninstall {names}, then pip install {fitting}",
@@ -128,6 +132,10 @@ TEMPLATES: Mapping[str, FindingText] = {
     "cuda_aware_unknown": FindingText("MPI and GPUs", "{error}"),
     "cuda_aware": FindingText("MPI and GPUs", "{support}: each job verifies it"),
     "cuda_unaware": FindingText("MPI and GPUs", "{support}: {consequence}", "{remedy}"),
+    "ucx_without_gdr_copy": FindingText(
+        "UCX", "UCX_TLS={value} names transports of CUDA but not gdr_copy: small messages on GPUs take longer",
+        "write cuda instead of their names: it stands for all of them",
+    ),
     # NCCL
     "nccl_missing": FindingText(
         "NCCL", "not found: cases over nccl will be skipped",

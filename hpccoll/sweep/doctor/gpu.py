@@ -1,6 +1,7 @@
 """Checks of GPUs: devices and driver, the CuPy for that driver, NVLink, and whether MPI accepts device buffers."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 
@@ -45,17 +46,13 @@ def devices(machine: Machine) -> Iterator[DoctorFinding]:
 
 
 def cupy(machine: Machine) -> Iterator[DoctorFinding]:
-    """Check that exactly one CuPy is installed, that it is built for the CUDA of the driver, and that it computes.
+    """Check that exactly one CuPy is installed, that it is new enough, built for the driver's CUDA, and computes.
 
-    If there is no driver, as on a login node, only check that one is installed.
+    If there is no driver, as on a login node, only check that one is installed and new enough.
     """
     runs = cuda(machine) if gpu_stack.gpu_count(machine.root) else None
     fitting = f"cupy-cuda{runs or 'N'}x"
-    installed = {
-        name: version
-        for name in ("cupy", *(f"cupy-cuda{major}x" for major in (11, 12, 13)))
-        if (version := machine.wheel(name))
-    }
+    installed = {name: version for name in gpu_stack.CUPY_PACKAGES if (version := machine.wheel(name))}
     if not installed:
         extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, to match the driver of the GPUs"
         yield finding("cupy_missing", "none", extra=extra)
@@ -63,6 +60,11 @@ def cupy(machine: Machine) -> Iterator[DoctorFinding]:
     packages, names = " and ".join(" ".join(package) for package in installed.items()), " ".join(installed)
     if len(installed) > 1:
         yield finding("cupy_twice", "WRONG", packages=packages, names=names, fitting=fitting)
+        return
+    if any(map(gpu_stack.is_old_cupy, installed.values())):
+        yield finding(
+            "cupy_too_old", "WRONG", packages=packages, names=names, fitting=fitting, least=gpu_stack.MIN_CUPY
+        )
         return
     if runs is None:
         yield finding("cupy_untested", packages=packages)
@@ -100,6 +102,20 @@ def affinity(machine: Machine) -> Iterator[DoctorFinding]:
             yield finding("gpu_nic_balanced", balance=balance)
         else:
             yield finding("gpu_nic_unbalanced", "warn", balance=balance)
+
+
+UCX_CUDA = ("cuda_copy", "cuda_ipc")
+UCX_GDR = ("gdr_copy", "cuda", "all")
+"""Names in UCX_TLS that include the transport gdr_copy; cuda is an alias of all transports of CUDA (ucp_tl_aliases in
+src/ucp/core/ucp_context.c of UCX)."""
+
+
+def ucx_transports(_: Machine) -> Iterator[DoctorFinding]:
+    """Check that UCX_TLS does not leave out GDRCopy, by which the CPU copies small messages from and to GPU memory."""
+    value = os.environ.get("UCX_TLS", "")
+    names = {name.strip() for name in value.split(",")}
+    if names & {*UCX_CUDA} and not names & {*UCX_GDR}:
+        yield finding("ucx_without_gdr_copy", "warn", value=value)
 
 
 AWARE = """

@@ -6,11 +6,10 @@ import re
 import subprocess
 import sys
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
-from hpccoll.host.gpu_stack import ROOT
+from hpccoll.host.gpu_stack import ROOT, installed_version
 from hpccoll.host.machine_load import read_load
 from hpccoll.sweep.slurm import query
 
@@ -86,10 +85,7 @@ class Machine:
 
     def wheel(self, name: str) -> str | None:
         """Return the version of a package in this Python environment; None if it is not installed."""
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            return None
+        return installed_version(name)
 
     def python(self, code: str, *launcher: str) -> subprocess.CompletedProcess[str]:
         """Run Python code in a child process and return its result.

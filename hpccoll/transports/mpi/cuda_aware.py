@@ -193,10 +193,13 @@ def cuda_aware_verdict(number: int) -> CudaAwareVerdict:
 def transfer_in_child(number: int) -> str | None:
     """Exchange GPU memory with the other child, or with itself, and all-reduce it.
 
+    Values are made and compared on the host: kernels would need CUDA's headers, whose absence says nothing about MPI.
+
     Returns:
         CORRECT or WRONG in the first child, None in the second.
     """
     import cupy
+    import numpy as np
 
     cupy.cuda.Device(number).use()  # before MPI starts: some libraries look for the current device then
     from mpi4py import MPI
@@ -204,13 +207,16 @@ def transfer_in_child(number: int) -> str | None:
     world = MPI.COMM_WORLD
     if world.size == 2 and world.rank == 0:
         print(PAIRED, flush=True)
-    values = cupy.arange(TRANSFER_ELEMENTS, dtype=cupy.float32)
-    sent, received, reduced = values + world.rank, cupy.zeros_like(values), cupy.zeros_like(values)
+    values = np.arange(TRANSFER_ELEMENTS, dtype=np.float32)
+    sent, received, reduced = (cupy.empty(values.size, values.dtype) for _ in range(3))
+    for array, content in ((sent, values + world.rank), (received, np.zeros_like(values)), (reduced, -values)):
+        array.set(content)
     cupy.cuda.get_current_stream().synchronize()
     peer = world.size - 1 - world.rank
     world.Sendrecv(sent, peer, recvbuf=received, source=peer)
     world.Allreduce(sent, reduced)
-    own = bool((received == values + peer).all()) and bool((reduced == values * world.size + world.size - 1).all())
+    total = values * world.size + world.size - 1
+    own = np.array_equal(received.get(), values + peer) and np.array_equal(reduced.get(), total)
     correct = world.allreduce(own, MPI.LAND)
     return (CORRECT if correct else WRONG) if world.rank == 0 else None
 

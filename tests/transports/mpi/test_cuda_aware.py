@@ -4,10 +4,11 @@ import ast
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from hpccoll.host.mpi_library import cuda_support
+from hpccoll.host.mpi_library import cuda_support, library_path
 from hpccoll.transports.mpi import cuda_aware
 from hpccoll.transports.mpi.cuda_aware import (
     PAIR_TRANSFER,
@@ -106,6 +107,27 @@ class FakeOpenMpi:
 )
 def test_a_library_is_queried_by_its_own_function(library, report):
     assert cuda_support(library) == report
+
+
+CRAY = "/opt/cray/pe/mpich/8.1.30/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12.0.0"
+
+
+@pytest.mark.parametrize(
+    ("loaded", "library"),
+    [
+        ((CRAY, "/opt/cray/pe/lib64/libmpi_gtl_cuda.so.0.0.0"), CRAY),
+        (
+            ("/opt/openmpi/lib/libmpi.so.40.40.3", "/opt/openmpi/lib/libmpi_cxx.so.40"),
+            "/opt/openmpi/lib/libmpi.so.40.40.3",
+        ),
+        (("/lib/libmpi_gtl_cuda.so.0",), None),
+        ((), None),
+    ],
+)
+def test_the_library_of_a_process_is_found_among_its_helpers(tmp_path, loaded, library):
+    maps = tmp_path / "maps"
+    maps.write_text("".join(f"7f00-7f10 r-xp 00000000 08:01 42  {path}\n" for path in ("/lib/libc.so.6", *loaded)))
+    assert library_path(maps) == (library and Path(library))
 
 
 def test_no_transfer_is_tested_if_the_library_denies_support(monkeypatch):
@@ -220,14 +242,27 @@ def test_one_child_sends_to_itself_if_two_cannot_start(monkeypatch):
 
 
 HOST = """
-import sys, numpy
+import numpy
 from types import SimpleNamespace
-numpy.cuda = SimpleNamespace(
+
+cuda = SimpleNamespace(
     Device=lambda number: SimpleNamespace(use=lambda: None),
     get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
 )
-sys.modules["cupy"] = numpy  # host memory in place of a GPU's
+
+
+class empty:  # an array
+    def __init__(self, count, dtype):
+        self.host = numpy.empty(count, dtype)
+        self.__dlpack__, self.__dlpack_device__ = self.host.__dlpack__, self.host.__dlpack_device__
+
+    def set(self, values):
+        self.host[:] = values
+
+    def get(self):
+        return self.host.copy()
 """
+"""CuPy with host memory in place of a GPU's. It copies, and has no kernels: they would need the headers of CUDA."""
 RANK = """
 import sys
 from mpi4py import MPI
@@ -258,6 +293,6 @@ def test_children_of_a_rank_run_as_a_separate_mpi_job(mpiexec, tmp_path, pairs, 
 
 CRASH = """
 import ctypes
-numpy.cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: ctypes.string_at(16))
+cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: ctypes.string_at(16))
 """
 """Crashes the child as an MPI library that dereferences a device pointer does."""
