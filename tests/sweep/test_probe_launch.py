@@ -10,7 +10,7 @@ import raw_examples
 
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.evidence.variants import named_variants
-from hpccoll.spec.case import Effort, Shape
+from hpccoll.spec.case import TIMINGS, Effort, Shape
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.spec.probe_cases import probe_cases
 from hpccoll.store.journal import journal_path, read_failure_notes
@@ -179,6 +179,9 @@ def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did
     )
     ours = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
     assert probe_cases(raw_examples.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
+    native = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
+    twins = [replace(native, timing=timing, in_place=in_place) for timing in TIMINGS for in_place in (False, True)]
+    assert probe_cases(raw_examples.job(*twins, nodes=2), shape) == [native]
     assert probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
     assert not probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
     assert not probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)

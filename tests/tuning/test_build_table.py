@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import raw_examples
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_timings import (
@@ -18,9 +19,11 @@ from synthetic_timings import (
 )
 
 from hpccoll.errors import BadInputError
+from hpccoll.schedule import Layout
 from hpccoll.store.rows import Gap
 from hpccoll.tuning.build_table import build_table, table_warnings
 from hpccoll.tuning.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
+from hpccoll.tuning.setting import Setting
 from hpccoll.tuning.size_ranges import MIN_CUT_PRICE, choose_ranges, cut_price
 from hpccoll.tuning.table import Choice, Conditions, TuneTable
 
@@ -265,6 +268,18 @@ def test_executors_are_not_mixed_within_a_setting():
     made = build_table(merged_results(python, other_setting))
     assert {entry.setting.in_place: entry.executor for entry in made.entries} == {False: "python", True: "compiled"}
     assert TuneTable.from_json(made.to_json()) == made
+
+
+def test_a_table_has_its_timings_apart_and_names_none_for_single_operations():
+    single, gated = (
+        measured_results({"ring": LATE}, number=number, timing=timing, transport="nccl", device="cuda")
+        for number, timing in enumerate(("single", "gated"), 1)
+    )
+    made = build_table(merged_results(single, gated))
+    assert [entry["setting"].get("timing") for entry in made.to_json()["entries"]] == [None, "gated"]
+    assert TuneTable.from_json(made.to_json()) == made
+    case = raw_examples.case(1024, algorithm="auto", transport="nccl", device="cuda", timing="gated")
+    assert made.entry(Setting.of(case, Layout.of(2, 1))).runs == ("run-2",)
 
 
 def test_a_table_survives_its_json_and_names_its_runs():
