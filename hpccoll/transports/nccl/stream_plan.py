@@ -107,11 +107,16 @@ class StreamPlan:
     def repeated(self, count: int) -> StreamCall:
         """Return the call that queues the operation ``count`` times; all ranks call this together.
 
-        If the plan is a graph, the call launches one graph of all these operations. It overwrites the buffers.
+        If the plan is a graph, the call launches one graph of all these operations, and this overwrites the buffers. If
+        NCCL rejects that, the plan is closed.
         """
         if not self._graphs:
             return _call_in_order([self.enqueue] * count)
-        return self._captured(_call_in_order([*self._calls] * count))
+        try:
+            return self._captured(_call_in_order([*self._calls] * count))
+        except BaseException:
+            self.close()
+            raise
 
     def run(self) -> None:
         self.enqueue()
