@@ -55,7 +55,7 @@ def measured(tmp_path):
             else environment or {}
         )
         job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
-        labels = judge(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
+        labels = judge(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None, port_packets=None)
         attempt = raw_examples.attempt(
             ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
         )
