@@ -151,7 +151,8 @@ def unity_rule(base: alt.Chart) -> list[alt.Chart]:
         x=alt.value("width"), y=alt.datum(1), detail=[], opacity=alt.value(1), color=alt.value(chart_axes.MUTED_COLOUR)
     )
     rule = native.mark_rule(strokeDash=[5, 3]).encode(x=alt.value(0), x2=alt.value("width"))
-    return [rule, native.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11, text="native")]
+    # Next to the panel, where no line passes under it.
+    return [rule, native.mark_text(align="left", baseline="middle", dx=4, fontSize=11, text="native")]
 
 
 def wire_rule(base: alt.Chart) -> list[alt.Chart]:
