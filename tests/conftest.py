@@ -69,6 +69,18 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
     return mpiexec
 
 
+@pytest.fixture(scope="session")
+def nccl_library(require, tmp_path_factory) -> Path:
+    """Return the directory of the test library of NCCL, with the kernels of the host that go with it."""
+    import nccl_test_library
+
+    reason = nccl_test_library.missing()
+    require(reason is None, str(reason))
+    directory = tmp_path_factory.mktemp("libnccl")
+    nccl_test_library.compile_all(directory)
+    return directory
+
+
 @pytest.fixture
 def host(tmp_path, monkeypatch):
     """A sysfs to fill with network ports, on a host whose drivers have no statistics of their own."""

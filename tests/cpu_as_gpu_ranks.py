@@ -1,22 +1,23 @@
 """Ranks whose GPU is the host, for cases of device cuda without one: mpiexec -n N python cpu_as_gpu_ranks.py DIRECTORY.
 
-Folds and copies are queued, the kernels of the check are run as they are, and everything else is as on a GPU.
+Over NCCL, CuPy's and nccl4py's bindings are real (nccl_on_host.py); over MPI, folds and copies are queued. The kernels
+of the check are run as they are, and everything else is as on a GPU.
 """
 
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import nccl_over_mpi
 import numpy as np
 from cpu_check_kernels import HostGpu
 from mpi4py import MPI
 from queued_memory import QueuedMemory
 
 from hpccoll.measure.prepared_case import PreparedCase
-from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
+from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.spec.case import Case
 from hpccoll.spec.catalogue import distinct_placements, distinct_transports, unmet_needs
+from hpccoll.transports.nccl import communicators
 
 
 class Gpu(HostGpu, QueuedMemory):
@@ -34,13 +35,6 @@ class Gpu(HostGpu, QueuedMemory):
     def release(self):
         assert not self.queue
 
-    def event(self):
-        return SimpleNamespace(record=lambda _: None)
-
-    def elapsed_ns(self, _start, _end):
-        assert not self.queue
-        return 7
-
     synchronize = QueuedMemory.synchronize
 
 
@@ -48,13 +42,14 @@ def cases():
     for number, (name, family) in enumerate(COLLECTIVES.items()):
         for algorithm in (*family.algorithms, "native"):
             for transport in distinct_transports(name, algorithm, ("mpi", "staged", "nccl"), "cuda"):
-                if (algorithm, transport) == ("native", "nccl"):
-                    continue  # there is no NCCL to call
+                dtypes = (*DTYPES, BFLOAT16) if transport == "nccl" else DTYPES
                 for in_place in distinct_placements(name, algorithm, (False, True)):
+                    if (name, algorithm, transport, in_place) == ("all_to_all", "native", "nccl", True):
+                        continue  # NCCL's is never in place
                     op = [*REDUCTIONS][number % len(REDUCTIONS)] if family.has_op else None
                     yield Case(
                         collective=name, algorithm=algorithm, transport=transport, device="cuda", bytes=10_000,
-                        dtype=DTYPES[number % len(DTYPES)], op=op, in_place=in_place, root=0 if family.rooted else None,
+                        dtype=dtypes[number % len(dtypes)], op=op, in_place=in_place, root=0 if family.rooted else None,
                     )  # fmt: skip
 
 
@@ -87,15 +82,23 @@ def check(case, layout, gpu, flip=flip_on_host):
     prepared.close()
 
 
-if __name__ == "__main__":
+def main(directory):
+    import nccl_on_host
+
+    def flip(result):
+        flip_on_host(nccl_on_host.host_view(result))
+
     world = MPI.COMM_WORLD
-    nccl_over_mpi.install(world)
-    here = Path(sys.argv[1]) / str(world.rank)
-    here.mkdir()
-    ran, layout, gpu = [], Layout.of(world.size), Gpu(here)
+    ran, layout = [], Layout.of(world.size)
+    over_mpi, over_nccl = Gpu(directory), nccl_on_host.HostGpu(directory)
     for case in cases():
         if not unmet_needs(case, layout):
-            check(case, layout, gpu)
+            check(case, layout, *((over_nccl, flip) if case.transport == "nccl" else (over_mpi,)))
             ran.append((case.collective, case.algorithm, case.transport))
+    communicators.close_all_worlds()
     if world.rank == 0:
         print(len(ran), *sorted({transport for *_, transport in ran}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -61,6 +61,16 @@ class HostGpu:
         """All is done."""
 
     def kernel(self, source, name, itemsize):
+        run = self.compiled(source, name, itemsize)
+
+        def launch(grid, block, arguments):
+            words = [ctypes.c_uint(number) for number in (*grid, *block)]
+            run(*words, *(ctypes.c_uint64(int(argument)) for argument in arguments))
+
+        return launch
+
+    def compiled(self, source, name, itemsize):
+        """Return the C function that launches a kernel: (wide, high, threads, arguments of the kernel)."""
         if itemsize not in self.libraries:
             program = self.directory / f"kernels-{itemsize}.cpp"
             program.write_text(SHIM % {"itemsize": itemsize, "source": source})
@@ -69,10 +79,4 @@ class HostGpu:
             if not library.exists():
                 subprocess.run(["g++", *flags, str(program), "-o", str(library)], check=True)
             self.libraries[itemsize] = ctypes.CDLL(str(library))
-        run = getattr(self.libraries[itemsize], f"host_{name}")
-
-        def launch(grid, block, arguments):
-            words = [ctypes.c_uint(number) for number in (*grid, *block)]
-            run(*words, *(ctypes.c_uint64(int(argument)) for argument in arguments))
-
-        return launch
+        return getattr(self.libraries[itemsize], f"host_{name}")

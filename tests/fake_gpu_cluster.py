@@ -176,5 +176,9 @@ def plans(cluster, asked, src, dst):
     for me, compiler in enumerate(compilers):
         theirs = [proposal[me] for proposal in proposals]
         assert compiler.mismatched_peers(theirs) == []
-        made.append(compile_plan(cluster.devices[me], compiler, compiler.stages(theirs), src[me], dst[me]))
+        device, dtype = cluster.devices[me], asked.dtype
+        scratch = {name: device.empty(count, dtype) for name, count in compiler.lengths.items()}
+        made.append(
+            compile_plan(device, compiler, compiler.stages(theirs), {"src": src[me], "dst": dst[me], **scratch})
+        )
     return made

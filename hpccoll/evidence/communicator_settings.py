@@ -78,7 +78,7 @@ COMMUNICATOR_SETTINGS: Mapping[str, CommunicatorSetting] = {
     ),
     BUFFERS: CommunicatorSetting(
         "memory of ncclMemAlloc: allocated (and no more), registered, or in symmetric windows",
-        22700, {"allocated": 0, "registered": 1, "symmetric": 2}, library_only=True,
+        22700, {"allocated": 0, "registered": 1, "symmetric": 2},
     ),
 }  # fmt: skip
 """The settings by the names of nccl4py's NCCLConfig, and the registration of buffers."""

@@ -122,7 +122,7 @@ class CaseFactory:
         """Return the reason why NCCL cannot create communicators with the job's settings; the same on all ranks."""
         if not self.job.communicator or case.transport != "nccl":
             return None
-        reason = communicator_config.missing_for_config(min_nccl_version(self.job.communicator))
+        reason = communicator_config.missing_for_nccl4py(min_nccl_version(self.job.communicator))
         return next(filter(None, self.comm.allgather(reason)), None)
 
     def _memory_reason(self, case: Case) -> str | None:

@@ -9,6 +9,7 @@ that no rank has received are completed once all ranks respond again, at the lat
 collective, too. If a rank does not return by then, the launch is aborted.
 """
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ from hpccoll.transports.nccl.fault_tolerance import (
 LIMIT, ANSWER = 1 / 4, 1 / 6
 """Fractions of the watchdog's timeout: the time after which a rank gives up, and the time within which the ranks must
 answer a roll call. The agreement on the remaining ranks takes at most five times the latter, less than the timeout."""
+
+REMOTE_ERROR = re.compile(r"remote[_ ](error|process)", re.IGNORECASE)
+"""NCCL's error on ranks whose peer has failed: CuPy's name of ncclRemoteError, and its text in NCCL (init.cc)."""
 
 PAUSE = 0.01
 """The seconds between two tests for the return of a rank, which may take an hour."""
@@ -111,8 +115,10 @@ class DeadlineSync:
         """
 
         def failure() -> str | None:
+            if reason := complaint():  # before the peers: this rank's own error is the better reason
+                return f"{reason} at {self.rank_names()[self.ranks.comm.rank]}"
             check_peers(self.control_comm)
-            return complaint()
+            return None
 
         began = time.monotonic()
         try:
@@ -140,7 +146,8 @@ class DeadlineSync:
             (type(stall) is not PeerStallError, max(self._recent_waits_s), str(stall))
         )
         longest = max(waited for _, waited, _ in reports)
-        *_, cause = max(reports)  # of the rank that waited longest among those that detected the stall themselves
+        # Of the rank that waited longest among those that detected the stall themselves, by more than another's error.
+        *_, cause = max((saw, not REMOTE_ERROR.search(text), waited, text) for saw, waited, text in reports)
         names = self.rank_names()
         if 0 in lost:
             raise StalledError(f"{names[0]} has stalled, which keeps the results: {cause}")

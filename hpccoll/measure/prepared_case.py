@@ -295,7 +295,9 @@ class PreparedCase:
 
     def _executed(self, sent: int | None) -> tuple[str, str | None]:
         if self.algorithm is None:
-            return "unknown", None if sent is None else algorithms_matching_bytes(self.operation, self.bytes, sent)
+            called = self.plan.evidence if isinstance(self.plan, StreamPlan) else None
+            matching = None if sent is None else algorithms_matching_bytes(self.operation, self.bytes, sent)
+            return "unknown", "; ".join(filter(None, (called, matching))) or None
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())
         evidence = f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
         if self.algorithm.aggregates:

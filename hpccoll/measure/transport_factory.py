@@ -36,7 +36,7 @@ def make_transport(
     if gpu is None:
         return implementation(comm, compiled if compiled and case.dtype in compiled.dtypes else None)
     gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
-    options = _nccl_options(case, comm, gpu, communicator, native=native) if case.transport == "nccl" else {}
+    options = _nccl_options(case, comm, gpu, communicator) if case.transport == "nccl" else {}
     return implementation(comm, gpu, **options)
 
 
@@ -47,13 +47,11 @@ def load_class(path: str) -> Callable[..., Transport]:
     return cast("Callable[..., Transport]", getattr(import_module(module), name))
 
 
-def _nccl_options(
-    case: Case, comm: MPI.Intracomm, gpu: Gpu, communicator: CommunicatorSettings, *, native: bool
-) -> dict[str, Any]:
-    """Return the keyword arguments of the NCCL transports; only NCCL's own collectives use registered buffers."""
+def _nccl_options(case: Case, comm: MPI.Intracomm, gpu: Gpu, communicator: CommunicatorSettings) -> dict[str, Any]:
+    """Return the keyword arguments of the NCCL transports."""
     settings, buffers = nccl_config(communicator), communicator.get(BUFFERS)
-    options: dict[str, Any] = {
+    return {
         "graph": bool(case.params.get(GRAPH)),
         "library": ConfiguredNccl(settings) if settings else None,
+        "buffers": NcclBuffers(comm, gpu, str(buffers)) if buffers else None,
     }
-    return {**options, "buffers": NcclBuffers(comm, gpu, str(buffers)) if buffers else None} if native else options

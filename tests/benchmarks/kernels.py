@@ -108,7 +108,7 @@ def dispatch(here: Here) -> Iterator[Verdict]:
             bound = not graph and not timed  # between two events a row has their recording, too
             yield Verdict(what, ratio, "at most 1.10" if bound else "no bound", not bound or ratio <= 1.1)
         plan.close()
-    if not communicator_config.missing_for_config(COMMUNICATOR_SETTINGS["max_ctas"].since):
+    if not communicator_config.missing_for_nccl4py(COMMUNICATOR_SETTINGS["max_ctas"].since):
         made = communicator_config.ConfiguredNccl({"max_ctas": 32})
         plan = NcclVendorTransport(MPI.COMM_SELF.Dup(), gpu, library=made).plan(asked, buffer[:0], buffer)
         ratio = in_turn(lambda: host_seconds(plan.run, 2000), lambda: host_seconds(bare, 2000))

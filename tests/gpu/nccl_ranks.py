@@ -1,9 +1,10 @@
-"""What schedules and calls over NCCL owe, checked by every rank of a real MPI, all on one GPU.
+"""What schedules and calls over NCCL owe, checked by every rank of a real MPI, all on one GPU, or on the host.
 
-    mpiexec -n 2 python tests/gpu/nccl_ranks.py [drill]
+    mpiexec -n 2 python tests/gpu/nccl_ranks.py [drill | host DIRECTORY]
 
 Every rank does the operation in lockstep by itself, and holds the bits it was given against that. test_nccl_gpu.py runs
-it, under a timeout: ranks that share a GPU wait for each other's turns.
+it, under a timeout: ranks that share a GPU wait for each other's turns. On the host, NCCL is the test library that is
+compiled in DIRECTORY, under the same bindings (nccl_on_host.py): test_nccl_on_host.py runs that.
 """
 
 import os
@@ -13,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
@@ -50,6 +52,8 @@ def share_a_gpu() -> None:
     else:
         os.environ["NCCL_HOSTID"] = f"rank-{ME}"
 
+
+ON_HOST = sys.argv[1:2] == ["host"]
 
 KNOWN = "registered", "symmetric"
 """How NCCL can know buffers."""
@@ -118,17 +122,17 @@ def graphs_replay_what_runs_directly() -> None:
 
 
 def large_messages_arrive_whole() -> None:
-    agrees(case_of("all_reduce-ring", RANKS).operation(1 << 22, "float32"))
+    agrees(case_of("all_reduce-ring", RANKS).operation(1 << (20 if ON_HOST else 22), "float32"))
 
 
-def operation(call, dtype: str, op: str, *, in_place: bool = True) -> Operation:
+def operation(call, dtype: str, op: str, *, in_place: bool = True, layout=None) -> Operation:
     count = 1 if call.collective.token else 37
-    return Operation(call, Layout.of(RANKS), (), count, dtype_of(dtype), REDUCTIONS[op], in_place=in_place)
+    return Operation(call, layout or Layout.of(RANKS), (), count, dtype_of(dtype), REDUCTIONS[op], in_place=in_place)
 
 
 def expected_result(asked: Operation):
     inputs, _ = buffers(asked)
-    return result(asked, inputs, ME)
+    return result(asked, inputs, ME) if asked.layout.workers > ME else np.empty(0, asked.dtype)
 
 
 def nccls_own_calls_meet_the_postcondition() -> None:
@@ -138,37 +142,48 @@ def nccls_own_calls_meet_the_postcondition() -> None:
             if fits and not collective.token and not (in_place and collective.name == "all_to_all"):
                 requested = operation(call, "float32", "sum", in_place=in_place)
                 agrees(requested, NcclVendorTransport, right=expected_result(requested))
+                if collective.name in communicator_config.NEWER_CALLS:
+                    agrees(requested, grouped, right=expected_result(requested))
+
+
+def grouped(*arguments, **options) -> NcclVendorTransport:
+    """Return the transport as it is without nccl4py."""
+    transport = NcclVendorTransport(*arguments, **options)
+    transport._newer_call = lambda *_: (None, "grouped")
+    return transport
 
 
 def nccls_own_calls_take_every_dtype_and_op() -> None:
-    for dtype, op in product(ELEMENTS, REDUCTIONS):
-        requested = operation(COLLECTIVES["all_reduce"].call(RANKS), dtype, op)
-        agrees(requested, NcclVendorTransport, right=expected_result(requested))
+    workers = max(1, RANKS - 1)  # the last one is an aggregator, which is outside NCCL's call
+    for dtype, op, name in product(ELEMENTS, REDUCTIONS, ("all_reduce", "reduce", "reduce_scatter")):
+        for layout in (Layout.of(RANKS), Layout.of(workers, aggregators=RANKS - workers)):
+            requested = operation(COLLECTIVES[name].call(layout.workers), dtype, op, layout=layout)
+            agrees(requested, NcclVendorTransport, right=expected_result(requested))
 
 
 def communicators_with_settings_and_buffers_that_nccl_knows_meet_the_postcondition() -> None:
     """Where there is nccl4py. Windows are left out where NCCL makes none, as between ranks that share a GPU it may."""
-    if reason := next(
-        filter(None, COMM.allgather(communicator_config.missing_for_config(COMMUNICATOR_SETTINGS[BUFFERS].since))), None
-    ):
+    since = COMMUNICATOR_SETTINGS[BUFFERS].since
+    if reason := next(filter(None, COMM.allgather(communicator_config.missing_for_nccl4py(since))), None):
         say(f"left out: {reason}")
         return
     library = ConfiguredNccl(nccl_config({"max_ctas": 2, "traffic_class": 0, "cta_policy": "efficiency"}))
     cupys, own = COMM.Dup(), COMM.Dup()
-    agrees(
-        case_of("all_reduce-ring", RANKS).operation(1000, "float32"), partial(NcclTransport, library=library), comm=own
-    )
-    for name, how in product(("all_reduce", "reduce_scatter", "all_gather"), (None, "allocated", *KNOWN)):
-        requested = operation(COLLECTIVES[name].call(RANKS), "float32", "sum", in_place=False)
-        for comm, made_by in ((cupys, None), (own, library)):
-            buffers_of = NcclBuffers(comm, GPU, how) if how else None
-            way = partial(NcclVendorTransport, library=made_by, buffers=buffers_of)
-            try:
-                agrees(requested, way, right=expected_result(requested), comm=comm)
-                agrees(requested, way, right=expected_result(requested), comm=comm, graph=True)
-            except BadInputError as error:  # on all ranks
-                say(f"left out: {error}")
-                buffers_of.close()
+    ring = case_of("all_reduce-ring", RANKS).operation(1000, dtype_of("bfloat16"), in_place=False)
+    for (comm, made_by), how in product(((cupys, None), (own, library)), (None, "allocated", *KNOWN)):
+        agrees_with_buffers(ring, NcclTransport, comm, made_by, how)
+        for name in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all"):
+            requested = operation(COLLECTIVES[name].call(RANKS), "float32", "sum", in_place=False)
+            agrees_with_buffers(requested, NcclVendorTransport, comm, made_by, how, right=expected_result(requested))
+
+
+def agrees_with_buffers(requested: Operation, kind, comm, library, how: str | None, **more) -> None:
+    way = partial(kind, library=library, buffers=NcclBuffers(comm, GPU, how) if how else None)
+    try:
+        agrees(requested, way, comm=comm, **more)
+        agrees(requested, way, comm=comm, graph=True, **more)
+    except BadInputError as error:  # on all ranks
+        say(f"left out: {error}")
 
 
 CHECKS: list[Callable[[], None]] = [
@@ -240,7 +255,12 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    share_a_gpu()
-    GPU = Gpu(0)
+    if ON_HOST:
+        from nccl_on_host import HostGpu
+
+        GPU = HostGpu(Path(sys.argv[2]))
+    else:
+        share_a_gpu()
+        GPU = Gpu(0)
     main()
     sys.exit(0)

@@ -1,17 +1,21 @@
-"""``hpccoll run`` over NCCL on the host where a rank stalls: stalling_ranks.py ROOM WHO WHERE WHEN HOW ARGUMENTS.
+"""``hpccoll run`` over NCCL on the host where a rank stalls: stalling_ranks.py DIRECTORY WHO WHERE WHEN HOW ARGUMENTS.
 
-``stall_injection.py`` lists the values. WHERE may also be ``__init__`` (a communicator is made), with HOW ``fails``.
+``stall_injection.py`` lists the values. WHERE may also be ``library``: the test library of NCCL has the fault HOW.
 """
 
+import os
 import sys
 from pathlib import Path
 
-import nccl_over_files
-from stall_injection import PLACES, stall
+from nccl_on_host import install
+from stall_injection import stall
 
 from hpccoll.run import main
 
-ROOM, WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]
-stall(int(WHO), WHERE, int(WHEN), HOW, {**PLACES, "__init__": nccl_over_files.Communicator})
-nccl_over_files.install(Path(ROOM))
+DIRECTORY, WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]
+if WHERE == "library":
+    os.environ["NCCL_TEST_FAULT"] = f"{WHO}:{WHEN}:{HOW}"
+else:
+    stall(int(WHO), WHERE, int(WHEN), HOW)
+install(Path(DIRECTORY))
 sys.exit(main(ARGUMENTS))

@@ -21,7 +21,7 @@ def config_reason(communicator, case=NATIVE_OVER_NCCL, comm=MPI.COMM_SELF):
 
 def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatch):
     versions = []
-    monkeypatch.setattr(communicator_config, "missing_for_config", lambda v: versions.append(v) or f"NCCL before {v}")
+    monkeypatch.setattr(communicator_config, "missing_for_nccl4py", lambda v: versions.append(v) or f"NCCL before {v}")
     assert config_reason({"max_ctas": 4, "traffic_class": 3}) == "NCCL before 22600"
     assert config_reason({"max_ctas": 4, "buffers": "symmetric"}) == "NCCL before 22700"
     assert config_reason({}) is None
@@ -30,7 +30,7 @@ def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatc
 
 
 def test_the_reason_of_one_rank_is_the_reason_on_all_ranks(monkeypatch):
-    monkeypatch.setattr(communicator_config, "missing_for_config", lambda _: None)
+    monkeypatch.setattr(communicator_config, "missing_for_nccl4py", lambda _: None)
     comm = SimpleNamespace(allgather=lambda own: [own, "nccl4py not found"])
     assert config_reason({"max_ctas": 4}, comm=comm) == "nccl4py not found"
 

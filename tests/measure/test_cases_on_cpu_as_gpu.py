@@ -1,6 +1,5 @@
-"""Cases of device cuda on ranks whose GPU is the CPU: everything but CuPy and the GPU itself is real."""
+"""Cases of device cuda on ranks whose GPU is the CPU: everything but CUDA and NCCL itself is real."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ RANKS = Path(__file__).parents[1] / "cpu_as_gpu_ranks.py"
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_every_case_is_right_over_every_transport_and_its_faults_are_seen(mpiexec, require, tmp_path, ranks):
-    require(shutil.which("g++"), "there is no g++")
-    ran = mpiexec(ranks, RANKS, tmp_path)
+def test_every_case_is_right_over_every_transport_and_its_faults_are_seen(mpiexec, nccl_library, ranks):
+    ran = mpiexec(ranks, RANKS, nccl_library)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     number, *over = ran.stdout.split()
     assert int(number) > 40

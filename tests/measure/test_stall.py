@@ -1,16 +1,13 @@
-"""A rank stalls while a case over NCCL is measured, and the job continues; MPI is real, NCCL is nccl_over_files.py."""
+"""A rank stalls while a case over NCCL is measured, and the job continues; MPI, CuPy and nccl4py are real."""
 
 import platform
 import re
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import raw_examples
-from cpu_check_kernels import HostGpu
 
-from hpccoll.measure.result_check_gpu import SOURCE
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.critical_findings import find_critical, find_resolved
 from hpccoll.report.terminal_summary import status_lines
@@ -28,16 +25,7 @@ pytestmark = pytest.mark.mpi
 
 
 @pytest.fixture(scope="module")
-def kernels(require, tmp_path_factory):
-    """A directory with the kernels of the check in it."""
-    require(shutil.which("g++"), "there is no g++")
-    room = tmp_path_factory.mktemp("kernels")
-    HostGpu(room).kernel(SOURCE, "fill", 4)
-    return room
-
-
-@pytest.fixture(scope="module")
-def launch(mpiexec, kernels):
+def launch(mpiexec, nccl_library):
     """Run a job of three cases and ``more`` of which a rank stalls; returns what the launch left, and the raw file."""
 
     def launch(place, ranks, timeout, who, where, when, how, *more, **about):
@@ -45,9 +33,7 @@ def launch(mpiexec, kernels):
         cases = [raw_examples.case(size, transport="nccl", device="cuda", **about) for size in (64, 1024, 4096)]
         cases += more
         (place / "job.json").write_text(raw_examples.job(*cases, ranks=ranks, effort=effort).to_json())
-        room, out = place / f"room-{when}", place / "F.h5"
-        shutil.copytree(kernels, room)
-        fault = [room, who, where, when, how]
+        out, fault = place / "F.h5", [nccl_library, who, where, when, how]
         return mpiexec(ranks, RANKS, *fault, "--device", "cuda", "--job", place / "job.json", "--out", out), out
 
     return launch
@@ -63,7 +49,9 @@ LAUNCHES = {
     "ahead": ((3, 18, 2, "run", SECOND, "called"), GATHER),  # rank 1 is a barrier ahead
     "keeper": ((3, 12, 0, "run", SECOND, "60"), {}),
     "broken": ((3, 60, 1, "run", SECOND, "breaks"), {}),
-    "unmade": ((2, 60, 1, "__init__", 1, "fails", raw_examples.case(64)), {}),
+    "hangs": ((3, 12, 1, "library", 90, "stall"), {}),  # on the stream: all ranks respond
+    "fails": ((3, 60, 1, "library", 90, "error"), {}),
+    "unmade": ((2, 60, 1, "library", 1, "init", raw_examples.case(64)), {}),
 }
 """What ``launch`` is told; the longest first."""
 AT_ONCE = 3
@@ -127,6 +115,22 @@ def test_if_a_stalled_rank_returns_in_time_the_case_fails_and_all_ranks_continue
     assert outcomes[1].reason.startswith(f"rank {who} on {platform.node()}, ")
     assert "s after the others: " in outcomes[1].reason
     assert " did not complete in 4.5 s" in outcomes[1].reason
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("hangs", "NCCL did not complete in 3 s (on the stream: "),
+        ("fails", "NCCL reports: NCCL_ERROR_SYSTEM_ERROR: unhandled system error at rank 1 on "),
+    ],
+)
+def test_after_a_stall_or_an_error_of_nccl_itself_all_ranks_continue(launched, name, reason):
+    ended, out = launched[name].result()
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
+    assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (3, ["ok", "failed", "ok"])
+    assert outcomes[1].reason.startswith(reason)
+    assert outcomes[1].reason.endswith("all ranks answered and continued")
 
 
 def test_if_too_few_ranks_are_left_the_launch_is_aborted(launched):

@@ -1,6 +1,5 @@
 """How operations on a stream are timed: what is queued, opened, waited for and checked, in which order."""
 
-import shutil
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,9 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import raw_examples
-from cpu_check_kernels import HostGpu
 
-from hpccoll.measure.result_check_gpu import SOURCE
 from hpccoll.measure.stream_timing import stream_timing
 from hpccoll.spec.case import TIMINGS, Effort
 from hpccoll.store import hdf5
@@ -137,19 +134,16 @@ def test_every_timing_waits_as_it_is_told(timing):
 
 
 @pytest.fixture(scope="module")
-def launch(mpiexec, require, tmp_path_factory):
+def launch(mpiexec, nccl_library, tmp_path_factory):
     """Run the cases on two ranks over NCCL on the host; returns the outcomes and the rows by the ids of cases."""
-    require(shutil.which("g++"), "there is no g++")
 
     def launch(*cases, room=0, limit=5.0):
         place = tmp_path_factory.mktemp("timed")
-        (place / "nccl").mkdir()
-        HostGpu(place / "nccl").kernel(SOURCE, "fill", 4)
         effort = Effort(warmup=1, min_iterations=8, max_iterations=8, timeout=60, operations=OPERATIONS)
         (place / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
         out = place / "F.h5"
         arguments = ["--device", "cuda", "--job", place / "job.json", "--out", out, "--exit-zero"]
-        ended = mpiexec(2, RANKS, place / "nccl", room, limit, *arguments)
+        ended = mpiexec(2, RANKS, nccl_library, room, limit, *arguments)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         ((_, outcomes),) = hdf5.read_raw_file(out).attempts if out.exists() else ((None, ()),)
         results = read_results([out])

@@ -35,7 +35,7 @@ def test_a_row_names_classes_that_allocate_buffers_and_compile_plans(factory, na
         ({"buffers": "registered", "nvls_ctas": 2}, {"nvls_ctas": 2}, "registered"),
     ],
 )
-def test_schedules_get_communicator_settings_and_native_collectives_also_get_buffers(
+def test_schedules_and_native_collectives_get_communicator_settings_and_buffers(
     factory, communicator, settings, buffers
 ):
     from mpi4py import MPI
@@ -43,7 +43,7 @@ def test_schedules_get_communicator_settings_and_native_collectives_also_get_buf
     from hpccoll.transports.nccl.transport import NcclTransport
     from hpccoll.transports.nccl.vendor import NcclVendorTransport
 
-    gpu = SimpleNamespace(release=lambda: None)
+    gpu = SimpleNamespace(release=lambda: None, empty=None)
     case = raw_examples.case(transport="nccl", device="cuda")
     native, schedules = (
         factory.make_transport(case, MPI.COMM_SELF, gpu, communicator, native=native) for native in (True, False)
@@ -51,4 +51,4 @@ def test_schedules_get_communicator_settings_and_native_collectives_also_get_buf
     assert (type(native), type(schedules)) == (NcclVendorTransport, NcclTransport)
     for transport in (native, schedules):
         assert (transport.library and transport.library._settings) == settings
-    assert (native.buffers and native.buffers.registration) == buffers
+        assert (transport.buffers and transport.buffers.registration) == buffers

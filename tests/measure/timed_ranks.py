@@ -6,13 +6,13 @@ ROOM is for how many items the queue of a stream has room (0: any), LIMIT the se
 import sys
 from pathlib import Path
 
-import nccl_over_files
+import nccl_on_host
 
 from hpccoll.run import main
 from hpccoll.transports.nccl import gate
 
 DIRECTORY, ROOM, LIMIT, *ARGUMENTS = sys.argv[1:]
-nccl_over_files.Stream.room = int(ROOM)
+nccl_on_host.Stream.room = int(ROOM)
 gate.LIMIT_S = float(LIMIT)
-nccl_over_files.install(Path(DIRECTORY))
+nccl_on_host.install(Path(DIRECTORY))
 sys.exit(main(ARGUMENTS))

@@ -1,14 +1,17 @@
-"""Communicator settings and registered buffers of NCCL, through nccl4py, because CuPy's binding lacks them.
+"""Communicator settings, registered buffers and newer calls of NCCL through nccl4py, because CuPy's binding lacks them.
 
 All data move through the same code: communicators created here have the methods of CuPy's, and CuPy's groups contain
-their calls, because both bindings load one libnccl. Buffers can be registered with either binding's communicators.
+their calls, because both bindings load one libnccl. Buffers can be registered with either binding's communicators, and
+the newer calls take both.
 """
 
+import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +32,11 @@ CUPY_TO_NCCL4PY = {
 }  # fmt: skip
 """nccl4py's name of each CuPy method. Its functions take the communicator before the stream, their last argument."""
 
+NEWER_CALLS = {"all_to_all": "allto_all", "gather": "gather", "scatter": "scatter"}
+"""nccl4py's function for each collective that NCCL has since 2.28 and CuPy's binding lacks."""
+NEWER_CALLS_SINCE = 22800
+"""The version of NCCL that introduced ncclAlltoAll, ncclGather and ncclScatter (nccl.h)."""
+
 SYMMETRIC = 1
 """NCCL_WIN_COLL_SYMMETRIC (nccl.h): all ranks use their buffers at the same offset."""
 NO_COLOR = -1
@@ -46,24 +54,32 @@ def _nccl() -> Any:
 
 
 @cache
-def missing_for_config(min_version: int) -> str | None:
-    """Return the reason why this process cannot create communicators with settings, None if it can.
+def missing_for_nccl4py(min_version: int) -> str | None:
+    """Return the reason why this process cannot use nccl4py next to CuPy, None if it can.
 
     Args:
-        min_version: the first NCCL version with these settings, major x 10000 + minor x 100; older ones ignore them.
+        min_version: the first NCCL version that has what is needed of it, major x 10000 + minor x 100.
     """
     if find_spec("nccl") is None or find_spec("nccl.bindings") is None:
-        return f"nccl4py not found: {INSTALL}"
+        return f"nccl4py is not installed; do: {INSTALL}"
     try:
         version: int = _nccl().get_version()
     except (ImportError, OSError, RuntimeError) as error:
         return f"nccl4py finds no NCCL: {' '.join(str(error).split())}"
     if version < min_version:
-        return f"NCCL {_version_text(version)} is too old: these settings need {_version_text(min_version)} or later"
+        return f"NCCL {_version_text(version)} is too old: this needs {_version_text(min_version)} or later"
     cupys = _cupy_nccl_version()
     if version != cupys:  # groups span both bindings
         return f"nccl4py loads NCCL {_version_text(version)}, and CuPy {_version_text(cupys)}: they must be the same"
+    if len(files := _loaded_nccl_files()) > 1:  # of one version, but each has groups of its own
+        return f"nccl4py and CuPy load different files of NCCL: {', '.join(files)}; they must be the same"
     return None
+
+
+def _loaded_nccl_files() -> list[str]:
+    """Return the files of NCCL that are loaded into this process."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return sorted({path for line in lines if re.search(r"/libnccl\.so[.0-9]*$", path := line.split(maxsplit=5)[-1])})
 
 
 def _cupy_nccl_version() -> int:
@@ -141,6 +157,17 @@ class ConfiguredCommunicator:
         if handle:
             with suppress(NcclError):  # as in CuPy: no recovery is possible
                 _call_nccl(function, handle)
+
+
+def newer_call(communicator: Any, collective: str) -> Callable[..., None]:
+    """Return the method that CuPy's communicators lack for ``collective``, one of NEWER_CALLS.
+
+    Args:
+        communicator: the communicator of CuPy or nccl4py.
+        collective: the name of the collective.
+    """
+    nccl = _nccl()
+    return _bind_communicator(getattr(nccl, NEWER_CALLS[collective]), nccl.Comm(communicator.comm))
 
 
 def _bind_communicator(call: Callable[..., Any], handle: Any) -> Callable[..., None]:

@@ -62,6 +62,7 @@ class StreamPlan:
         calls: the calls that queue the operation.
         description: the description of the operation in reports on stalled runs.
         buffers: the arrays to keep alive with the plan, because the calls hold only their addresses.
+        evidence: the calls of NCCL that run, if the name of the collective does not say it.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class StreamPlan:
         calls: Sequence[StreamCall],
         description: str,
         buffers: Iterable[Array] = (),
+        evidence: str | None = None,
     ) -> None:
-        self.result, self._description, self._buffers = result, description, [*buffers]
+        self.result, self._description, self._buffers, self.evidence = result, description, [*buffers], evidence
         self._calls = calls  # a graph of the calls holds only the addresses of their tables
         self._device, self._wait = device, device.wait
         self._graphs: list[CapturedGraph] = []
@@ -93,7 +95,7 @@ class StreamPlan:
 
     def _prepare(self, *, graph: bool) -> None:
         self.run()
-        if graph:
+        if graph and self._calls:
             self.enqueue = self._captured(self.enqueue)
 
     def _captured(self, queue: StreamCall) -> StreamCall:

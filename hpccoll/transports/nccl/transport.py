@@ -11,18 +11,19 @@ import numpy as np
 
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.nccl.compile import NcclCompiler, Stage
-from hpccoll.transports.nccl.stream_plan import NcclStream, StreamCall, StreamPlan
+from hpccoll.transports.nccl.stream_plan import NamedBuffers, NcclStream, StreamCall, StreamPlan
 from hpccoll.transports.transport_interface import Array, Operation, check_agreement
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpccoll.transports.gpu import Gpu
+    from hpccoll.transports.nccl.communicator_config import NcclBuffers
     from hpccoll.transports.nccl.communicators import NcclLibrary
 
 
 def compile_plan(
-    device: NcclStream, compiler: NcclCompiler, stages: Sequence[Stage], src: Array, dst: Array
+    device: NcclStream, compiler: NcclCompiler, stages: Sequence[Stage], buffers: NamedBuffers
 ) -> StreamPlan:
     """Return the plan of a rank.
 
@@ -30,12 +31,9 @@ def compile_plan(
         device: the GPU and NCCL.
         compiler: the compiler of the operation for this rank.
         stages: the compiled stages.
-        src: the source buffer of this rank, unused in place.
-        dst: the destination buffer of this rank.
+        buffers: the buffers of this rank: src, unused in place, dst, and those that the compiler names.
     """
     operation = compiler.operation
-    buffers = {name: device.empty(count, operation.dtype) for name, count in compiler.lengths.items()}
-    buffers |= {"src": src, "dst": dst}
     folds = iter(device.fold_calls(operation, buffers, [wave for stage in stages for wave in stage.waves]))
     calls: list[StreamCall] = []
     for stage in stages:
@@ -45,7 +43,7 @@ def compile_plan(
     groups = sum(bool(stage.messages) for stage in stages)
     named = ", ".join(f"rank {peer}" for peer in peers) or "no rank"
     description = f"{groups} groups of messages with {named}, {len(calls) - groups} launches of folds"
-    return StreamPlan(device, operation.result(dst, compiler.me), calls, description, buffers.values())
+    return StreamPlan(device, operation.result(buffers["dst"], compiler.me), calls, description, buffers.values())
 
 
 class NcclTransportBase(GuardedBuffers):
@@ -56,34 +54,60 @@ class NcclTransportBase(GuardedBuffers):
         gpu: the GPU of this rank, with its stream.
         graph: whether plans are replayed as CUDA graphs.
         library: the binding of NCCL that creates communicators; None for CuPy's.
+        buffers: the allocator of NCCL memory, which may register buffers; None for CuPy's memory.
     """
 
     def __init__(
-        self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "NcclLibrary | None" = None
-    ) -> None:
+        self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "NcclLibrary | None" = None,
+        buffers: "NcclBuffers | None" = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.comm, self.gpu, self.graph, self.library = comm, gpu, graph, library
+        self.comm, self.gpu, self.graph, self.library, self.buffers = comm, gpu, graph, library, buffers
+        self._allocate = buffers.empty if buffers else gpu.empty
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        buffer: Array = self.keep(allocate_guarded(self.gpu.empty, count, dtype))
+        # NCCL's memory is aligned to more than a page and registered from its first byte: there is no front margin.
+        buffer: Array = self.keep(allocate_guarded(self._allocate, count, dtype, front=not self.buffers))
         return buffer
+
+    def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
+        """Return the plan of ``operation`` after its first run; all ranks call this together.
+
+        If NCCL rejects a call, the transport is closed.
+
+        Raises:
+            PlanMismatchError: if the ranks disagree on the messages between them.
+            BadInputError: if NCCL's call does not support in place, or NCCL cannot create windows on these GPUs.
+        """
+        try:
+            return self._compile(operation, src, dst).prepared(graph=self.graph)
+        except BaseException:
+            self.close()
+            raise
+
+    def _compile(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Deregister the buffers, and drop them."""
+        super().close()
+        if self.buffers:
+            self.buffers.close()
 
 
 class NcclTransport(NcclTransportBase):
     """Schedules over the point-to-point calls of NCCL."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
-        """Compile ``operation``; all ranks call this together.
-
-        Raises:
-            PlanMismatchError: if the ranks disagree on the messages between them.
-        """
+    def _compile(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         from hpccoll.transports.nccl.communicators import nccl_world
         from hpccoll.transports.nccl.cupy_device import CupyDevice
 
         compiler = NcclCompiler(self.comm.rank, operation)
         received = self.comm.alltoall(compiler.proposals())
         check_agreement(self.comm.allgather(compiler.mismatched_peers(received)))
-        device = CupyDevice(self.gpu, nccl_world(self.comm, self.library).communicator)
-        plan = compile_plan(device, compiler, compiler.stages(received), src, dst)
-        return plan.prepared(graph=self.graph)
+        communicator = nccl_world(self.comm, self.library).communicator
+        scratch = {name: self._allocate(count, operation.dtype) for name, count in compiler.lengths.items()}
+        buffers = {"src": src, "dst": dst, **scratch}
+        if self.buffers:  # arrivals that are folded are received into scratch
+            self.buffers.register(communicator, self.comm.size, buffers.values())
+        return compile_plan(CupyDevice(self.gpu, communicator), compiler, compiler.stages(received), buffers)

@@ -1,29 +1,22 @@
 """NCCL's own collectives, called as applications call them, with the in-place forms of nccl-tests.
 
-Collectives that NCCL lacks use the common idiom: grouped sends and receives, and for a barrier an all-reduce of one
+All-to-all, gather and scatter are NCCL's from 2.28 on, through nccl4py, because CuPy's binding lacks them. Collectives
+that NCCL or its binding lacks use the common idiom: grouped sends and receives, and for a barrier an all-reduce of one
 word. An average is a sum followed by one division, because ncclAvg multiplies before it adds, which rounds.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hpccoll.errors import BadInputError
 from hpccoll.transports.buffer_pieces import Span
-from hpccoll.transports.guarded_memory import allocate_guarded
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.stream_plan import StreamCall, StreamPlan
 from hpccoll.transports.nccl.transport import NcclTransportBase
 from hpccoll.transports.transport_interface import Array, Operation, address
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
-
-    from hpccoll.transports.gpu import Gpu
-    from hpccoll.transports.nccl.communicator_config import NcclBuffers
-    from hpccoll.transports.nccl.communicators import NcclLibrary
 
 NCCL_TYPES = {
     "uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
@@ -32,6 +25,9 @@ NCCL_TYPES = {
 
 NCCL_OPS = {"sum": 0, "avg": 0, "prod": 1, "max": 2, "min": 3}
 """ncclRedOp_t of each reduction (nccl.h)."""
+
+NewerCall: TypeAlias = Callable[..., None]
+"""ncclGather, ncclScatter or ncclAlltoAll of a communicator."""
 
 GroupCalls: TypeAlias = Callable[[list[tuple[Callable[..., object], tuple[object, ...]]]], StreamCall]
 
@@ -99,21 +95,33 @@ def _reduce(a: NcclCallArguments) -> StreamCall:
     return partial(a.nccl.reduce, a.source, target, a.operation.count, a.type, a.op, a.root, a.stream)
 
 
-def _gather(a: NcclCallArguments) -> StreamCall:
+def _gather(a: NcclCallArguments, call: NewerCall) -> StreamCall:
+    return partial(call, a.source, address(a.dst), a.operation.count, a.type, a.root, a.stream)
+
+
+def _scatter(a: NcclCallArguments, call: NewerCall) -> StreamCall:
+    return partial(call, a.source, a.target, a.operation.count, a.type, a.root, a.stream)
+
+
+def _all_to_all(a: NcclCallArguments, call: NewerCall) -> StreamCall:
+    return partial(call, a.source, a.target, a.operation.count, a.type, a.stream)
+
+
+def _grouped_gather(a: NcclCallArguments) -> StreamCall:
     calls = [] if a.operation.in_place and a.me == a.root else [a.send(a.contribution, a.root)]
     if a.me == a.root:
         calls += [a.receive(a.block(a.dst, peer), peer) for peer in a.others()]
     return a.group(calls)
 
 
-def _scatter(a: NcclCallArguments) -> StreamCall:
+def _grouped_scatter(a: NcclCallArguments) -> StreamCall:
     calls = [] if a.operation.in_place and a.me == a.root else [a.receive(a.result, a.root)]
     if a.me == a.root:
         calls += [a.send(a.block(a.contribution, peer), peer) for peer in a.others()]
     return a.group(calls)
 
 
-def _all_to_all(a: NcclCallArguments) -> StreamCall:
+def _grouped_all_to_all(a: NcclCallArguments) -> StreamCall:
     return a.group(
         [a.send(a.block(a.contribution, peer), peer) for peer in a.workers]
         + [a.receive(a.block(a.dst, peer), peer) for peer in a.workers]
@@ -169,15 +177,24 @@ CALLS = {
     "all_gather": _all_gather,
     "broadcast": _broadcast,
     "reduce": _reduce,
-    "gather": _gather,
-    "scatter": _scatter,
-    "all_to_all": _all_to_all,
+    "gather": _grouped_gather,
+    "scatter": _grouped_scatter,
+    "all_to_all": _grouped_all_to_all,
     "all_to_all_v": _all_to_all_v,
     "barrier": _barrier,
     "send_recv": _send_recv,
     "bidirectional": _bidirectional,
 }
-"""The call of each collective."""
+"""The call of each collective by CuPy's binding."""
+
+NEWER: dict[str, Callable[[NcclCallArguments, NewerCall], StreamCall]] = {
+    "gather": _gather, "scatter": _scatter, "all_to_all": _all_to_all,
+}  # fmt: skip
+"""The call of each collective that NCCL has since 2.28."""
+
+GROUPED = "grouped sends and receives"
+EVIDENCE = {"all_to_all_v": GROUPED, "bidirectional": GROUPED, "barrier": "an all-reduce of one word"}
+"""The calls that stand for a collective that NCCL lacks."""
 
 
 def check_placement(operation: Operation) -> None:
@@ -192,64 +209,36 @@ def check_placement(operation: Operation) -> None:
 
 
 class NcclVendorTransport(NcclTransportBase):
-    """NCCL's own collectives, at its default settings or those of its environment.
+    """NCCL's own collectives, at its default settings or those of its environment."""
 
-    Args:
-        comm: the communicator of the ranks.
-        gpu: the GPU of this rank, with its stream.
-        graph: whether plans are replayed as CUDA graphs.
-        library: the binding of NCCL that creates communicators; None for CuPy's.
-        buffers: the allocator of NCCL memory, which may register buffers; None for CuPy's memory.
-    """
-
-    def __init__(
-        self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "NcclLibrary | None" = None,
-        buffers: "NcclBuffers | None" = None,
-    ) -> None:  # fmt: skip
-        super().__init__(comm, gpu, graph=graph, library=library)
-        self.buffers = buffers
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        if not self.buffers:
-            return super().empty(count, dtype)
-        # NCCL's memory is aligned to more than a page and registered from its first byte: there is no front margin.
-        buffer: Array = self.keep(allocate_guarded(self.buffers.empty, count, dtype, front=False))
-        return buffer
-
-    def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
-        """Prepare the call; all ranks call this together.
-
-        Raises:
-            BadInputError: if the call does not support in place, or NCCL cannot create windows on these GPUs.
-        """
+    def _compile(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         from hpccoll.transports.nccl.communicators import nccl_world
         from hpccoll.transports.nccl.cupy_device import CupyDevice, group_calls
 
         check_placement(operation)
-        me, workers = self.comm.rank, operation.layout.workers
+        me, workers, name = self.comm.rank, operation.layout.workers, operation.collective.name
         world = nccl_world(self.comm, self.library)
         device = CupyDevice(self.gpu, world.communicator)
         communicator = world.workers(workers)
         if self.buffers:
             self.buffers.register(communicator, workers, (src, dst))
-        description = f"inside NCCL's {operation.collective.name}"
+        newer, evidence = self._newer_call(communicator, name) if name in NEWER else (None, EVIDENCE.get(name))
+        description = f"inside NCCL's {name}"
         if communicator is None:
-            return StreamPlan(device, dst[:0], [], description)
+            return StreamPlan(device, dst[:0], [], description, evidence=evidence)
         word = device.empty(1, np.dtype("int32"))  # a barrier must not change the payload, which is checked
         arguments = NcclCallArguments(communicator, me, operation, src, dst, word, self.gpu.stream.ptr, group_calls)
-        calls = [CALLS[operation.collective.name](arguments)]
+        calls = [NEWER[name](arguments, newer) if newer else CALLS[name](arguments)]
         if operation.reduction.averages and len(arguments.result):
             whole = Span("result", 0, len(arguments.result))
             calls += device.fold_calls(operation, {"result": arguments.result}, [[Fold(whole, (whole,), workers)]])
-        plan = StreamPlan(device, arguments.result, calls, description, (src, dst, word))
-        try:
-            return plan.prepared(graph=self.graph)
-        except BaseException:
-            self.close()
-            raise
+        return StreamPlan(device, arguments.result, calls, description, (src, dst, word), evidence)
 
-    def close(self) -> None:
-        """Deregister the buffers, and drop them."""
-        super().close()
-        if self.buffers:
-            self.buffers.close()
+    def _newer_call(self, communicator: Any, collective: str) -> tuple[NewerCall | None, str]:
+        """Return NCCL's call if all ranks have it, and the evidence of what is called."""
+        from hpccoll.transports.nccl.communicator_config import NEWER_CALLS_SINCE, missing_for_nccl4py, newer_call
+
+        reasons = self.comm.allgather(missing_for_nccl4py(NEWER_CALLS_SINCE))
+        for reason in filter(None, reasons):
+            return None, f"{GROUPED}, not NCCL's {collective}: {reason}"
+        return communicator and newer_call(communicator, collective), f"NCCL's {collective}"

@@ -2,18 +2,19 @@
 
 import ctypes
 import shutil
-import subprocess
+from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from cpu_fold_kernel import compile_folds, fold_launcher
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.schedule import REDUCTIONS
 from hpccoll.transports.buffer_pieces import Span
 from hpccoll.transports.nccl.fold import Fold, fold_waves
-from hpccoll.transports.nccl.fold_kernel import KERNEL_TYPES, SOURCE, THREADS, kernel_macros, launch_tables
+from hpccoll.transports.nccl.fold_kernel import KERNEL_TYPES, THREADS, launch_tables
 
 SPANS = st.builds(lambda at, length: (at, at + length), st.integers(0, 12), st.just(4))
 
@@ -58,61 +59,12 @@ def test_folds_into_one_span_are_fused_and_dependent_folds_are_in_later_waves():
 
 # ---- the kernel, compiled for the host ------------------------------------------------------------------------------
 
-HOST = """
-#include <string.h>
-#include <math.h>
-#include <utility>
-#define __device__
-#define __global__
-#define __forceinline__ inline
-#define __launch_bounds__(threads)
-struct uint4 { unsigned x, y, z, w; };
-struct { unsigned x; } blockIdx, threadIdx;
-static unsigned __float_as_uint(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }
-static float __uint_as_float(unsigned bits) { float value; memcpy(&value, &bits, 4); return value; }
-static float from_half(unsigned short stored) { _Float16 value; memcpy(&value, &stored, 2); return (float)value; }
-static unsigned short to_half(float value) {
-    _Float16 half = (_Float16)value;
-    unsigned short bits;
-    memcpy(&bits, &half, 2);
-    return bits;
-}
-"""
-LAUNCH = """
-extern "C" void launch(int tiles, const long long* folds, const long long* inputs, int ranges) {
-    for (blockIdx.x = 0; blockIdx.x < tiles; ++blockIdx.x)
-        for (threadIdx.x = 0; threadIdx.x < THREADS; ++threadIdx.x) fold(folds, inputs, ranges);
-}
-"""
-ASSEMBLY = {
-    'asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(stored));': "value = from_half(stored);",
-    'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));': "stored = to_half(value);",
-}
-"""Assembly instructions of the GPU, and the host code that replaces them."""
-
 
 @pytest.fixture(scope="module")
 def on_host(tmp_path_factory, require):
-    """Return a function that compiles the kernel for the host, where its threads run one after another."""
-    compiler = shutil.which("g++")
-    require(compiler, "there is no g++ to compile the fold kernel with")
-    kept = {}
-
-    def kernel(element, op):
-        if (element, op) not in kept:
-            where = tmp_path_factory.mktemp("fold")
-            source = SOURCE.read_text()
-            for assembly, plain in ASSEMBLY.items():
-                assert assembly in source
-                source = source.replace(assembly, plain)
-            (where / "fold.cpp").write_text(HOST + source + LAUNCH)
-            defines = [f"-D{name}={words}" for name, words in kernel_macros(element, op).items()]
-            flags = ["-O1", "-w", "-fwrapv", "-ffp-contract=off", "-shared", "-fPIC", *defines]
-            subprocess.run([compiler, *flags, "-o", where / "fold.so", where / "fold.cpp"], check=True)
-            kept[element, op] = ctypes.CDLL(str(where / "fold.so")).launch
-        return kept[element, op]
-
-    return kernel
+    """Return the function that launches the kernel on the host, by dtype and reduction."""
+    require(shutil.which("g++"), "there is no g++ to compile the fold kernel with")
+    return partial(fold_launcher, compile_folds(tmp_path_factory.mktemp("fold")))
 
 
 def launched(kernel, moves, buffers):

@@ -2,42 +2,21 @@
 
 import ctypes
 import shutil
-import subprocess
 from threading import Thread
 
 import numpy as np
 import pytest
+from cpu_gate_kernel import gate_function
 
 from hpccoll.transports.nccl import gate
 from hpccoll.transports.transport_interface import aligned_empty
-
-SHIM = """
-#include <ctime>
-#define __global__
-#define __device__
-#define __forceinline__ inline
-static void __threadfence_system() { __sync_synchronize(); }
-static unsigned long long host_nanoseconds() {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-"""
-TIMER = 'asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));'
 
 
 class ThreadGpu:
     """A GPU whose stream is a thread: it runs what was queued, in order."""
 
     def __init__(self, directory):
-        source = gate.SOURCE.read_text()
-        assert source.count(TIMER) == 1
-        program = directory / "gate.cpp"
-        program.write_text(SHIM + source.replace(TIMER, "now = host_nanoseconds();"))
-        library = program.with_suffix(".so")
-        flags = ("-O2", "-Wall", "-Werror", "-shared", "-fPIC")
-        subprocess.run(["g++", *flags, str(program), "-o", str(library)], check=True)
-        self.run, self.work = ctypes.CDLL(str(library)).gate, Thread()
+        self.run, self.work = gate_function(directory), Thread()
         self.work.start()
 
     def pinned(self, count, dtype):

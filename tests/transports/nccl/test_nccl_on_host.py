@@ -1,38 +1,23 @@
-"""The NCCL transport among ranks of a real MPI, on host memory (hosted_ranks.py); and NCCL itself, where it is."""
+"""Schedules, NCCL's own calls and its registered buffers by CuPy's and nccl4py's real bindings, on the test library.
+
+tests/gpu/libnccl/nccl.c says what that proves.
+"""
 
 from pathlib import Path
 
 import pytest
 
-RANKS = Path(__file__).parent / "hosted_ranks.py"
+TESTS = Path(__file__).parents[2]
+pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_plans_of_real_ranks_equal_lockstep(mpiexec, ranks):
-    ran = mpiexec(ranks, RANKS)
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_schedules_and_calls_over_nccl_keep_their_contract(mpiexec, nccl_library, ranks):
+    ran = mpiexec(ranks, TESTS / "gpu" / "nccl_ranks.py", "host", nccl_library)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "left out" not in ran.stdout
 
 
-@pytest.fixture
-def nccl():
-    """CuPy's binding; without a library of NCCL it is an empty one."""
-    found = pytest.importorskip("cupy.cuda.nccl", reason="CuPy is not installed")
-    if not found.available:
-        pytest.skip("NCCL not found")
-    return found
-
-
-def test_nccl_gives_unique_ids_without_a_gpu(nccl):
-    one, other = nccl.get_unique_id(), nccl.get_unique_id()
-    assert len(one) == len(other) == 128
-    assert one != other
-
-
-def test_types_and_ops_equal_cupys_constants(nccl):
-    from hpccoll.transports.nccl.vendor import NCCL_OPS, NCCL_TYPES
-
-    assert {name: getattr(nccl, f"NCCL_{name.upper()}") for name in NCCL_TYPES} == NCCL_TYPES
-    assert {op: getattr(nccl, f"NCCL_{op.upper()}") for op in NCCL_OPS if op != "avg"} == {
-        op: number for op, number in NCCL_OPS.items() if op != "avg"
-    }
+def test_what_is_registered_and_created_is_released_in_order_and_errors_reach_all_ranks(mpiexec, nccl_library):
+    ran = mpiexec(2, Path(__file__).with_name("nccl4py_ranks.py"), nccl_library)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,0 +1,576 @@
+/* NCCL's entry points over host memory, for ranks of one host: CuPy and nccl4py load this file as libnccl.so.2.
+ *
+ * What it proves: the arguments of every call (types, ops, counts, roots, in-place forms, settings, windows), that all
+ * ranks make the same calls, that groups of sends and receives do not deadlock when a send blocks until its receive
+ * is posted, that graphs and registrations end before what they use, what an abort, an asynchronous error and a stall
+ * lead to, and the results on that path. What it does not prove: anything of a device (its order between streams, its
+ * memory, CUDA graphs), speed, NCCL's choice of algorithms, its logs, its connections and its own limits.
+ *
+ * A stream is a thread that executes what is queued in order. A collective is messages between all ranks, followed by a
+ * fold in the order of ranks. A violated rule ends the process with a message.
+ *
+ * NCCL_TEST_FAULT=RANK:NUMBER:KIND injects a fault into the process that is RANK in its first communicator: its work
+ * NUMBER (a group or a collective, from 1 on) never ends; `stall` leaves it at that, `error` also raises asynchronous
+ * errors, and `init` makes the creation of its communicator NUMBER fail. NCCL_TEST_VERSION is the version (23000), and
+ * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR };
+enum { SUM, PROD, MAX, MIN, OPS };
+enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, TYPES };
+static const size_t SIZES[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+
+enum { CHUNK = 65536, PAGE = 4096, RANKS = 16, COMMS = 64, MAGIC = (int)0xcafebeef };
+
+typedef struct { char internal[128]; } Id;
+typedef struct { /* ncclConfig_t until 2.28; later versions append fields */
+    size_t size;
+    int magic, version;
+    int blocking, cgaClusterSize, minCTAs, maxCTAs;
+    const char *netName;
+    int splitShare, trafficClass;
+    const char *commName;
+    int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs, nChannelsPerNetPeer, nvlinkCentricSched;
+} Config;
+
+typedef struct { /* the messages of one rank to another: the receiver posts, the sender fills, the receiver drains */
+    _Atomic uint64_t posted, filled, drained;
+    uint64_t bytes, tag; /* of the message that is posted */
+    char chunk[CHUNK];
+} Pair;
+
+typedef struct {
+    _Atomic int arrived, failed;
+    struct { int color, key; size_t size; } said[RANKS];
+    Pair pairs[];
+} Shared;
+
+typedef struct Registration { struct Registration *next; char *at; } Registration;
+
+typedef struct Comm {
+    int magic, rank, ranks, barriers, splits;
+    char name[64];
+    Shared *shared;
+    size_t mapped;
+    uint64_t sent[RANKS], received[RANKS]; /* messages to and from each rank */
+    Registration *registrations;
+    _Atomic int pending, graphs, aborted, error;
+} Comm;
+
+typedef struct {
+    int sends, peer, to_scratch;
+    char *at;
+    size_t bytes, tag, done;
+    int started, ended;
+} Transfer;
+
+typedef struct Work { /* a kernel, or transfers that are followed by a fold of what is in scratch */
+    struct Work *next;
+    void (*kernel)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+    uint64_t arguments[6];
+    Comm *comm;
+    char *out;
+    size_t count;
+    int type, op, transfers, more; /* more: the next one is of the same launch of a graph */
+    Transfer transfer[];
+} Work;
+
+typedef struct Stream {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    Work *first, **end;
+    _Atomic int left; /* launches that have not ended */
+    int room, captures;
+    Work *captured, **captured_end;
+} Stream;
+
+/* The bindings call from one thread. */
+static struct { int depth; Work *work; Stream *stream; } group;
+static char notes[1 << 16];
+static size_t noted;
+static Comm *comms[COMMS];
+static int created, works;
+static struct { int rank, number; char kind[8]; } fault;
+
+static void fatal(const char *format, ...) {
+    va_list more;
+    va_start(more, format);
+    fputs("libnccl: ", stderr);
+    vfprintf(stderr, format, more);
+    fputc('\n', stderr);
+    abort();
+}
+
+static void note(const char *format, ...) { /* what hostCalls returns; calls come from one thread */
+    va_list more;
+    va_start(more, format);
+    if (noted < sizeof notes - 400) noted += vsnprintf(notes + noted, 400, format, more);
+    va_end(more);
+}
+
+static void rest(int turn) {
+    if (turn < 50) sched_yield();
+    else nanosleep(&(struct timespec){0, 20000}, NULL);
+}
+
+static int valid(const Comm *comm) { return comm && comm->magic == MAGIC && !comm->aborted; }
+
+static int overlap(const char *a, size_t bytes, const char *b, size_t others) {
+    return bytes && others && a < b + others && b < a + bytes;
+}
+
+/* ---- transfers ------------------------------------------------------------------------------------------------- */
+
+static Pair *pair(Comm *comm, int from, int to) { return &comm->shared->pairs[from * comm->ranks + to]; }
+
+static int go_on(Comm *comm, Transfer *t) { /* advance a transfer, and return whether it advanced */
+    Pair *p = t->sends ? pair(comm, comm->rank, t->peer) : pair(comm, t->peer, comm->rank);
+    uint64_t *number = (t->sends ? comm->sent : comm->received) + t->peer;
+    if (!t->started && t->sends) {
+        if (p->posted <= *number) return 0;
+        if (p->bytes != t->bytes || p->tag != t->tag)
+            fatal("rank %d sends %zu B to rank %d, which expects %zu B%s", comm->rank, t->bytes, t->peer,
+                  (size_t)p->bytes, p->tag == t->tag ? "" : ", or the ranks make different calls");
+    } else if (!t->started) {
+        p->bytes = t->bytes, p->tag = t->tag;
+        p->posted = *number + 1;
+    }
+    t->started = 1;
+    if (t->sends ? p->filled != p->drained : p->filled == p->drained) return 0;
+    size_t left = t->bytes - t->done, size = left < CHUNK ? left : CHUNK;
+    if (size) t->sends ? memcpy(p->chunk, t->at + t->done, size) : memcpy(t->at + t->done, p->chunk, size);
+    t->done += size;
+    (t->sends ? &p->filled : &p->drained)[0]++;
+    t->ended = t->done == t->bytes;
+    *number += t->ended;
+    return 1;
+}
+
+static float of_bfloat16(uint16_t stored) {
+    return (union { uint32_t bits; float value; }){(uint32_t)stored << 16}.value;
+}
+
+static uint16_t to_bfloat16(float value) { /* to nearest, of two to the even one */
+    uint32_t bits = (union { float value; uint32_t bits; }){value}.bits;
+    return value != value ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+#define REDUCED(x, y) (w->op == SUM ? x + y : w->op == PROD ? x * y : w->op == MAX ? (x > y ? x : y) : x < y ? x : y)
+#define FOLD(TYPE, LOAD, STORE)                                                                                        \
+    for (size_t i = 0; i < w->count; i++) {                                                                            \
+        TYPE all = ((TYPE *)scratch)[i];                                                                               \
+        for (int rank = 1; rank < w->comm->ranks; rank++)                                                              \
+            all = STORE(REDUCED(LOAD(all), LOAD(((TYPE *)scratch)[rank * w->count + i])));                             \
+        ((TYPE *)w->out)[i] = all;                                                                                     \
+    }                                                                                                                  \
+    break
+
+static void fold(const Work *w, char *scratch) {
+    switch (w->type) {
+        case INT8: FOLD(int8_t, , );
+        case UINT8: FOLD(uint8_t, , );
+        case INT32: FOLD(int32_t, , );
+        case UINT32: FOLD(uint32_t, , );
+        case INT64: FOLD(int64_t, , );
+        case UINT64: FOLD(uint64_t, , );
+        case FLOAT16: FOLD(_Float16, (float), );
+        case FLOAT32: FOLD(float, , );
+        case FLOAT64: FOLD(double, , );
+        case BFLOAT16: FOLD(uint16_t, of_bfloat16, to_bfloat16);
+    }
+}
+
+static void transfer_all(Work *w) {
+    Comm *comm = w->comm;
+    int faulty = ++works == fault.number && comm->error == 0 && strcmp(fault.kind, "init");
+    if (faulty && !strcmp(fault.kind, "error")) comm->error = comm->shared->failed = SYSTEM_ERROR;
+    size_t share = w->out ? w->count * SIZES[w->type] : 0;
+    char *scratch = w->out ? malloc(share * comm->ranks + 1) : NULL;
+    for (Transfer *t = w->transfer; t < w->transfer + w->transfers; t++) {
+        t->started = t->ended = 0, t->done = 0;
+        if (t->to_scratch) t->at = scratch + t->peer * share;
+    }
+    for (int left = w->transfers, turn = 0; (left || faulty) && !comm->aborted; turn++) {
+        char busy[2][RANKS] = {0}; /* messages of two ranks are transferred in order */
+        left = 0;
+        for (Transfer *t = w->transfer; t < w->transfer + w->transfers && !faulty; t++) {
+            if (t->ended) continue;
+            left++;
+            if (!busy[t->sends][t->peer]++ && go_on(comm, t)) turn = 0;
+        }
+        if (turn || faulty) rest(turn);
+    }
+    if (w->out && !comm->aborted) fold(w, scratch);
+    free(scratch);
+}
+
+/* ---- streams: what CUDA has on a GPU ----------------------------------------------------------------------------- */
+
+static void *run_stream(void *argument) {
+    Stream *s = argument;
+    pthread_mutex_lock(&s->mutex);
+    for (;;) {
+        while (!s->first) pthread_cond_wait(&s->changed, &s->mutex);
+        Work *w = s->first;
+        pthread_mutex_unlock(&s->mutex);
+        uint64_t *a = w->arguments;
+        if (w->kernel) w->kernel(a[0], a[1], a[2], a[3], a[4], a[5]);
+        else transfer_all(w);
+        if (w->comm) w->comm->pending--;
+        pthread_mutex_lock(&s->mutex);
+        if (!(s->first = w->next)) s->end = &s->first;
+        s->left -= !w->more;
+        free(w);
+        pthread_cond_broadcast(&s->changed);
+    }
+    return NULL;
+}
+
+static void queue(Stream *s, Work *w) {
+    w->next = NULL;
+    if (s->captures) {
+        *s->captured_end = w;
+        s->captured_end = &w->next;
+        if (w->comm) w->comm->graphs++;
+        return;
+    }
+    for (int turn = 0; !w->more && s->room && s->left >= s->room; turn++) rest(turn); /* a full queue blocks the host */
+    if (w->comm) w->comm->pending++;
+    pthread_mutex_lock(&s->mutex);
+    *s->end = w;
+    s->end = &w->next;
+    s->left += !w->more;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+Stream *hostStreamCreate(int room) {
+    Stream *s = calloc(1, sizeof *s);
+    s->room = room;
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    s->end = &s->first;
+    pthread_create(&s->thread, NULL, run_stream, s);
+    return s;
+}
+
+int hostStreamLeft(Stream *s) { return s->left; }
+
+void hostStreamWait(Stream *s) {
+    pthread_mutex_lock(&s->mutex);
+    while (s->left) pthread_cond_wait(&s->changed, &s->mutex);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void hostLaunch(Stream *s, void *kernel, const uint64_t arguments[6]) {
+    Work *w = calloc(1, sizeof *w);
+    w->kernel = kernel;
+    memcpy(w->arguments, arguments, sizeof w->arguments);
+    queue(s, w);
+}
+
+void hostCaptureBegin(Stream *s) { s->captures = 1, s->captured = NULL, s->captured_end = &s->captured; }
+Work *hostCaptureEnd(Stream *s) { return s->captures = 0, s->captured; }
+
+void hostGraphLaunch(Stream *s, const Work *graph) {
+    for (; graph; graph = graph->next) {
+        size_t size = sizeof *graph + graph->transfers * sizeof(Transfer);
+        Work *w = memcpy(malloc(size), graph, size);
+        w->more = graph->next != NULL;
+        queue(s, w);
+    }
+}
+
+void hostGraphDestroy(Work *graph) {
+    while (graph) {
+        Work *next = graph->next;
+        if (graph->comm) graph->comm->graphs--;
+        free(graph);
+        graph = next;
+    }
+}
+
+void hostNow(int64_t *at) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *at = now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+const char *hostCalls(void) { return notes; }
+void hostForgetCalls(void) { notes[noted = 0] = 0; }
+
+/* ---- communicators ----------------------------------------------------------------------------------------------- */
+
+static void meet(Comm *comm) { /* wait for all ranks */
+    int target = ++comm->barriers * comm->ranks;
+    comm->shared->arrived++;
+    for (int turn = 0; comm->shared->arrived < target; turn++) rest(turn);
+}
+
+static int create(Comm **made, int ranks, const char *name, int rank) {
+    if (ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks || name[0] != '/') return INVALID_ARGUMENT;
+    const char *text = getenv("NCCL_TEST_FAULT");
+    if (!created && text && sscanf(text, "%d:%d:%7s", &fault.rank, &fault.number, fault.kind) != 3) return INVALID_USAGE;
+    if (!created && fault.rank != rank) fault.number = 0;
+    Comm *comm = calloc(1, sizeof *comm);
+    comm->magic = MAGIC, comm->rank = rank, comm->ranks = ranks;
+    snprintf(comm->name, sizeof comm->name, "%s", name);
+    comm->mapped = sizeof(Shared) + ranks * ranks * sizeof(Pair);
+    int file = shm_open(name, O_CREAT | O_RDWR, 0600);
+    if (file < 0 || ftruncate(file, comm->mapped)) return SYSTEM_ERROR;
+    comm->shared = mmap(NULL, comm->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (comm->shared == MAP_FAILED) return SYSTEM_ERROR;
+    meet(comm);
+    if (rank == 0) shm_unlink(name);
+    comms[created % COMMS] = comm;
+    if (++created == fault.number && !strcmp(fault.kind, "init")) return SYSTEM_ERROR;
+    *made = comm;
+    return SUCCESS;
+}
+
+static int note_config(const Config *c) {
+    if (!c) return SUCCESS;
+    if (c->magic != MAGIC || c->size < 48) return INVALID_ARGUMENT;
+#define FIELD(NAME, LEAST)                                                                                            \
+    if (c->size >= offsetof(Config, NAME) + sizeof c->NAME && c->NAME != INT_MIN) {                                 \
+        if (c->NAME < LEAST) return INVALID_ARGUMENT;                                                                 \
+        note(" %s=%d", #NAME, c->NAME);                                                                               \
+    }
+    FIELD(cgaClusterSize, 0) FIELD(minCTAs, 1) FIELD(maxCTAs, 1) FIELD(trafficClass, 0) FIELD(collnetEnable, 0)
+    FIELD(CTAPolicy, 0) FIELD(nvlsCTAs, 1) FIELD(nChannelsPerNetPeer, 1) FIELD(nvlinkCentricSched, 0)
+    if (c->netName) note(" netName=%s", c->netName);
+    return SUCCESS;
+}
+
+int ncclGetVersion(int *version) {
+    const char *text = getenv("NCCL_TEST_VERSION");
+    *version = text ? atoi(text) : 23000;
+    return SUCCESS;
+}
+
+int ncclGetUniqueId(Id *id) {
+    static _Atomic int number;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, 60, "/nccl-test-%d-%d-%lx", getpid(), ++number, now.tv_nsec);
+    return SUCCESS;
+}
+
+int ncclCommInitRankConfig(Comm **comm, int ranks, Id id, int rank, Config *config) {
+    note("\nncclCommInitRankConfig");
+    *comm = NULL;
+    int result = note_config(config);
+    return result ? result : create(comm, ranks, id.internal, rank);
+}
+
+int ncclCommInitAll(void) { return INVALID_USAGE; /* of several GPUs a process; the bindings link it */ }
+
+int ncclCommSplit(Comm *comm, int color, int key, Comm **made, Config *config) {
+    note("\nncclCommSplit");
+    *made = NULL;
+    if (!valid(comm) || note_config(config)) return INVALID_ARGUMENT;
+    comm->shared->said[comm->rank].color = color, comm->shared->said[comm->rank].key = key;
+    meet(comm);
+    int rank = 0, ranks = 0;
+    for (int i = 0; i < comm->ranks; i++) {
+        if (comm->shared->said[i].color != color) continue;
+        ranks++, rank += comm->shared->said[i].key < key || (comm->shared->said[i].key == key && i < comm->rank);
+    }
+    char name[64];
+    snprintf(name, sizeof name, "%.40s-%d.%d", comm->name, ++comm->splits, color);
+    meet(comm);
+    return color < 0 ? SUCCESS : create(made, ranks, name, rank);
+}
+
+static int release(Comm *comm, int aborts) {
+    if (!valid(comm)) return INVALID_ARGUMENT;
+    if (comm->graphs) fatal("a communicator ends before a graph of its operations, which hangs NCCL");
+    comm->aborted = aborts;
+    for (int turn = 0; comm->pending; turn++) rest(turn);
+    for (int i = 0; i < COMMS; i++)
+        if (comms[i] == comm) comms[i] = NULL;
+    for (Registration *next, *r = comm->registrations; r; r = next) next = r->next, free(r);
+    munmap(comm->shared, comm->mapped);
+    comm->magic = 0; /* its few bytes stay, so that a later use is noticed */
+    return SUCCESS;
+}
+
+int ncclCommDestroy(Comm *comm) { return note("\nncclCommDestroy"), release(comm, 0); }
+int ncclCommAbort(Comm *comm) { return note("\nncclCommAbort"), release(comm, 1); }
+
+int ncclCommGetAsyncError(Comm *comm, int *error) {
+    if (!valid(comm)) return INVALID_ARGUMENT;
+    *error = comm->error ? comm->error : comm->shared->failed ? REMOTE_ERROR : SUCCESS;
+    return SUCCESS;
+}
+
+int ncclCommCount(const Comm *comm, int *count) { return *count = comm->ranks, SUCCESS; }
+int ncclCommUserRank(const Comm *comm, int *rank) { return *rank = comm->rank, SUCCESS; }
+int ncclCommCuDevice(const Comm *comm, int *device) { return *device = 0, comm ? SUCCESS : INVALID_ARGUMENT; }
+
+const char *ncclGetErrorString(int result) {
+    static const char *const TEXTS[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error",
+                                        "invalid argument", "invalid usage", "remote process exited"};
+    return result >= 0 && result <= REMOTE_ERROR ? TEXTS[result] : "unknown result code";
+}
+
+const char *ncclGetLastError(const Comm *comm) { return comm ? "" : ""; }
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+int ncclMemAlloc(void **at, size_t size) {
+    note("\nncclMemAlloc %zu", size);
+    return posix_memalign(at, PAGE, size) ? CUDA_ERROR : SUCCESS;
+}
+
+int ncclMemFree(void *at) {
+    note("\nncclMemFree");
+    for (int i = 0; i < COMMS; i++)
+        for (Registration *r = comms[i] ? comms[i]->registrations : NULL; r; r = r->next)
+            if (r->at == at) fatal("memory is freed that is registered with a communicator");
+    return free(at), SUCCESS;
+}
+
+static int add(Comm *comm, void *at, Registration **handle) {
+    if (!valid(comm) || !at) return INVALID_ARGUMENT;
+    Registration *r = malloc(sizeof *r);
+    *r = (Registration){comm->registrations, at};
+    return *handle = comm->registrations = r, SUCCESS;
+}
+
+static int drop(Comm *comm, Registration *handle) {
+    for (Registration **r = valid(comm) ? &comm->registrations : NULL; r && *r; r = &(*r)->next)
+        if (*r == handle) return *r = handle->next, free(handle), SUCCESS;
+    return INVALID_ARGUMENT;
+}
+
+int ncclCommRegister(Comm *comm, void *at, size_t size, Registration **handle) {
+    return note("\nncclCommRegister %zu", size), add(comm, at, handle);
+}
+
+int ncclCommDeregister(Comm *comm, Registration *handle) { return note("\nncclCommDeregister"), drop(comm, handle); }
+
+int ncclCommWindowRegister(Comm *comm, void *at, size_t size, Registration **window, int flags) {
+    note("\nncclCommWindowRegister %zu %d", size, flags);
+    if (!valid(comm) || (uintptr_t)at % PAGE) return INVALID_ARGUMENT;
+    comm->shared->said[comm->rank].size = size;
+    meet(comm);
+    for (int i = 0; i < comm->ranks; i++)
+        if (comm->shared->said[i].size != size) fatal("windows of unequal sizes: %zu here", size);
+    meet(comm);
+    const char *enabled = getenv("NCCL_WIN_ENABLE");
+    return enabled && !strcmp(enabled, "0") ? (*window = NULL, SUCCESS) : add(comm, at, window);
+}
+
+int ncclCommWindowDeregister(Comm *comm, Registration *window) {
+    return note("\nncclCommWindowDeregister"), drop(comm, window);
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+int ncclGroupStart(void) { return group.depth++, SUCCESS; }
+
+int ncclGroupEnd(void) {
+    if (!group.depth) return INVALID_USAGE;
+    if (--group.depth || !group.work) return SUCCESS;
+    const Transfer *first = group.work->transfer, *end = first + group.work->transfers;
+    for (const Transfer *a = first; a < end; a++)
+        for (const Transfer *b = first; b < end; b++)
+            if (a != b && !a->sends && overlap(a->at, a->bytes, b->at, b->bytes))
+                fatal("messages of one group with rank %d and rank %d touch the same memory", a->peer, b->peer);
+    queue(group.stream, group.work);
+    return group.work = NULL, SUCCESS;
+}
+
+static int message(Comm *comm, int sends, const void *at, size_t count, int type, int peer, Stream *stream) {
+    note(sends ? "\nncclSend" : "\nncclRecv");
+    if (!valid(comm) || peer < 0 || peer >= comm->ranks || type < 0 || type >= TYPES || (count && !at))
+        return INVALID_ARGUMENT;
+    if (group.work && (group.work->comm != comm || group.stream != stream)) return INVALID_USAGE; /* NCCL allows it */
+    ncclGroupStart();
+    int number = group.work ? group.work->transfers : 0;
+    Work *w = group.work = realloc(group.work, sizeof *w + (number + 1) * sizeof(Transfer));
+    if (!number) memset(w, 0, sizeof *w);
+    w->comm = comm, w->transfers = number + 1, group.stream = stream;
+    w->transfer[number] = (Transfer){sends, peer, 0, (char *)at, count * SIZES[type], .tag = 0};
+    return ncclGroupEnd();
+}
+
+int ncclSend(const void *at, size_t count, int type, int peer, Comm *c, Stream *s) {
+    return message(c, 1, at, count, type, peer, s);
+}
+int ncclRecv(void *at, size_t count, int type, int peer, Comm *c, Stream *s) {
+    return message(c, 0, at, count, type, peer, s);
+}
+
+typedef struct { const char *name; int to_all, from_all, sends_blocks, receives_blocks, folds; } Collective;
+static const Collective ALL_REDUCE = {"ncclAllReduce", 1, 1, 0, 0, 1}, REDUCE = {"ncclReduce", 0, 1, 0, 0, 1},
+                        BROADCAST = {"ncclBroadcast", 1, 0, 0, 0, 0}, GATHER = {"ncclGather", 0, 1, 0, 1, 0},
+                        REDUCE_SCATTER = {"ncclReduceScatter", 1, 1, 1, 0, 1}, SCATTER = {"ncclScatter", 1, 0, 1, 0, 0},
+                        ALL_GATHER = {"ncclAllGather", 1, 1, 0, 1, 0}, ALL_TO_ALL = {"ncclAlltoAll", 1, 1, 1, 1, 0};
+
+static int collective(const Collective *c, const void *from, void *to, size_t count, int type, int op, int root,
+                      Comm *comm, Stream *stream) {
+    note("\n%s", c->name);
+    if (!valid(comm) || type < 0 || type >= TYPES || op < 0 || op >= OPS || root < 0 || root >= comm->ranks)
+        return INVALID_ARGUMENT;
+    int n = comm->ranks, me = comm->rank, at_root = me == root;
+    int sends = c->from_all || at_root, receives = c->to_all || at_root;
+    size_t size = count * SIZES[type], out = size * (c->sends_blocks ? n : 1), in = size * (c->receives_blocks ? n : 1);
+    if ((sends && out && !from) || (receives && in && !to)) return INVALID_ARGUMENT;
+    int in_place = c->sends_blocks ? !c->receives_blocks && (char *)to == (char *)from + me * size
+                                   : (char *)from == (char *)to + (c->receives_blocks ? me * size : 0);
+    if (sends && receives && !in_place && overlap(from, out, to, in)) fatal("buffers of %s overlap", c->name);
+    Work *w = calloc(1, sizeof *w + 2 * n * sizeof(Transfer));
+    w->comm = comm, w->count = count, w->type = type, w->op = op, w->out = c->folds && receives ? to : NULL;
+    uint64_t tag = ((count * 64 + type) * 8 + op) * 64 + root;
+    for (const char *letter = c->name; *letter; letter++) tag = tag * 31 + *letter;
+    for (int peer = 0; peer < n; peer++) {
+        if (sends && (c->to_all || peer == root))
+            w->transfer[w->transfers++] =
+                (Transfer){1, peer, 0, (char *)from + (c->sends_blocks ? peer * size : 0), size, .tag = tag};
+        if (receives && (c->from_all || peer == root))
+            w->transfer[w->transfers++] =
+                (Transfer){0, peer, c->folds, (char *)to + (c->receives_blocks ? peer * size : 0), size, .tag = tag};
+    }
+    queue(stream, w);
+    return SUCCESS;
+}
+
+#define IN const void *from, void *to, size_t count, int type
+int ncclAllReduce(IN, int op, Comm *c, Stream *s) {
+    return collective(&ALL_REDUCE, from, to, count, type, op, 0, c, s);
+}
+int ncclReduceScatter(IN, int op, Comm *c, Stream *s) {
+    return collective(&REDUCE_SCATTER, from, to, count, type, op, 0, c, s);
+}
+int ncclReduce(IN, int op, int root, Comm *c, Stream *s) {
+    return collective(&REDUCE, from, to, count, type, op, root, c, s);
+}
+int ncclBroadcast(IN, int root, Comm *c, Stream *s) {
+    return collective(&BROADCAST, from, to, count, type, 0, root, c, s);
+}
+int ncclGather(IN, int root, Comm *c, Stream *s) { return collective(&GATHER, from, to, count, type, 0, root, c, s); }
+int ncclScatter(IN, int root, Comm *c, Stream *s) { return collective(&SCATTER, from, to, count, type, 0, root, c, s); }
+int ncclAllGather(IN, Comm *c, Stream *s) { return collective(&ALL_GATHER, from, to, count, type, 0, 0, c, s); }
+int ncclAlltoAll(IN, Comm *c, Stream *s) { return collective(&ALL_TO_ALL, from, to, count, type, 0, 0, c, s); }
+int ncclBcast(void *at, size_t count, int type, int root, Comm *c, Stream *s) {
+    return ncclBroadcast(at, at, count, type, root, c, s);
+}

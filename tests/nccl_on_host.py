@@ -1,0 +1,185 @@
+"""CuPy's and nccl4py's own bindings of NCCL on ranks without a GPU: tests/gpu/libnccl is NCCL, host memory the GPU's.
+
+CuPy's arrays, communicators and groups and all of nccl4py are real. What CuPy needs of CUDA is replaced: a stream is a
+thread of the test library, kernels are compiled for the host and queued on it, and uploads are made at once.
+"""
+
+import ctypes
+import platform
+
+import cupy
+import numpy as np
+from cpu_check_kernels import HostGpu as HostKernels
+from cpu_fold_kernel import fold_launcher
+from cpu_gate_kernel import gate_function
+from nccl_test_library import load
+
+from hpccoll.errors import GpuFailedError
+from hpccoll.measure import gpu_assignment
+from hpccoll.transports import gpu
+from hpccoll.transports.gpu import gpu_dtype
+from hpccoll.transports.nccl import fold_kernel
+from hpccoll.transports.transport_interface import address, aligned_empty
+
+GPUS = 8
+"""The GPUs that a job finds."""
+
+
+class HostArray(cupy.ndarray):
+    """An array of CuPy in host memory; CuPy's own copies need a driver."""
+
+    def set(self, values, stream=None):
+        if stream:
+            stream.synchronize()
+        host_view(self)[...] = values
+
+    def get(self, stream=None, **_):
+        if stream:
+            stream.synchronize()
+        return host_view(self).copy()
+
+    def copy(self):
+        return array_of(self.get())
+
+
+def array_of(values, owner=None):
+    """Return an array of CuPy on the memory of ``values``, which keeps ``owner`` alive."""
+    memory = cupy.cuda.UnownedMemory(values.ctypes.data, values.nbytes, values if owner is None else owner, 0)
+    return HostArray(values.shape, values.dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def host_view(array):
+    """Return the array of NumPy on the memory of an array of CuPy."""
+    return np.frombuffer((ctypes.c_char * array.nbytes).from_address(address(array)), array.dtype).reshape(array.shape)
+
+
+class Stream:
+    """A stream of the test library, with the methods of CuPy's; with ``room`` for so many items, 0 for any number."""
+
+    room = 0
+
+    def __init__(self, library):
+        self.library, self.ptr = library, library.hostStreamCreate(self.room)
+        self.handle = ctypes.c_void_p(self.ptr)
+
+    @property
+    def done(self):
+        return self.library.hostStreamLeft(self.handle) == 0
+
+    def synchronize(self):
+        self.library.hostStreamWait(self.handle)
+
+    def launch(self, function, *arguments):
+        """Queue a call of a C function of up to six numbers or pointers."""
+        words = (ctypes.c_uint64 * 6)(*map(int, arguments))
+        self.library.hostLaunch(self.handle, ctypes.cast(function, ctypes.c_void_p), words)
+
+    def begin_capture(self):
+        self.library.hostCaptureBegin(self.handle)
+
+    def end_capture(self):
+        return Graph(self.library, ctypes.c_void_p(self.library.hostCaptureEnd(self.handle)))
+
+
+class Graph:
+    """The captured work of a stream, destroyed with the last reference as CuPy's."""
+
+    def __init__(self, library, handle):
+        self.library, self.handle = library, handle
+
+    def launch(self, stream):
+        self.library.hostGraphLaunch(stream.handle, self.handle)
+
+    def __del__(self):
+        self.library.hostGraphDestroy(self.handle)
+
+
+class Event:
+    """The time at which the stream passed it, in nanoseconds."""
+
+    def __init__(self):
+        self.at = ctypes.c_int64()
+
+    def record(self, stream):
+        stream.launch(stream.library.hostNow, ctypes.addressof(self.at))
+
+
+class HostGpu(gpu.Gpu):
+    """A Gpu that is the host; the first one loads the test library.
+
+    Args:
+        directory: where everything is compiled.
+        number: of the device.
+    """
+
+    free_bytes = 1 << 30
+    broken = False  # as after an error of CUDA
+
+    def __init__(self, directory, number=0):
+        self._cupy, self.number, self.id = cupy, number, f"0000:{number:02x}:00.0"
+        self.library = load(directory)
+        self.stream, self._kernels, self._directory = Stream(self.library), HostKernels(directory), directory
+
+        def function(element, op, _device):
+            launch = fold_launcher(directory / "fold.so", element, op)
+
+            def run(grid, _block, arguments, stream):
+                rows, inputs, count = arguments
+                stream.launch(launch, grid[0], address(rows), address(inputs), count)
+
+            return run
+
+        fold_kernel._function = function
+
+    def calls(self):
+        """Return the calls of NCCL since the last time, without ``nccl`` in front."""
+        lines = self.library.hostCalls().decode().split("\n")[1:]
+        self.library.hostForgetCalls()
+        return [line.removeprefix("nccl") for line in lines]
+
+    def empty(self, count, dtype):
+        return array_of(aligned_empty(count, gpu_dtype(dtype)))
+
+    def array_at(self, address, count, dtype, owner):
+        element = gpu_dtype(dtype)
+        values = np.frombuffer((ctypes.c_char * (count * element.itemsize)).from_address(address), element)
+        return array_of(values, owner)
+
+    def upload(self, values):
+        copy = array_of(aligned_empty(values.size, values.dtype).reshape(values.shape))
+        copy.set(values)
+        return copy
+
+    def pinned(self, count, dtype):
+        return aligned_empty(count, gpu_dtype(dtype))
+
+    def kernel(self, source, name, itemsize):
+        if name == "gate":
+            gate = gate_function(self._directory)
+            return lambda _grid, _block, arguments: self.stream.launch(gate, *arguments)
+        function = self._kernels.compiled(source, name, itemsize)
+        return lambda grid, block, arguments: self.stream.launch(function, *grid, *block, *arguments)
+
+    def idle(self):
+        if self.broken:
+            raise GpuFailedError(f"GPU {self.id} of {platform.node()} failed: cudaErrorECCUncorrectable")
+        return self.stream.done
+
+    def event(self):
+        return Event()
+
+    def elapsed_ns(self, start, end):
+        assert self.stream.done
+        return end.at.value - start.at.value
+
+    def release(self):
+        assert self.stream.done
+
+
+def install(directory):
+    """Have jobs of this process find GPUs, which are the host."""
+    load(directory)
+    gpu.device_count = lambda: GPUS
+    gpu.missing_for_gpu = lambda _transport, _dtype="float32": None
+    gpu_assignment.select_gpu = lambda _number: None
+    gpu_assignment.Gpu = lambda number: HostGpu(directory, number)
