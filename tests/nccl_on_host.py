@@ -6,6 +6,8 @@ thread of the test library, kernels are compiled for the host and queued on it, 
 
 import ctypes
 import platform
+import sys
+from types import ModuleType
 
 import cupy
 import numpy as np
@@ -176,9 +178,42 @@ class HostGpu(gpu.Gpu):
         assert self.stream.done
 
 
+class Nvml(ModuleType):
+    """The module pynvml: GPUs report their SM clock and the reasons for it, and nothing else."""
+
+    class NVMLError(Exception):
+        pass
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM = range(2)
+
+    def __init__(self):
+        super().__init__("pynvml")
+
+    def nvmlInit(self):  # noqa: N802
+        """It is there."""
+
+    def nvmlDeviceGetHandleByPciBusId(self, bus):  # noqa: N802
+        return int(bus.split(":")[1], 16)
+
+    def nvmlDeviceGetClockInfo(self, gpu, domain):  # noqa: N802
+        if domain == self.NVML_CLOCK_SM:
+            return 1980 - 200 * gpu
+        raise self.NVMLError
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, gpu):  # noqa: N802
+        return 0x80 if gpu == 1 else 0x4
+
+    def __getattr__(self, _name):
+        def fails(*_):
+            raise self.NVMLError
+
+        return fails
+
+
 def install(directory):
     """Have jobs of this process find GPUs, which are the host."""
     load(directory)
+    sys.modules["pynvml"] = Nvml()
     gpu.device_count = lambda: GPUS
     gpu.missing_for_gpu = lambda _transport, _dtype="float32": None
     gpu_assignment.select_gpu = lambda _number: None

@@ -102,6 +102,10 @@ params = st.dictionaries(
 )
 
 
+def any_known(values):
+    return any(value is not None for value in values)
+
+
 ROUNDS = 9
 """The rounds of the job of arbitrary results."""
 
@@ -126,6 +130,10 @@ def outcomes(draw, of, ranks, workers):
     ports = draw(st.just([]) | several.filter(lambda nodes: any(value is not None for node in nodes for value in node)))
     counters = st.dictionaries(st.sampled_from(["operations", "tx_dropped"]), st.none() | st.integers(0, 2**63))
     wrong = draw(st.none() | st.just(0) | st.integers(1, 2**40))
+    per_rank = {
+        name: draw(st.just(()) | st.tuples(*[st.none() | values] * ranks).filter(any_known))
+        for name, values in (("gpu_sm_clock", st.floats(0, 1e10)), ("gpu_clock_events", st.integers(0, 2**40)))
+    }
     return Outcome(
         case=of, status="wrong" if wrong else "ok", reason=draw(optional_texts),
         bytes=moved_bytes(of, workers), params=draw(params), wrong=wrong,
@@ -136,7 +144,7 @@ def outcomes(draw, of, ranks, workers):
         counters=draw(st.none() | counters), requested=draw(optional_texts),
         executed=draw(texts.filter(bool)), evidence=draw(optional_texts),
         operations=draw(st.integers(1, 99)) if of.timing == "aggregated" else draw(st.sampled_from([None, 1])),
-        floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s),
+        floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s), **per_rank,
     )  # fmt: skip
 
 

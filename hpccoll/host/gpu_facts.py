@@ -43,7 +43,8 @@ def _version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _nvml() -> Any:
+def load_nvml() -> Any:
+    """Return the initialised module pynvml; None if it is not installed, or there is no driver."""
     try:
         import pynvml
     except ImportError:
@@ -63,7 +64,7 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
         nvml: the initialised module pynvml; None imports it.
     """
     facts: dict[str, object] = {"bus": bus, **dict.fromkeys(FACT_QUERIES)}
-    nvml = nvml or _nvml()
+    nvml = nvml or load_nvml()
     if nvml is None:
         return facts
     with suppress(nvml.NVMLError):

@@ -1,7 +1,9 @@
 """Runs an attempt: measures cases one after the other on a fixed group of ranks, until it loses one of them."""
 
 import gc
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -94,9 +96,13 @@ class AttemptRunner:
 
     def _measure(self, case: Case, number: int, prepared: PreparedCase, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._native_barrier, self.progress)
-        samples = measure(loop, sync, self.job.effort.of_a_round, self.progress, by_device=prepared.by_device)
+        monitor = self.group.gpus.monitor if prepared.gpu else None
+        samples = measure(
+            loop, sync, self.job.effort.of_a_round, self.progress, by_device=prepared.by_device, monitor=monitor
+        )
         self.progress.enter("collecting the outcome")
-        return self._collect(case, number, prepared, samples, sync)
+        activity = monitor.activity(prepared.operations_with_check) if monitor else {}
+        return self._collect(case, number, prepared, samples, sync, activity)
 
     def where(self) -> str:
         """Return the progress of the current operation."""
@@ -142,15 +148,18 @@ class AttemptRunner:
             case=case, status="failed", reason=stall.description, requested=requested_algorithm(self.job, case)
         )
 
-    def _collect(self, case: Case, number: int, prepared: PreparedCase, samples: Samples, sync: RankSync) -> Outcome:
-        """Return the outcome of a round: all of it at rank 0, its status elsewhere."""
+    def _collect(
+        self, case: Case, number: int, prepared: PreparedCase, samples: Samples, sync: RankSync,
+        activity: Mapping[str, float],
+    ) -> Outcome:  # fmt: skip
+        """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
         voids = self.comm.allgather(prepared.void_times) if prepared.by_device else ()
         if void := next(filter(None, voids), None):
             return Outcome(case=case, status="failed", reason=void, requested=requested_algorithm(self.job, case))
         wrong = self.comm.allreduce(samples.wrong)
         diagnosis = prepared.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None
         diagnoses = self.comm.allgather(diagnosis)
-        cpu_s = self.comm.gather(samples.cpu_s / prepared.operations)
+        cpu_s, activities = self.comm.gather(samples.cpu_s / prepared.operations), self.comm.gather(activity)
         # The counting pass comes after the diagnosis because it changes the buffers.
         traffic = None if case.id in self._counted_cases else self._traffic(prepared, samples, sync)
         self._counted_cases.add(case.id)
@@ -200,6 +209,7 @@ class AttemptRunner:
                 by_device=prepared.by_device,
             ),
             cpu_s=np.array(cpu_s),
+            **_by_name(activities or ()),
         )
 
     def _traffic(self, prepared: PreparedCase, samples: Samples, sync: RankSync) -> port_traffic.PortTraffic | None:
@@ -218,6 +228,14 @@ class AttemptRunner:
             return None
         by_node = tuple(changes for _, changes in sorted(filter(None, gathered), key=itemgetter(0)))
         return port_traffic.PortTraffic(iterations * prepared.operations, by_node)
+
+
+def _by_name(activities: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return the results of all ranks by their names, [rank], with None where a rank has none."""
+    return {
+        name: tuple(activity.get(name) for activity in activities)
+        for name in dict.fromkeys(name for activity in activities for name in activity)
+    }
 
 
 def _can_lose_ranks(ranks: Ranks, job: Job) -> bool:

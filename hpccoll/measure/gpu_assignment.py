@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from hpccoll.host.gpu_facts import gpu_facts
+from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.measure.ranks import Ranks
 from hpccoll.spec.case import Case
 from hpccoll.transports import gpu
@@ -53,6 +54,7 @@ class RankGpus:
         remaining = copy(self)
         remaining.ranks = ranks
         remaining.__dict__.pop("ranks_on_gpu", None)  # counted again
+        remaining.__dict__.pop("monitor", None)
         return remaining
 
     @cached_property
@@ -106,5 +108,15 @@ class RankGpus:
     @cached_property
     def ranks_on_gpu(self) -> int:
         """The number of ranks that share the GPU of this rank, or its MIG slice."""
-        gpu_id = self.ranks.node_id, gpu.device_uuid(self.number) or self.own.id
-        return self.ranks.comm.allgather(gpu_id).count(gpu_id)
+        return len(self._ranks_sharing(gpu.device_uuid(self.number) or self.own.id))
+
+    @cached_property
+    def monitor(self) -> GpuMonitor | None:
+        """The monitor of the GPU of this rank; None on all but the first of the ranks that share it, slices or not."""
+        first = self._ranks_sharing(self.own.id)[0] == self.ranks.comm.rank
+        return GpuMonitor(self.own.id) if first else None
+
+    def _ranks_sharing(self, device: str) -> list[int]:
+        """Return the ranks of this node with the same ``device``; all ranks call this together."""
+        own = self.ranks.node_id, device
+        return [rank for rank, other in enumerate(self.ranks.comm.allgather(own)) if other == own]

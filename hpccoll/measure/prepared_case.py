@@ -126,7 +126,8 @@ class PreparedCase:
         self.reset, self.wrong = checked.reset, checked.wrong
         self.device_ns = on_stream.device_ns if on_stream else _no_device
         self.operations = on_stream.operations if on_stream else 1
-        """The number of operations of an iteration."""
+        """The number of timed operations of an iteration."""
+        self.operations_with_check = on_stream.operations_with_check if on_stream else 1
         self.by_device = on_stream is not None and on_stream.by_device
         """Whether the clock of the GPU measures the time of an iteration."""
 

@@ -1,4 +1,4 @@
-// Fills buffers with periodic values, and counts the elements that differ from them; result_check_gpu.py makes the segments.
+// Fills buffers with periodic values, and counts the elements that differ from them, in segments of result_check_gpu.py.
 //
 // ITEMSIZE is the size of an element in bytes; a thread moves 16 bytes at once. The period is read again and again, so
 // it stays in L2: a fill of S bytes writes S bytes of memory, a check reads S bytes.

@@ -31,6 +31,8 @@ class SingleTiming:
 
     operations = 1
     """The number of operations of a run."""
+    operations_with_check = 1
+    """The number of operations of an iteration, those of its check included."""
     by_device = False
     """Whether the time of a run is that of ``device_ns``."""
     failure: str | None = None
@@ -125,6 +127,7 @@ class AggregatedTiming(SingleTiming):
     ) -> None:  # fmt: skip
         super().__init__(plan, gpu, check)
         self.operations, self._in_place = operations, in_place
+        self.operations_with_check = operations + in_place
         self._queue_one, self._queue = plan.enqueue, plan.repeated(operations)
 
     def wrong(self) -> int:

@@ -182,6 +182,16 @@ class PythonLoop:
         return times, wrong
 
 
+class BlockMonitor(Protocol):
+    """Observes the device of a rank between blocks of timed iterations, outside of the timed operations."""
+
+    def begin(self) -> None:
+        """Begin, after the warm-up."""
+
+    def after_block(self, iterations: int) -> None:
+        """Observe the device after a block of ``iterations``."""
+
+
 class _Blocks:
     """Runs iterations in blocks of at most BLOCK_S, because signals are handled between blocks only."""
 
@@ -203,7 +213,7 @@ class _Blocks:
 
 def measure(
     loop: OperationLoop, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
-    *, by_device: bool = False,
+    *, by_device: bool = False, monitor: BlockMonitor | None = None,
 ) -> Samples:  # fmt: skip
     """Measure an operation; all ranks call this together.
 
@@ -214,6 +224,7 @@ def measure(
         progress: the progress of this rank, which is kept up to date.
         clock: the clock of this rank, in ns.
         by_device: whether the clock of the device measures the duration of an iteration.
+        monitor: the monitor of this rank's device; None without one.
     """
     began = clock()
     samples = Samples()
@@ -223,10 +234,14 @@ def measure(
         count = blocks.agree(warmup)
         blocks.run(count)
         warmup -= count
+    if monitor:
+        monitor.begin()
     gathered: list[Nanoseconds] = []
     cpu_ns, done, batch = 0, 0, effort.min_iterations
     while count := blocks.agree(batch):
         times, wrong = blocks.run(count)
+        if monitor:
+            monitor.after_block(count)
         samples.wrong += wrong
         cpu_ns += int(times[3].sum())
         done += count

@@ -1,7 +1,8 @@
-"""Findings that the page begins with: stalled ranks, networks, variants and controls without evidence, executors."""
+"""Findings that the page begins with: stalled ranks, networks, variants without evidence, executors, slow machines."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from statistics import median
 from typing import Any
 
 from hpccoll.evidence.log_record import LogRecord
@@ -11,6 +12,7 @@ from hpccoll.evidence.verdict import control_violation, network_mismatch
 from hpccoll.report.launch_cost import find_launch_cost
 from hpccoll.report.library_evidence import probe_of_run
 from hpccoll.report.report_finding import ReportFinding, critical, info, warning
+from hpccoll.store.gpu_throttling import CLOCK_SHARE
 from hpccoll.store.host_load import busy_hosts
 from hpccoll.store.rows import Results, Run
 
@@ -19,7 +21,7 @@ def opening_findings(results: Results) -> tuple[ReportFinding, ...]:
     """Return all findings that the page begins with, the critical ones first."""
     return (
         *find_critical(results), *find_resolved(results), *find_several_executors(results),
-        *find_launch_cost(results), *find_busy_machine(results),
+        *find_launch_cost(results), *find_busy_machine(results), *find_slow_gpus(results),
     )  # fmt: skip
 
 
@@ -81,6 +83,35 @@ def find_busy_machine(results: Results) -> tuple[ReportFinding, ...]:
             stolen=stolen.stolen if stolen.was_stolen else None,
         ),
     )
+
+
+def find_slow_gpus(results: Results) -> tuple[ReportFinding, ...]:
+    """Return warnings with the GPUs whose clocks were lowered, and those that ran below the others in most cases."""
+    reasons: dict[str, dict[str, None]] = defaultdict(dict)
+    throttled: Counter[str] = Counter()
+    shares: dict[str, list[float]] = defaultdict(list)
+    runs_of: dict[str, set[str]] = defaultdict(set)
+    observed: Counter[str] = Counter()
+    for row in results.rows:
+        observed[row.run_id] += row.gpu_sm_clock is not None
+        for gpu, why in row.gpu_throttled.items():
+            throttled[gpu] += 1
+            reasons[gpu].update(dict.fromkeys(why))
+        for gpu, share in row.gpu_slow.items():
+            shares[gpu].append(share)
+            runs_of[gpu].add(row.run_id)
+    found = []
+    if throttled:
+        gpus = tuple((gpu, cases, tuple(reasons[gpu])) for gpu, cases in sorted(throttled.items()))
+        found.append(warning("gpus_throttled", gpus=gpus, cases=observed.total()))
+    slow = tuple(
+        (gpu, len(of_gpu), median(of_gpu))
+        for gpu, of_gpu in sorted(shares.items())
+        if 2 * len(of_gpu) > sum(observed[run] for run in runs_of[gpu])
+    )
+    if slow:
+        found.append(warning("gpu_clocks_differ", gpus=slow, share=CLOCK_SHARE))
+    return tuple(found)
 
 
 def _with_jobs(findings: Iterable[tuple[Run, ReportFinding]]) -> tuple[ReportFinding, ...]:

@@ -247,6 +247,30 @@ def _busy_machine(values: Values) -> str:
     return text[0].upper() + text[1:]
 
 
+MAX_GPUS = 4
+"""GPUs that a sentence names; the exported rows have all of them."""
+
+
+def _gpus_throttled(values: Values) -> str:
+    all_cases = format_count(values["cases"], "case")
+    gpus = [f"{gpu} in {cases} of {all_cases} ({', '.join(why)})" for gpu, cases, why in values["gpus"]]
+    return f"Clocks of GPUs were lowered: {_some_gpus(gpus)}. Check cooling and power supply, and measure again."
+
+
+def _gpu_clocks_differ(values: Values) -> str:
+    gpus = [
+        f"{gpu} at {100 * share:.0f} % of the median clock in {format_count(cases, 'case')}"
+        for gpu, cases, share in values["gpus"]
+    ]
+    text = f"Clocks of GPUs are more than {100 * values['share']:g} % below those of the others: {_some_gpus(gpus)}."
+    return f"{text} A collective waits for the slowest GPU: compare the clock and power limits (nvidia-smi -q)."
+
+
+def _some_gpus(gpus: Sequence[str]) -> str:
+    others = len(gpus) - MAX_GPUS
+    return "; ".join((*gpus[:MAX_GPUS], *([f"and {format_count(others, 'other GPU')}"] if others > 0 else [])))
+
+
 TEMPLATES: Mapping[str, Template] = {
     # Findings that the page begins with.
     "ranks_stalled": Template("", "{cause}. Rows of the remaining ranks are exported, not drawn. In {jobs:list}."),
@@ -269,6 +293,8 @@ TEMPLATES: Mapping[str, Template] = {
     ),
     "launch_cost": Template("", _launch_cost),
     "busy_machine": Template("", _busy_machine),
+    "gpus_throttled": Template("", _gpus_throttled),
+    "gpu_clocks_differ": Template("", _gpu_clocks_differ),
     # Findings about the rows of a group, in the order of the page.
     "fallback": Template("Not what was requested", _fallback),
     "library": Template("Library", _library),

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from hpccoll.spec.case import SINGLE, Case
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
-from hpccoll.store.schema import COLUMNS, Column
+from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, Column
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
 _PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")
-_PER_RANK_OR_NODE = ("cpu_s", *_PER_NODE)
+_PER_RANK_OR_NODE = ("cpu_s", *_PER_NODE, *(column.name for column in RANK_RESULT_COLUMNS))
 _NON_ATTRIBUTES = (
     "places",
     "ports",
@@ -91,7 +91,7 @@ def _column_array(column: Column, values: Sequence[object]) -> NDArray[Any]:
 def _write_case(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
     """Write the row of one case; values that it does not write stay absent."""
     if column.name in _PER_RANK_OR_NODE:
-        values = np.array(getattr(outcome, column.name), np.float64)  # None becomes nan
+        values = _nested_array(column, getattr(outcome, column.name))
         if values.size:  # empty if the hosts have no port counters
             dataset[number, : len(values)] = values
     elif outcome.times is not None:
@@ -103,6 +103,13 @@ def _write_case(dataset: Any, column: Column, number: int, outcome: Outcome) -> 
             dataset[number, :n] = times
         else:
             dataset[number, :n, :: outcome.times.rank_stride] = times
+
+
+def _nested_array(column: Column, values: Any) -> NDArray[Any]:
+    """Return nested values with the absent value of a column for None."""
+    if column.dtype == "float64":
+        return np.array(values, np.float64)  # None becomes nan
+    return _column_array(column, values)
 
 
 def _dtype(column: Column) -> Any:
@@ -199,17 +206,20 @@ def _read_outcome(columns: dict[str, Any], number: int) -> Outcome:
     results["params"] = json.loads(row["params"])
     results["counters"] = json.loads(row["counters"]) if row["counters"] else None
     results |= {name: _values_or_empty(columns[name][number]) for name in _PER_NODE}
+    results |= {each.name: _values_or_empty(columns[each.name][number], each.absent) for each in RANK_RESULT_COLUMNS}
     cpu_s = columns["cpu_s"][number]
     return Outcome(case=Case(**case), times=_read_times(columns, number, row), **results, cpu_s=cpu_s[~np.isnan(cpu_s)])
 
 
-def _values_or_empty(values: NDArray[np.float64]) -> tuple[Any, ...]:
-    """Return values as nested tuples with None for absent ones; an empty tuple if all are absent."""
-    return () if np.isnan(values).all() else _nested_tuples(values.tolist())
+def _values_or_empty(values: NDArray[Any], absent: object = None) -> tuple[Any, ...]:
+    """Return values as nested tuples with None for absent ones, nan or ``absent``; an empty tuple if all are absent."""
+    return () if ((values == absent) | np.isnan(values)).all() else _nested_tuples(values.tolist(), absent)
 
 
-def _nested_tuples(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(_nested_tuples(v) if isinstance(v, list) else None if np.isnan(v) else v for v in values)
+def _nested_tuples(values: Sequence[Any], absent: object) -> tuple[Any, ...]:
+    return tuple(
+        _nested_tuples(v, absent) if isinstance(v, list) else None if v == absent or np.isnan(v) else v for v in values
+    )
 
 
 def _read_times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> CaseTimes | None:

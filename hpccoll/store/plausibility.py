@@ -20,7 +20,7 @@ from hpccoll.schedule.reduction import itemsize
 from hpccoll.spec.case import AGGREGATED, GATED, Case, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
-from hpccoll.store.schema import RESULT_COLUMNS
+from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS
 
 TypeTest = Callable[[Any], bool]
 
@@ -150,6 +150,10 @@ class OutcomeCheck:
         _raise_first(_status_violations(outcome))
         _raise_first([(f"the job has no case {case.id!r:.300}", _case_id_without_shape(case) not in self._cases)])
         _raise_first(_count_violations(outcome))
+        _raise_first(
+            (f"{name} has values of {len(values)} of {attempt.ranks} ranks", len(values) not in (0, attempt.ranks))
+            for name, values in ((name, getattr(outcome, name)) for name in RANK_RESULT_MERGES)
+        )
         if times is not None:
             workers = attempt.ranks - attempt.aggregators
             _raise_first([(f"{outcome.bytes} bytes were moved of {case.bytes}", not _is_valid_size(outcome, workers))])
@@ -188,7 +192,7 @@ def _count_violations(outcome: Outcome) -> Iterator[Violation]:
     operations, aggregated = outcome.operations, outcome.case.timing == AGGREGATED
     several = operations is not None and operations > 1
     yield f"an iteration has {operations} operations", operations == 0 or (several and not aggregated)
-    for name in ("wire_sent", "wire_received", "port_sent", "port_received", "cpu_s"):
+    for name in ("wire_sent", "wire_received", "port_sent", "port_received", "cpu_s", *RANK_RESULT_MERGES):
         values = np.array(getattr(outcome, name), np.float64)  # None becomes nan
         invalid = values[(values < 0) | np.isinf(values)]
         yield f"{name} holds {', '.join(f'{value:g}' for value in invalid[:1])}", bool(invalid.size)

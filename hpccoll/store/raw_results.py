@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case, Job, Parameter
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.schema import CaseResult
+from hpccoll.store.schema import RANK_RESULT_MERGES, Merge, RankResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(CaseResult):
+class Outcome(RankResult):
     """The outcome of one case in the rounds that measured it; ``times`` is None if nothing was timed."""
 
     case: Case
@@ -50,7 +50,8 @@ class Outcome(CaseResult):
     def merge(self, later: "Outcome") -> "Outcome":
         """Return the outcome of these rounds and ``later`` ones.
 
-        Wrong elements add up and CPU time is the mean over iterations. The fields of ``COUNTED_FIELDS`` come from the
+        Wrong elements add up, CPU time is the mean over iterations, and ``RankResult`` says how values of ranks are
+        joined. The fields of ``COUNTED_FIELDS`` come from the
         last round that counted bytes, all others from the last round. A round without times changes only the reason.
         """
         reason = "; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None
@@ -59,6 +60,10 @@ class Outcome(CaseResult):
         if self.times is None:
             return later
         n, m = len(self.times.round), len(later.times.round)
+        rank_results: dict[str, Any] = {
+            name: _merge_ranks(merge, getattr(self, name), getattr(later, name))
+            for name, merge in RANK_RESULT_MERGES.items()
+        }
         counted = self if self.counters and not later.counters else later
         return replace(
             later,
@@ -69,7 +74,20 @@ class Outcome(CaseResult):
             converged=bool(self.converged and later.converged),
             times=self.times.merge(later.times),
             cpu_s=(n * self.cpu_s + m * later.cpu_s) / (n + m),
+            **rank_results,
         )
+
+
+def _merge_ranks(
+    merge: Merge, earlier: Sequence[float | None], later: Sequence[float | None]
+) -> Sequence[float | None]:
+    """Return the values of earlier rounds and a later one, [rank]; either may be unknown."""
+    if not (earlier and later):
+        return earlier or later
+    return tuple(
+        one if other is None else other if one is None else merge(one, other)
+        for one, other in zip(earlier, later, strict=True)
+    )
 
 
 COUNTED_FIELDS = (

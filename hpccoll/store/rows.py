@@ -4,7 +4,7 @@ A row is one case of one attempt. The names of its fields are the contract of ``
 within a schema version. Values are in seconds and bytes per second; an absent value is ``None``, never NaN or 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from hpccoll.spec.case import SINGLE
@@ -70,6 +70,12 @@ class Row(CaseResult):
     worker_received_predicted: float | None
     worker_received_measured: float | None
     port_sent: Mapping[str, float]  # the measured bytes by the name of the port
+    gpu_sm_clock: float | None = None  # the lowest of the GPUs
+    gpu_power: float | None = None  # the highest of the GPUs, as the next two
+    gpu_temperature: float | None = None
+    gpu_nvlink_sent: float | None = None
+    gpu_throttled: Mapping[str, Sequence[str]] = field(default_factory=dict)  # why clocks were lowered, by host and GPU
+    gpu_slow: Mapping[str, float] = field(default_factory=dict)  # clocks over the median of all GPUs, the low ones
     status: str  # ok, wrong, failed, skipped, partial (rounds are missing)
     reason: str | None  # why it is not ok
     oversubscribed: bool

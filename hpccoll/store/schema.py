@@ -6,10 +6,13 @@ without prefixes.
 
 ``CaseResult`` declares the results of a case: a new one is one field there and needs no other line. The datasets of raw
 files, the records of journals, rows, exports, the table in results/README.md and the table of the report follow.
+``RankResult`` declares those of each rank, which rows do not have.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from operator import add, or_
+from typing import Any, TypeAlias
 
 SCHEMA = "hpccoll-raw"
 
@@ -108,6 +111,71 @@ class CaseResult:
 
 RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in fields(CaseResult))
 
+Merge: TypeAlias = Callable[[Any, Any], Any]
+"""Returns the value of several rounds, given that of earlier rounds and that of a later one."""
+
+
+def rank_result(dtype: str, meaning: str, unit: str, merge: Merge, since: int = 7) -> Any:
+    """Return a field of ``RankResult``.
+
+    Args:
+        dtype: the type of the dataset, ``int64`` or ``float64``.
+        meaning: one phrase.
+        unit: the unit; empty without one.
+        merge: joins the values of two rounds if both are known.
+        since: the minor version that added it.
+    """
+    column = {"dims": ("case", "rank"), "dtype": dtype, "unit": unit, "absent": _ABSENT[dtype], "meaning": meaning}
+    return field(default=(), metadata={"column": {**column, "since": since}, "merge": merge})
+
+
+def _last(_earlier: float, later: float) -> float:
+    return later
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankResult(CaseResult):
+    """Adds the results of each rank, [rank]; None where unknown, empty if unknown for all.
+
+    Ranks that share a GPU have its values once, at the first of them. All values are of the timed iterations with what
+    is between them: the fill and the check of the buffers. NVML is read between blocks of iterations.
+    """
+
+    gpu_sm_clock: Sequence[float | None] = rank_result(
+        "float64", "SM clock of the GPU: the median over blocks, the lowest of all rounds", "Hz", min
+    )
+    gpu_memory_clock: Sequence[float | None] = rank_result("float64", "memory clock of the GPU, likewise", "Hz", min)
+    gpu_power: Sequence[float | None] = rank_result(
+        "float64", "mean power of the GPU, the highest of all rounds", "W", max
+    )
+    gpu_temperature: Sequence[float | None] = rank_result("float64", "highest temperature of the GPU", "degC", max)
+    gpu_clock_events: Sequence[int | None] = rank_result(
+        "int64", "why its clock was lowered: nvmlClocksEventReasons of all blocks, joined by or", "", or_
+    )
+    gpu_thermal_s: Sequence[float | None] = rank_result(
+        "float64", "time for which a thermal limit lowered its clock", "s", add
+    )
+    gpu_nvlink_sent: Sequence[float | None] = rank_result(
+        "float64", "bytes per operation that the GPU sent over NVLink, in the last round", "B", _last
+    )
+    gpu_nvlink_received: Sequence[float | None] = rank_result(
+        "float64", "bytes per operation that the GPU received over NVLink, in the last round", "B", _last
+    )
+    gpu_pcie_sent: Sequence[float | None] = rank_result(
+        "float64", "bytes per operation that the GPU sent over PCIe, commands included, in the last round", "B", _last
+    )
+    gpu_pcie_received: Sequence[float | None] = rank_result(
+        "float64", "bytes per operation that the GPU received over PCIe, likewise", "B", _last
+    )
+
+
+RANK_RESULT_MERGES = {each.name: each.metadata["merge"] for each in fields(RankResult) if "merge" in each.metadata}
+"""How the values of two rounds are joined, by the name of the result of a rank."""
+
+RANK_RESULT_COLUMNS = tuple(
+    Column(each.name, **each.metadata["column"]) for each in fields(RankResult) if each.name in RANK_RESULT_MERGES
+)
+
 COLUMNS = (
     _case("case_id", "str", "the case in one word, unique in the job"),
     _case("collective", "str", "all_reduce, ..."),
@@ -162,6 +230,7 @@ COLUMNS = (
     _port("port_sent", "bytes per operation that this port of the node sent", 3),
     _port("port_received", "bytes per operation that this port of the node received", 3),
     Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation"),
+    *RANK_RESULT_COLUMNS,
     Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
     Column("median_ns", ("case", "iteration"), "int64", "ns", -1, "the median duration over ranks"),
     Column(
@@ -195,5 +264,5 @@ VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
 1.4: the algorithm requested from the library, the evidence of its logs, and times by GPU events.
 1.5: a digest of the content.
 1.6: the executor.
-1.7: how operations were timed, and how many together.
+1.7: how operations were timed, and how many together; clocks, power, temperature, throttling and traffic of GPUs.
 """

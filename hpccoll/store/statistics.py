@@ -1,7 +1,7 @@
 """Statistics: from raw times to the median of a case, its confidence interval and its row."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from statistics import median
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hpccoll.schedule import collective
 from hpccoll.spec.case import LEAST_ITERATIONS, PYTHON, SINGLE, Job
 from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import Row
 from hpccoll.store.schema import CaseResult
@@ -144,6 +145,11 @@ def _mean_if_complete(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
+def _extreme(function: Callable[[Iterable[float]], float], values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return function(known) if known else None
+
+
 def _sent_by_port(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
     """Return the mean bytes sent by each port of the workers' nodes, which come first; a node may lack a port."""
     workers = outcome.port_sent[: attempt.nodes]
@@ -210,6 +216,12 @@ def make_row(
         worker_received_predicted=_per_worker_node(attempt, outcome, outcome.workers_received_predicted),
         worker_received_measured=_mean_if_complete(outcome.wire_received[: attempt.nodes]),
         port_sent=_sent_by_port(attempt, outcome),
+        gpu_sm_clock=_extreme(min, outcome.gpu_sm_clock),
+        gpu_power=_extreme(max, outcome.gpu_power),
+        gpu_temperature=_extreme(max, outcome.gpu_temperature),
+        gpu_nvlink_sent=_extreme(max, outcome.gpu_nvlink_sent),
+        gpu_throttled=throttled_gpus(attempt, outcome),
+        gpu_slow=slow_gpus(attempt, outcome),
         status=status, reason=reason,
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,

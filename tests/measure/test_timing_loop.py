@@ -202,3 +202,25 @@ def test_fewer_than_six_iterations_never_converge():
 
 def test_an_unchanged_clock_does_not_divide_by_zero():
     assert iterations_left(EFFORT, np.array([1, 100, 1, 100, 1]), 0.0) == (5, False)
+
+
+def test_the_monitor_observes_blocks_of_timed_iterations_between_operations():
+    class Monitor:
+        def begin(self):
+            world.log.append("begin")
+
+        def after_block(self, iterations):
+            world.log.append(iterations)
+
+    world, progress = World(lambda _i: 8 * US), RankProgress()
+    loop = PythonLoop(world, world, progress, world.clock, world.cpu_clock)
+    samples = measure(loop, world, EFFORT, progress, world.clock, monitor=Monitor())
+    iteration = ["reset", "barrier", "run", "check"]
+    begin = world.log.index("begin")
+    assert world.log[:begin] == iteration * EFFORT.warmup
+    blocks = [entry for entry in world.log if isinstance(entry, int)]
+    assert sum(blocks) == len(samples.start_ns)
+    expected = ["begin"]
+    for block in blocks:
+        expected += [*iteration * block, block]
+    assert world.log[begin:] == expected

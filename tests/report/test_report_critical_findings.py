@@ -12,7 +12,7 @@ from hpccoll.evidence.variants import named_variants
 from hpccoll.measure.executed_evidence import judge
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.critical_findings import find_busy_machine, find_critical, opening_findings
+from hpccoll.report.critical_findings import find_busy_machine, find_critical, find_slow_gpus, opening_findings
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.raw_results import RawResults
@@ -227,3 +227,30 @@ def test_a_launch_that_timed_nothing_was_not_disturbed(of_rows, make_row, make_r
 
 def test_an_idle_machine_and_launches_of_earlier_versions_are_no_finding(of_rows, make_row, make_run):
     assert busy_findings(of_rows, make_row, make_run, [load(other_cores=0.05)], []) == ()
+
+
+A, B = "n1 0000:1b:00.0", "n2 0000:1b:00.0"
+"""GPUs."""
+
+
+def test_gpus_with_lowered_clocks_are_a_warning_with_the_reasons_and_the_number_of_cases(of_rows, make_row):
+    brake, heat = {A: ("power brake",)}, {A: ("thermal limit",), B: ("thermal limit",)}
+    rows = [make_row(gpu_sm_clock=1e9, gpu_throttled=why) for why in (brake, heat, heat, {})]
+    (found,) = find_slow_gpus(of_rows(*rows, make_row(device="cpu")))
+    assert (found.kind, found.severity) == ("gpus_throttled", "warning")
+    assert found.values == {
+        "cases": 4, "gpus": ((A, 3, ("power brake", "thermal limit")), (B, 2, ("thermal limit",))),
+    }  # fmt: skip
+    assert found in opening_findings(of_rows(*rows))
+
+
+def test_a_gpu_whose_clock_is_below_the_others_in_most_cases_is_a_warning(of_rows, make_row):
+    rows = [make_row(gpu_sm_clock=1e9, gpu_slow=slow) for slow in ({A: 0.8, B: 0.9}, {A: 0.7}, {A: 0.9}, {}, {A: 0.8})]
+    (found,) = find_slow_gpus(of_rows(*rows))
+    assert (found.kind, found.severity) == ("gpu_clocks_differ", "warning")
+    assert found.values == {"gpus": ((A, 4, pytest.approx(0.8)),), "share": 0.05}
+    assert find_slow_gpus(of_rows(*rows[:1], *[rows[3]] * 3)) == ()  # once may be chance
+
+
+def test_equal_clocks_and_rows_of_earlier_versions_are_no_finding(of_rows, make_row):
+    assert find_slow_gpus(of_rows(make_row(gpu_sm_clock=1e9), make_row(device="cuda"))) == ()

@@ -26,6 +26,11 @@ EXAMPLES = {
     "busy_machine": {
         "launches": 2, "all_launches": 5, "other_cores": 1.25, "host": "n1", "names": ("cc1", "make"), "stolen": 0.031,
     },
+    "gpus_throttled": {
+        "cases": 40,
+        "gpus": (("n1 0000:1b:00.0", 12, ("hardware thermal slowdown", "power brake")), *[("n2 1b", 1, ("x",))] * 5),
+    },
+    "gpu_clocks_differ": {"share": 0.05, "gpus": (("n1 0000:1b:00.0", 12, 0.883),)},
     "not_converged": {"loose": 9, "rows": 10, "oversubscribed": True},
     "fallback": {
         "series": "native (sharp asked, ring ran)", "requested": "sharp", "executed": "ring", "rows": 2,

@@ -115,6 +115,7 @@ def test_a_job_must_match_its_sha256_even_if_the_digest_is_right(file):
         ("iterations", 0, "is ok, and has no times"),
         ("rank_stride", 3, "every 3th"),
         ("cpu_s", -1.0, "cpu_s holds -1"),
+        ("gpu_sm_clock", -1e9, "gpu_sm_clock holds -1e+09"),
         ("wire_sent", np.inf, "wire_sent holds inf"),
         ("wire_bytes_measured", -7, "wire_bytes_measured is -7"),
         ("counters", '{"x": -1}', "counter x is -1"),

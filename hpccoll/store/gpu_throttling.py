@@ -1,0 +1,56 @@
+"""What slowed GPUs down during a case: lowered clocks, by NVML's reasons, and clocks below those of the other GPUs."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from hpccoll.store.raw_results import Attempt, Outcome
+
+HARDWARE_SLOWDOWN = 0x8
+CLOCK_EVENTS = {0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake"}
+"""Bits of nvmlClocksEventReasons (nvml.h of CUDA 12 and 13) that weaken a result. The first is set with the last two.
+
+A power cap (0x4) is not among them: a GPU at full load reaches its power limit, and its clock shows what that costs.
+"""
+
+CLOCK_SHARE = 0.05
+"""The part of the median clock of all GPUs by which a low clock differs; the steps of a clock are below 1 %."""
+
+
+def throttled_gpus(attempt: Attempt, outcome: Outcome) -> dict[str, Sequence[str]]:
+    """Return why the clocks of GPUs were lowered, by the name of the GPU; empty if none was, or nothing is known."""
+    times = outcome.gpu_thermal_s or (None,) * len(outcome.gpu_clock_events)
+    events = outcome.gpu_clock_events or (None,) * len(times)
+    reasons = {
+        name: _reasons(event or 0, thermal_s or 0.0)
+        for name, event, thermal_s in zip(gpu_names(attempt), events, times, strict=False)
+    }
+    return {name: why for name, why in reasons.items() if why}
+
+
+def _reasons(events: int, thermal_s: float) -> tuple[str, ...]:
+    named = tuple(name for bit, name in CLOCK_EVENTS.items() if events & bit)
+    if not named and events & HARDWARE_SLOWDOWN:
+        return ("hardware slowdown",)
+    return named or (("thermal limit",) if thermal_s else ())
+
+
+def slow_gpus(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
+    """Return the clocks of slow GPUs over the median clock of all GPUs of the case, by the name of the GPU."""
+    known = [
+        (name, clock)
+        for name, clock in zip(gpu_names(attempt), outcome.gpu_sm_clock, strict=False)
+        if clock is not None
+    ]
+    typical = median(clock for _, clock in known) if known else 0.0
+    return {name: clock / typical for name, clock in known if clock < (1 - CLOCK_SHARE) * typical}
+
+
+def gpu_names(attempt: Attempt) -> list[str]:
+    """Return the host and the bus address of each rank's GPU, [rank]."""
+    provenance: Mapping[str, Any] = attempt.provenance
+    buses = provenance.get("gpu_of_rank") or (None,) * attempt.ranks
+    return [
+        f"{place.host} {bus or f'rank {rank}'}"
+        for rank, (place, bus) in enumerate(zip(attempt.places, buses, strict=False))
+    ]
