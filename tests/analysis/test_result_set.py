@@ -33,7 +33,7 @@ from hpccoll.analysis.result_set import ResultSet  # noqa: E402 - only with both
 def plain(value):
     """Return a value of a frame as JSON has it."""
     if isinstance(value, Mapping):
-        return dict(value)
+        return {name: plain(each) for name, each in value.items()}
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
     return None if value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
