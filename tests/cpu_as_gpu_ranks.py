@@ -18,6 +18,7 @@ from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.spec.case import Case
 from hpccoll.spec.catalogue import distinct_placements, distinct_transports, unmet_needs
 from hpccoll.transports.nccl import communicators
+from hpccoll.transports.nccl.communicator_config import NEWER_CALLS
 
 
 class Gpu(HostGpu, QueuedMemory):
@@ -73,6 +74,8 @@ def check(case, layout, gpu, flip=flip_on_host):
                 (flip_on_host if guard.on_host else flip)(guard.memory)
         wrong.append(prepared.wrong())
         diagnoses.append(prepared.diagnose() if wrong[-1] else None)
+    if (case.algorithm, case.transport) == ("native", "nccl") and case.collective in NEWER_CALLS:
+        assert f"NCCL's {case.collective}" in prepared.evidence(None)[1]  # or why it is not called
     copies = 2 if case.transport == "staged" else 0
     assert [made.on_host for made in prepared.transport.guarded] == [False] * 2 + [True] * copies
     checked, guards = len(prepared.plan.result) > 0, len(prepared._guards)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from nccl_on_host import HostGpu
+from schedule_examples import case_of
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import nccl_config
@@ -16,6 +17,7 @@ from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers, NcclError
 from hpccoll.transports.nccl.stream_plan import StreamPlan
+from hpccoll.transports.nccl.transport import NcclTransport
 from hpccoll.transports.nccl.vendor import NCCL_OPS, NCCL_TYPES, NcclVendorTransport
 from hpccoll.transports.transport_interface import Operation
 
@@ -80,6 +82,19 @@ def buffers_are_registered_before_the_call_and_deregistered_before_their_memory_
                 *["MemAlloc 8192"] * 2, *[known] * about, "AllReduce", *[forgotten] * about, "CommDestroy",
             ]  # fmt: skip
             assert freed == 2  # the library ends a process that frees what is registered
+
+
+def buffers_and_scratch_of_schedules_are_registered():
+    asked = case_of("all_reduce-ring", COMM.size).operation(1024, "float32", in_place=False)
+    for how, known in (("symmetric", "CommWindowRegister"), ("registered", "CommRegister"), ("allocated", None)):
+        transport = NcclTransport(COMM, GPU, buffers=NcclBuffers(COMM, GPU, how))
+        src, dst = (transport.empty(asked.elements(name, COMM.rank), asked.dtype) for name in ("src", "dst"))
+        calls = closed(transport.plan(asked, src, dst), transport)
+        registered = [call for call in calls if known and call.startswith(known)]
+        assert [call.split()[1] for call in registered] == (["4096", "4096", "2048"] if known else [])
+        assert sum(call.startswith("MemAlloc") for call in calls) == 3
+        assert calls.index("Send") > max([0, *map(calls.index, registered)])
+        assert sum("Deregister" in call for call in calls) == len(registered)
 
 
 def newer_calls_are_nccls_and_without_nccl4py_grouped_sends_and_receives():
@@ -188,6 +203,7 @@ if __name__ == "__main__":
         settings_reach_nccl_with_its_values,
         parts_are_destroyed_first_and_each_once,
         buffers_are_registered_before_the_call_and_deregistered_before_their_memory_is_freed,
+        buffers_and_scratch_of_schedules_are_registered,
         newer_calls_are_nccls_and_without_nccl4py_grouped_sends_and_receives,
         a_window_that_nccl_does_not_create_is_bad_input_on_all_ranks,
         a_registration_error_of_one_rank_is_raised_on_all,
