@@ -62,13 +62,13 @@ def missing_for_nccl4py(min_version: int) -> str | None:
     """
     if find_spec("nccl") is None or find_spec("nccl.bindings") is None:
         return f"nccl4py is not installed; do: {INSTALL}"
+    cupys = _cupy_nccl_version()  # first, because nccl4py takes the NCCL that is loaded, and CuPy's is the site's
     try:
         version: int = _nccl().get_version()
     except (ImportError, OSError, RuntimeError) as error:
         return f"nccl4py finds no NCCL: {' '.join(str(error).split())}"
     if version < min_version:
         return f"NCCL {_version_text(version)} is too old: this needs {_version_text(min_version)} or later"
-    cupys = _cupy_nccl_version()
     if version != cupys:  # groups span both bindings
         return f"nccl4py loads NCCL {_version_text(version)}, and CuPy {_version_text(cupys)}: they must be the same"
     if len(files := _loaded_nccl_files()) > 1:  # of one version, but each has groups of its own

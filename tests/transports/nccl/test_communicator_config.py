@@ -40,5 +40,6 @@ def test_nccl4py_without_a_library_is_a_reason(missing, monkeypatch):
         raise RuntimeError('Failure finding "libnccl.so.2":\n no such file')
 
     monkeypatch.setattr(communicator_config, "find_spec", lambda _: "there")
+    monkeypatch.setattr(communicator_config, "_cupy_nccl_version", lambda: 23203)
     monkeypatch.setattr(communicator_config, "_nccl", lambda: SimpleNamespace(get_version=none))
     assert missing(22700) == 'nccl4py finds no NCCL: Failure finding "libnccl.so.2": no such file'
