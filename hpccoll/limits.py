@@ -201,6 +201,7 @@ MINUTES = IntegerRange(1, 366 * 24 * 60)
 MEMORY_MB = IntegerRange(1, 1 << 30)
 CPUS = IntegerRange(1, 1 << 16)
 GPUS = IntegerRange(1, 1024)
+NVLINK_NODES = IntegerRange(1, 1024)
 SIGNAL_S = IntegerRange(1, 65535)
 """The seconds that sbatch --signal accepts."""
 START_S = IntegerRange(1, 86400)

@@ -22,28 +22,71 @@ SIMILAR_NAME = 0.88
 """The similarity of two names that differ in one or two letters; nccl-default and nccl-cta-default differ in more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantLimits:
-    """The cases for which a variant makes sense; None is no limit.
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """The nodes of a launch as a library counts them: for NCCL, all hosts of one NVLink domain are one node.
 
     Args:
+        nodes: the smallest and the largest possible number of nodes.
+        ranks_per_node: the smallest and the largest possible number of ranks on a node.
+        nccl: the version of NCCL, such as (2, 28, 9); None if unknown.
+    """
+
+    nodes: tuple[int, int]
+    ranks_per_node: tuple[int, int]
+    nccl: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, nodes: int, ranks_per_node: int, nccl: tuple[int, ...] | None = None) -> "NodeView":
+        return cls((nodes, nodes), (ranks_per_node, ranks_per_node), nccl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantLimit:
+    """A limit on the cases for which a variant makes sense; None is no limit.
+
+    Args:
+        for_collectives: the collectives to which the limit applies; None for all.
+        for_dtypes: the element types to which it applies.
+        before: the version of NCCL, such as ``2.29``, from which on it does not apply; None for all versions.
         collectives: the collectives that the variant changes.
         dtypes: the element types.
         ops: the reductions.
         least_nodes: the smallest number of nodes for which it makes a difference.
         most_nodes: the largest number of nodes on which it runs.
+        least_per_node: the smallest number of ranks on a node.
         most_per_node: the largest number of ranks on a node.
     """
 
+    for_collectives: tuple[str, ...] | None = None
+    for_dtypes: tuple[str, ...] | None = None
+    before: str | None = None
     collectives: tuple[str, ...] | None = None
     dtypes: tuple[str, ...] | None = None
     ops: tuple[str, ...] | None = None
     least_nodes: int = 1
     most_nodes: int | None = None
+    least_per_node: int = 1
     most_per_node: int | None = None
 
-    def violation(self, collective: str, dtype: str, op: str | None, nodes: int, per_node: int) -> str | None:
-        """Return which limit a case exceeds, as a sentence; None if it exceeds none."""
+    def violation(self, collective: str, dtype: str, op: str | None, view: NodeView) -> str | None:
+        """Return how a case exceeds the limit, as a sentence; None if it does not."""
+        if not self._applies(collective, dtype, view.nccl):
+            return None
+        excess = self._excess(collective, dtype, op) or self._excess_of_nodes(view)
+        scope = " or ".join(self.for_collectives or self.for_dtypes or ())
+        return excess and "".join((
+            f"before NCCL {self.before}, " if self.before else "", "the variant takes ", excess,
+            f"; this holds for {scope}" if scope else "",
+        ))  # fmt: skip
+
+    def _applies(self, collective: str, dtype: str, nccl: tuple[int, ...] | None) -> bool:
+        older = self.before is None or (nccl is not None and nccl < tuple(map(int, self.before.split("."))))
+        return (
+            older and collective in (self.for_collectives or (collective,)) and dtype in (self.for_dtypes or (dtype,))
+        )
+
+    def _excess(self, collective: str, dtype: str, op: str | None) -> str | None:
         choices = (
             ("collective", collective, self.collectives),
             ("dtype", dtype, self.dtypes),
@@ -51,13 +94,19 @@ class VariantLimits:
         )
         for key, value, valid in choices:
             if value is not None and valid is not None and value not in valid:
-                return f"the variant takes {key} {', '.join(valid)}, not {value}"
-        if nodes < self.least_nodes:
-            return f"the variant takes at least {self.least_nodes} nodes"
-        if self.most_nodes is not None and nodes > self.most_nodes:
-            return f"the variant takes at most {self.most_nodes} node{'s' * (self.most_nodes > 1)}"
-        if self.most_per_node is not None and per_node > self.most_per_node:
-            return f"the variant takes at most {self.most_per_node} rank{'s' * (self.most_per_node > 1)} per node"
+                return f"{key} {', '.join(valid)}, not {value}"
+        return None
+
+    def _excess_of_nodes(self, view: NodeView) -> str | None:
+        (fewest, most), (fewest_ranks, most_ranks) = view.nodes, view.ranks_per_node
+        if most < self.least_nodes:
+            return f"at least {self.least_nodes} nodes"
+        if self.most_nodes is not None and fewest > self.most_nodes:
+            return f"at most {self.most_nodes} node{'s' * (self.most_nodes > 1)}"
+        if most_ranks < self.least_per_node:
+            return f"at least {self.least_per_node} ranks per node"
+        if self.most_per_node is not None and fewest_ranks > self.most_per_node:
+            return f"at most {self.most_per_node} rank{'s' * (self.most_per_node > 1)} per node"
         return None
 
 
@@ -72,7 +121,7 @@ class Variant:
         communicator: the settings of NCCL's communicators; ``communicator_settings`` explains each.
         expected_evidence: the evidence that its logs must show.
         requirements: what the machine must have, by the names of ``spec.requirements``.
-        limits: the cases for which it makes sense.
+        limits: the limits on the cases for which it makes sense; a case must exceed none.
         control: the negative control: a variant that turns the feature off, whose logs must lack the evidence.
     """
 
@@ -82,13 +131,17 @@ class Variant:
     communicator: CommunicatorSettings = field(default_factory=dict)
     expected_evidence: ExpectedEvidence
     requirements: tuple[str, ...]
-    limits: VariantLimits = field(default_factory=VariantLimits)
+    limits: tuple[VariantLimit, ...] = ()
     control: str | None = None
 
     @property
     def requested(self) -> str | None:
         """The request to the library in one word; None if the library has the choice."""
         return requested_by_environment(self.environment, communicator=self.communicator)
+
+    def violation(self, collective: str, dtype: str, op: str | None, view: NodeView) -> str | None:
+        """Return which limit a case exceeds, as a sentence; None if it exceeds none."""
+        return next(filter(None, (limit.violation(collective, dtype, op, view) for limit in self.limits)), None)
 
 
 @cache
@@ -101,15 +154,19 @@ def named_variants() -> Mapping[str, Variant]:
 
 
 def _variant(row: Mapping[str, Any], shared_limits: Mapping[str, Any]) -> Variant:
-    limits = row.get("limits", {})
+    limits = row.get("limits", [])
     limits = shared_limits[limits] if isinstance(limits, str) else limits
-    limits = {name: tuple(value) if isinstance(value, list) else value for name, value in limits.items()}
     changed: dict[str, Any] = {
         "expected_evidence": expected_evidence(*row["expected_evidence"]),
         "requirements": tuple(row["requirements"]),
-        "limits": VariantLimits(**limits),
+        "limits": tuple(_limit(one) for one in ([limits] if isinstance(limits, dict) else limits)),
     }
     return Variant(**{**row, **changed})
+
+
+def _limit(row: Mapping[str, Any]) -> VariantLimit:
+    values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in row.items()}
+    return VariantLimit(**values)
 
 
 def known_variant(name: str | None, sets: Mapping[str, object]) -> Variant | None:

@@ -1,5 +1,6 @@
 """Facts about GPUs that affect measurements. NVML reports them if nvidia-ml-py is installed."""
 
+import ctypes
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,10 @@ MAX_NVLINKS = 18
 """The number of NVLinks that are queried (NVML_NVLINK_MAX_LINKS of the H100's generation)."""
 
 
+FABRIC_COMPLETED = 3
+"""NVML_GPU_FABRIC_STATE_COMPLETED of nvml.h: the GPU has joined the fabric of its NVLink domain."""
+
+
 def _active_nvlinks(nvml: Any, handle: Any) -> int:
     """Return the number of NVLinks that are up."""
     up = 0
@@ -18,6 +23,20 @@ def _active_nvlinks(nvml: Any, handle: Any) -> int:
         with suppress(nvml.NVMLError):  # the GPU has fewer links
             up += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
     return up
+
+
+def _nvlink_domain(nvml: Any, handle: Any) -> str | None:
+    """Return the NVLink domain and clique of a GPU; None if its NVLink reaches no other host.
+
+    NCCL compares the same fields (ncclMnnvlCheck in src/mnnvl.cc of 2.30.7).
+    """
+    try:
+        info = nvml.c_nvmlGpuFabricInfoV_t()
+        nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+    except AttributeError:  # an older nvidia-ml-py
+        return None
+    domain = bytes(info.clusterUuid)
+    return f"{domain.hex()}.{info.cliqueId}" if info.state == FABRIC_COMPLETED and any(domain) else None
 
 
 FACT_QUERIES: Mapping[str, Callable[[Any, Any], object]] = {
@@ -35,6 +54,7 @@ FACT_QUERIES: Mapping[str, Callable[[Any, Any], object]] = {
     "pcie_generation": lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu)),
     "pcie_width": lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu)),
     "nvlinks": _active_nvlinks,
+    "nvlink_domain": _nvlink_domain,
 }
 """The recorded facts of a GPU, each with its NVML query; a fact is null if the query fails."""
 

@@ -80,7 +80,7 @@ class CaseFactory:
             )
             check_case(resolved)
             on_gpu = resolved.device == "cuda"
-            variant = variant_skip_reason(self.job.variant, self.job.sets, case, self.job.shape(case))
+            variant = self._variant_reason(case)
             reason = unmet_needs(resolved, layout) or variant or redundant_mapping(case, self.attempt.layout)
             reason = reason or (self.gpus.missing_for(resolved.transport, resolved.dtype) if on_gpu else None)
             reason = reason or self._dtype_reason(resolved)
@@ -102,6 +102,13 @@ class CaseFactory:
         except NcclFailedError as error:
             return SkippedCase(str(error), "failed")
         return SkippedCase(prepared) if isinstance(prepared, str) else prepared
+
+    def _variant_reason(self, case: Case) -> str | None:
+        """Return the reason why the variant of the job does not apply to a case on these GPUs and this NCCL."""
+        variant, view = self.job.variant, None
+        if variant is not None and case.transport == "nccl" and not self.gpus.missing_for("nccl", case.dtype):
+            view = self.gpus.node_view
+        return variant_skip_reason(variant, self.job.sets, case, self.job.shape(case), view)
 
     def _dtype_reason(self, case: Case) -> str | None:
         """Return the reason why a rank cannot compute the values of a case; the same on all ranks."""

@@ -1,12 +1,14 @@
 """Assigns GPUs to ranks, finds what they lack for a transport, and records them in the provenance."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any, cast
 
+from hpccoll.evidence.variants import NodeView
 from hpccoll.host.gpu_facts import gpu_facts
 from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.measure.ranks import Ranks
@@ -53,8 +55,8 @@ class RankGpus:
         """Return the GPUs of some of the ranks, which have numbers of their own and keep their GPUs."""
         remaining = copy(self)
         remaining.ranks = ranks
-        remaining.__dict__.pop("ranks_on_gpu", None)  # counted again
-        remaining.__dict__.pop("monitor", None)
+        for name in ("ranks_on_gpu", "node_view", "monitor"):  # counted and opened again
+            remaining.__dict__.pop(name, None)
         return remaining
 
     @cached_property
@@ -104,6 +106,15 @@ class RankGpus:
         verdict = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}
         uuid = gpu.device_uuid(self.number)
         return {**verdict, "gpu": gpu_facts(self.own.id), "uuid": uuid, "visible": gpu.device_count()}
+
+    @cached_property
+    def node_view(self) -> NodeView:
+        """The nodes as NCCL counts them: NVLink domains, if the GPUs of all ranks belong to one."""
+        domain = gpu_facts(self.own.id)["nvlink_domain"]
+        found = self.ranks.comm.allgather((domain, self.ranks.node_id))
+        known = all(domain for domain, _ in found)
+        sizes = Counter(domain if known else node for domain, node in found).values()
+        return NodeView((len(sizes), len(sizes)), (min(sizes), max(sizes)), gpu.nccl_version())
 
     @cached_property
     def ranks_on_gpu(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.evidence.variables import assignment
-from hpccoll.evidence.variants import named_variants
+from hpccoll.evidence.variants import Variant, VariantLimit, named_variants
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.algorithm_registry import COLLECTIVES
@@ -64,12 +64,18 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
                 "name": name, "what": variant.purpose, "transport": variant.transport,
                 "environment": dict(variant.environment), "communicator": dict(variant.communicator),
                 "demands": variant.expected_evidence.description, "control": variant.control,
-                "limits": asdict(variant.limits), "needs": [*variant.requirements],
+                **_limits_of(variant), "needs": [*variant.requirements],
                 **_availability([*mpi_missing, *missing_requirements(variant.requirements, root)]),
             }
             for name, variant in named_variants().items()
         ],
     }  # fmt: skip
+
+
+def _limits_of(variant: Variant) -> dict[str, Any]:
+    """Return the first limit, which holds for all cases, and the further ones, which may hold for some only."""
+    first, *further = variant.limits or (VariantLimit(),)
+    return {"limits": asdict(first), "further_limits": [asdict(limit) for limit in further]}
 
 
 def _availability(missing: Sequence[str]) -> dict[str, Any]:
@@ -127,11 +133,14 @@ def _setting(row: Mapping[str, Any]) -> str:
 def _limits(limits: Mapping[str, Any]) -> Iterator[str]:
     """Yield the limits of a variant on collectives, nodes and ranks; those on dtypes and ops are in the JSON only."""
     least, most, each = (limits[name] for name in ("least_nodes", "most_nodes", "most_per_node"))
+    least_each = limits["least_per_node"]
     if limits["collectives"]:
         yield f"for {', '.join(limits['collectives'])}"
     if least > 1:
         yield f"at least {least} nodes"
     if most:
         yield f"at most {most} node{'s' * (most > 1)}"
+    if least_each > 1:
+        yield f"at least {least_each} ranks per node"
     if each:
         yield f"at most {each} rank{'s' * (each > 1)} per node"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS
-from hpccoll.evidence.variants import named_variants
+from hpccoll.evidence.variants import NodeView, named_variants
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.case import Case, Shape
 
@@ -17,7 +17,19 @@ COLLECTIVE_VARIABLES = re.compile(
 """The variables that affect a library's own collectives only, and not the sends and receives of our schedules."""
 
 
-def variant_skip_reason(variant: str | None, sets: Mapping[str, object], case: Case, shape: Shape) -> str | None:
+def planned_nodes(shape: Shape, nvlink_nodes: int) -> NodeView:
+    """Return the nodes of a launch as NCCL counts them, if it fills one NVLink domain after the other.
+
+    Args:
+        shape: the shape of the launch.
+        nvlink_nodes: the hosts of an NVLink domain.
+    """
+    return NodeView.of(-(-shape.nodes // nvlink_nodes), min(shape.nodes, nvlink_nodes) * shape.ranks_per_node)
+
+
+def variant_skip_reason(
+    variant: str | None, sets: Mapping[str, object], case: Case, shape: Shape, nccl: NodeView | None = None
+) -> str | None:
     """Return the reason why ``case`` is skipped in a variant, None if it is measured.
 
     Args:
@@ -25,6 +37,7 @@ def variant_skip_reason(variant: str | None, sets: Mapping[str, object], case: C
         sets: the environment variables and communicator settings of the variant.
         case: the case as requested.
         shape: the shape of its launch.
+        nccl: its nodes as NCCL counts them; None if unknown: any number of its hosts may be of one NVLink domain.
     """
     if variant is None or case.algorithm == AUTO:
         return None
@@ -38,7 +51,10 @@ def variant_skip_reason(variant: str | None, sets: Mapping[str, object], case: C
         return f"{variant}: its settings affect the library's own collectives only" if only_collectives else None
     if known is None or case.transport != known.transport:
         return None
-    reason = known.limits.violation(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)
+    view = NodeView.of(shape.nodes, shape.ranks_per_node)
+    if known.transport == "nccl":
+        view = nccl or NodeView((1, shape.nodes), (shape.ranks_per_node, shape.ranks))
+    reason = known.violation(case.collective, case.dtype, case.op, view)
     return f"{variant}: {reason}" if reason else None
 
 

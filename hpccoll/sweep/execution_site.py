@@ -76,6 +76,11 @@ class ExecutionSite:
         return self.site is not None and self.partition is None
 
     @property
+    def nvlink_nodes(self) -> int:
+        """The hosts of an NVLink domain, which NCCL counts as one node."""
+        return self.site.nvlink_nodes if self.site else 1
+
+    @property
     def inherited_env(self) -> InheritedEnv:
         """The variables that jobs inherit; an offline plan is meant for another shell, so this shell's are left out."""
         of_site = self.site.environment if self.site else {}

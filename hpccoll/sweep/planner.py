@@ -13,7 +13,7 @@ from hpccoll.schedule import Layout
 from hpccoll.spec.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
 from hpccoll.spec.catalogue import redundant_mapping, unmet_needs
 from hpccoll.spec.plan import Plan, Skip
-from hpccoll.spec.variant_skips import variant_skip_reason
+from hpccoll.spec.variant_skips import planned_nodes, variant_skip_reason
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.job_identity import job_differences
 from hpccoll.store.journal import journal_path
@@ -243,7 +243,8 @@ class _Allocation:
         """Return why ``case`` is skipped; None if it is measured."""
         settings = {**self.environment, **self.communicator}
         gpus = self.site.why_too_few_gpus(shape, case.transport, self.environment) if case.device == "cuda" else None
-        reason = gpus or unmet_needs(case, layout) or variant_skip_reason(self.variant, settings, case, shape)
+        view = planned_nodes(shape, self.site.nvlink_nodes)
+        reason = gpus or unmet_needs(case, layout) or variant_skip_reason(self.variant, settings, case, shape, view)
         if not reason and not self.communicator and (unread := self.site.inherited_env.why_unread(self.environment)):
             reason = f"{self.variant}: {unread}"
         # Between nodes only the job knows which nodes share a rack, unless Slurm knows no switches.

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.variables import assignment, check_variables
-from hpccoll.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, SIGNAL_S, START_S
+from hpccoll.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, NVLINK_NODES, SIGNAL_S, START_S
 from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher
 from hpccoll.sweep.paths import site_files
@@ -104,6 +104,9 @@ class Site(YamlSection):
     gpus_per_node: Gpus | None = Field(
         None,
         description="GPUs on each node, such as 8 or h100:8; every rank sees all, and runs on the socket of its own",
+    )
+    nvlink_nodes: Annotated[int, Bounded(NVLINK_NODES)] = Field(
+        1, description="nodes of one NVLink domain, such as 18; NCCL counts them as one [1]"
     )
     sbatch: OneOrMore[Text] | None = Field(None, description="further options of sbatch, such as --switches=1")
     signal_s: Annotated[int, Bounded(SIGNAL_S)] = Field(

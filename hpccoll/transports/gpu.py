@@ -96,6 +96,17 @@ def _missing_nccl() -> str | None:
     return f"NCCL not found: {reason}"
 
 
+def nccl_version() -> tuple[int, ...] | None:
+    """Return the version of the NCCL that CuPy has loaded, such as (2, 28, 9); None without one."""
+    try:
+        from cupy.cuda import nccl
+
+        number: int = nccl.get_version()
+    except (ImportError, AttributeError):  # CuPy or the library is missing
+        return None
+    return number // 10000, number // 100 % 100, number % 100
+
+
 def select_gpu(number: int) -> Any:
     """Make GPU ``number``, of those visible, the current device of this process, and return CuPy's device."""
     import cupy

@@ -8,7 +8,14 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS
 from hpccoll.evidence.variables import CHOICE_VARIABLES, LIST_VARIABLES, SITE_VARIABLES
-from hpccoll.evidence.variants import known_variant, named_variants, variant_communicator, variant_environment
+from hpccoll.evidence.variants import (
+    NodeView,
+    known_variant,
+    named_variants,
+    variant_communicator,
+    variant_environment,
+)
+from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS
 
 
 def test_exactly_the_variants_with_communicator_settings_require_nccl4py():
@@ -70,8 +77,67 @@ def test_a_variant_stays_known_with_added_variables_and_site_values_but_not_with
     ],
 )
 def test_a_case_outside_the_limits_of_a_variant_gets_the_reason(name, case, reason):
-    unmet = named_variants()[name].limits.violation(*case)
+    *of_case, nodes, per_node = case
+    unmet = named_variants()[name].violation(*of_case, NodeView.of(nodes, per_node))
     assert unmet == reason or (reason and unmet.startswith(reason))
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "per_node", "nccl", "allowed"),
+    [
+        ("nccl-nvls", ("all_reduce", "float32", "sum"), 8, None, True),
+        ("nccl-nvls", ("all_reduce", "float32", "avg"), 8, None, True),
+        ("nccl-nvls", ("all_reduce", "float32", "min"), 8, None, False),
+        ("nccl-nvls", ("reduce_scatter", "float64", "max"), 8, None, False),
+        ("nccl-nvls", ("all_reduce", "bfloat16", "max"), 8, None, True),
+        ("nccl-nvls", ("all_reduce", "int32", "min"), 8, None, True),
+        ("nccl-nvls", ("all_reduce", "uint8", "sum"), 8, None, False),
+        ("nccl-nvls", ("all_gather", "uint8", None), 8, None, True),
+        ("nccl-nvls", ("all_gather", "int32", None), 33, None, False),
+        ("nccl-nvls", ("all_reduce", "int32", "sum"), 33, None, True),
+        ("nccl-nvls", ("all_reduce", "float32", "sum"), 1, (2, 30, 7), False),
+        ("nccl-nvls", ("all_reduce", "float32", "sum"), 2, (2, 28, 3), False),
+        ("nccl-nvls", ("all_reduce", "float32", "sum"), 2, (2, 28, 7), True),
+        ("nccl-nvls", ("all_reduce", "float32", "sum"), 2, None, True),
+        ("nccl-symmetric", ("all_reduce", "float64", "sum"), 8, None, False),
+        ("nccl-symmetric", ("all_gather", "float64", None), 8, None, True),
+    ],
+)
+def test_nvls_and_windows_depend_on_dtype_and_op_together_and_on_the_version(name, case, per_node, nccl, allowed):
+    assert (named_variants()[name].violation(*case, NodeView.of(1, per_node, nccl)) is None) == allowed
+
+
+@pytest.mark.parametrize(
+    ("collective", "nccl", "allowed"),
+    [
+        ("all_reduce", None, False), ("all_reduce", (2, 30, 7), False),
+        ("all_gather", None, True), ("all_gather", (2, 27, 7), False), ("all_gather", (2, 29, 2), True),
+        ("reduce_scatter", (2, 28, 9), False), ("reduce_scatter", (2, 29, 2), False),
+        ("reduce_scatter", (2, 29, 7), True),
+    ],
+)  # fmt: skip
+def test_windows_over_several_nodes_depend_on_the_collective_and_the_version(collective, nccl, allowed):
+    op = None if collective == "all_gather" else "sum"
+    unmet = named_variants()["nccl-symmetric"].violation(collective, "float32", op, NodeView.of(2, 8, nccl))
+    assert (unmet is None) == allowed
+    assert allowed or "at most 1 node" in unmet
+
+
+def test_of_unknown_nodes_only_what_exceeds_a_limit_in_any_case_is_reported():
+    of_case = "all_reduce", "float32", "sum"
+    unknown = NodeView((1, 4), (2, 8))
+    for name in ("nccl-nvls", "nccl-nvls-tree", "nccl-sharp"):
+        assert named_variants()[name].violation(*of_case, unknown) is None
+        assert named_variants()[name].violation(*of_case, NodeView((1, 1), (1, 1)))
+
+
+def test_every_limit_has_keys_of_the_project():
+    limits = [limit for variant in named_variants().values() for limit in variant.limits]
+    assert {one for limit in limits for one in (limit.collectives or ())} <= COLLECTIVES.keys()
+    assert {one for limit in limits for one in (limit.for_collectives or ())} <= COLLECTIVES.keys()
+    dtypes = {one for limit in limits for one in (*(limit.dtypes or ()), *(limit.for_dtypes or ()))}
+    assert dtypes <= {*DTYPES, BFLOAT16}
+    assert {one for limit in limits for one in (limit.ops or ())} <= {*REDUCTIONS, "avg"}
 
 
 def test_a_known_name_sets_its_environment_and_variables_are_added():

@@ -1,5 +1,6 @@
 """GPU facts: NVML's answers are recorded, and unsupported queries are null."""
 
+import ctypes
 import sys
 from types import SimpleNamespace
 
@@ -53,8 +54,30 @@ def test_facts_that_nvml_does_not_support_are_null():
         "bus": "0000:1b:00.0", "name": "NVIDIA H100 80GB HBM3", "driver": "560.35.03", "cuda": "12.6",
         "memory_bytes": 80 << 30, "sm_clock_mhz": 1980, "sm_clock_max_mhz": 1980, "memory_clock_mhz": 1980,
         "power_limit_w": 700.0, "ecc": True, "mig": None, "persistence": True, "pcie_generation": 5, "pcie_width": 16,
-        "nvlinks": 1,
+        "nvlinks": 1, "nvlink_domain": None,
     }  # fmt: skip
+
+
+class FabricInfo(ctypes.Structure):
+    _fields_ = (("clusterUuid", ctypes.c_uint8 * 16), ("cliqueId", ctypes.c_uint32), ("state", ctypes.c_uint8))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "clique", "state", "domain"),
+    [
+        (b"\x01" * 16, 7, 3, f"{'01' * 16}.7"),
+        (bytes(16), 7, 3, None),
+        (b"\x01" * 16, 7, 2, None),
+    ],
+    ids=["a domain", "one host", "not joined"],
+)
+def test_the_nvlink_domain_of_a_gpu_is_known_if_its_nvlink_reaches_other_hosts(cluster, clique, state, domain):
+    def fill(_gpu, info):
+        info._obj.clusterUuid[:], info._obj.cliqueId, info._obj.state = cluster, clique, state
+
+    nvml = Nvml()
+    nvml.c_nvmlGpuFabricInfoV_t, nvml.nvmlDeviceGetGpuFabricInfoV = FabricInfo, fill
+    assert gpu_facts("0000:1b:00.0", nvml)["nvlink_domain"] == domain
 
 
 NOTHING = {"bus": "0000:2a:00.0", **dict.fromkeys(FACT_QUERIES)}

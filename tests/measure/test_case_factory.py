@@ -6,6 +6,7 @@ import pytest
 import raw_examples
 from mpi4py import MPI
 
+from hpccoll.evidence.variants import NodeView
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config, communicators
@@ -33,6 +34,23 @@ def test_the_reason_of_one_rank_is_the_reason_on_all_ranks(monkeypatch):
     monkeypatch.setattr(communicator_config, "missing_for_nccl4py", lambda _: None)
     comm = SimpleNamespace(allgather=lambda own: [own, "nccl4py not found"])
     assert config_reason({"max_ctas": 4}, comm=comm) == "nccl4py not found"
+
+
+@pytest.mark.parametrize(
+    ("missing", "view", "words"),
+    [
+        (None, NodeView.of(1, 4, (2, 28, 9)), None),
+        (None, NodeView.of(2, 2, (2, 28, 9)), "at most 1 node"),
+        (None, NodeView.of(1, 2, (2, 28, 3)), "before NCCL 2.28.7, the variant takes at least 3 ranks per node"),
+        ("no CUDA device", None, None),
+    ],
+)
+def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(missing, view, words):
+    case = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
+    job = raw_examples.job(case, variant="nccl-nvls", environment={"NCCL_ALGO": "NVLS"}, ranks=4, nodes=2)
+    gpus = SimpleNamespace(missing_for=lambda *_: missing, node_view=view)
+    reason = CaseFactory._variant_reason(SimpleNamespace(job=job, gpus=gpus), case)
+    assert (words in reason) if words else reason is None
 
 
 class NcclError(RuntimeError):

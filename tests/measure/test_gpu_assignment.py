@@ -56,6 +56,26 @@ def test_slices_of_a_gpu_are_not_shared(mpiexec, monkeypatch):  # noqa: ARG001
         uuids[:] = ["slice-1"] * 2
 
 
+@pytest.mark.parametrize(
+    ("domains", "nodes", "ranks_per_node"),
+    [
+        (["a", "a", "a", "a"], 1, (4, 4)),
+        (["a", "a", "a", "b"], 2, (1, 3)),
+        ([None, None, None, None], 2, (2, 2)),
+        (["a", "a", "a", None], 2, (2, 2)),
+    ],
+)
+def test_nccl_counts_nvlink_domains_if_all_gpus_belong_to_one(mpiexec, monkeypatch, domains, nodes, ranks_per_node):  # noqa: ARG001
+    from hpccoll.measure import gpu_assignment
+
+    monkeypatch.setattr(gpu_assignment, "gpu_facts", lambda _: {"nvlink_domain": domains[0]})
+    monkeypatch.setattr(gpu_assignment.gpu, "nccl_version", lambda: (2, 28, 9))
+    comm = SimpleNamespace(allgather=lambda _: list(zip(domains, [0, 0, 1, 1], strict=True)))
+    gpus = gpu_assignment.RankGpus(SimpleNamespace(local_rank=0, node_id=0, comm=comm))
+    gpus.own = SimpleNamespace(id="0000:1b:00.0")
+    assert gpus.node_view == gpu_assignment.NodeView((nodes, nodes), ranks_per_node, (2, 28, 9))
+
+
 @pytest.mark.parametrize("assumed", [True, False])
 def test_only_cases_over_mpi_on_gpus_carry_the_assumption_of_the_user(mpiexec, assumed):  # noqa: ARG001
     from hpccoll.measure.gpu_assignment import RankGpus

@@ -63,7 +63,15 @@ def test_the_limits_of_a_variant_are_in_the_json(tmp_path):
     assert rows["nccl-collnet-chain"]["limits"] == {
         "collectives": ("all_reduce",), "dtypes": ("int32", "int64", "float16", "float32", "float64", "bfloat16"),
         "ops": ("sum", "min", "max", "avg"), "least_nodes": 2, "most_nodes": None, "most_per_node": 8,
+        "least_per_node": 1, "for_collectives": None, "for_dtypes": None, "before": None,
     }  # fmt: skip
+    assert rows["nccl-collnet-chain"]["further_limits"] == rows["nccl-ring"]["further_limits"] == []
+    assert [row["before"] for row in rows["nccl-nvls"]["further_limits"]] == [None, None, None, "2.28.7"]
+
+
+def test_the_first_limit_of_a_variant_holds_for_all_cases(tmp_path):
+    for row in listing(tmp_path)["variants"]:
+        assert not any(row["limits"][scope] for scope in ("for_collectives", "for_dtypes", "before"))
 
 
 def test_the_printed_listing_has_a_line_per_entry_and_the_settings_and_limits_of_variants():
@@ -74,7 +82,8 @@ def test_the_printed_listing_has_a_line_per_entry_and_the_settings_and_limits_of
     below = {lines[place].split()[1]: lines[place + 1].strip() for place in places}
     assert below["nccl-tree"] == "over nccl sets NCCL_ALGO=Tree; for all_reduce"
     assert below["nccl-nvls"] == (
-        "over nccl sets NCCL_ALGO=NVLS; for all_reduce, reduce_scatter, all_gather; at most 1 node"
+        "over nccl sets NCCL_ALGO=NVLS; for all_reduce, reduce_scatter, all_gather; at most 1 node; "
+        "at least 2 ranks per node"
     )
     assert below["nccl-one-rail"].startswith("over nccl sets NCCL_IB_HCA='=mlx5_0:1'")
     assert below["ucc-sharp"].endswith("; at least 2 nodes; at most 1 rank per node")

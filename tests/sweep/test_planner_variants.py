@@ -35,16 +35,30 @@ NVLS = "devices: cuda\ntransports: [nccl]\nalgorithms: native\nbytes: 8\nin_plac
 
 
 def test_a_job_is_as_large_as_the_largest_launch_that_is_left_and_goes_on_where_it_was(on_cluster, tmp_path):
-    text, out = NVLS + "variants: {default: {}, nccl-nvls: , nccl-pat: }\n", tmp_path / "out"
+    text = NVLS + "ranks_per_node: 2\nvariants: {default: {}, nccl-nvls: , nccl-pat: }\n"
+    out = tmp_path / "out"
     plan = on_cluster(text, out=out)
     assert [(job.name, job.largest) for job in plan.jobs] == [
-        ("nccl.n2x1.default", Shape(2, 2)), ("nccl.n1x1.nccl-nvls", Shape(1, 1)),
+        ("nccl.n2x2.default", Shape(2, 4)), ("nccl.n1x2.nccl-nvls", Shape(1, 2)),
     ]  # fmt: skip
     assert [plan.resources[job.name]["nodes"] for job in plan.jobs] == [2, 1]
-    assert {skip.job for skip in plan.skips} == {"nccl.n1x1.nccl-nvls", "nccl.n2x1.nccl-pat"}
+    assert {skip.job for skip in plan.skips} == {"nccl.n1x2.nccl-nvls", "nccl.n2x2.nccl-pat"}
     write_plan(plan, out)
     begin(plan.jobs[1], out)
     assert on_cluster(text, out=out).jobs == plan.jobs
+
+
+def test_nodes_of_one_nvlink_domain_are_one_node_of_nccl_and_several_of_mpi(on_cluster):
+    text = NVLS.replace("[1, 2]", "[2, 4]").replace("[nccl]", "[nccl, mpi]") + "ranks_per_node: 4\n"
+    text += "variants: {nccl-nvls: , nccl-nvls-tree: , ucx-one-rail: }\n"
+
+    def planned_nodes(site):
+        jobs = on_cluster(text, f"launcher: srun\n{site}").jobs
+        return {job.variant: {case.nodes for case in job.cases} for job in jobs}
+
+    assert planned_nodes("") == {"nccl-nvls-tree": {2, 4}, "ucx-one-rail": {2, 4}}
+    assert planned_nodes("nvlink_nodes: 2") == {"nccl-nvls": {2}, "nccl-nvls-tree": {4}, "ucx-one-rail": {2, 4}}
+    assert planned_nodes("nvlink_nodes: 18") == {"nccl-nvls": {2, 4}, "ucx-one-rail": {2, 4}}
 
 
 @pytest.mark.parametrize("gpus", ["2", "h100:2"])
