@@ -2,11 +2,13 @@
 
 import ctypes
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from hpccoll.host.cpu_and_memory import group_by_host
+from hpccoll.host.process_facts import parse_cpu_list
 
 MAX_NVLINKS = 18
 """The number of NVLinks that are queried (NVML_NVLINK_MAX_LINKS of the H100's generation)."""
@@ -95,8 +97,23 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
     return facts
 
 
+def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool | None:
+    """Return whether any of ``cpus`` is on the NUMA node of a GPU; None if the kernel does not report it.
+
+    Args:
+        bus: the PCI bus address of the GPU.
+        cpus: the CPUs of a rank.
+        sys: the directory of sysfs; local_cpulist is in its Documentation/ABI/testing/sysfs-bus-pci.
+    """
+    try:
+        local = parse_cpu_list((sys / "bus/pci/devices" / bus.lower() / "local_cpulist").read_text().strip())
+    except (OSError, ValueError):
+        return None
+    return not local.isdisjoint(cpus) if local else None
+
+
 def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
-    """Return the GPUs of all hosts, the bus address of each rank's GPU, and whether MPI accepts GPU memory.
+    """Return the GPUs of all hosts, the bus address of each rank's GPU, far GPUs, and whether MPI accepts GPU memory.
 
     Args:
         records: for each rank, its host and its GPU record; the record is empty if no case runs on a GPU.
@@ -109,6 +126,7 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
     return {
         "gpus": group_by_host("gpus", {host: [*facts.values()] for host, facts in gpus.items()}) or None,
         "gpu_of_rank": [record["gpu"]["bus"] if record else None for _, record in records] if gpus else None,
+        "ranks_far_from_gpu": [rank for rank, (_, record) in enumerate(records) if record.get("near") is False] or None,
         "cuda_aware_mpi": group_by_host("verdict", verdicts) or None,
     }
 

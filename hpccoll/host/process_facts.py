@@ -16,6 +16,16 @@ PACKAGES = (
 )  # fmt: skip
 
 
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """Return the CPUs of a list as Linux writes it, such as ``0-11,24``.
+
+    Raises:
+        ValueError: if the text is no such list.
+    """
+    ranges = (part.partition("-") for part in text.split(",") if part)
+    return frozenset(cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1))
+
+
 def format_cpu_list(cpus: Iterable[int]) -> str:
     """Return CPU numbers as ranges, such as ``0-3,8``."""
     ranges: list[list[int]] = []

@@ -22,7 +22,7 @@ class Executed:
 
 def judge(
     job: Job, case: Case, probe_result: ProbeResult | None, without_logs: tuple[str, str | None], *,
-    nbytes: int, workers: int, port_bytes: float | None, port_packets: float | None,
+    nbytes: int, workers: int, port_bytes: float | None, port_packets: float | None = None,
 ) -> Executed:  # fmt: skip
     """Return the algorithm that ran in a case, by the logs of a probe if they mention it.
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from hpccoll.evidence.variants import NodeView
-from hpccoll.host.gpu_facts import gpu_facts
+from hpccoll.host.gpu_facts import gpu_facts, is_near
 from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.measure.ranks import Ranks
 from hpccoll.spec.case import Case
@@ -104,8 +104,10 @@ class RankGpus:
             return {}
         # The verdict comes first, because its child process uses the GPU.
         verdict = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}
-        uuid = gpu.device_uuid(self.number)
-        return {**verdict, "gpu": gpu_facts(self.own.id), "uuid": uuid, "visible": gpu.device_count()}
+        return {
+            **verdict, "gpu": gpu_facts(self.own.id), "uuid": gpu.device_uuid(self.number),
+            "near": is_near(self.own.id, os.sched_getaffinity(0)), "visible": gpu.device_count(),
+        }  # fmt: skip
 
     @cached_property
     def node_view(self) -> NodeView:

@@ -21,7 +21,7 @@ def opening_findings(results: Results) -> tuple[ReportFinding, ...]:
     """Return all findings that the page begins with, the critical ones first."""
     return (
         *find_critical(results), *find_resolved(results), *find_several_executors(results),
-        *find_launch_cost(results), *find_busy_machine(results), *find_slow_gpus(results),
+        *find_far_gpus(results), *find_launch_cost(results), *find_busy_machine(results), *find_slow_gpus(results),
     )  # fmt: skip
 
 
@@ -58,6 +58,12 @@ def find_several_executors(results: Results) -> tuple[ReportFinding, ...]:
         if row.executor:
             by_device[row.device][row.executor] += 1
     return tuple(warning("several_executors", rows=dict(rows)) for rows in by_device.values() if len(rows) > 1)
+
+
+def find_far_gpus(results: Results) -> tuple[ReportFinding, ...]:
+    """Return a warning with the ``jobs`` in which CPUs of ranks are on another NUMA node than their GPU."""
+    far: list[tuple[Run, Any]] = [(run, run.provenance.get("ranks_far_from_gpu")) for run in results.runs]
+    return _with_jobs((run, warning("far_gpus", number=len(ranks), first=ranks[0])) for run, ranks in far if ranks)
 
 
 def find_busy_machine(results: Results) -> tuple[ReportFinding, ...]:

@@ -292,6 +292,12 @@ TEMPLATES: Mapping[str, Template] = {
         "small message. Lines and ratios are separate for each executor.",
     ),
     "launch_cost": Template("", _launch_cost),
+    "far_gpus": Template(
+        "",
+        "{number:count rank} (from rank {first} on) had no CPU on the NUMA node of their GPU, so that small messages "
+        "take longer. Bind ranks next to their GPUs (srun --distribution, --cpu-bind), or list the GPUs in the order "
+        "of the ranks (CUDA_VISIBLE_DEVICES). In {jobs:list}.",
+    ),
     "busy_machine": Template("", _busy_machine),
     "gpus_throttled": Template("", _gpus_throttled),
     "gpu_clocks_differ": Template("", _gpu_clocks_differ),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpccoll.host.gpu_facts import FACT_QUERIES, gpu_description, gpu_facts, gpu_provenance, gpus_are_shared
+from hpccoll.host.gpu_facts import FACT_QUERIES, gpu_description, gpu_facts, gpu_provenance, gpus_are_shared, is_near
 
 
 class Unsupported(Exception):  # noqa: N818 - NVML's NVMLError
@@ -107,6 +107,7 @@ def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address(
     assert gpu_provenance(ranks) == {
         "gpus": [{"hosts": ["n1", "n2"], "gpus": [{"bus": bus, "name": "H100"} for bus in ("1b", "2a")]}],
         "gpu_of_rank": ["1b", "2a", "1b", "2a"],
+        "ranks_far_from_gpu": None,
         "cuda_aware_mpi": [{"hosts": ["n1", "n2"], "verdict": verdict}],
     }
     assert not gpus_are_shared(ranks)
@@ -114,8 +115,27 @@ def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address(
 
 def test_gpu_provenance_is_null_if_no_case_runs_on_a_gpu():
     ranks = [("n1", {}), ("n1", {})]
-    assert gpu_provenance(ranks) == {"gpus": None, "gpu_of_rank": None, "cuda_aware_mpi": None}
+    assert gpu_provenance(ranks) == {
+        "gpus": None, "gpu_of_rank": None, "ranks_far_from_gpu": None, "cuda_aware_mpi": None,
+    }  # fmt: skip
     assert not gpus_are_shared(ranks)
+
+
+@pytest.mark.parametrize(
+    ("local", "near"),
+    [("0-3,8", True), ("4-7,12-15", False), ("", None), ("none", None), (None, None)],
+)
+def test_a_gpu_is_near_if_a_cpu_of_the_rank_is_on_its_numa_node(tmp_path, local, near):
+    device = tmp_path / "bus/pci/devices/0000:1b:00.0"
+    device.mkdir(parents=True)
+    if local is not None:
+        (device / "local_cpulist").write_text(f"{local}\n")
+    assert is_near("0000:1B:00.0", {2, 9}, tmp_path) is near
+
+
+def test_ranks_that_are_far_from_their_gpu_are_listed():
+    ranks = [rank("n1", "1b", near=True), rank("n1", "2a", near=False), rank("n2", "1b", near=None), ("n3", {})]
+    assert gpu_provenance(ranks)["ranks_far_from_gpu"] == [1]
 
 
 def test_the_description_of_a_machine_counts_its_gpus():

@@ -12,7 +12,13 @@ from hpccoll.evidence.variants import named_variants
 from hpccoll.measure.executed_evidence import judge
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.critical_findings import find_busy_machine, find_critical, find_slow_gpus, opening_findings
+from hpccoll.report.critical_findings import (
+    find_busy_machine,
+    find_critical,
+    find_far_gpus,
+    find_slow_gpus,
+    opening_findings,
+)
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.raw_results import RawResults
@@ -203,6 +209,16 @@ def load(host="n0", other_cores=0.0, stolen=0.0):
         "host": host, "stolen": stolen, "other_cores": other_cores, "load_average": [1.0, 1.0], "seconds": 9.0,
         "busiest": [{"name": "make", "cores": other_cores}] if other_cores else [],
     }  # fmt: skip
+
+
+def test_ranks_far_from_their_gpu_are_a_warning_with_the_jobs(of_rows, make_row, make_run):
+    runs = [
+        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={"ranks_far_from_gpu": ranks})
+        for n, ranks in enumerate([[4, 5], None, [4, 5]])
+    ]
+    (found,) = find_far_gpus(of_rows(make_row(), runs=[*runs, make_run(run_id="old", provenance={})]))
+    assert (found.kind, found.severity) == ("far_gpus", "warning")
+    assert found.values == {"number": 2, "first": 4, "jobs": ("job-0", "job-2")}
 
 
 def busy_findings(of_rows, make_row, make_run, *loads):
