@@ -17,6 +17,7 @@ from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.probe_cases import probe_cases
+from hpccoll.transports.gpu import gpu_errors
 
 REPETITIONS = 2
 """The number of runs of each operation: libraries connect in the first one, and log the algorithm in each."""
@@ -45,12 +46,13 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int]) -> None:
             prepared = factory.make(case)
             if isinstance(prepared, SkippedCase):
                 continue
-            for _ in range(REPETITIONS):
-                progress.iteration += 1
-                progress.enter("preparing")
-                prepared.reset()
-                progress.phase = "in a logged operation"
-                prepared.run()
+            with gpu_errors(prepared.gpu):
+                for _ in range(REPETITIONS):
+                    progress.iteration += 1
+                    progress.enter("preparing")
+                    prepared.reset()
+                    progress.phase = "in a logged operation"
+                    prepared.run()
             progress.enter("waiting for the other ranks")
             ranks.barrier()
             prepared.close()

@@ -150,11 +150,13 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 
 def _report_failure(program: "JobRunner | None", error: BaseException) -> None:
-    """Report the exception that ends this rank; a failed GPU needs no traceback."""
+    """Report the exception that ends this rank: with its traceback, or if its GPU has failed, in one line."""
     gpu_failed = isinstance(error, GpuFailedError)
     if program:
         name = "" if gpu_failed else f"{type(error).__name__}: "
         program.report_failure(f"{name}{error} (case {program.progress.case})")
+    elif gpu_failed:  # in a probe
+        print(f"r{launcher_rank()} | {error}", file=sys.stderr, flush=True)
     if not gpu_failed:
         traceback.print_exc()
 
