@@ -73,7 +73,7 @@ class Launch:
 LAUNCHES = (
     Launch(2),
     Launch(3, whole=False),
-    Launch(4, paired=True, varied=True),
+    Launch(4, paired=True, whole=False, varied=True),
     Launch(6, paired=True, whole=False),
     Launch(3, 1, whole=False),
     Launch(4, 3, paired=True, varied=True, only_aggregating=True),
@@ -112,7 +112,8 @@ def calls(family, algorithm, launch):
             for in_place in distinct_placements(family.name, algorithm, (False, True)):
                 number = next(turn)
                 moves = distinct_transports(family.name, algorithm, launch.transports)
-                for transport in moves if family.token or launch.aggregators else [moves[number // 2 % len(moves)]]:
+                every = family.token or launch.aggregators or launch.varied
+                for transport in moves if every else [moves[number // 2 % len(moves)]]:
                     yield Case(
                         collective=family.name, algorithm=algorithm, transport=transport,
                         dtype=DTYPES[number % len(DTYPES)], op=ops[number // 2 % len(ops)], bytes=size,
