@@ -117,7 +117,10 @@ def check_settings(key: str, settings: Mapping[str, object]) -> None:
 
 def overridden_settings(variables: Collection[str], settings: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each of ``settings`` that one of the environment's ``variables`` overrides, and that variable."""
-    yield from ((name, OVERRIDING_VARIABLES[name]) for name in settings if OVERRIDING_VARIABLES.get(name) in variables)
+    for name in settings:
+        variable = OVERRIDING_VARIABLES.get(name)
+        if variable is not None and variable in variables:
+            yield name, variable
 
 
 def nccl_config(settings: CommunicatorSettings) -> dict[str, int | str]:

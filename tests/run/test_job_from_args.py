@@ -4,6 +4,7 @@ import pytest
 from job_from_command_line import job
 
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.variants import named_variants
 from hpccoll.run.job_from_args import parse_shape
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.spec.case import Effort, Job, Shape
@@ -101,6 +102,12 @@ def test_every_collective_is_measured_with_all_it_has_and_no_case_twice(name):
     assert {case.root for case in cases} == {0 if family.rooted else None}
     for case in cases:
         check_case(case)
+
+
+@pytest.mark.parametrize("name", named_variants())
+def test_every_named_variant_can_be_requested(name):
+    made = job("--variant", name)
+    assert (made.variant, made.environment) == (name, named_variants()[name].environment)
 
 
 def test_a_variant_is_a_label_and_an_environment():
