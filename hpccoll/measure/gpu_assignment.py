@@ -111,12 +111,13 @@ class RankGpus:
 
     @cached_property
     def node_view(self) -> NodeView:
-        """The nodes as NCCL counts them: NVLink domains, if the GPUs of all ranks belong to one."""
+        """The nodes as NCCL counts them: NVLink domains, if the GPUs of all ranks have one; the oldest NCCL."""
         domain = gpu_facts(self.own.id)["nvlink_domain"]
-        found = self.ranks.comm.allgather((domain, self.ranks.node_id))
-        known = all(domain for domain, _ in found)
-        sizes = Counter(domain if known else node for domain, node in found).values()
-        return NodeView((len(sizes), len(sizes)), (min(sizes), max(sizes)), gpu.nccl_version())
+        found = self.ranks.comm.allgather((domain, self.ranks.node_id, gpu.nccl_version()))
+        known = all(domain for domain, _, _ in found)
+        sizes = Counter(domain if known else node for domain, node, _ in found).values()
+        versions = [version for _, _, version in found if version]
+        return NodeView((len(sizes), len(sizes)), (min(sizes), max(sizes)), min(versions, default=None))
 
     @cached_property
     def ranks_on_gpu(self) -> int:

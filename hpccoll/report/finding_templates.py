@@ -294,9 +294,9 @@ TEMPLATES: Mapping[str, Template] = {
     "launch_cost": Template("", _launch_cost),
     "far_gpus": Template(
         "",
-        "{number:count rank} (from rank {first} on) had no CPU on the NUMA node of their GPU, so that small messages "
-        "take longer. Bind ranks next to their GPUs (srun --distribution, --cpu-bind), or list the GPUs in the order "
-        "of the ranks (CUDA_VISIBLE_DEVICES). In {jobs:list}.",
+        "{number:count rank} (the first is rank {first}) had no CPU on the NUMA node of their GPU, so that small "
+        "messages take longer. Bind ranks next to their GPUs (srun --distribution, --cpu-bind), or list the GPUs in "
+        "the order of the ranks (CUDA_VISIBLE_DEVICES). In {jobs:list}.",
     ),
     "busy_machine": Template("", _busy_machine),
     "gpus_throttled": Template("", _gpus_throttled),

@@ -69,8 +69,9 @@ def test_nccl_counts_nvlink_domains_if_all_gpus_belong_to_one(mpiexec, monkeypat
     from hpccoll.measure import gpu_assignment
 
     monkeypatch.setattr(gpu_assignment, "gpu_facts", lambda _: {"nvlink_domain": domains[0]})
-    monkeypatch.setattr(gpu_assignment.gpu, "nccl_version", lambda: (2, 28, 9))
-    comm = SimpleNamespace(allgather=lambda _: list(zip(domains, [0, 0, 1, 1], strict=True)))
+    monkeypatch.setattr(gpu_assignment.gpu, "nccl_version", lambda: (2, 30, 7))
+    versions = [(2, 30, 7), (2, 30, 7), (2, 28, 9), (2, 28, 9)]  # all ranks must skip the same cases
+    comm = SimpleNamespace(allgather=lambda _: list(zip(domains, [0, 0, 1, 1], versions, strict=True)))
     gpus = gpu_assignment.RankGpus(SimpleNamespace(local_rank=0, node_id=0, comm=comm))
     gpus.own = SimpleNamespace(id="0000:1b:00.0")
     assert gpus.node_view == gpu_assignment.NodeView((nodes, nodes), ranks_per_node, (2, 28, 9))

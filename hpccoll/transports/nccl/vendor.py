@@ -204,7 +204,7 @@ def check_placement(operation: Operation) -> None:
         BadInputError: if it does not.
     """
     if operation.in_place and operation.collective.name == "all_to_all":
-        valid = "false, because grouped sends and receives need separate buffers"
+        valid = "false, because ncclAlltoAll, and grouped sends and receives, need separate buffers"
         raise BadInputError("in_place of all_to_all of native over nccl", True, valid)
 
 
