@@ -93,7 +93,7 @@ class CaseFactory:
                 with gpu_errors(gpu):
                     return PreparedCase(
                         comm, layout, resolved, choice, gpu, self.gpus.assumed(resolved), self.job.communicator,
-                        self.compiled, self.job.effort.operations,
+                        self.compiled, self.job.effort,
                     )  # fmt: skip
 
             prepared = make_unless_refused(prepare, comm) if resolved.transport == "nccl" else prepare()

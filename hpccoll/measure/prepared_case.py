@@ -30,7 +30,7 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.spec.case import COMPILED, PYTHON, Case, Parameter
+from hpccoll.spec.case import COMPILED, PYTHON, Case, Effort, Parameter
 from hpccoll.spec.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.spec.channel_defaults import plan_channels
 from hpccoll.spec.memory_estimate import GENERATIONS
@@ -62,13 +62,13 @@ class PreparedCase:
         assumed: an assumption about the machine that only the user vouches for; it becomes part of the evidence.
         communicator: the settings of NCCL's communicators.
         compiled: how the compiled executor runs plans in host memory; None for the Python executor.
-        operations: the number of operations of an iteration, if the case is aggregated.
+        effort: the effort of the job; None for the default one.
     """
 
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, choice: str | None = None, gpu: Gpu | None = None,
         assumed: str | None = None, communicator: CommunicatorSettings | None = None,
-        compiled: CompiledOptions | None = None, operations: int = 1,
+        compiled: CompiledOptions | None = None, effort: Effort | None = None,
     ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.choice, self.gpu = case, layout, comm.rank, choice, gpu
         self.assumed = assumed
@@ -117,7 +117,7 @@ class PreparedCase:
         filled = self.payload.filled_units(in_place=case.in_place)
         self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
         self._timing = on_stream = (
-            stream_timing(case.timing, self.plan, gpu, self.check, operations, in_place=self.operation.in_place)
+            stream_timing(case.timing, self.plan, gpu, self.check, effort or Effort(), in_place=self.operation.in_place)
             if gpu and isinstance(self.plan, StreamPlan)
             else None  # the host takes part in the operation, and only the host can time it
         )

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
-from hpccoll.spec.case import AGGREGATED, GATED
+from hpccoll.spec.case import AGGREGATED, GATED, Effort
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.gate import Gate
 from hpccoll.transports.nccl.stream_plan import StreamPlan
@@ -18,6 +18,11 @@ from hpccoll.transports.nccl.stream_plan import StreamPlan
 Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 """A function that waits until its first argument returns True, and raises an error if its second argument returns the
 reason why it never will."""
+
+GATE_S, GATE_SHARE = 5.0, 1 / 8
+"""The seconds after which a gate gives up, and the largest part of the job's timeout. A launch blocks the host if more
+work is queued than the driver holds, and only the gate's end makes room. It must end before the other ranks take this
+one for stalled, after a quarter of the timeout (deadline_sync.LIMIT)."""
 
 
 class SingleTiming:
@@ -76,13 +81,19 @@ class GatedTiming(SingleTiming):
 
     A gate holds the stream while the operation and both events are queued behind it, before the barrier of the ranks. A
     run opens the gate.
+
+    Args:
+        plan: the plan of the operation.
+        gpu: the GPU of this rank.
+        check: the check of the buffers.
+        limit_s: the seconds after which the gate gives up.
     """
 
     by_device = True
 
-    def __init__(self, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck) -> None:
+    def __init__(self, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck, limit_s: float) -> None:
         super().__init__(plan, gpu, check)
-        self._gate = Gate(gpu)
+        self._gate, self._limit_s = Gate(gpu, limit_s), limit_s
 
     def reset(self) -> None:
         """Restore the buffers, and queue the operation behind the gate; once a gate gave up, without one."""
@@ -99,8 +110,9 @@ class GatedTiming(SingleTiming):
         self._wait()
         if self._gate.gave_up:
             self.failure = (
-                "timing gated: the gate gave up before all ranks had queued the operation, which blocks the host if it "
-                "fills the launch queue; do: graph=1, which queues it in one call, or timing single"
+                f"timing gated: the gate gave up after {self._limit_s:g} s, before all ranks had queued the operation: "
+                "it fills the launch queue, launches block (CUDA_LAUNCH_BLOCKING), or a rank was late; do: graph=1, "
+                "which queues it in one call, or timing single"
             )
 
     def release(self) -> None:
@@ -139,7 +151,7 @@ class AggregatedTiming(SingleTiming):
 
 
 def stream_timing(
-    timing: str, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck, operations: int, *, in_place: bool
+    timing: str, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck, effort: Effort, *, in_place: bool
 ) -> SingleTiming:  # fmt: skip
     """Return the timing of a plan; all ranks call this together.
 
@@ -148,9 +160,11 @@ def stream_timing(
         plan: the plan of the operation.
         gpu: the GPU of this rank.
         check: the check of the buffers.
-        operations: the number of operations of a run, if it is aggregated.
+        effort: the effort of the job, which has the number of operations of an aggregated run, and the timeout.
         in_place: whether the contribution and the result share a buffer.
     """
     if timing == AGGREGATED:
-        return AggregatedTiming(plan, gpu, check, operations, in_place=in_place)
-    return GatedTiming(plan, gpu, check) if timing == GATED else SingleTiming(plan, gpu, check)
+        return AggregatedTiming(plan, gpu, check, effort.operations, in_place=in_place)
+    if timing == GATED:
+        return GatedTiming(plan, gpu, check, min(GATE_S, effort.timeout * GATE_SHARE))
+    return SingleTiming(plan, gpu, check)

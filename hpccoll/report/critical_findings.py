@@ -99,7 +99,7 @@ def find_slow_gpus(results: Results) -> tuple[ReportFinding, ...]:
     runs_of: dict[str, set[str]] = defaultdict(set)
     observed: Counter[str] = Counter()
     for row in results.rows:
-        observed[row.run_id] += row.gpu_sm_clock is not None
+        observed[row.run_id] += row.gpu_sm_clock is not None or bool(row.gpu_throttled)
         for gpu, why in row.gpu_throttled.items():
             throttled[gpu] += 1
             reasons[gpu].update(dict.fromkeys(why))

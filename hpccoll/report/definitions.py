@@ -44,7 +44,8 @@ DEFINITIONS = {
     "the ranks; span is the latest end minus the earliest start. It is never an average over ranks. Over NCCL an "
     "operation may also be gated (queued before it may start, and timed by the GPU: the host's queueing is not "
     "included) or aggregated (many are queued back to back, and their time is divided by their number, as nccl-tests "
-    "does); both are the longest duration over the ranks. Rows of different timings are never compared.",
+    "does); both are the longest duration over the ranks. Rows of different timings are compared only to show the cost "
+    "of launches.",
     "median, interval": "The median over the timed iterations, and its 95 % confidence interval. With several rounds: "
     "the median of their medians, and an interval that contains the intervals of all rounds (with 9 rounds or more, it "
     "drops as many of the lowest and of the highest ends as the interval of a median drops samples).",

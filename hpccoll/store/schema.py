@@ -229,7 +229,7 @@ COLUMNS = (
     Column("port_name", ("port",), "str", "", "", "the port: eth0, mlx5_0/1; one of each host that has it", since=3),
     _port("port_sent", "bytes per operation that this port of the node sent", 3),
     _port("port_received", "bytes per operation that this port of the node received", 3),
-    Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation"),
+    Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation; if gated, after queueing"),
     *RANK_RESULT_COLUMNS,
     Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
     Column("median_ns", ("case", "iteration"), "int64", "ns", -1, "the median duration over ranks"),

@@ -123,7 +123,6 @@ def timings(here: Here) -> Iterator[Verdict]:
 
     from hpccoll.measure.prepared_case import PreparedCase
     from hpccoll.spec.case import SINGLE, TIMINGS, Case
-    from hpccoll.spec.input_keys import DEFAULT_OPERATIONS
     from hpccoll.transports.nccl import communicators
 
     about = {"collective": "all_reduce", "algorithm": "native", "transport": "nccl", "device": "cuda"}
@@ -131,7 +130,7 @@ def timings(here: Here) -> Iterator[Verdict]:
         made = {
             timing: PreparedCase(
                 MPI.COMM_SELF, Layout.of(1), Case(**about, bytes=nbytes, timing=timing, params={"graph": graph}),
-                gpu=here.gpu, operations=DEFAULT_OPERATIONS,
+                gpu=here.gpu,
             )
             for timing in TIMINGS
         }  # fmt: skip

@@ -67,7 +67,7 @@ class Recorded:
 
 def timed(timing, *, in_place=False):
     made = Recorded()
-    found = stream_timing(timing, made, made, made, OPERATIONS, in_place=in_place)
+    found = stream_timing(timing, made, made, made, Effort(operations=OPERATIONS), in_place=in_place)
     made.log.clear()
     return found, made
 

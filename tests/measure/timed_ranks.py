@@ -8,11 +8,11 @@ from pathlib import Path
 
 import nccl_on_host
 
+from hpccoll.measure import stream_timing
 from hpccoll.run import main
-from hpccoll.transports.nccl import gate
 
 DIRECTORY, ROOM, LIMIT, *ARGUMENTS = sys.argv[1:]
 nccl_on_host.Stream.room = int(ROOM)
-gate.LIMIT_S = float(LIMIT)
+stream_timing.GATE_S = float(LIMIT)
 nccl_on_host.install(Path(DIRECTORY))
 sys.exit(main(ARGUMENTS))

@@ -15,24 +15,21 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_name("gate.cu")
 
-LIMIT_S = 5.0
-"""The seconds after which a gate gives up: a launch blocks the host if more work is queued than the driver holds, and
-only the gate's end makes room."""
-
 
 class Gate:
     """A gate on the stream of a GPU.
 
     Args:
         gpu: the GPU of this rank.
+        limit_s: the seconds after which a gate gives up, unless it is opened.
     """
 
-    def __init__(self, gpu: "Gpu") -> None:
+    def __init__(self, gpu: "Gpu", limit_s: float) -> None:
         # CUDA maps all pinned memory, at its address on the host (CUDA Runtime API, Unified Addressing).
         self._words = gpu.pinned(2, np.dtype(np.uint64))
         self._words[:] = 0
         self._launch = gpu.kernel(SOURCE, "gate", self._words.itemsize)
-        self._limit_ns = round(LIMIT_S * 1e9)
+        self._limit_ns = round(limit_s * 1e9)
         self._number = 0
         self.queue()
         self.open()

@@ -11,6 +11,9 @@ from cpu_gate_kernel import gate_function
 from hpccoll.transports.nccl import gate
 from hpccoll.transports.transport_interface import aligned_empty
 
+LONG_S = 60.0
+"""The limit of a gate that is to be opened."""
+
 
 class ThreadGpu:
     """A GPU whose stream is a thread: it runs what was queued, in order."""
@@ -49,7 +52,7 @@ def gpu(require, tmp_path):
 
 
 def test_work_behind_a_gate_starts_when_it_opens(gpu):
-    done, held = [], gate.Gate(gpu)
+    done, held = [], gate.Gate(gpu, LONG_S)
     for number in range(3):
         held.queue()
         gpu.queue(done.append, number)
@@ -62,7 +65,7 @@ def test_work_behind_a_gate_starts_when_it_opens(gpu):
 
 
 def test_a_gate_that_was_opened_before_it_began_holds_nothing(gpu):
-    held, busy = gate.Gate(gpu), gate.Gate(gpu)
+    held, busy = gate.Gate(gpu, LONG_S), gate.Gate(gpu, LONG_S)
     busy.queue()
     held.queue()
     held.open()
@@ -71,9 +74,8 @@ def test_a_gate_that_was_opened_before_it_began_holds_nothing(gpu):
     assert not held.gave_up
 
 
-def test_a_gate_that_nobody_opens_gives_up_after_its_limit(gpu, monkeypatch):
-    monkeypatch.setattr(gate, "LIMIT_S", 0.05)
-    held = gate.Gate(gpu)
+def test_a_gate_that_nobody_opens_gives_up_after_its_limit(gpu):
+    held = gate.Gate(gpu, 0.05)
     assert held._words.dtype == np.uint64
     held.queue()
     gpu.synchronize()
