@@ -111,13 +111,18 @@ class RankGpus:
 
     @cached_property
     def node_view(self) -> NodeView:
-        """The nodes as NCCL counts them: NVLink domains, if the GPUs of all ranks have one; the oldest NCCL."""
-        domain = gpu_facts(self.own.id)["nvlink_domain"]
-        found = self.ranks.comm.allgather((domain, self.ranks.node_id, gpu.nccl_version()))
-        known = all(domain for domain, _, _ in found)
-        sizes = Counter(domain if known else node for domain, node, _ in found).values()
-        versions = [version for _, _, version in found if version]
-        return NodeView((len(sizes), len(sizes)), (min(sizes), max(sizes)), min(versions, default=None))
+        """The nodes as NCCL counts them: NVLink domains, if the GPUs of all ranks have one; the oldest NCCL.
+
+        If NVML does not report the GPU of a rank, any number of hosts may be of one domain.
+        """
+        facts = gpu_facts(self.own.id)
+        own = facts["nvlink_domain"], facts["name"] is not None, self.ranks.node_id, gpu.nccl_version()
+        domains, reported, nodes, versions = zip(*self.ranks.comm.allgather(own), strict=True)
+        oldest = min(filter(None, versions), default=None)
+        sizes = Counter(domains if all(domains) else nodes).values()
+        if not all(reported):
+            return NodeView((1, len(sizes)), (min(sizes), len(nodes)), oldest)
+        return NodeView((len(sizes), len(sizes)), (min(sizes), max(sizes)), oldest)
 
     @cached_property
     def ranks_on_gpu(self) -> int:

@@ -57,24 +57,33 @@ def test_slices_of_a_gpu_are_not_shared(mpiexec, monkeypatch):  # noqa: ARG001
 
 
 @pytest.mark.parametrize(
-    ("domains", "nodes", "ranks_per_node"),
+    ("domains", "last_reported", "nodes", "ranks_per_node"),
     [
-        (["a", "a", "a", "a"], 1, (4, 4)),
-        (["a", "a", "a", "b"], 2, (1, 3)),
-        ([None, None, None, None], 2, (2, 2)),
-        (["a", "a", "a", None], 2, (2, 2)),
+        (["a", "a", "a", "a"], True, (1, 1), (4, 4)),
+        (["a", "a", "a", "b"], True, (2, 2), (1, 3)),
+        ([None, None, None, None], True, (2, 2), (2, 2)),
+        (["a", "a", "a", None], True, (2, 2), (2, 2)),
+        (["a", "a", "a", None], False, (1, 2), (2, 4)),  # no NVML there
     ],
 )
-def test_nccl_counts_nvlink_domains_if_all_gpus_belong_to_one(mpiexec, monkeypatch, domains, nodes, ranks_per_node):  # noqa: ARG001
+def test_nccl_counts_nvlink_domains_if_all_gpus_belong_to_one(
+    mpiexec,  # noqa: ARG001
+    monkeypatch,
+    domains,
+    last_reported,
+    nodes,
+    ranks_per_node,
+):
     from hpccoll.measure import gpu_assignment
 
-    monkeypatch.setattr(gpu_assignment, "gpu_facts", lambda _: {"nvlink_domain": domains[0]})
+    monkeypatch.setattr(gpu_assignment, "gpu_facts", lambda _: {"nvlink_domain": domains[0], "name": "H100"})
     monkeypatch.setattr(gpu_assignment.gpu, "nccl_version", lambda: (2, 30, 7))
     versions = [(2, 30, 7), (2, 30, 7), (2, 28, 9), (2, 28, 9)]  # all ranks must skip the same cases
-    comm = SimpleNamespace(allgather=lambda _: list(zip(domains, [0, 0, 1, 1], versions, strict=True)))
+    reported = [True, True, True, last_reported]
+    comm = SimpleNamespace(allgather=lambda _: list(zip(domains, reported, [0, 0, 1, 1], versions, strict=True)))
     gpus = gpu_assignment.RankGpus(SimpleNamespace(local_rank=0, node_id=0, comm=comm))
     gpus.own = SimpleNamespace(id="0000:1b:00.0")
-    assert gpus.node_view == gpu_assignment.NodeView((nodes, nodes), ranks_per_node, (2, 28, 9))
+    assert gpus.node_view == gpu_assignment.NodeView(nodes, ranks_per_node, (2, 28, 9))
 
 
 @pytest.mark.parametrize("assumed", [True, False])
