@@ -8,8 +8,8 @@ from hpccoll.store.raw_results import Attempt, Outcome
 
 HARDWARE_SLOWDOWN = 0x8
 CLOCK_EVENTS = {0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake"}
-"""Bits of nvmlClocksEventReasons (nvml.h of CUDA 12 and 13) that weaken a result. HARDWARE_SLOWDOWN is set
-with the last two.
+"""Bits of nvmlClocksEventReasons (nvml.h of CUDA 12 and 13) that weaken a result. HARDWARE_SLOWDOWN is set with the
+last two.
 
 A power cap (0x4) is not among them: a GPU at full load reaches its power limit, and its clock shows what that costs.
 """

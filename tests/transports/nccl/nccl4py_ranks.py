@@ -180,7 +180,7 @@ def errors_of_nccl_have_its_text_and_cupys_class():
     communicator.check_async_error()
     with pytest.raises(NcclError, match=r"InvalidArgument \(4\)") as caught:
         communicator.allReduce(0, 0, 4, 99, 0, GPU.stream.ptr)
-    assert type(caught.value).__name__ == "NcclError"  # by which a refusal is told from a crash
+    assert type(caught.value).__name__ == "NcclError"  # make_unless_refused recognises NCCL's errors by this name
     communicator.destroy()
 
 
