@@ -1,0 +1,269 @@
+"""The exact simulation of schedules: every message is an event.
+
+A step begins at a rank when the step before it in its sequence has ended there. The rank's CPU then issues the sends,
+one overhead after another, in listed order. A message flows at the rate that the resources on its way leave it, as
+``machine`` describes them: the rate of each message is max-min fair among those that share resources with it, and
+changes when one of them starts or ends. The last byte is there a latency later; the receiver's CPU takes an overhead,
+and folds when all messages of the step have arrived. The step ends with its last message, or its fold.
+
+Lanes are dealt to sequences as the MPI transport deals them: those of a sequence follow one another, sequences share
+only the resources and the CPU of the rank.
+
+D. Bertsekas, R. Gallager: Data networks (1992), section 6.5.2: max-min fair rates by progressive filling.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush, heapreplace
+from itertools import count as numbers
+from typing import Any, TypeAlias
+
+from hpccoll.model.machine import Machine, Segment
+from hpccoll.model.traffic import Traffic
+from hpccoll.schedule import Cut, Layout, Schedule
+from hpccoll.schedule.layout import TIERS
+
+Resource: TypeAlias = tuple[str, int, int]
+"""What messages share: the kind, the number of its owner, and the rail."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step of one rank in one lane, and its progress."""
+
+    rank: int
+    sequence: int
+    sends: list["_Message"] = field(default_factory=list)
+    arriving: list["_Message"] = field(default_factory=list)
+    left: int = 0  # messages that have not ended
+    folded: int = 0  # bytes
+    begun: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Message:
+    source: _Step
+    target: _Step
+    nbytes: int
+    tier: str
+    segment: Segment
+    path: tuple[tuple[Resource, float], ...] = ()  # each resource, and its seconds for a byte
+    issued: bool = False
+    left: float = 0.0  # bytes that have not passed
+    rate: float = 0.0
+    since: float = 0.0  # when ``left`` was right
+    version: int = 0  # of the event of its end
+
+
+def simulate_events(
+    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32"
+) -> float:
+    """Return the seconds of one operation, from the start of all ranks to the end of the last one.
+
+    Args:
+        schedules: the schedules of the slices, which the lanes of ``cut`` take in turn.
+        cut: the positions of the units.
+        machine: the machine model, with all tiers that messages cross.
+        window: the number of channels in flight at once, each with a lane for every slice.
+        dtype: the type of the elements, which decides what a fold costs.
+    """
+    traffic = [Traffic.of(schedule) for schedule in schedules]
+    layout, sequences = schedules[0].layout, max(1, min(window * len(schedules), cut.lanes))
+    simulator = _Simulator(layout, machine, machine.fold_s.get(dtype, 0.0))
+    for lane in range(cut.lanes):
+        simulator.add(traffic[lane % len(traffic)], cut, lane, lane % sequences)
+    return simulator.run()
+
+
+class _Simulator:
+    """The remaining steps of every rank and sequence, the messages in flight, and the time of every CPU."""
+
+    def __init__(self, layout: Layout, machine: Machine, fold_s: float) -> None:
+        self.layout, self.machine, self.fold_s = layout, machine, fold_s
+        self.todo: dict[tuple[int, int], list[_Step]] = defaultdict(list)
+        self.events: list[tuple[float, int, Callable[[float, Any], None], object]] = []
+        self.order = numbers()
+        self.cpu = [0.0] * layout.ranks
+        self.cores: dict[int, list[float]] = {}
+        self.next_start: dict[tuple[int, str], float] = defaultdict(float)  # of a rank's messages, for their gaps
+        self.flows: dict[Resource, dict[_Message, float]] = defaultdict(dict)
+        self.credit: dict[Resource, tuple[float, float]] = {}  # of a port: bytes, and when they were right
+        self.latest = 0.0
+
+    def add(self, traffic: Traffic, cut: Cut, lane: int, sequence: int) -> None:
+        """Add the steps of a lane."""
+        steps = [[_Step(me, sequence) for _ in range(length)] for me, length in enumerate(traffic.steps.tolist())]
+        tiers = self.layout.tier(traffic.source, traffic.target)
+        columns = (traffic.source, traffic.target, traffic.send_step, traffic.receive_step, traffic.reduces, tiers)
+        sizes = traffic.nbytes(cut, lane)
+        for nbytes, source, target, sends, receives, reduces, tier in zip(
+            sizes.tolist(), *(column.tolist() for column in columns), strict=True
+        ):
+            if nbytes:
+                start, end, name = steps[source][sends], steps[target][receives], TIERS[tier]
+                message = _Message(start, end, nbytes, name, self.machine.tiers[name].segment(nbytes))
+                message.path = self.path(source, target, message)
+                start.sends.append(message)
+                end.arriving.append(message)
+                end.folded += nbytes * reduces
+                start.left += 1
+                end.left += 1
+        for me, program in enumerate(steps):
+            self.todo[me, sequence] += [step for step in program if step.left]
+
+    def path(self, source: int, target: int, message: _Message) -> tuple[tuple[Resource, float], ...]:
+        """Return the resources that a message passes, with their seconds for each of its bytes."""
+        machine, layout, tier = self.machine, self.layout, message.tier
+        node, rack, rail = layout.node, layout.rack, layout.rail
+        own = message.segment.byte_s
+        path: list[tuple[Resource, float]] = []
+        for me, kind in ((source, "out"), (target, "in")):
+            switch = machine.switches and me >= layout.workers
+            path.append(((f"rank {kind}", me, 0), 0.0 if switch else own))
+            if tier != "node" and not (switch or (machine.unmetered_aggregators and me >= layout.workers)):
+                path.append(((f"port {kind}", node[me], rail[me]), machine.port_byte_s))
+            if tier == "fabric":
+                path.append(((f"uplink {kind}", rack[me], rail[me]), machine.uplink_byte_s))
+        if tier == "node":
+            path.append((("memory", node[source], 0), machine.memory_byte_s))
+        if machine.cpus and machine.cpus.byte_s:
+            for me in {source, target} if machine.cpus.of == "node" else {source}:
+                share = 0.5 if machine.cpus.of == "node" and tier != "node" else 1.0
+                path.append((("cpus", self.pool(me), 0), share * machine.cpus.byte_s / machine.cpus.cores))
+        return tuple((resource, seconds) for resource, seconds in path if seconds)
+
+    def pool(self, me: int) -> int:
+        """Return the number of the CPUs that a rank shares."""
+        return self.layout.node[me] if self.machine.cpus and self.machine.cpus.of == "node" else 0
+
+    def run(self) -> float:
+        for (rank, sequence), steps in self.todo.items():
+            steps.reverse()
+            self.at(0.0, self.begin, (rank, sequence))
+        while self.events:
+            now, _, action, what = heappop(self.events)
+            action(now, what)
+        return self.latest
+
+    def at(self, when: float, action: Callable[[float, Any], None], what: object) -> None:
+        heappush(self.events, (when, next(self.order), action, what))
+
+    def begin(self, now: float, key: tuple[int, int]) -> None:
+        """Begin the next step of a rank and sequence, if any."""
+        if not (steps := self.todo[key]):
+            return
+        step = steps.pop()
+        step.begun = True
+        for message in step.arriving:
+            if message.issued and message.segment.synchronous:
+                self.release(now, message)
+        for message in step.sends:
+            self.at(self.compute(step.rank, now, message.segment.overhead_s), self.issue, message)
+
+    def issue(self, now: float, message: _Message) -> None:
+        message.issued = True
+        if message.target.begun or not message.segment.synchronous:
+            self.release(now, message)
+
+    def release(self, now: float, message: _Message) -> None:
+        """Let a message flow as soon as the gap after the message before it is over."""
+        key = message.source.rank, message.tier
+        start = max(now, self.next_start[key])
+        self.next_start[key] = start + message.segment.gap_s
+        self.at(start, self.start, message)
+
+    def compute(self, rank: int, now: float, seconds: float) -> float:
+        """Return when the CPU of a rank has done a work that it can begin now, one work after another."""
+        if not seconds:
+            return now
+        start = max(now, self.cpu[rank])
+        if self.machine.cpus:
+            cores = self.cores.setdefault(self.pool(rank), [0.0] * self.machine.cpus.cores)
+            start = max(start, cores[0])
+            heapreplace(cores, start + seconds)
+        self.cpu[rank] = start + seconds
+        return self.cpu[rank]
+
+    def start(self, now: float, message: _Message) -> None:
+        message.left, message.since = message.nbytes - self.spend_credit(message, now), now
+        for resource, seconds in message.path:
+            self.flows[resource][message] = seconds
+        if message.path:
+            self.share(message, now)
+        else:
+            self.at(now, self.end_flow, (message, message.version))
+
+    def spend_credit(self, message: _Message, now: float) -> float:
+        """Return the bytes of a message that pass its idle ports at once, and take them off what these let pass."""
+        burst, seconds = self.machine.burst_bytes, self.machine.port_byte_s
+        ports = [resource for resource, _ in message.path if resource[0].startswith("port")]
+        if not (burst and ports and seconds) or any(self.flows[port] for port in ports):
+            return 0.0
+        available = []
+        for port in ports:
+            saved, since = self.credit.get(port, (0.0, 0.0))
+            available.append(min(burst, saved + (now - since) / seconds))
+        spent = min(float(message.nbytes), *available)
+        for port, saved in zip(ports, available, strict=True):
+            self.credit[port] = saved - spent, now
+        return spent
+
+    def end_flow(self, now: float, of: tuple[_Message, int]) -> None:
+        """End the flow of a message, unless its rate has changed meanwhile; its last byte arrives a latency later."""
+        message, version = of
+        if version != message.version:
+            return
+        for resource, _ in message.path:
+            del self.flows[resource][message]
+            if resource in self.credit:
+                self.credit[resource] = self.credit[resource][0], now
+        self.share(message, now)
+        self.at(now + message.segment.latency_s, self.arrive, message)
+        self.land(now, message.source)
+
+    def arrive(self, now: float, message: _Message) -> None:
+        self.at(self.compute(message.target.rank, now, message.segment.overhead_s), self.land, message.target)
+
+    def share(self, changed: _Message, now: float) -> None:
+        """Share the resources anew among the messages that a started or ended one has to do with."""
+        group: dict[_Message, None] = {}
+        queue = [changed]
+        while queue:
+            for resource, _ in queue.pop().path:
+                for other in self.flows[resource]:
+                    if other not in group:
+                        group[other] = None
+                        queue.append(other)
+        for message, rate in self.fair_rates(list(group)).items():
+            if rate != message.rate:
+                message.left = max(0.0, message.left - message.rate * (now - message.since))
+                message.rate, message.since, message.version = rate, now, message.version + 1
+                self.at(now + message.left / rate, self.end_flow, (message, message.version))
+
+    def fair_rates(self, messages: Sequence[_Message]) -> dict[_Message, float]:
+        """Return the max-min fair rates of messages that share resources, in bytes a second."""
+        if len(messages) == 1:
+            return {messages[0]: 1 / max(seconds for _, seconds in messages[0].path)}
+        rates: dict[_Message, float] = {}
+        free = {resource: 1.0 for message in messages for resource, _ in message.path}
+        while len(rates) < len(messages):
+            levels = {}
+            for resource, left in free.items():
+                load = sum(seconds for message, seconds in self.flows[resource].items() if message not in rates)
+                if load:
+                    levels[resource] = left / load
+            narrowest = min(levels, key=lambda resource: levels[resource])
+            for message in [each for each in self.flows[narrowest] if each not in rates]:
+                rates[message] = levels[narrowest]
+                for resource, seconds in message.path:
+                    free[resource] -= levels[narrowest] * seconds
+        return rates
+
+    def land(self, now: float, step: _Step) -> None:
+        """Count an ended message of a step; after the last one fold, and begin the next step."""
+        step.left -= 1
+        if not step.left:
+            end = self.compute(step.rank, now, step.folded * self.fold_s)
+            self.latest = max(self.latest, end)
+            self.at(end, self.begin, (step.rank, step.sequence))
