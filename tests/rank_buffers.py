@@ -65,13 +65,15 @@ class Bench:
 @st.composite
 def benches(draw, names=tuple(COLLECTIVES), least=1, *, workers_only=False, dtypes=DTYPES, most=150):
     family = COLLECTIVES[draw(st.sampled_from(names))]
-    p = draw(st.integers(max(least, 1 + ("peer" in family.arguments)), 6))
+    p = draw(st.integers(max(least, 2 if family.arguments.keys() & {"peer", "concurrent"} else 1), 6))
     root = draw(st.integers(0, p - 1))
     arguments = {}
     if "traffic" in family.arguments:
         arguments["traffic"] = draw(st.sampled_from([*PATTERNS]))
     if "peer" in family.arguments:
         arguments["peer"] = draw(st.integers(0, p - 1).filter(lambda peer: peer != root))
+    if "concurrent" in family.arguments:
+        arguments["concurrent"] = draw(st.integers(0, p // 2))
     one = payload(
         family.name, p, draw(st.integers(0, p - workers_only)), root=root, op=draw(st.sampled_from([*REDUCTIONS])),
         dtype=draw(st.sampled_from(dtypes)), count=draw(st.integers(32, most)), **arguments,

@@ -109,7 +109,8 @@ def calls_of(collective: Collective, p: int) -> Iterator[CollectiveCall]:
     """Yield the calls on ``p`` workers: the roots 0, 1 and p - 1, the peers 0, 1 and p - 1, every traffic."""
     some = sorted({0, 1, p - 1} & set(range(p)))
     for root in some if collective.rooted else [None]:
-        values = {"peer": [peer for peer in some if peer != root], "traffic": list(PATTERNS)}
+        pairs = range(p // 2 + 1 if p > 1 else 0)
+        values = {"peer": [peer for peer in some if peer != root], "traffic": list(PATTERNS), "concurrent": pairs}
         for chosen in product(*(values[name] for name in collective.arguments)):
             yield collective.call(p, root, **dict(zip(collective.arguments, chosen, strict=True)))
 

@@ -19,6 +19,7 @@ PAGES = (
     "dissemination",
     "double_binary_tree",
     "hierarchical",
+    "multi_pair",
     "null",
     "pairwise",
     "point_to_point",
@@ -32,6 +33,7 @@ PAGES = (
     "star",
     "swing",
     "torus",
+    "train",
 )
 
 for page in PAGES:

@@ -1,9 +1,10 @@
-"""Arguments of the call that a row measured: root, pair of ranks, traffic pattern, and placement of the buffers."""
+"""Arguments of the call that a row measured: root, ranks, traffic pattern, and placement of the buffers."""
 
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.collective_table import COLLECTIVES
 from hpccoll.spec.catalogue import choice_parameters
 from hpccoll.store.rows import Row
+from hpccoll.units import format_count
 
 ON_ONE_NODE, BETWEEN_NODES = "on one node", "between nodes"
 
@@ -29,6 +30,12 @@ def traffic_pattern(row: Row) -> str | None:
     """Return the pattern of unequal blocks, such as ``zipf``; None if the blocks are equal."""
     pattern = call_arguments(row).get("traffic")
     return None if pattern is None else str(pattern)
+
+
+def concurrent_label(row: Row) -> str:
+    """Return how many pairs of ranks exchange messages at once, in words; empty if the collective has no pairs."""
+    pairs = call_arguments(row).get("concurrent")
+    return "" if pairs is None else "all pairs at once" if pairs == 0 else f"{format_count(int(pairs), 'pair')} at once"
 
 
 def root_rank(row: Row) -> int | None:

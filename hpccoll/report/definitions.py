@@ -28,6 +28,8 @@ COLLECTIVE_DESCRIPTIONS = {
     "that report half of the round trip as latency show half of this time. All other ranks are idle.",
     "bidirectional": "Two ranks send a message of S bytes to each other at the same time. busbw = S / t, for each of "
     "the two directions. All other ranks are idle.",
+    "multi_pair": "Pairs, a rank of the first half and one of the second, send messages of S bytes to each other. "
+    "busbw = S / t, of one pair: k pairs at once carry k times as much. All other ranks are idle.",
 }
 
 DEFINITIONS = {
@@ -38,8 +40,8 @@ DEFINITIONS = {
     "busbw": "algbw times a factor of the n ranks, comparable with nccl-tests: 2(n-1)/n for all-reduce; (n-1)/n for "
     "reduce-scatter, all-gather, all-to-all, gather and scatter; 1 for broadcast and reduce. nccl-tests have neither "
     "ping-pong nor unequal blocks: the factor of all_to_all_v is (n-1)/n, with the mean bytes of a rank; that of "
-    "send_recv is 2, because S is sent in both directions within the time; that of bidirectional is 1, as for sendrecv "
-    "of nccl-tests. A barrier has no busbw.",
+    "send_recv is 2, because S is sent in both directions within the time; those of bidirectional and multi_pair "
+    "are 1, as for sendrecv of nccl-tests. A barrier has no busbw.",
     "timing": "How the time of an operation is derived from the clocks of its ranks: max is the longest duration over "
     "the ranks; span is the latest end minus the earliest start. It is never an average over ranks. Over NCCL an "
     "operation may also be gated (queued before it may start, and timed by the GPU: the host's queueing is not "

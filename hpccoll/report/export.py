@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from hpccoll.errors import BadInputError
-from hpccoll.report.call_arguments import algorithm_params, rank_pair, root_rank, traffic_pattern
+from hpccoll.report.call_arguments import algorithm_params, concurrent_label, rank_pair, root_rank, traffic_pattern
 from hpccoll.schedule import COLLECTIVES, itemsize
 from hpccoll.spec.case import AGGREGATED, GATED
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
@@ -124,11 +124,12 @@ def _without_timing(row: Row) -> tuple[object, ...]:
 
 
 def _call_text(row: Row) -> str:
-    """Return the parts of the call that no column has: pair of ranks, traffic, and parameters of the algorithm."""
+    """Return the parts of the call that no column has: ranks, traffic, and parameters of the algorithm."""
     two, pattern = rank_pair(row), traffic_pattern(row)
     between = f"between ranks {two[0]} and {two[1]}" if two else ""
     parameters = (f"{name}={value}" for name, value in sorted(algorithm_params(row).items()))
-    return " ".join(filter(None, (between, f"traffic {pattern}" if pattern else "", *parameters)))
+    traffic = f"traffic {pattern}" if pattern else ""
+    return " ".join(filter(None, (between, concurrent_label(row), traffic, *parameters)))
 
 
 def _nccl_table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:

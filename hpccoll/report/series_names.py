@@ -75,7 +75,11 @@ def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
 
     def key(row: Row, kind: str) -> tuple[str, ...]:
         pattern, root = call_arguments.traffic_pattern(row), call_arguments.root_rank(row)
-        call = f"traffic {pattern}" if pattern else "", f"root {root}" if row.collective in rooted else ""
+        call = (
+            f"traffic {pattern}" if pattern else "",
+            call_arguments.concurrent_label(row),
+            f"root {root}" if row.collective in rooted else "",
+        )
         silent = () if call_arguments.has_size(row.collective) else _ELEMENT_FIELDS
         if len({other.mapping for other in by_collective[row.collective]}) > 1:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared

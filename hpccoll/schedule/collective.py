@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import unequal_blocks
-from hpccoll.schedule.compose import relabel
+from hpccoll.schedule.compose import only_active, relabel
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Program, Requirement
 from hpccoll.schedule.schedule import Schedule
@@ -158,7 +158,14 @@ class Collective:
         pattern = str(values["traffic"]) if "traffic" in values else None
         if pattern is not None:
             unequal_blocks.blocks(pattern, p, 1)
-        return CollectiveCall(self, p, root, None if peer is None else int(peer) % p, pattern)
+        concurrent, pairs = values.get("concurrent"), p // 2
+        if concurrent is not None and (pairs == 0 or concurrent not in range(pairs + 1)):
+            expected = f"a number of pairs from 0 (all) to {pairs}" if pairs else f"left out: {p} rank has no partner"
+            raise BadInputError("concurrent", concurrent, expected)
+        return CollectiveCall(
+            self, p, root, None if peer is None else int(peer) % p, pattern,
+            None if concurrent is None else int(concurrent) or pairs,
+        )  # fmt: skip
 
     def elements(self, nbytes: int, itemsize: int, p: int) -> int:
         """Return the elements of the whole buffer (divisible units) or a block (per-rank units) at S = ``nbytes``."""
@@ -181,6 +188,7 @@ class CollectiveCall:
         root: the root, or the first of two ranks that exchange messages.
         peer: the second of them, if any.
         traffic: the pattern of unequal blocks; None if they are equal.
+        concurrent: the number of pairs of ranks that exchange messages at once; None for other calls.
     """
 
     collective: Collective
@@ -188,6 +196,7 @@ class CollectiveCall:
     root: int = 0
     peer: int | None = None
     traffic: str | None = None
+    concurrent: int | None = None
 
     def source(self, me: int, units: int) -> range:
         """Return which of the ``units`` rank ``me`` contributes."""
@@ -200,6 +209,14 @@ class CollectiveCall:
     def result(self, me: int, unit: int) -> set[Contribution]:
         """Return the contributions that are folded in a unit of ``target``."""
         return self.collective.result(self, me, unit)
+
+    def partner(self, me: int) -> int | None:
+        """Return the rank that rank ``me`` exchanges messages with; None if it has none."""
+        if self.peer is not None:
+            return {self.root: self.peer, self.peer: self.root}.get(me)
+        half = self.p // 2
+        exchanges = self.concurrent is not None and me < 2 * half and me % half < self.concurrent
+        return (me + half) % (2 * half) if exchanges else None
 
     def blocks(self, count: int) -> NDArray[np.int64] | None:
         """Return the elements [from, to] of unequal blocks, ``count`` on average; None if all have ``count``."""
@@ -215,13 +232,17 @@ class CollectiveCall:
     def slices(self, algorithm: Algorithm, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
         """Return the schedules of an algorithm, one for each slice of the buffer, for the root of this call.
 
-        Algorithms are written for root 0 and, between two ranks, peer 1; ranks are relabelled for others.
+        Algorithms are written for root 0 and, between two ranks, peer 1; ranks are relabelled for others. Those of
+        pairs are written for all pairs at once; the ranks of other pairs are idle.
 
         Raises:
             BadInputError: if the algorithm has no such parameter, or cannot run on the layout.
         """
         check_parameters(algorithm, parameters)
         made = algorithm.slices(layout, **parameters)
+        if self.concurrent is not None:
+            half, concurrent = self.p // 2, self.concurrent
+            return tuple(only_active(schedule, lambda me: me % half < concurrent) for schedule in made)
         if self.peer is None:
             first = [(role + self.root) % self.p for role in range(self.p)]
         else:

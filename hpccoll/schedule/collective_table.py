@@ -5,7 +5,8 @@ in place: dst starts with the contents of src, and ends with the result; it has 
 all else in it is workspace. Sizes and busbw factors are those of nccl-tests (doc/PERFORMANCE.md
 there), so that curves can be laid over each other, but for its rounding of blocks down to 16 bytes. It has no
 ping-pong: there S goes to and fro, and busbw is 2 S / t, what the wire carries in the direction that is in use (OSU
-halves the time instead).
+halves the time instead). multi_pair pairs ranks as osu_mbw_mr does, rank i with rank i + p/2, rounded down: of an odd
+number the last rank is idle. Its S and its busbw are those of one pair, S / t, whatever the number of pairs.
 """
 
 from hpccoll.errors import BadInputError
@@ -24,8 +25,8 @@ def _at_root(selector: UnitSelector) -> UnitSelector:
     return lambda call, me, units: selector(call, me, units) if me == call.root else range(0)
 
 
-def _of_two(call: CollectiveCall, me: int, units: int) -> range:
-    return range(units) if me in (call.root, call.peer) else range(0)
+def _of_pairs(call: CollectiveCall, me: int, units: int) -> range:
+    return range(0) if call.partner(me) is None else range(units)
 
 
 def _everyone(call: CollectiveCall, _me: int, unit: int) -> set[Contribution]:
@@ -44,9 +45,9 @@ def _for_me(_call: CollectiveCall, me: int, unit: int) -> set[Contribution]:
     return {(unit, me)}
 
 
-def _other(call: CollectiveCall, me: int, unit: int) -> set[Contribution]:
-    other = call.peer if me == call.root else call.root
-    return set() if other is None else {(other, unit)}
+def _partner(call: CollectiveCall, me: int, unit: int) -> set[Contribution]:
+    partner = call.partner(me)
+    return set() if partner is None else {(partner, unit)}
 
 
 def _all_but_one(p: int) -> float:
@@ -73,19 +74,23 @@ barrier = Collective(
     out_of_place=False,
 )  # fmt: skip
 send_recv = Collective(
-    "send_recv", "divisible", _of_two, _of_two, _other, busbw=lambda p: 2 * _once(p), rooted=True,
+    "send_recv", "divisible", _of_pairs, _of_pairs, _partner, busbw=lambda p: 2 * _once(p), rooted=True,
     arguments={"peer": -1}, uncut=True, in_place=False,
 )  # fmt: skip
 bidirectional = Collective(
-    "bidirectional", "divisible", _of_two, _of_two, _other, busbw=_once, rooted=True, arguments={"peer": -1},
+    "bidirectional", "divisible", _of_pairs, _of_pairs, _partner, busbw=_once, rooted=True, arguments={"peer": -1},
     uncut=True, in_place=False,
+)  # fmt: skip
+multi_pair = Collective(
+    "multi_pair", "divisible", _of_pairs, _of_pairs, _partner, busbw=_once, arguments={"concurrent": 0}, uncut=True,
+    in_place=False,
 )  # fmt: skip
 
 COLLECTIVES = {
     collective.name: collective
     for collective in (
         all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, all_to_all_v, barrier,
-        send_recv, bidirectional,
+        send_recv, bidirectional, multi_pair,
     )
 }  # fmt: skip
 

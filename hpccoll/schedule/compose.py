@@ -1,6 +1,6 @@
 """Composition: functions that make schedules of schedules."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from hpccoll.schedule.step import (
     RecvReduce,
     Send,
     Step,
+    Truth,
     maximum,
     minimum,
     peer_if,
@@ -82,6 +83,17 @@ def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | No
     def steps(me: Index) -> Iterator[Step]:
         for step in schedule.steps(role[me] if isinstance(me, np.ndarray) else int(role[me])):
             yield rewrite(step, peer, part)
+
+    return replace(schedule, steps=steps)
+
+
+def only_active(schedule: Schedule, active: Callable[[Index], Truth]) -> Schedule:
+    """Return ``schedule`` with the messages of ``active`` ranks alone, which they exchange with one another."""
+
+    def steps(me: Index) -> Iterator[Step]:
+        takes_part = active(me)
+        for step in schedule.steps(me):
+            yield rewrite(step, lambda peer: peer_if(takes_part, peer), lambda part: part)
 
     return replace(schedule, steps=steps)
 

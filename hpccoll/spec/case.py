@@ -75,7 +75,7 @@ class Case:
         in_place: whether the contribution and the result share a buffer.
         root: the root of a rooted collective, or the first of two ranks; None for other collectives.
         params: the requested parameters of the algorithm and the transport, and the arguments of the collective
-            (``peer``, ``traffic``).
+            (``peer``, ``traffic``, ``concurrent``).
         ranks: the number of workers; None for all workers of the job.
         nodes: the number of nodes with workers; None for all nodes of the job.
         mapping: how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None for the launcher's order.

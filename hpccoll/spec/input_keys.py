@@ -86,6 +86,7 @@ SWEEP: Mapping[str, Key] = {
     "mapping": Key("rank order over racks and nodes: block (neighbours together), cyclic; without it as launched"),
     "roots": Key("roots of rooted collectives", (0,), RANK),
     "pairs": Key("pairs of ranks for point to point: ends (first and last), all, or a list such as [[0, 1]]", "ends"),
+    "concurrent": Key("numbers of pairs of ranks at once in multi_pair; 0: all of them", (0,), RANK),
     "traffic": Key("block sizes of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights", ("zipf",)),
     "aggregators": Key(
         "ranks in addition to the workers that only aggregate; with 'nodes', each on its own host", 0, AGGREGATORS

@@ -72,6 +72,8 @@ def count_cases(sweep: Sweep, p: int) -> int:
 def _count_calls(sweep: Sweep, family: Collective, p: int) -> int:
     if "peer" in family.arguments:
         return {"ends": 1, "all": p * (p - 1) // 2}[sweep.pairs] if isinstance(sweep.pairs, str) else len(sweep.pairs)
+    if "concurrent" in family.arguments:
+        return len(sweep.concurrent)
     return len(sweep.traffic if "traffic" in family.arguments else sweep.roots if family.rooted else [None])
 
 
@@ -105,6 +107,9 @@ def _call_arguments(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[
         pair_sets = {"ends": [(0, p - 1)], "all": combinations(range(p), 2)}
         for root, peer in pair_sets[sweep.pairs] if isinstance(sweep.pairs, str) else sweep.pairs:
             yield root, {"peer": peer}
+    elif "concurrent" in family.arguments:
+        for pairs in sweep.concurrent:
+            yield None, {"concurrent": pairs}
     elif "traffic" in family.arguments:
         for pattern in sweep.traffic:
             yield None, {"traffic": unequal_blocks.named(pattern)}

@@ -121,6 +121,7 @@ class Sweep(YamlSection):
     mapping: OneOrMore[Literal["block", "cyclic"]] | None = field(SWEEP["mapping"])
     roots: OneOrMore[Rank] = field(SWEEP["roots"])
     pairs: Pairs = field(SWEEP["pairs"])
+    concurrent: OneOrMore[Rank] = field(SWEEP["concurrent"])
     traffic: OneOrMore[validators.TrafficName] = field(SWEEP["traffic"])
     aggregators: Annotated[int, _bounded(SWEEP["aggregators"])] = field(SWEEP["aggregators"])
     params: validators.ParameterLists = Field({}, description=SWEEP["params"].help)

@@ -22,7 +22,8 @@ class Setting:
         arithmetic: the kind of arithmetic: ``half`` for float16 and ``bfloat16``, which CPUs convert, ``full`` for
             all other types; None for a collective without a reduction.
         in_place: whether contribution and result share a buffer; None for both placements.
-        arguments: the arguments of the call: ``traffic``, or ``root`` and ``peer`` of two ranks that exchange messages.
+        arguments: the arguments of the call: ``traffic``, ``concurrent``, or ``root`` and ``peer`` of two ranks that
+            exchange messages.
         ranks: the number of workers.
         nodes: the number of nodes of the workers.
         ranks_per_node: the number of workers on a node; None if nodes differ.
@@ -114,6 +115,8 @@ def call_fields(
     values = {argument: params.get(argument, default) for argument, default in collective(name).arguments.items()}
     if "peer" in values:
         values = {"root": root or 0, "peer": int(values["peer"]) % p}
+    if "concurrent" in values:
+        values = {"concurrent": int(values["concurrent"]) or p // 2}
     return {
         "collective": name,
         "arithmetic": None if op is None else _ARITHMETIC.get(dtype, "full"),

@@ -124,8 +124,9 @@ NAMES = {
     "all_to_all": "pairwise bruck native",
     "all_to_all_v": "pairwise native",
     "barrier": "dissemination native",
-    "send_recv": "ping_pong native",
+    "send_recv": "ping_pong train native",
     "bidirectional": "exchange native",
+    "multi_pair": "exchange ping_pong native",
 }
 
 

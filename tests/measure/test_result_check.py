@@ -25,7 +25,11 @@ def folded(one, values):
 
 
 def partner(one):
-    return {one.call.root: one.call.peer, one.call.peer: one.call.root}.get(one.me)
+    if one.call.concurrent is None:
+        return {one.call.root: one.call.peer, one.call.peer: one.call.root}.get(one.me)
+    half = one.p // 2
+    of_first = {me: me + half for me in range(one.call.concurrent)}
+    return {**of_first, **{second: first for first, second in of_first.items()}}.get(one.me)
 
 
 # What MPI says of each call: the result of rank ``one.me`` from what each rank contributes, s[rank][unit].
@@ -42,6 +46,7 @@ RESULTS = {
     "barrier": lambda one, s: [folded(one, [units[0] for units in s])],
     "send_recv": lambda one, s: s[partner(one)] if partner(one) is not None else [],
     "bidirectional": lambda one, s: s[partner(one)] if partner(one) is not None else [],
+    "multi_pair": lambda one, s: s[partner(one)] if partner(one) is not None else [],
 }
 
 
@@ -193,7 +198,11 @@ def test_swapped_blocks_are_detected(bench, data):
     assert bench.wrong(concatenated(units, bench.payload.dtype)) > 1.5 * n
 
 
-@given(benches(("reduce_scatter", "scatter", "all_to_all", "send_recv", "bidirectional"), 3, workers_only=True))
+@given(
+    benches(
+        ("reduce_scatter", "scatter", "all_to_all", "send_recv", "bidirectional", "multi_pair"), 3, workers_only=True
+    )
+)
 def test_the_result_of_another_rank_is_detected(bench):
     one = bench.payload
     assume(bench.result.size)

@@ -18,6 +18,7 @@ from hpccoll.schedule import (
     bidirectional,
     broadcast,
     collective,
+    multi_pair,
     send_recv,
 )
 
@@ -157,6 +158,7 @@ PROMISED = {
     "barrier": (EVERYWHERE, EVERYWHERE, *[[{(A, u), (B, u), (C, u)} for u in range(3)]] * 2),
     "send_recv": ([[], [0, 1, 2], [0, 1, 2]],) * 2 + ([{(C, u)} for u in range(3)], [{(B, u)} for u in range(3)]),
     "bidirectional": ([[], [0, 1, 2], [0, 1, 2]],) * 2 + ([{(C, u)} for u in range(3)], [{(B, u)} for u in range(3)]),
+    "multi_pair": ([[0, 1, 2], [0, 1, 2], []],) * 2 + ([{(A, u)} for u in range(3)], []),
 }
 
 
@@ -198,6 +200,12 @@ def test_the_result_has_been_contributed(row):
         (lambda: send_recv.call(4, peer=4), "peer: 4 is not valid: another rank of 4"),
         (lambda: send_recv.call(4, peer="a"), "peer: 'a' is not valid: another rank of 4"),
         (lambda: send_recv.call(1), "peer: -1 is not valid: another rank of 1"),
+        (
+            lambda: multi_pair.call(4, concurrent=3),
+            r"concurrent: 3 is not valid: a number of pairs from 0 \(all\) to 2",
+        ),
+        (lambda: multi_pair.call(4, concurrent="all"), "concurrent: 'all' is not valid: a number of pairs"),
+        (lambda: multi_pair.call(1), "concurrent: 0 is not valid: left out: 1 rank has no partner"),
         (lambda: all_to_all_v.call(4, traffic="none"), "traffic: 'none' is not valid: choose from uniform, zipf"),
     ],
 )

@@ -45,7 +45,7 @@ def test_native_broadcast_and_barrier_have_one_placement():
 
 def test_collectives_with_different_blocks_have_no_in_place_variant():
     out_of_place = {name for name, family in COLLECTIVES.items() if not family.in_place}
-    assert out_of_place == {"all_to_all_v", "send_recv", "bidirectional"}
+    assert out_of_place == {"all_to_all_v", "send_recv", "bidirectional", "multi_pair"}
     assert {distinct_placements(name, own, BOTH) for name, own in ALL if name in out_of_place} == {(False,)}
 
 
@@ -90,6 +90,8 @@ def test_a_segment_is_a_size_with_or_without_a_unit():
         (case("send_recv", NATIVE), 1, "peer: -1 is not valid"),
         (case("send_recv", NATIVE, root=2), 3, "peer: -1 is not valid: another rank of 3 than the root, 2"),
         (case("send_recv", NATIVE, params={"peer": "last"}), 3, "peer: 'last' is not valid"),
+        (case("multi_pair", NATIVE, params={"concurrent": 2}), 3, "concurrent: 2 is not valid: a number of pairs from"),
+        (case("multi_pair", "exchange"), 1, "concurrent: 0 is not valid"),
         (case("all_to_all_v", "pairwise", params={"traffic": "rush"}), 3, "traffic: 'rush' is not valid"),
         (case("reduce_scatter", "recursive_halving"), 6, "recursive_halving of reduce_scatter needs a power-of-two"),
         (case("all_gather", NATIVE, bytes=64), 17, "64 B is less than one float32 for each of 17 ranks of all_gather"),

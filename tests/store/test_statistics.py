@@ -135,6 +135,7 @@ def test_the_bus_bandwidth_factor_depends_on_the_collective():
     factors = {
         "all_reduce": 1.5, "reduce_scatter": 0.75, "all_gather": 0.75, "broadcast": 1, "reduce": 1, "gather": 0.75,
         "scatter": 0.75, "all_to_all": 0.75, "all_to_all_v": 0.75, "barrier": None, "send_recv": 2, "bidirectional": 1,
+        "multi_pair": 1,
     }  # fmt: skip
     for name, factor in factors.items():
         of = raw_examples.case(collective=name, algorithm="native")

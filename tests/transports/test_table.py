@@ -99,6 +99,8 @@ def arguments(family, root, p):
         yield from ({"traffic": pattern} for pattern in PATTERNS if pattern != family.arguments["traffic"])
     if "peer" in family.arguments:
         yield {"peer": (root + 1) % p}
+    if "concurrent" in family.arguments:
+        yield {"concurrent": 1}
 
 
 def calls(family, algorithm, launch):

@@ -28,7 +28,7 @@ class NativeArguments:
 
     def __init__(self, of: CallArguments) -> None:
         self.operation, self.rank = of.operation, of.comm.rank
-        self.root, self.peer, self.at_root = of.root, of.peer, of.at_root
+        self.root, self.partner, self.at_root = of.root, of.partner, of.at_root
         self.comm, self.datatype, self.op = handle(of.comm), handle(of.datatype), handle(of.op)
         self.workers = of.comm.size
         self.contribution, self.result = (_address(array) for array in (of.contribution, of.result))
@@ -104,21 +104,19 @@ def _barrier(a: NativeArguments) -> list[NativeCall]:
 
 
 def _send_recv(a: NativeArguments) -> list[NativeCall]:
-    other = {a.root: a.peer, a.peer: a.root}.get(a.rank)
-    if other is None:
+    if a.partner is None:
         return []
-    send = "MPI_Send", (a.contribution, a.sent, a.datatype, other, TAG, a.comm), a.sent
+    send = "MPI_Send", (a.contribution, a.sent, a.datatype, a.partner, TAG, a.comm), a.sent
     status = address(a.status)
-    receive = "MPI_Recv", (a.result, a.received, a.datatype, other, TAG, a.comm, status), a.received
+    receive = "MPI_Recv", (a.result, a.received, a.datatype, a.partner, TAG, a.comm, status), a.received
     return [send, receive] if a.at_root else [receive, send]
 
 
-def _bidirectional(a: NativeArguments) -> list[NativeCall]:
-    other = {a.root: a.peer, a.peer: a.root}.get(a.rank)
-    if other is None:
+def _exchange(a: NativeArguments) -> list[NativeCall]:
+    if a.partner is None:
         return []
-    source = a.contribution, a.sent, a.datatype, other, TAG
-    target = a.result, a.received, a.datatype, other, TAG
+    source = a.contribution, a.sent, a.datatype, a.partner, TAG
+    target = a.result, a.received, a.datatype, a.partner, TAG
     return [("MPI_Sendrecv", (*source, *target, a.comm, address(a.status)), a.received)]
 
 
@@ -133,7 +131,8 @@ NATIVE_CALLS: dict[str, Callable[[NativeArguments], list[NativeCall]]] = {
     "all_to_all": _all_to_all,
     "barrier": _barrier,
     "send_recv": _send_recv,
-    "bidirectional": _bidirectional,
+    "bidirectional": _exchange,
+    "multi_pair": _exchange,
 }
 """The calls of each collective whose blocks are equal."""
 

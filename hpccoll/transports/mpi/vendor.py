@@ -84,24 +84,25 @@ def _barrier(a: CallArguments) -> LibraryCall:
 
 
 def _send_recv(a: CallArguments) -> LibraryCall:
-    send, receive = partial(a.comm.Send, a.source), partial(a.comm.Recv, a.target)
+    if a.partner is None:
+        return _no_op
+    send, receive = partial(a.comm.Send, a.source, a.partner), partial(a.comm.Recv, a.target, a.partner)
 
     def ping() -> None:
-        send(a.peer)
-        receive(a.peer)
+        send()
+        receive()
 
     def pong() -> None:
-        receive(a.root)
-        send(a.root)
+        receive()
+        send()
 
-    return {a.root: ping, a.peer: pong}.get(a.comm.rank, _no_op)
+    return ping if a.at_root else pong
 
 
-def _bidirectional(a: CallArguments) -> LibraryCall:
-    other = {a.root: a.peer, a.peer: a.root}.get(a.comm.rank)
-    if other is None:
+def _exchange(a: CallArguments) -> LibraryCall:
+    if a.partner is None:
         return _no_op
-    return partial(a.comm.Sendrecv, a.source, other, recvbuf=a.target, source=other)
+    return partial(a.comm.Sendrecv, a.source, a.partner, recvbuf=a.target, source=a.partner)
 
 
 def _no_op() -> None:
@@ -120,7 +121,8 @@ CALLS = {
     "all_to_all_v": _all_to_all_v,
     "barrier": _barrier,
     "send_recv": _send_recv,
-    "bidirectional": _bidirectional,
+    "bidirectional": _exchange,
+    "multi_pair": _exchange,
 }
 """The call of each collective; point-to-point patterns use the calls of an MPI program."""
 

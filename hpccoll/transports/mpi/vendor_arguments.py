@@ -43,7 +43,7 @@ class CallArguments:
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
         self.comm, self.operation = comm, operation
-        self.root, self.peer = operation.call.root, operation.call.peer or 0
+        self.root, self.partner = operation.call.root, operation.call.partner(comm.rank)
         self.at_root = comm.rank == self.root
         self.datatype = MPI.Datatype.fromcode(operation.dtype.char)  # mpi4py would look it up in each call
         self.op = MPI_OPS[operation.reduction.name]

@@ -52,7 +52,7 @@ class NcclCallArguments:
     ) -> None:  # fmt: skip
         self.nccl, self.me, self.operation, self.dst = communicator, me, operation, dst
         self.word, self.stream, self.group = word, stream, group
-        self.root, self.peer = operation.call.root, operation.call.peer or 0
+        self.root, self.partner = operation.call.root, operation.call.partner(me)
         self.type, self.op = NCCL_TYPES[operation.dtype.name], NCCL_OPS[operation.reduction.name]
         self.contribution, self.result = operation.contribution(src, dst, me), operation.result(dst, me)
         self.source, self.target = address(self.contribution), address(self.result)
@@ -150,10 +150,9 @@ def _barrier(a: NcclCallArguments) -> StreamCall:
 
 
 def _send_recv(a: NcclCallArguments) -> StreamCall:
-    other = {a.root: a.peer, a.peer: a.root}.get(a.me)
-    if other is None:
+    if a.partner is None:
         return a.group([])
-    (send, sent), (receive, received) = a.send(a.contribution, other), a.receive(a.result, other)
+    (send, sent), (receive, received) = a.send(a.contribution, a.partner), a.receive(a.result, a.partner)
 
     def ping() -> None:
         send(*sent)
@@ -166,9 +165,10 @@ def _send_recv(a: NcclCallArguments) -> StreamCall:
     return ping if a.me == a.root else pong
 
 
-def _bidirectional(a: NcclCallArguments) -> StreamCall:
-    other = {a.root: a.peer, a.peer: a.root}.get(a.me)
-    return a.group([] if other is None else [a.send(a.contribution, other), a.receive(a.result, other)])
+def _exchange(a: NcclCallArguments) -> StreamCall:
+    if a.partner is None:
+        return a.group([])
+    return a.group([a.send(a.contribution, a.partner), a.receive(a.result, a.partner)])
 
 
 CALLS = {
@@ -183,7 +183,8 @@ CALLS = {
     "all_to_all_v": _all_to_all_v,
     "barrier": _barrier,
     "send_recv": _send_recv,
-    "bidirectional": _bidirectional,
+    "bidirectional": _exchange,
+    "multi_pair": _exchange,
 }
 """The call of each collective by CuPy's binding."""
 
@@ -193,7 +194,9 @@ NEWER: dict[str, Callable[[NcclCallArguments, NewerCall], StreamCall]] = {
 """The call of each collective that NCCL has since 2.28."""
 
 GROUPED = "grouped sends and receives"
-EVIDENCE = {"all_to_all_v": GROUPED, "bidirectional": GROUPED, "barrier": "an all-reduce of one word"}
+EVIDENCE = {
+    "all_to_all_v": GROUPED, "bidirectional": GROUPED, "multi_pair": GROUPED, "barrier": "an all-reduce of one word",
+}  # fmt: skip
 """The calls that stand for a collective that NCCL lacks."""
 
 
