@@ -24,16 +24,17 @@ MAY_IMPORT = {
     "host": "numpy mpi4py pynvml",
     "transports": "native host schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
     "spec": "algorithms schedule evidence host errors files limits units",
+    "yaml_model.py": "spec errors files limits pydantic pydantic_core yaml",
     "store": "spec schedule errors files limits units numpy h5py",
     "tuning": "store spec schedule errors files limits units numpy",
-    "model": "store spec schedule errors units numpy scipy",
+    "model": "store spec schedule yaml_model errors files limits units numpy scipy pydantic",
     "report": "tuning evidence store spec schedule terminal errors files units numpy scipy altair vl_convert",
     "analysis": "store errors numpy pandas xarray",
     "draw": "spec schedule errors units numpy vl_convert",
     "measure": "evidence tuning transports native store spec host schedule errors limits units numpy mpi4py ml_dtypes",
     "sweep": (
-        "evidence tuning store spec native host schedule errors files limits units "
-        "pydantic pydantic_core yaml rich snakemake"
+        "evidence tuning store yaml_model spec native host schedule errors files limits units "
+        "pydantic yaml rich snakemake"
     ),
     "run": "evidence tuning measure store spec host schedule errors limits units mpi4py",
     "cli": "evidence tuning run sweep report draw model store spec schedule errors units typer",

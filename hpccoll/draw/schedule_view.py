@@ -22,6 +22,7 @@ from hpccoll.schedule import (
     prove,
 )
 from hpccoll.schedule.collective import NATIVE, Contribution, parameter_choices
+from hpccoll.schedule.layout import racks_of_aggregators
 from hpccoll.spec.algorithm_registry import COLLECTIVES, collective
 from hpccoll.units import parse_parameter
 
@@ -197,15 +198,7 @@ def _layout(workers: int, ranks_per_node: int | None, racks: int, aggregators: i
     if racks > flat.nodes:
         raise BadInputError("--racks", racks, f"at most the number of nodes, which is {flat.nodes}")
     rack = [node * racks // flat.nodes for node in flat.node[:workers]]
-    above = [_rack_of(number, aggregators, racks) for number in range(aggregators)]
-    return Layout(flat.node, (*rack, *above), aggregators=aggregators)
-
-
-def _rack_of(number: int, aggregators: int, racks: int) -> int:
-    """Return the rack of an aggregator: the first ones are in one rack each if there are enough, the others in none."""
-    if racks == 1:
-        return 0
-    return number if number < racks <= aggregators else racks + number
+    return Layout(flat.node, (*rack, *racks_of_aggregators(aggregators, racks)), aggregators=aggregators)
 
 
 def _first_sentence(algorithm: Algorithm) -> str:

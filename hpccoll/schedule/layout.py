@@ -96,3 +96,15 @@ class Layout:
         node, rack = np.array(self.node), np.array(self.rack)
         same_node, same_rack = node[source] == node[target], rack[source] == rack[target]
         return np.select([source == target, same_node, same_rack], [0, 1, 2], 3)
+
+
+def racks_of_aggregators(aggregators: int, racks: int) -> list[int]:
+    """Return the racks of aggregators: the first are in one rack each if there are enough, the others in none of them.
+
+    Args:
+        aggregators: the number of aggregators.
+        racks: the number of racks with workers; with one rack all aggregators are in it.
+    """
+    if racks == 1:
+        return [0] * aggregators
+    return [number if number < racks <= aggregators else racks + number for number in range(aggregators)]

@@ -19,7 +19,7 @@ from hpccoll.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, NVL
 from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher
 from hpccoll.sweep.paths import site_files
-from hpccoll.sweep.yaml_model import Bounded, OneOrMore, Text, Variables, VariableValue, YamlSection, load_yaml
+from hpccoll.yaml_model import Bounded, OneOrMore, Text, Variables, VariableValue, YamlSection, load_yaml
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
 """Options of every srun: Snakemake's job step removes Slurm's variables, and srun alone would start a rank per node."""

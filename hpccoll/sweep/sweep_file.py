@@ -20,10 +20,10 @@ from hpccoll.spec.input_keys import EFFORT, SIZE_RANGE, SWEEP, Key
 from hpccoll.spec.transport_table import check_timings
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
-from hpccoll.sweep.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
 from hpccoll.tuning.resolve_auto import check_table_given
 from hpccoll.tuning.table import load_table
 from hpccoll.units import format_size, parse_size
+from hpccoll.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 

@@ -11,7 +11,7 @@ from hpccoll.limits import NUMBER
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, unequal_blocks
 from hpccoll.spec.catalogue import check_algorithm, known_parameters, measurable_names
 from hpccoll.spec.transport_table import DEVICES, check_transport
-from hpccoll.sweep.yaml_model import Bounded, OneOrMore, Text
+from hpccoll.yaml_model import Bounded, OneOrMore, Text
 
 ALL = "all"
 """Selects all collectives, or all algorithms of a collective."""

@@ -33,7 +33,7 @@ from hpccoll.spec.input_keys import Key
 Item = TypeVar("Item")
 
 
-def _as_list(value: object) -> object:
+def as_list(value: object) -> object:
     """Return a single value as a list of one; None stays None."""
     return value if isinstance(value, list | None) else [value]
 
@@ -95,7 +95,7 @@ def check_variable_names(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
-def _reject_bool(value: object) -> object:
+def reject_bool(value: object) -> object:
     """Reject booleans: YAML reads yes as true, and Python treats true as 1."""
     if isinstance(value, bool):
         raise ValueError(f"a number: YAML reads yes, no, on, off, true and false as {value!r}")  # noqa: TRY004  pydantic's way
@@ -112,12 +112,12 @@ class Bounded:
         bounds = self.bounds
         limits = {"ge": bounds.minimum} if isinstance(bounds, IntegerRange) else {"gt": 0, "allow_inf_nan": False}
         bounded = cast("CoreSchema", {**handler(source), **limits, "le": bounds.maximum})
-        return no_info_before_validator_function(_reject_bool, bounded)
+        return no_info_before_validator_function(reject_bool, bounded)
 
 
 OneOrMore = Annotated[
     list[Item],
-    BeforeValidator(_as_list),
+    BeforeValidator(as_list),
     Field(min_length=1, max_length=MAX_LIST_ENTRIES),
     AfterValidator(_unique),
     _ItemOrListSchema(),

@@ -1,0 +1,384 @@
+"""The file of a machine: what ``hpccoll model --out`` has fitted, or what a person has described.
+
+Both have one format. Fitted files are JSON, which is YAML, too; described clusters are YAML, and some of them come with
+hpccoll, in ``clusters/``. Every number of the model may have an interval.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from hpccoll.errors import BadInputError, UnusableError, did_you_mean, file_error
+from hpccoll.limits import AGGREGATORS, CPUS, MAX_BYTES, MAX_LIST_ENTRIES, NAME, RANKS, RANKS_PER_NODE, IntegerRange
+from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, Segment, Tier
+from hpccoll.schedule import BFLOAT16, DTYPES, MAPPINGS, Layout, numbering
+from hpccoll.schedule.layout import racks_of_aggregators
+from hpccoll.store.durable_files import replacing_file
+from hpccoll.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, load_yaml, reject_bool
+
+SCHEMA, VERSION = "hpccoll-machine", "1.0"
+CLUSTERS = Path(__file__).parent / "clusters"
+"""The directory of the described clusters that come with hpccoll."""
+
+Bound: TypeAlias = Literal["value", "low_cost", "high_cost"]
+"""The values of a machine: the likely ones, or the ends of all intervals at which messages are fastest or slowest."""
+
+Name = Annotated[Text, Field(max_length=NAME.maximum)]
+Number = Annotated[float, BeforeValidator(reject_bool)]
+
+
+class Quantity(YamlSection):
+    """A number; a file may have it alone in the place of the section."""
+
+    model_config = ConfigDict(frozen=True)
+
+    value: Number = Field(description="seconds, bytes or bytes a second, as the name of the quantity says")
+    low: Number | None = Field(default=None, description="lower end of the interval: of 95 % if fitted, else plausible")
+    high: Number | None = Field(default=None, description="upper end of the interval")
+    source: Text | None = Field(default=None, description="where the number comes from")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_number(cls, given: object) -> object:
+        return given if isinstance(given, dict | Quantity) else {"value": given}
+
+    @model_serializer(mode="wrap")
+    def _to_number(self, handler: SerializerFunctionWrapHandler) -> Any:
+        return self.value if self == Quantity(value=self.value) else handler(self)
+
+    def at(self, bound: Bound, *, is_rate: bool = False) -> float:
+        """Return the number, or the end of its interval that costs least or most; of a rate, the high end is fast."""
+        if bound == "value":
+            return self.value
+        end = self.low if (bound == "low_cost") != is_rate else self.high
+        return self.value if end is None else end
+
+
+def _within(least: float, most: float, unit: str) -> AfterValidator:
+    """Return the validator of quantities within bounds, each in its own interval."""
+
+    def check(quantity: Quantity) -> Quantity:
+        value = quantity.value
+        low, high = (value if end is None else end for end in (quantity.low, quantity.high))
+        for number in (value, low, high):
+            if not least <= number <= most:  # nor is NaN
+                raise BadInputError("value", number, f"{unit}, {least:g} to {most:g}")
+        if not low <= value <= high:
+            raise BadInputError("value", [low, value, high], "low, value and high in ascending order")
+        return quantity
+
+    return AfterValidator(check)
+
+
+Seconds = Annotated[Quantity, _within(0, 3600, "seconds")]
+Rate = Annotated[Quantity, _within(1, 1e18, "bytes a second")]
+Bytes = Annotated[Quantity, _within(0, MAX_BYTES, "bytes")]
+Ratio = Annotated[Quantity, _within(0.001, 1000, "a ratio")]
+
+
+def _check_dtype(name: str) -> str:
+    if name not in (*DTYPES, BFLOAT16):
+        raise BadInputError("dtype", name, (*DTYPES, BFLOAT16))
+    return name
+
+
+class LayoutSection(YamlSection):
+    """Where ranks are; there are as many nodes and racks as needed."""
+
+    ranks_per_node: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(description="the ranks, or GPUs, of a node")
+    rails: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(
+        1, description="the ports of a node, each of which connects to a network of its own"
+    )
+    nodes_per_rack: Annotated[int, Bounded(RANKS)] | None = Field(
+        None, description="the nodes of a rack, or of whatever shares an uplink [all nodes are in one]"
+    )
+
+
+class SegmentSection(YamlSection):
+    """The costs of messages between two ranks from one size on."""
+
+    model_config = ConfigDict(frozen=True)
+
+    from_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(0, description="the smallest message")
+    latency_s: Seconds = Field(description="L: the time on the way, which other messages can use")
+    overhead_s: Seconds = Field(
+        Quantity(value=0), description="o: the time of the sender's CPU, and as much of the receiver's"
+    )
+    gap_s: Seconds = Field(Quantity(value=0), description="g: the time between the starts of a sender's messages")
+    bytes_per_s: Rate = Field(description="1/G: the rate between two ranks that have the network for themselves")
+    synchronous: bool = Field(False, description="whether messages wait for their receiver (rendezvous)")
+
+    def at(self, bound: Bound) -> Segment:
+        """Return the segment with the numbers of a bound."""
+        return Segment(
+            self.from_bytes,
+            self.latency_s.at(bound),
+            self.overhead_s.at(bound),
+            self.gap_s.at(bound),
+            1 / self.bytes_per_s.at(bound, is_rate=True),
+            self.synchronous,
+        )
+
+
+def _check_starts(segments: list[SegmentSection]) -> list[SegmentSection]:
+    starts = [segment.from_bytes for segment in segments]
+    if starts[0] != 0 or starts != sorted(set(starts)):
+        raise BadInputError("segments", starts, "segments that start from 0 bytes, and then from more and more")
+    return segments
+
+
+Segments = Annotated[
+    list[SegmentSection],
+    BeforeValidator(as_list),
+    Field(min_length=1, max_length=MAX_LIST_ENTRIES),
+    AfterValidator(_check_starts),
+]
+
+
+class RateSection(YamlSection):
+    """A resource with a rate."""
+
+    bytes_per_s: Rate = Field(description="the rate of all that uses it at once")
+
+
+class PortSection(RateSection):
+    """The port of a node on each of its rails."""
+
+    bytes_per_s: Rate = Field(description="the rate of each direction of each rail of a node")
+    burst_bytes: Bytes = Field(Quantity(value=0), description="the bytes that pass at once after a pause")
+
+
+class UplinkSection(YamlSection):
+    """The way from a rack to the others, on each of its rails."""
+
+    bytes_per_s: Rate | None = Field(None, description="the rate of each direction of each rail of a rack")
+    oversubscription: Ratio | None = Field(
+        None, description="instead of the rate: the ports of the rack's nodes, on a rail, over the uplink"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.bytes_per_s is None) == (self.oversubscription is None):
+            raise BadInputError("uplink", "both" if self.bytes_per_s else "neither", "bytes_per_s or oversubscription")
+        return self
+
+
+class CpusSection(YamlSection):
+    """The CPUs that several ranks share."""
+
+    cores: Annotated[int, Bounded(CPUS)] = Field(description="the number of CPUs")
+    bytes_per_s: Rate | None = Field(
+        None, description="the rate at which one CPU moves bytes of messages, for both ends together [no limit]"
+    )
+    of: Literal["node", "machine"] = Field(
+        "node", description="whose CPUs: node (of each node), machine (of all ranks)"
+    )
+
+
+class AggregatorKind(YamlSection):
+    """What the aggregators of an algorithm are."""
+
+    kind: Literal["ranks", "unmetered", "switches"] = Field(
+        default="ranks",
+        description="ranks; unmetered: ranks whose ports have no limit; switches: a port for every neighbour, and "
+        "reductions that cost nothing",
+    )
+    source: Text | None = Field(default=None, description="where this comes from, or that it is assumed")
+
+
+class NcclSection(YamlSection):
+    """What NCCL's own model takes from its search for channels (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=GRAPH prints it)."""
+
+    architecture: Literal["ampere", "hopper", "blackwell"] = Field(description="the architecture of the GPUs")
+    cpu: Literal["intel", "amd", "arm"] = Field("intel", description="the vendor of the CPUs")
+    link: Literal["nvlink", "pci"] = Field("nvlink", description="what connects the GPUs of a node")
+    channels: Annotated[int, Bounded(IntegerRange(1, 64))] = Field(description="the number of channels")
+    intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node")
+    inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes")
+
+
+class MeasuredSection(YamlSection):
+    """The measurements of a fitted machine; a prediction says how far it is from them."""
+
+    kind: Text = Field(description="what the measurements are: measured, measured on a testbed, ...")
+    machine: Text = Field(description="the machine")
+    transport: Text = Field(description="the transport")
+    executor: Text = Field(description="the executor")
+    nodes: OneOrMore[Annotated[int, Bounded(RANKS)]] = Field(description="the numbers of nodes")
+    ranks_per_node: OneOrMore[Annotated[int, Bounded(RANKS_PER_NODE)]] = Field(description="the ranks on each node")
+    smallest_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(description="the smallest size")
+    largest_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(description="the largest size")
+    files: OneOrMore[Text] = Field(description="the raw files")
+
+
+class MachineFile(YamlSection):
+    """A machine, fitted or described. ``machine`` and ``layout`` return what simulations take."""
+
+    schema_name: Text = Field(alias="schema", description=SCHEMA)
+    schema_version: Text = Field(description=f"version of this format: {VERSION}")
+    name: Text = Field(description="the name of the machine")
+    kind: Literal["fitted", "described"] = Field(description="fitted (to measurements) or described (by a person)")
+    source: Text | None = Field(None, description="where the numbers come from")
+    geometry: LayoutSection | None = Field(None, alias="layout", description="where ranks are [one rack, one rail]")
+    tiers: dict[Literal["node", "rack", "fabric"], Segments] = Field(
+        min_length=1,
+        description="messages inside a node, between nodes of a rack, and between racks (fabric): segments by size",
+    )
+    port: PortSection | None = Field(None, description="the port of a node on each rail [no limit]")
+    uplink: UplinkSection | None = Field(None, description="the way from a rack to the others [no limit]")
+    memory: RateSection | None = Field(None, description="all messages inside a node together [no limit]")
+    reduction: dict[Annotated[str, AfterValidator(_check_dtype)], RateSection] = Field(
+        {}, description="by dtype: the reduction on one rank, bytes of one operand [at no cost]"
+    )
+    cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
+    aggregators: AggregatorKind = Field(AggregatorKind(), description="what aggregators are [ranks]")
+    nccl: NcclSection | None = Field(None, description="what NCCL's own model takes [NCCL's line is left out]")
+    measured: MeasuredSection | None = Field(None, description="the measurements of a fitted machine")
+    validation: dict[Name, Annotated[Number, Field(allow_inf_nan=False)]] = Field(
+        {}, description="errors of the model on held-out measurements, by name"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_schema(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Report a file of another schema as such, and not by its keys."""
+        for key, valid in (("schema", SCHEMA), ("schema_version", VERSION)):
+            if content.get(key) != valid:
+                raise BadInputError(key, content.get(key), f"{valid}, of a machine file")
+        return content
+
+    @model_validator(mode="after")
+    def _has_ports_to_share(self) -> Self:
+        shares = self.uplink and self.uplink.oversubscription
+        if shares and not (self.port and self.geometry and self.geometry.nodes_per_rack):
+            expected = "with port.bytes_per_s and layout.nodes_per_rack, the ports that share the uplink"
+            raise BadInputError("uplink.oversubscription", shares.value, expected)
+        return self
+
+    @classmethod
+    def of(cls, **sections: Any) -> "MachineFile":
+        """Return a machine file of this version with ``sections``, by the names of its keys."""
+        return cls.model_validate({"schema": SCHEMA, "schema_version": VERSION, **sections})
+
+    def machine(self, bound: Bound = "value") -> Machine:
+        """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
+        cpus = self.cpus
+        return Machine(
+            tiers={
+                name: Tier(tuple(segment.at(bound) for segment in segments)) for name, segments in self.tiers.items()
+            },
+            fold_s={dtype: _byte_s(rate, bound) for dtype, rate in self.reduction.items()},
+            port_byte_s=_byte_s(self.port, bound),
+            burst_bytes=self.port.burst_bytes.at(bound, is_rate=True) if self.port else 0.0,
+            uplink_byte_s=self._uplink_byte_s(bound),
+            memory_byte_s=_byte_s(self.memory, bound),
+            cpus=Cpus(cpus.cores, _byte_s(cpus, bound), cpus.of) if cpus else None,
+            unmetered_aggregators=self.aggregators.kind == "unmetered",
+            switches=self.aggregators.kind == "switches",
+        )
+
+    def _uplink_byte_s(self, bound: Bound) -> float:
+        if self.uplink is None or self.uplink.oversubscription is None:
+            return _byte_s(self.uplink, bound)
+        nodes = self.geometry.nodes_per_rack if self.geometry else None
+        return _byte_s(self.port, bound) * self.uplink.oversubscription.at(bound) / (nodes or 1)
+
+    def layout(
+        self, nodes: int, ranks_per_node: int | None = None, aggregators: int = 0, mapping: str | None = None
+    ) -> Layout:
+        """Return the layout of a job on the machine.
+
+        Args:
+            nodes: the nodes, which fill one rack after the other.
+            ranks_per_node: the ranks on each node [those of the file].
+            aggregators: the aggregators, each on a node of its own; if there are enough, the first ones are in one rack
+                each, and the others above the racks.
+            mapping: the order of ranks, a word of MAPPINGS [consecutive ranks on each node].
+
+        Raises:
+            BadInputError: if the file does not have such a node, or lacks the costs of a tier that messages can cross.
+        """
+        geometry = self.geometry
+        RANKS.check("--nodes", nodes)
+        AGGREGATORS.check("--aggregators", aggregators)
+        if mapping is not None and mapping not in MAPPINGS:
+            raise BadInputError("--mapping", mapping, MAPPINGS)
+        most = geometry.ranks_per_node if geometry else RANKS_PER_NODE.maximum
+        per_node = (geometry.ranks_per_node if geometry else None) if ranks_per_node is None else ranks_per_node
+        if per_node is None or not 1 <= per_node <= most:
+            raise BadInputError("--ranks-per-node", per_node, f"the ranks on a node of {self.name}, 1 to {most}")
+        rails = min(geometry.rails if geometry else 1, per_node)
+        if per_node % rails:
+            raise BadInputError("--ranks-per-node", per_node, f"a multiple of {rails}, the rails of {self.name}")
+        rack_of = [node // ((geometry and geometry.nodes_per_rack) or nodes) for node in range(nodes)]
+        racks = rack_of[-1] + 1
+        self._check_tiers(per_node, nodes + aggregators, racks)
+        above = racks_of_aggregators(aggregators, racks)
+        flat = Layout.of(nodes * per_node, per_node, aggregators)
+        layout = Layout(
+            flat.node,
+            rack=(*(rack_of[node] for node in flat.node[: flat.workers]), *above),
+            rail=(*(me % per_node * rails // per_node for me in range(flat.workers)), *(0 for _ in above)),
+            aggregators=aggregators,
+        )
+        return layout if mapping is None else layout.subset(numbering(layout, mapping))
+
+    def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:
+        """Check that the file has every tier that messages can cross."""
+        needed = {"node": ranks_per_node > 1, "rack": nodes > racks, "fabric": racks > 1}
+        for tier, label in TIER_LABELS.items():
+            if needed[tier] and tier not in self.tiers:
+                has = ", ".join(TIER_LABELS[each] for each in self.tiers)
+                raise UnusableError(f"{self.name}: tiers.{tier}", f"no costs of messages {label}; it has those {has}")
+
+
+def _byte_s(section: RateSection | UplinkSection | CpusSection | None, bound: Bound) -> float:
+    """Return the seconds of a byte; 0 without a limit."""
+    rate = section.bytes_per_s if section else None
+    return 1 / rate.at(bound, is_rate=True) if rate else 0.0
+
+
+def cluster_names() -> list[str]:
+    """Return the names of the described clusters that come with hpccoll."""
+    return sorted(path.stem for path in CLUSTERS.glob("*.yaml"))
+
+
+def read_machine(name: str | Path, key: str) -> MachineFile:
+    """Read the file of a machine.
+
+    Args:
+        name: the path of the file, or the name of a cluster that comes with hpccoll.
+        key: the option that names the machine.
+
+    Raises:
+        BadInputError: if there is no such machine, or the file is invalid.
+    """
+    if str(name) in (known := cluster_names()):
+        return load_yaml(CLUSTERS / f"{name}.yaml", MachineFile, key)
+    if not Path(name).exists():
+        raise BadInputError(key, str(name), f"{did_you_mean(str(name), known)}a file, or one of {', '.join(known)}")
+    return load_yaml(Path(name), MachineFile, key)
+
+
+def write_machine(machine: MachineFile, path: Path) -> None:
+    """Write the file of a machine as JSON; ``read_machine`` returns the same again.
+
+    Raises:
+        BadInputError: if ``path`` cannot be written.
+    """
+    content = machine.model_dump(mode="json", by_alias=True, exclude_none=True)
+    try:
+        with replacing_file(path.resolve()) as unfinished:
+            unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise file_error("--out", path, error, "written") from None

@@ -1,0 +1,288 @@
+"""The file of a machine: what it holds, what of it simulations take, and the errors of an invalid one."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.model.machine import Cpus, Segment
+from hpccoll.model.machine_file import SCHEMA, VERSION, MachineFile, read_machine, write_machine
+from hpccoll.schedule import BFLOAT16, DTYPES
+
+HEADER = f"schema: {SCHEMA}\nschema_version: {VERSION}\n"
+CLUSTER = (
+    HEADER
+    + """\
+name: mine
+kind: described
+layout: {ranks_per_node: 8, rails: 4, nodes_per_rack: 2}
+tiers:
+  node: {latency_s: {value: 3e-6, low: 2e-6, high: 5e-6, source: guessed}, bytes_per_s: 4e11}
+  rack:
+    - {latency_s: 5e-6, bytes_per_s: {value: 4e10, low: 2e10, high: 5e10}}
+    - {from_bytes: 4096, latency_s: 6e-6, overhead_s: 1e-6, gap_s: 2e-6, bytes_per_s: 5e10, synchronous: true}
+  fabric: {latency_s: 7e-6, bytes_per_s: 5e10}
+port: {bytes_per_s: {value: 5e10, low: 4e10, high: 6e10}, burst_bytes: {value: 10, low: 0, high: 20}}
+uplink: {oversubscription: {value: 2, low: 1, high: 4}}
+memory: {bytes_per_s: 2e12}
+reduction: {float32: {bytes_per_s: 1e12}, bfloat16: {bytes_per_s: 1e12}}
+cpus: {cores: 4, bytes_per_s: 1e10, of: machine}
+aggregators: {kind: switches, source: assumed}
+"""
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text):
+        path = tmp_path / "a.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def mine(file):
+    return read_machine(file(CLUSTER), "--cluster")
+
+
+def errors(path):
+    with pytest.raises(BadInputError) as raised:
+        read_machine(path, "--cluster")
+    lines = [str(each) for each in (raised.value, *raised.value.others)]
+    assert all("\n" not in line for line in lines)
+    return lines
+
+
+def test_a_machine_has_the_costs_of_its_file_in_seconds(mine):
+    machine = mine.machine()
+    assert machine.tiers["node"].segments == (Segment(0, 3e-6, 0, 0, 1 / 4e11),)
+    assert machine.tiers["rack"].segments[1] == Segment(4096, 6e-6, 1e-6, 2e-6, 1 / 5e10, synchronous=True)
+    assert machine.fold_s == {"float32": 1e-12, "bfloat16": 1e-12}
+    assert (machine.port_byte_s, machine.burst_bytes, machine.memory_byte_s) == (1 / 5e10, 10, 1 / 2e12)
+    assert machine.cpus == Cpus(4, 1e-10, "machine")
+    assert (machine.switches, machine.unmetered_aggregators) == (True, False)
+
+
+def test_the_ends_of_intervals_are_fast_or_slow_together(mine):
+    fast, slow = mine.machine("low_cost"), mine.machine("high_cost")
+    assert [each.tiers["node"].segments[0].latency_s for each in (fast, slow)] == [2e-6, 5e-6]
+    assert [each.tiers["rack"].segments[0].byte_s for each in (fast, slow)] == [1 / 5e10, 1 / 2e10]
+    assert [(each.port_byte_s, each.burst_bytes) for each in (fast, slow)] == [(1 / 6e10, 20), (1 / 4e10, 0)]
+    assert [each.tiers["fabric"] for each in (fast, slow)] == [mine.machine().tiers["fabric"]] * 2
+
+
+def test_an_oversubscribed_uplink_has_a_share_of_the_ports_of_its_rack(mine):
+    rates = [1 / mine.machine(bound).uplink_byte_s for bound in ("low_cost", "value", "high_cost")]
+    assert rates == pytest.approx([2 * 6e10, 2 * 5e10 / 2, 2 * 4e10 / 4])
+
+
+def test_without_a_limit_a_resource_costs_nothing():
+    machine = MachineFile.of(name="a", kind="fitted", tiers={"rack": {"latency_s": 1, "bytes_per_s": 1}}).machine()
+    assert (machine.port_byte_s, machine.uplink_byte_s, machine.memory_byte_s, machine.cpus) == (0, 0, 0, None)
+
+
+def test_ranks_fill_nodes_rails_and_racks(mine):
+    layout = mine.layout(3)
+    assert layout.node == (0,) * 8 + (1,) * 8 + (2,) * 8
+    assert layout.rack == (0,) * 16 + (1,) * 8
+    assert layout.rail == (0, 0, 1, 1, 2, 2, 3, 3) * 3
+    assert mine.layout(3, 2).rail == (0, 1) * 3
+
+
+def test_aggregators_have_nodes_of_their_own_one_in_each_rack_and_the_rest_above(mine):
+    layout = mine.layout(4, 1, aggregators=3)
+    assert layout.node[4:] == (4, 5, 6)
+    assert layout.rack == (0, 0, 1, 1, 0, 1, 4)
+
+
+def test_a_mapping_numbers_the_ranks(mine):
+    assert mine.layout(4, 2, mapping="block") == mine.layout(4, 2)
+    assert mine.layout(4, 2, aggregators=1, mapping="cyclic").node == (0, 2, 1, 3, 0, 2, 1, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"nodes": 0}, "--nodes"),
+        ({"nodes": 1, "ranks_per_node": 9}, "--ranks-per-node: 9"),
+        ({"nodes": 1, "ranks_per_node": 0}, "--ranks-per-node: 0"),
+        ({"nodes": 1, "ranks_per_node": 6}, "--ranks-per-node: 6"),
+        ({"nodes": 1, "aggregators": -1}, "--aggregators: -1"),
+        ({"nodes": 1, "mapping": "random"}, "--mapping: 'random'"),
+    ],
+)
+def test_a_layout_that_the_machine_does_not_have_is_refused(mine, arguments, named):
+    with pytest.raises(BadInputError) as raised:
+        mine.layout(**arguments)
+    assert str(raised.value).startswith(named)
+
+
+@pytest.mark.parametrize(("tier", "shape"), [("node", (1, 2)), ("rack", (2, 1)), ("fabric", (3, 1))])
+def test_a_tier_that_a_layout_needs_and_the_file_lacks_is_named(mine, tier, shape):
+    without = mine.model_copy(update={"tiers": {name: each for name, each in mine.tiers.items() if name != tier}})
+    with pytest.raises(BadInputError) as raised:
+        without.layout(*shape)
+    assert str(raised.value).startswith(f"mine: tiers.{tier}: ")
+    assert without.layout(1, 1).ranks == 1
+
+
+def test_a_fitted_machine_needs_the_ranks_on_a_node():
+    fitted = MachineFile.of(name="a", kind="fitted", tiers={"rack": {"latency_s": 1, "bytes_per_s": 1}})
+    assert fitted.layout(3, 1).node == (0, 1, 2)
+    with pytest.raises(BadInputError) as raised:
+        fitted.layout(3)
+    assert raised.value.key == "--ranks-per-node"
+
+
+BAD = {
+    "another schema": ("hpccoll-machine", "hpccoll-tune", "schema: 'hpccoll-tune'"),
+    "no schema": ("schema: hpccoll-machine\n", "", "schema is missing"),
+    "another version": ("schema_version: 1.0", "schema_version: 2.0", "schema_version: '2.0'"),
+    "no name": ("name: mine\n", "", "name is missing"),
+    "another kind": ("kind: described", "kind: wished", "kind: 'wished'"),
+    "no tiers": ("tiers:", "tires:", "tires: "),
+    "an unknown tier": ("  fabric:", "  spine:", "tiers.spine: 'spine'"),
+    "no segments": ("  fabric: {latency_s: 7e-6, bytes_per_s: 5e10}", "  fabric: []", "tiers.fabric: []"),
+    "segments from one size": ("from_bytes: 4096", "from_bytes: 0", "tiers.rack: [0, 0]"),
+    "segments not from 0": ("node: {latency_s", "node: {from_bytes: 8, latency_s", "tiers.node: [8]"),
+    "a negative latency": ("latency_s: 7e-6", "latency_s: -7e-6", "tiers.fabric.0.latency_s: -7e-06"),
+    "a latency that is no number": ("latency_s: 7e-6", "latency_s: nan", "tiers.fabric.0.latency_s: nan"),
+    "an infinite latency": ("latency_s: 7e-6", "latency_s: inf", "tiers.fabric.0.latency_s: inf"),
+    "a latency in words": ("latency_s: 7e-6", "latency_s: short", "tiers.fabric.0.latency_s.value: 'short'"),
+    "a Boolean": ("latency_s: 7e-6", "latency_s: yes", "tiers.fabric.0.latency_s.value: True"),
+    "a negative rate": ("memory: {bytes_per_s: 2e12}", "memory: {bytes_per_s: -1}", "memory.bytes_per_s: -1.0"),
+    "a rate of 0": ("memory: {bytes_per_s: 2e12}", "memory: {bytes_per_s: 0}", "memory.bytes_per_s: 0.0"),
+    "a low end above": ("low: 2e-6", "low: 4e-6", "tiers.node.0.latency_s: [4e-06, 3e-06, 5e-06]"),
+    "a high end below": ("high: 5e-6", "high: 1e-6", "tiers.node.0.latency_s: [2e-06, 3e-06, 1e-06]"),
+    "a negative end": ("low: 2e-6", "low: -2e-6", "tiers.node.0.latency_s: -2e-06"),
+    "an unknown key of a number": ("low: 2e-6", "lo: 2e-6", "tiers.node.0.latency_s.lo: '2e-6'"),
+    "an unknown key of a section": ("of: machine", "off_: machine", "cpus.off_: 'machine'"),
+    "an unknown dtype": ("float32:", "float31:", "reduction.float31: 'float31'"),
+    "two uplinks": ("{oversubscription:", "{bytes_per_s: 1e9, oversubscription:", "uplink: 'both'"),
+    "an uplink without a rate": ("{oversubscription: {value: 2, low: 1, high: 4}}", "{}", "uplink: 'neither'"),
+    "an uplink of no ports": (", nodes_per_rack: 2", "", "uplink.oversubscription: 2.0"),
+    "no rails": ("rails: 4", "rails: 0", "layout.rails: 0"),
+    "CPUs of a rack": ("of: machine", "of: rack", "cpus.of: 'rack'"),
+    "an unknown kind of aggregators": ("kind: switches", "kind: hosts", "aggregators.kind: 'hosts'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_invalid_is_one_line_that_names_file_key_and_value(name, file):
+    old, new, named = BAD[name]
+    assert CLUSTER.count(old) == 1
+    path = file(CLUSTER.replace(old, new))
+    (line,) = errors(path)
+    assert line.startswith(f"{path}: {named}")
+
+
+def test_another_file_is_reported_by_its_schema_alone(file):
+    (line,) = errors(file(json.dumps({"schema": "hpccoll-tune", "schema_version": "1.4", "entries": []})))
+    assert "schema: 'hpccoll-tune'" in line
+
+
+def test_an_unknown_name_is_neither_a_file_nor_a_cluster():
+    with pytest.raises(BadInputError) as raised:
+        read_machine("none-such", "--cluster")
+    assert raised.value.key == "--cluster"
+
+
+def test_a_directory_that_cannot_be_written_is_named(mine, tmp_path):
+    with pytest.raises(BadInputError) as raised:
+        write_machine(mine, tmp_path / "none" / "a.json")
+    assert raised.value.key == "--out"
+
+
+def numbers(least, most):
+    return st.floats(least, most)
+
+
+@st.composite
+def quantities(draw, least, most):
+    low, value, high = sorted(draw(numbers(least, most)) for _ in range(3))
+    section = {"value": value}
+    if draw(st.booleans()):
+        section |= {"low": low, "high": high}
+    if draw(st.booleans()):
+        section |= {"source": draw(texts())}
+    return section if len(section) > 1 or draw(st.booleans()) else value
+
+
+def texts():
+    return st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), max_size=20)
+
+
+@st.composite
+def segments(draw):
+    starts = [0, *sorted(draw(st.sets(st.integers(1, 1 << 44), max_size=3)))]
+    seconds, rates = quantities(0, 3600), quantities(1, 1e18)
+    return [
+        {
+            "from_bytes": start, "latency_s": draw(seconds), "overhead_s": draw(seconds), "gap_s": draw(seconds),
+            "bytes_per_s": draw(rates), "synchronous": draw(st.booleans()),
+        }
+        for start in starts
+    ]  # fmt: skip
+
+
+@st.composite
+def machine_files(draw):
+    rates = quantities(1, 1e18)
+    optional = {
+        "layout": st.fixed_dictionaries(
+            {"ranks_per_node": st.integers(1, 4096)},
+            optional={"rails": st.integers(1, 4096), "nodes_per_rack": st.integers(1, 1 << 18)},
+        ),
+        "port": st.fixed_dictionaries({"bytes_per_s": rates}, optional={"burst_bytes": quantities(0, 1 << 44)}),
+        "uplink": st.fixed_dictionaries({"bytes_per_s": rates}),
+        "memory": st.fixed_dictionaries({"bytes_per_s": rates}),
+        "reduction": st.dictionaries(
+            st.sampled_from((*DTYPES, BFLOAT16)), st.fixed_dictionaries({"bytes_per_s": rates}), max_size=3
+        ),
+        "cpus": st.fixed_dictionaries(
+            {"cores": st.integers(1, 1 << 16)},
+            optional={"bytes_per_s": rates, "of": st.sampled_from(("node", "machine"))},
+        ),
+        "aggregators": st.fixed_dictionaries(
+            {"kind": st.sampled_from(("ranks", "unmetered", "switches"))}, optional={"source": texts()}
+        ),
+        "measured": st.fixed_dictionaries(
+            {
+                **dict.fromkeys(("kind", "machine", "transport", "executor"), texts()),
+                "nodes": st.lists(st.integers(1, 1 << 18), min_size=1, max_size=3, unique=True),
+                "ranks_per_node": st.integers(1, 4096),
+                "smallest_bytes": st.integers(0, 1 << 44), "largest_bytes": st.integers(0, 1 << 44),
+                "files": st.lists(texts(), min_size=1, max_size=3, unique=True),
+            }
+        ),
+        "validation": st.dictionaries(texts(), st.floats(allow_nan=False, allow_infinity=False), max_size=3),
+    }  # fmt: skip
+    tiers = st.dictionaries(st.sampled_from(("node", "rack", "fabric")), segments(), min_size=1)
+    required = {"name": texts(), "kind": st.sampled_from(("fitted", "described")), "tiers": tiers}
+    return MachineFile.of(**draw(st.fixed_dictionaries(required, optional=optional)))
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("machines")
+
+
+@given(machine_files())
+def test_what_is_written_is_read_again_exactly(directory, machine_file):
+    path = directory / "machine.json"
+    write_machine(machine_file, path)
+    assert read_machine(path, "--machine") == machine_file
+    json.loads(path.read_text())
+
+
+def test_a_written_machine_has_plain_numbers_where_there_is_no_interval(mine, tmp_path):
+    path = Path(tmp_path / "m.json")
+    write_machine(mine, path)
+    written = json.loads(path.read_text())
+    assert written["memory"]["bytes_per_s"] == 2e12
+    assert written["tiers"]["node"][0]["latency_s"] == {"value": 3e-6, "low": 2e-6, "high": 5e-6, "source": "guessed"}
