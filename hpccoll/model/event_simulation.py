@@ -19,6 +19,8 @@ from heapq import heappop, heappush, heapreplace
 from itertools import count as numbers
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from hpccoll.model.machine import Machine, Segment
 from hpccoll.model.traffic import Traffic
 from hpccoll.schedule import Cut, Layout, Schedule
@@ -26,6 +28,10 @@ from hpccoll.schedule.layout import TIERS
 
 Resource: TypeAlias = tuple[str, int, int]
 """What messages share: the kind, the number of its owner, and the rail."""
+
+
+SIMULTANEOUS = 1e-12
+"""The relative difference up to which times, and rates, are equal: sums in another order differ by rounding."""
 
 
 @dataclass(slots=True)
@@ -89,11 +95,13 @@ class _Simulator:
         self.next_start: dict[tuple[int, str], float] = defaultdict(float)  # of a rank's messages, for their gaps
         self.flows: dict[Resource, dict[_Message, float]] = defaultdict(dict)
         self.credit: dict[Resource, tuple[float, float]] = {}  # of a port: bytes, and when they were right
+        self.changed: set[Resource] = set()  # whose messages have started or ended since rates were right
         self.latest = 0.0
 
     def add(self, traffic: Traffic, cut: Cut, lane: int, sequence: int) -> None:
         """Add the steps of a lane."""
-        steps = [[_Step(me, sequence) for _ in range(length)] for me, length in enumerate(traffic.steps.tolist())]
+        lengths = np.bincount(np.concatenate([[], *traffic.ended]).astype(int), minlength=self.layout.ranks)
+        steps = [[_Step(me, sequence) for _ in range(length)] for me, length in enumerate(lengths.tolist())]
         tiers = self.layout.tier(traffic.source, traffic.target)
         columns = (traffic.source, traffic.target, traffic.send_step, traffic.receive_step, traffic.reduces, tiers)
         sizes = traffic.nbytes(cut, lane)
@@ -144,6 +152,8 @@ class _Simulator:
         while self.events:
             now, _, action, what = heappop(self.events)
             action(now, what)
+            if self.changed and (not self.events or self.events[0][0] > now * (1 + SIMULTANEOUS)):
+                self.share(now)
         return self.latest
 
     def at(self, when: float, action: Callable[[float, Any], None], what: object) -> None:
@@ -189,9 +199,8 @@ class _Simulator:
         message.left, message.since = message.nbytes - self.spend_credit(message, now), now
         for resource, seconds in message.path:
             self.flows[resource][message] = seconds
-        if message.path:
-            self.share(message, now)
-        else:
+            self.changed.add(resource)
+        if not message.path:
             self.at(now, self.end_flow, (message, message.version))
 
     def spend_credit(self, message: _Message, now: float) -> float:
@@ -218,47 +227,31 @@ class _Simulator:
             del self.flows[resource][message]
             if resource in self.credit:
                 self.credit[resource] = self.credit[resource][0], now
-        self.share(message, now)
+            self.changed.add(resource)
         self.at(now + message.segment.latency_s, self.arrive, message)
         self.land(now, message.source)
 
     def arrive(self, now: float, message: _Message) -> None:
         self.at(self.compute(message.target.rank, now, message.segment.overhead_s), self.land, message.target)
 
-    def share(self, changed: _Message, now: float) -> None:
-        """Share the resources anew among the messages that a started or ended one has to do with."""
+    def share(self, now: float) -> None:
+        """Share resources anew among all messages that the changes since the last time have to do with."""
         group: dict[_Message, None] = {}
-        queue = [changed]
+        queue, known = list(self.changed), self.changed
+        self.changed = set()
         while queue:
-            for resource, _ in queue.pop().path:
-                for other in self.flows[resource]:
-                    if other not in group:
-                        group[other] = None
-                        queue.append(other)
-        for message, rate in self.fair_rates(list(group)).items():
+            for message in self.flows[queue.pop()]:
+                if message not in group:
+                    group[message] = None
+                    fresh = [resource for resource, _ in message.path if resource not in known]
+                    known.update(fresh)
+                    queue += fresh
+        messages = list(group)
+        for message, rate in zip(messages, fair_rates([message.path for message in messages]), strict=True):
             if rate != message.rate:
                 message.left = max(0.0, message.left - message.rate * (now - message.since))
                 message.rate, message.since, message.version = rate, now, message.version + 1
                 self.at(now + message.left / rate, self.end_flow, (message, message.version))
-
-    def fair_rates(self, messages: Sequence[_Message]) -> dict[_Message, float]:
-        """Return the max-min fair rates of messages that share resources, in bytes a second."""
-        if len(messages) == 1:
-            return {messages[0]: 1 / max(seconds for _, seconds in messages[0].path)}
-        rates: dict[_Message, float] = {}
-        free = {resource: 1.0 for message in messages for resource, _ in message.path}
-        while len(rates) < len(messages):
-            levels = {}
-            for resource, left in free.items():
-                load = sum(seconds for message, seconds in self.flows[resource].items() if message not in rates)
-                if load:
-                    levels[resource] = left / load
-            narrowest = min(levels, key=lambda resource: levels[resource])
-            for message in [each for each in self.flows[narrowest] if each not in rates]:
-                rates[message] = levels[narrowest]
-                for resource, seconds in message.path:
-                    free[resource] -= levels[narrowest] * seconds
-        return rates
 
     def land(self, now: float, step: _Step) -> None:
         """Count an ended message of a step; after the last one fold, and begin the next step."""
@@ -267,3 +260,34 @@ class _Simulator:
             end = self.compute(step.rank, now, step.folded * self.fold_s)
             self.latest = max(self.latest, end)
             self.at(end, self.begin, (step.rank, step.sequence))
+
+
+def fair_rates(paths: Sequence[Sequence[tuple[Resource, float]]]) -> list[float]:
+    """Return the max-min fair rates of messages that share resources, in bytes a second.
+
+    In every pass, messages get the rate of a resource that leaves them no more than any other on their ways leaves
+    those that pass it, too.
+
+    Args:
+        paths: the resources on the way of each message, and the seconds that they take for a byte.
+    """
+    if len(paths) == 1:
+        return [1 / max(seconds for _, seconds in paths[0])]
+    numbers_of: dict[Resource, int] = {}
+    of = np.array([numbers_of.setdefault(resource, len(numbers_of)) for path in paths for resource, _ in path])
+    seconds = np.array([each for path in paths for _, each in path])
+    who = np.repeat(np.arange(len(paths)), [len(path) for path in paths])
+    rates, free = np.zeros(len(paths)), np.ones(len(numbers_of))
+    while len(who):
+        level = free / np.bincount(of, seconds, len(free)).clip(np.finfo(float).tiny)
+        least = np.full(len(paths), np.inf)
+        np.minimum.at(least, who, level[of])
+        waiting = np.zeros(len(free), bool)  # for another resource of one of its messages
+        waiting[of[least[who] < level[of] * (1 - SIMULTANEOUS)]] = True
+        settled = np.zeros(len(paths), bool)
+        settled[who[~waiting[of]]] = True
+        rates = np.where(settled, least, rates)
+        done = settled[who]
+        free -= np.bincount(of[done], (seconds * rates[who])[done], len(free))
+        of, seconds, who = of[~done], seconds[~done], who[~done]
+    return [float(rate) for rate in rates]

@@ -1,4 +1,9 @@
-"""The traffic of a schedule: its messages with the steps that they connect, as arrays."""
+"""The traffic of a schedule: its messages, with the steps that they connect, as arrays.
+
+An exact simulation needs the steps of every rank, hence all messages; ``Traffic`` holds them. A simulation of all ranks
+at once needs one wave of messages after another: if all steps of a schedule are of all ranks, waves are made while they
+are consumed, and a ring of 16,384 ranks never exists as a whole.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,11 +16,35 @@ from hpccoll.schedule import Cut, Messages, Part, Schedule, match
 from hpccoll.schedule.step import Range
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Messages between ranks that have all begun the steps which these messages connect.
+
+    Args:
+        source: the sender of each message.
+        target: its receiver.
+        reduces: whether the receiver folds it.
+        parts: what the messages carry, group by group: their indices, and the part at their senders.
+        ended: the ranks whose steps end with this wave.
+    """
+
+    source: Ints
+    target: Ints
+    reduces: Bools
+    parts: tuple[tuple[Ints, Part], ...]
+    ended: Ints
+
+    def nbytes(self, cut: Cut, lane: int) -> Ints:
+        """Return the bytes of each message in a lane."""
+        return _nbytes(self.source, self.parts, cut, lane)
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The messages of one slice between different ranks, in the order in which schedules list them.
+    """All messages of one slice between different ranks.
 
     Args:
         source: the sender of each message.
@@ -23,17 +52,17 @@ class Traffic:
         send_step: the number of the sender's step.
         receive_step: the number of the receiver's step.
         reduces: whether the receiver folds it.
-        parts: what each group of messages carries: the indices of the messages, and the part at their senders.
-        steps: the number of steps of each rank.
+        parts: what the messages carry, group by group: their indices, and the part at their senders.
+        ended: the ranks whose steps end in each round of the matcher.
     """
 
     source: Ints
     target: Ints
     send_step: Ints
     receive_step: Ints
-    reduces: NDArray[np.bool]
+    reduces: Bools
     parts: tuple[tuple[Ints, Part], ...]
-    steps: Ints
+    ended: tuple[Ints, ...]
 
     @classmethod
     def of(cls, schedule: Schedule) -> "Traffic":
@@ -41,7 +70,7 @@ class Traffic:
         now = np.zeros(schedule.layout.ranks, np.int64)
         away: dict[Messages, tuple[Ints, Ints]] = {}
         columns: list[tuple[Ints, ...]] = [(now[:0],) * 5]
-        parts, count = [], 0
+        parts, ended, count = [], [], 0
         for round_ in match(schedule):
             for m in round_.sent:
                 between = np.flatnonzero(m.source != m.target)
@@ -53,19 +82,91 @@ class Traffic:
                 columns.append((source, target, send_step, now[target], reduces))
                 parts.append((np.arange(count, count + len(between)), _at(m.sent, between)))
                 count += len(between)
+            ended.append(round_.ended)
             now[round_.ended] += 1
         source, target, send_step, receive_step, reduces = map(np.concatenate, zip(*columns, strict=True))
-        return cls(source, target, send_step, receive_step, reduces.astype(bool), tuple(_joined(parts)), now)
+        return cls(
+            source, target, send_step, receive_step, reduces.astype(bool), tuple(_joined(parts)), tuple(ended)
+        )  # fmt: skip
 
     def nbytes(self, cut: Cut, lane: int) -> Ints:
         """Return the bytes of each message in a lane."""
-        sizes = np.zeros(len(self.source), np.int64)
-        for indices, part in self.parts:
-            sizes[indices] = cut.lengths(lane, part, self.source[indices])
-        return sizes * cut.itemsize
+        return _nbytes(self.source, self.parts, cut, lane)
+
+    def waves(self) -> Iterator[Wave]:
+        """Yield the messages in waves: each as soon as the step of its sender or of its receiver ends."""
+        ranks = int(max((each.max() for each in self.ended if len(each)), default=-1)) + 1
+        steps = np.zeros(ranks, np.int64)
+        for each in self.ended:
+            steps[each] += 1
+        first = steps.cumsum() - steps
+        round_of = np.zeros(steps.sum(), np.int64)  # of the end of each step of each rank
+        steps[:] = 0
+        for number, each in enumerate(self.ended):
+            round_of[first[each] + steps[each]] = number
+            steps[each] += 1
+        rounds = np.minimum(
+            round_of[first[self.source] + self.send_step], round_of[first[self.target] + self.receive_step]
+        )
+        order = np.argsort(rounds, kind="stable")
+        bounds = np.searchsorted(rounds[order], np.arange(len(self.ended) + 1))
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        groups = [(place[indices], part) for indices, part in self.parts]
+        groups = [(at[by], _at(part, by)) for at, part in groups for by in (np.argsort(at, kind="stable"),)]
+        for number, ended in enumerate(self.ended):
+            begin, end = bounds[number], bounds[number + 1]
+            chosen = order[begin:end]
+            parts = []
+            for at, part in groups:
+                a, b = np.searchsorted(at, (begin, end))
+                if a < b:
+                    parts.append((at[a:b] - begin, _at(part, slice(a, b))))
+            yield Wave(self.source[chosen], self.target[chosen], self.reduces[chosen], tuple(parts), ended)
 
 
-def _at(part: Part, indices: Ints) -> Part:
+class NotAlignedError(ValueError):
+    """A schedule some of whose messages are sent in one step of all ranks and received in another."""
+
+
+def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
+    """Yield the waves of a schedule while its steps are generated.
+
+    Raises:
+        NotAlignedError: if a message is not received in the step in which it is sent, or steps are not of all ranks.
+    """
+    for round_ in match(schedule):
+        if round_.sent is not round_.landed:
+            raise NotAlignedError
+        kept = [(m, np.flatnonzero(m.source != m.target)) for m in round_.sent]
+        ends = np.cumsum([0, *(len(between) for _, between in kept)])
+        if len(kept) == 1 and ends[1] == len(kept[0][0].source):
+            m = kept[0][0]
+            reduces = np.full(len(m.source), m.operand is not None)
+            yield Wave(m.source, m.target, reduces, ((np.arange(len(m.source)), m.sent),), round_.ended)
+            continue
+        yield Wave(
+            np.concatenate([np.empty(0, np.int64), *(m.source[between] for m, between in kept)]),
+            np.concatenate([np.empty(0, np.int64), *(m.target[between] for m, between in kept)]),
+            np.concatenate([np.empty(0, bool), *(np.full(len(b), m.operand is not None) for m, b in kept)]),
+            tuple(
+                (np.arange(first, last), _at(m.sent, between))
+                for (m, between), first, last in zip(kept, ends, ends[1:], strict=False)
+            ),
+            round_.ended,
+        )
+
+
+def _nbytes(source: Ints, parts: Sequence[tuple[Ints, Part]], cut: Cut, lane: int) -> Ints:
+    if len(parts) == 1 and len(parts[0][0]) == len(source):
+        return cut.lengths(lane, parts[0][1], source) * cut.itemsize
+    sizes = np.zeros(len(source), np.int64)
+    for indices, part in parts:
+        sizes[indices] = cut.lengths(lane, part, source[indices])
+    return sizes * cut.itemsize
+
+
+def _at(part: Part, indices: Ints | slice) -> Part:
     """Return the part of some of the messages."""
     return Part(
         part.buffer, tuple(Range(np.asarray(r.first)[indices], np.asarray(r.last)[indices]) for r in part.ranges)
