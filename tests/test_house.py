@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "model": "store spec schedule yaml_model errors files limits units numpy scipy pydantic",
     "report": "tuning evidence store spec schedule terminal errors files units numpy scipy altair vl_convert",
     "analysis": "store errors numpy pandas xarray",
+    "interop": "schedule",
     "draw": "spec schedule errors units numpy vl_convert",
     "measure": "evidence tuning transports native store spec host schedule errors limits units numpy mpi4py ml_dtypes",
     "sweep": (
@@ -37,7 +38,7 @@ MAY_IMPORT = {
         "pydantic yaml rich snakemake"
     ),
     "run": "evidence tuning measure store spec host schedule errors limits units mpi4py",
-    "cli": "evidence tuning run sweep report draw model store spec schedule errors units typer",
+    "cli": "evidence tuning run sweep report interop draw model store spec schedule errors limits units typer",
     "__main__.py": "cli run terminal",
     "__init__.py": "analysis",
 }

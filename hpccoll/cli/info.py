@@ -1,13 +1,26 @@
-"""Commands that measure nothing: list, show, evidence and doctor."""
+"""Commands that measure nothing: list, show, export-schedule, evidence and doctor."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hpccoll.cli.common import INCOMPLETE
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, file_error
+
+ALGORITHM = Annotated[str, typer.Argument(help="name of the algorithm; see hpccoll list", metavar="ALGORITHM")]
+WORKERS = Annotated[int, typer.Option("-p", "--workers", help="number of workers")]
+COLLECTIVE = Annotated[
+    str | None, typer.Option("-c", "--collective", help="collective [the first one with this algorithm]")
+]
+RANKS_PER_NODE = Annotated[
+    int | None, typer.Option(help="workers per node; the last node may have fewer [all on one node]")
+]
+RACKS = Annotated[int, typer.Option(help="number of racks, each with a block of nodes")]
+AGGREGATORS = Annotated[int, typer.Option(help="number of aggregators, each on its own node")]
+ROOT = Annotated[int | None, typer.Option("-r", "--root", help="root of a rooted collective")]
 
 family = typer.Typer()
 
@@ -27,17 +40,13 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="JSON output")
 
 @family.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")
 def show(
-    algorithm: Annotated[str, typer.Argument(help="name of the algorithm; see hpccoll list", metavar="ALGORITHM")],
-    workers: Annotated[int, typer.Option("-p", "--workers", help="number of workers")],
-    collective: Annotated[
-        str | None, typer.Option("-c", "--collective", help="collective [the first one with this algorithm]")
-    ] = None,
-    ranks_per_node: Annotated[
-        int | None, typer.Option(help="workers per node; the last node may have fewer [all on one node]")
-    ] = None,
-    racks: Annotated[int, typer.Option(help="number of racks, each with a block of nodes")] = 1,
-    aggregators: Annotated[int, typer.Option(help="number of aggregators, each on its own node")] = 0,
-    root: Annotated[int | None, typer.Option("-r", "--root", help="root of a rooted collective")] = None,
+    algorithm: ALGORITHM,
+    workers: WORKERS,
+    collective: COLLECTIVE = None,
+    ranks_per_node: RANKS_PER_NODE = None,
+    racks: RACKS = 1,
+    aggregators: AGGREGATORS = 0,
+    root: ROOT = None,
     param: Annotated[list[str] | None, typer.Option(help="parameter of the algorithm", metavar="K=V")] = None,
     unit: Annotated[int | None, typer.Option(help="unit that the table follows [the most informative one]")] = None,
     out: Annotated[Path | None, typer.Option(help="file of the drawing", metavar="F.svg|F.png")] = None,
@@ -56,6 +65,60 @@ def show(
     if out:
         draw(view, out, unit)
     typer.echo(text)
+
+
+@family.command(epilog="Example: hpccoll export-schedule ring -p 16 -b 1M --format goal --out ring.goal")
+def export_schedule(
+    algorithm: ALGORITHM,
+    workers: WORKERS,
+    nbytes: Annotated[str, typer.Option("-b", "--bytes", help="message size, such as 64K, of float32 elements")],
+    format_: Annotated[str, typer.Option("--format", help="goal: the text that LogGOPSim reads")] = "goal",
+    collective: COLLECTIVE = None,
+    ranks_per_node: RANKS_PER_NODE = None,
+    racks: RACKS = 1,
+    aggregators: AGGREGATORS = 0,
+    root: ROOT = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help="parameter of the algorithm; channels [1]; window, the channels in flight", metavar="K=V"),
+    ] = None,
+    fold_cost: Annotated[
+        float, typer.Option(help="time of a reduced byte, in the simulator's unit of time", metavar="TIME")
+    ] = 0.0,
+    out: Annotated[Path | None, typer.Option(help="file of the schedule [stdout]", metavar="F")] = None,
+) -> None:
+    """Write a schedule for other simulators.
+
+    GOAL lists the messages of each rank and what each waits for. LogGOPSim gives all pairs of ranks the same costs,
+    and takes integers: choose picoseconds for its parameters and for --fold-cost.
+    """
+    from hpccoll.interop.goal import MAX_FOLD_COST, goal_texts
+    from hpccoll.limits import RANKS
+    from hpccoll.spec.requested_schedule import requested_layout, requested_operation
+    from hpccoll.store.durable_files import replacing_file
+    from hpccoll.units import parse_parameter, parse_size
+
+    if format_ != "goal":
+        raise BadInputError("--format", format_, ["goal"])
+    if not 0 <= fold_cost <= MAX_FOLD_COST:
+        raise BadInputError("--fold-cost", fold_cost, f"a number from 0 to {MAX_FOLD_COST:g}")
+    schedules, cut, window, words = requested_operation(
+        algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum),
+        parse_size(nbytes, "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
+    )  # fmt: skip
+    texts = goal_texts(schedules, cut, window=window, fold_cost=fold_cost, comment=words)
+    if out is None:
+        for text in texts:
+            typer.echo(text, nl=False)
+        return
+    shown = typer.progressbar(
+        texts, length=1 + schedules[0].layout.ranks, label="ranks", file=sys.stderr, hidden=not sys.stderr.isatty()
+    )
+    try:
+        with replacing_file(out.resolve()) as unfinished, unfinished.open("w") as file, shown as written:
+            file.writelines(written)
+    except OSError as error:
+        raise file_error("--out", out, error, "written") from None
 
 
 @family.command(

@@ -105,7 +105,7 @@ def launch(
     job: Annotated[str, typer.Argument(help="name of one of its jobs", metavar="JOB")],
     out: Annotated[Path, typer.Option(help="raw file", metavar="F.h5")],
 ) -> int:
-    """Start the ranks of a job; the workflow calls this command.
+    """Start the ranks of a job, for the workflow.
 
     On Slurm it runs inside the allocation.
     """

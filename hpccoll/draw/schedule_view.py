@@ -21,9 +21,9 @@ from hpccoll.schedule import (
     out_of_place,
     prove,
 )
-from hpccoll.schedule.collective import NATIVE, Contribution, parameter_choices
-from hpccoll.schedule.layout import racks_of_aggregators
-from hpccoll.spec.algorithm_registry import COLLECTIVES, collective
+from hpccoll.schedule.collective import Contribution, parameter_choices
+from hpccoll.spec.algorithm_registry import COLLECTIVES
+from hpccoll.spec.requested_schedule import requested_layout, requested_schedule
 from hpccoll.units import parse_parameter
 
 MAX_WORKERS = 128
@@ -164,41 +164,10 @@ def view_of(
     Raises:
         BadInputError: if an argument is invalid.
     """
-    family = collective(collective_name) if collective_name and algorithm != NATIVE else _first_with(algorithm)
-    registered = family.algorithm(algorithm)
-    layout = _layout(workers, ranks_per_node, racks, aggregators)
+    layout = requested_layout(workers, ranks_per_node, racks, aggregators, MAX_WORKERS)
     values = dict(map(parse_parameter, parameters))
-    call = family.call(workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
-    declared = registered.declared(workers, **values)
-    return ScheduleView(
-        call, call.slices(registered, layout, **values), algorithm, _first_sentence(registered), declared
-    )
-
-
-def _first_with(algorithm: str) -> Collective:
-    """Return the first collective that has an algorithm of this name."""
-    families = COLLECTIVES.values()
-    if first := next((family for family in families if algorithm in family.algorithms), None):
-        return first
-    known = sorted({name for family in families for name in family.algorithms})
-    traced = f"it is the library's own and has no schedule; choose from {', '.join(known)}"
-    raise BadInputError("algorithm", algorithm, traced if algorithm == NATIVE else known)
-
-
-def _layout(workers: int, ranks_per_node: int | None, racks: int, aggregators: int) -> Layout:
-    for key, number, least in (
-        ("--workers", workers, 1),
-        ("--ranks-per-node", workers if ranks_per_node is None else ranks_per_node, 1),
-        ("--racks", racks, 1),
-        ("--aggregators", aggregators, 0),
-    ):
-        if not least <= number <= MAX_WORKERS:
-            raise BadInputError(key, number, f"a number from {least} to {MAX_WORKERS}")
-    flat = Layout.of(workers, ranks_per_node, aggregators)
-    if racks > flat.nodes:
-        raise BadInputError("--racks", racks, f"at most the number of nodes, which is {flat.nodes}")
-    rack = [node * racks // flat.nodes for node in flat.node[:workers]]
-    return Layout(flat.node, (*rack, *racks_of_aggregators(aggregators, racks)), aggregators=aggregators)
+    call, registered, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=values)
+    return ScheduleView(call, slices, algorithm, _first_sentence(registered), registered.declared(workers, **values))
 
 
 def _first_sentence(algorithm: Algorithm) -> str:

@@ -1,0 +1,96 @@
+"""GOAL, the text in which LogGOPSim and ATLAHS read schedules: what each rank sends, receives and computes.
+
+A step of a rank becomes a chain: its receives and then its sends, each in listed order, as MPI programs post them. The
+first one requires the end of the previous step; each other one requires only the start (``irequires``) of the one
+before it. So all are in flight at once, and a simulator with one port per rank starts them in a defined order. The step
+ends when all of them have ended, and then, if a reduced byte costs time, a ``calc`` that requires them. Lanes are dealt
+to sequences as the executors deal them: the lanes of a sequence follow one another, and sequences share only the rank.
+
+The two ends of a message have the same tag, and no other message from one to the other has it: LogGOPSim pairs messages
+of one tag in no defined order. Copies on a rank, and messages without bytes, are left out.
+
+T. Hoefler, C. Siebert, A. Lumsdaine: Group Operation Assembly Language, ICPP 2009.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import count, pairwise
+
+from hpccoll.schedule import Copy, Cut, RecvReduce, Schedule, Send
+from hpccoll.schedule.step import Step, drop_null_peers
+
+MAX_FOLD_COST = 1e9
+"""The maximum time of a reduced byte: 1 ms in picoseconds."""
+
+
+def goal_texts(
+    schedules: Sequence[Schedule], cut: Cut, *, window: int = 1, fold_cost: float = 0.0, comment: str = ""
+) -> Iterator[str]:
+    """Yield the text of one operation: its head, and then one rank after another.
+
+    Args:
+        schedules: the schedules of the slices, which the lanes of ``cut`` take in turn; out of place if blocks are
+            unequal.
+        cut: the positions of the units.
+        window: the number of channels in flight at once, each with a lane for every slice.
+        fold_cost: the time of a reduced byte, in the simulator's unit of time.
+        comment: the first line.
+    """
+    ranks = schedules[0].layout.ranks
+    yield f"// {comment}\nnum_ranks {ranks}\n"
+    for me in range(ranks):
+        # LogGOPSim reads its queue before it checks whether there is anything to do, so no rank is left empty.
+        lines = list(_rank_lines(schedules, cut, me, window * len(schedules), fold_cost)) or ["l1: calc 0"]
+        yield "\n".join([f"rank {me} {{", *lines, "}\n"])
+
+
+def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, sequences: int, fold_cost: float) -> Iterator[str]:
+    """Yield the lines of rank ``me``."""
+    steps = [[*map(drop_null_peers, schedule.steps(me))] for schedule in schedules]
+    labels = map("l{}".format, count(1))
+    for sequence in range(sequences):
+        ended: list[str] = []
+        for lane in range(sequence, cut.lanes, sequences):
+            for operations, reduced in _lane_steps(steps[lane % len(steps)], cut, lane, me):
+                chain = [next(labels) for _ in operations]
+                yield from map("{}: {}".format, chain, operations)
+                yield from (f"{chain[0]} requires {label}" for label in ended)
+                yield from (f"{later} irequires {earlier}" for earlier, later in pairwise(chain))
+                ended = chain
+                if cost := round(reduced * fold_cost):
+                    ended = [next(labels)]
+                    yield f"{ended[0]}: calc {cost}"
+                    yield from (f"{ended[0]} requires {label}" for label in chain)
+
+
+def _lane_steps(steps: Sequence[Step], cut: Cut, lane: int, me: int) -> Iterator[tuple[list[str], int]]:
+    """Yield the receives and then the sends of rank ``me`` in each step that has any, and the bytes that it reduces.
+
+    Both ends of a message find its tag by themselves. As ``match`` pairs them, the k-th message between two ranks in a
+    step of the sender is the k-th one in a step of the receiver, and the n-th such step of one is the n-th such step of
+    the other. With n and k counted from 0, (2n + 1) 2^k - 1 is another number for each n and k.
+    """
+    earlier: dict[tuple[bool, int, int], int] = defaultdict(int)  # steps with such a message
+    for step in steps:
+        receives: list[str] = []
+        sends: list[str] = []
+        listed: dict[tuple[bool, int], int] = defaultdict(int)
+        reduced = 0
+        for action in step.actions:
+            if isinstance(action, Copy):
+                continue
+            out, peer = isinstance(action, Send), int(action.peer)
+            k = listed[out, peer]
+            n = earlier[out, peer, k]
+            listed[out, peer], earlier[out, peer, k] = k + 1, n + 1
+            nbytes = sum(stop - start for start, stop in cut.spans(lane, me, action.part)) * cut.itemsize
+            if not nbytes:
+                continue
+            tag = (((2 * n + 1) << k) - 1) * cut.lanes + lane
+            if out:
+                sends.append(f"send {nbytes}b to {peer} tag {tag}")
+            else:
+                receives.append(f"recv {nbytes}b from {peer} tag {tag}")
+                reduced += nbytes * isinstance(action, RecvReduce)
+        if operations := receives + sends:
+            yield operations, reduced
