@@ -102,7 +102,7 @@ def validate(paths: PATHS) -> int:
 
 @family.command(epilog="Example: hpccoll status results/default")
 def status(directory: Annotated[Path, typer.Argument(help="directory of the results of a sweep")]) -> int:
-    """Show the progress, the time left and the failures of a sweep."""
+    """Show progress, time left and failures of a sweep."""
     from hpccoll.report.terminal_summary import measurement_progress, status_lines
     from hpccoll.store.load_results import read_results
     from hpccoll.store.scheduler_log import read_scheduled
