@@ -13,7 +13,7 @@ of the nodes, on two racks the uplinks: with more pairs at once, the time shows 
 Cost: of ping-pong 2 (alpha + S beta), of exchange alpha + S beta, if the pairs do not share a port.
 
 W. Gropp, L. N. Olson, P. Samfass: Modeling MPI communication performance on SMP nodes: is it time to retire the
-ping pong test, EuroMPI 2016, 41-50; the pairs are those of osu_mbw_mr (OSU Micro-Benchmarks).
+ping pong test, EuroMPI (2016) 41-50; the pairs are those of osu_mbw_mr (OSU Micro-Benchmarks).
 """
 
 from collections.abc import Iterator

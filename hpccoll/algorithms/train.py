@@ -10,16 +10,18 @@ What rank 1 has of rank 0, and rank 0 of rank 1, with 4 messages:
     message 4    .       aaaa
     reply        bbbb    aaaa
 
-The root sends S in ``messages`` of S/n bytes, each in a step of its own. Before each of them it copies all of S
-``copies`` times, as a delay. With T(n, c) for n messages and c copies, and d = T(1, c) - T(1, 0) for the delay:
+The root sends S in n ``messages`` of S/n bytes, each in a step of its own. Before each of them it copies S ``copies``
+times, as a delay: d = T(1, c) - T(1, 0), where T(n, c) is the time with n messages and c copies. Then, if G is the time
+of a byte,
 
-    gap g of a message      (T(n, 0) - T(1, 0)) / (n - 1), for the bytes are the same; of them G is the time per byte
-    overhead o of a send    (T(n, c) - T(1, c)) / (n - 1) - d, where d is longer than g + (S/n) G
+    the gap g between messages is   (T(n, 0) - T(1, 0)) / (n - 1): the bytes, and the reply, are the same;
+    the overhead o of a send is     (T(n, c) - T(1, c)) / (n - 1) + (S/n) G - d, with c so large that d > g + (S/n) G:
+                                    delays then hide the bytes of all messages but the last.
 
-Cost: (n + 1) alpha + 2 S beta without copies.
+Cost: (n + 1) alpha + 2 S beta; with copies none is declared.
 
-T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection networks, PMEO 2007:
-its PRTT(n, d, s), but that this reply has the bytes of all messages.
+T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection networks, IPDPS
+(2007): its PRTT(n, d, s), except that the reply has the bytes of all messages, and a delay also precedes the first one.
 """
 
 from collections.abc import Iterator

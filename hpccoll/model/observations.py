@@ -11,6 +11,7 @@ from hpccoll.spec.algorithm_registry import COLLECTIVES
 from hpccoll.spec.case import PYTHON, SINGLE
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.statistics import make_row
+from hpccoll.units import format_count
 
 
 class Work(NamedTuple):
@@ -95,6 +96,8 @@ class Observation:
         arguments = [f"traffic {call.traffic}"] if call.traffic else []
         if call.peer is not None:
             arguments += [f"ranks {call.root} and {call.peer}"]
+        elif call.concurrent is not None:
+            arguments += [f"{format_count(call.concurrent, 'pair')} at once"]
         elif call.collective.rooted:
             arguments += [f"root {call.root}"]
         return Work(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.report.call_arguments import has_size, traffic_pattern
+from hpccoll.report.call_arguments import concurrent_label, has_size, traffic_pattern
 from hpccoll.report.chart_groups import SeriesPoint
 from hpccoll.report.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
 from hpccoll.schedule.collective import AUTO
@@ -44,6 +44,7 @@ REPORT_COLUMNS = (
     ReportColumn("root", "root"),
     ReportColumn("pair", "pair"),
     ReportColumn("traffic", "traffic"),
+    ReportColumn("concurrent", "concurrent"),
     ReportColumn("aggregators", "aggregators", "count"),
     ReportColumn("mapping", "mapping"),
     ReportColumn("median_s", "median (us)", "us", always=True),
@@ -103,6 +104,7 @@ DERIVED: Mapping[str, Callable[[SeriesPoint], object]] = {
     "transport_of_series": lambda p: "" if p.row.algorithm == AUTO else p.row.transport,  # auto: see its evidence
     "pair": lambda p: p.pair_label,
     "traffic": lambda p: traffic_pattern(p.row),
+    "concurrent": lambda p: concurrent_label(p.row),
     "interval_s": lambda p: _interval(p.row),
     "medians_of_rounds_s": lambda p: p.row.round_medians_s if len(p.row.round_medians_s) > 1 else None,
     "wire_share": lambda p: wire_share(p.row, p.wire),

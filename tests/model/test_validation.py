@@ -115,6 +115,8 @@ def test_only_what_differs_in_its_placement_alone_is_one_curve():
         ("broadcast", {}, "float32, root 0"),
         ("send_recv", {"peer": 4}, "float32, ranks 0 and 4"),
         ("all_to_all_v", {"traffic": "uniform"}, "float32, traffic uniform"),
+        ("multi_pair", {}, "float32, 3 pairs at once"),
+        ("multi_pair", {"concurrent": 1}, "float32, 1 pair at once"),
     ],
 )
 def test_what_is_compared_is_of_one_call_on_as_many_ranks(collective, more, words):

@@ -167,6 +167,13 @@ def test_rows_of_different_traffic_are_different_settings_and_the_same_line(make
     assert {point.series for group in found for point in group.points} == {"pairwise"}
 
 
+def test_pairs_at_once_are_a_setting(make_row, of_rows):
+    exchange = {"collective": "multi_pair", "op": None, "algorithm": "exchange", "ranks": 8}
+    rows = (make_row(**exchange, params=params) for params in ({}, {"concurrent": 1}, {"concurrent": 2}))
+    labels = [setting.split(", ")[0] for setting in settings_of(of_rows, *rows)]
+    assert labels == ["1 pair at once", "2 pairs at once", "all pairs at once"]
+
+
 def test_a_barrier_has_no_elements(make_row, of_rows):
     (setting,) = settings_of(of_rows, make_row(collective="barrier"))
     assert "float32" not in setting

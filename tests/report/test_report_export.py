@@ -147,6 +147,11 @@ def test_an_unknown_format_names_the_choices(results):
             ["512", "float", "none", "-1"],
             "# all_to_all_v ring traffic zipf over mpi",
         ),
+        (
+            {"collective": "multi_pair", "op": None, "params": {"concurrent": 1}, "nbytes": 4096},
+            ["1024", "float", "none", "-1"],
+            "# multi_pair ring 1 pair at once over mpi",
+        ),
         ({"aggregators": 1, "nbytes": 4096}, ["1024", "float", "sum", "-1"], "2 ranks and 1 aggregator on 1 node"),
     ],
 )  # fmt: skip

@@ -81,6 +81,7 @@ def test_an_argument_of_a_collective_goes_to_the_library_too():
     cases = one_size("-c", "all_to_all_v", "--param", "traffic=random")
     assert len(cases) > 1
     assert [dict(case.params) for case in cases] == [{"traffic": "random"}] * len(cases)
+    assert {case.params["concurrent"] for case in one_size("-c", "multi_pair", "--param", "concurrent=1")} == {1}
     cases = one_size("-c", "send_recv", "--param", "peer=-2")
     assert {case.params["peer"] for case in cases} == {0}  # of two ranks, counted from the end
 

@@ -5,6 +5,7 @@ import pytest
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import (
     COLLECTIVES,
+    NONE,
     Collective,
     Cost,
     Layout,
@@ -243,6 +244,30 @@ def test_other_ranks_play_the_roles_of_root_and_peer():
 
     (pair,) = bidirectional.call(4, 3, peer=1).slices(two, Layout.of(4))
     assert [sends(pair, me) for me in range(4)] == [[], [3], [], [1]]
+
+
+@pytest.mark.parametrize(
+    ("p", "concurrent", "partners"),
+    [
+        (4, 0, [2, 3, 0, 1]),
+        (6, 2, [3, 4, None, 0, 1, None]),
+        (5, 0, [2, 3, 0, 1, None]),
+        (2, 1, [1, 0]),
+    ],
+)
+def test_pairs_are_a_rank_of_the_first_half_and_one_of_the_second_the_others_are_idle(p, concurrent, partners):
+    call = multi_pair.call(p, concurrent=concurrent)
+    assert [call.partner(me) for me in range(p)] == partners
+    assert [bool(call.source(me, 1)) for me in range(p)] == [partner is not None for partner in partners]
+    for algorithm in multi_pair.components.values():
+        (schedule,) = call.slices(algorithm, Layout.of(p, aggregators=1))
+        found = [{peer for peer in sends(schedule, me) if peer != NONE} for me in range(p + 1)]
+        assert found == [set() if partner is None else {partner} for partner in (*partners, None)]
+
+
+def test_only_two_ranks_of_a_pair_have_partners():
+    assert [send_recv.call(4, 3, peer=1).partner(me) for me in range(4)] == [None, 3, None, 1]
+    assert [all_reduce.call(4).partner(me) for me in range(4)] == [None] * 4
 
 
 def test_owned_blocks_go_by_the_names_of_their_ranks_under_another_root():

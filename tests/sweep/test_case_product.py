@@ -66,6 +66,15 @@ def test_pairs_are_the_ends_or_all_of_them_or_those_that_are_named(pairs, expect
     assert [(case.root, case.params["peer"]) for case in found] == expected
 
 
+def test_the_pairs_at_once_are_an_argument_of_multi_pair_alone():
+    found = swept(
+        collectives=["multi_pair", "bidirectional"], algorithms="exchange", concurrent=[0, 1, 7], mapping="block"
+    )
+    assert [(case.collective, case.root, case.params.get("concurrent"), case.mapping) for case in found] == [
+        *(("multi_pair", None, pairs, "block") for pairs in (0, 1, 7)), ("bidirectional", 0, None, None),
+    ]  # fmt: skip
+
+
 def test_mappings_are_those_of_collectives_in_which_all_ranks_take_part():
     found = swept(
         collectives=["all_reduce", "send_recv"], algorithms=["ring", "ping_pong"], mapping=["cyclic", "block"]

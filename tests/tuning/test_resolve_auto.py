@@ -104,6 +104,9 @@ def test_types_with_the_same_arithmetic_share_a_setting():
     assert setting("broadcast", "binomial", root=1) == setting("broadcast", "binomial")
     assert setting("send_recv", "ping_pong", root=0, params={"peer": -1}) == setting("send_recv", "ping_pong")
     assert setting("send_recv", "ping_pong", root=1, params={"peer": 0}) != setting("send_recv", "ping_pong")
+    assert setting("multi_pair", "exchange", params={"concurrent": 1}) == setting(
+        "multi_pair", "exchange"
+    )  # of 2 ranks
 
 
 def test_a_call_keeps_its_arguments():
