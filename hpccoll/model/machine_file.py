@@ -197,14 +197,19 @@ class AggregatorKind(YamlSection):
 
 
 class NcclSection(YamlSection):
-    """What NCCL's own model takes from its search for channels (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=GRAPH prints it)."""
+    """What NCCL's own model takes for jobs of two nodes and more.
+
+    Channels and rates are what NCCL's search finds (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=GRAPH: nChannels and bw).
+    """
 
     architecture: Literal["ampere", "hopper", "blackwell"] = Field(description="the architecture of the GPUs")
-    cpu: Literal["intel", "amd", "arm"] = Field("intel", description="the vendor of the CPUs")
-    link: Literal["nvlink", "pci"] = Field("nvlink", description="what connects the GPUs of a node")
-    channels: Annotated[int, Bounded(IntegerRange(1, 64))] = Field(description="the number of channels")
-    intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node")
-    inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes")
+    cpu: Literal["intel", "amd", "other"] = Field("intel", description="the vendor of the CPUs")
+    channels: Annotated[int, Bounded(IntegerRange(1, 32))] = Field(description="the channels of rings and trees")
+    intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node, which counts on two nodes")
+    inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes, which counts on more nodes")
+    balanced_trees: bool = Field(
+        True, description="whether trees are balanced in a node (pattern 1), or not (pattern 3)"
+    )
 
 
 class MeasuredSection(YamlSection):
@@ -242,7 +247,7 @@ class MachineFile(YamlSection):
     )
     cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
     aggregators: AggregatorKind = Field(AggregatorKind(), description="what aggregators are [ranks]")
-    nccl: NcclSection | None = Field(None, description="what NCCL's own model takes [NCCL's line is left out]")
+    nccl: NcclSection | None = Field(None, description="what NCCL's own model takes [it is left out]")
     measured: MeasuredSection | None = Field(None, description="the measurements of a fitted machine")
     validation: dict[Name, Annotated[Number, Field(allow_inf_nan=False)]] = Field(
         {}, description="errors of the model on held-out measurements, by name"
@@ -299,7 +304,7 @@ class MachineFile(YamlSection):
         """Return the layout of a job on the machine.
 
         Args:
-            nodes: the nodes, which fill one rack after the other.
+            nodes: the nodes, in as few racks as hold them, as evenly as possible.
             ranks_per_node: the ranks on each node [those of the file].
             aggregators: the aggregators, each on a node of its own; if there are enough, the first ones are in one rack
                 each, and the others above the racks.
@@ -327,7 +332,7 @@ class MachineFile(YamlSection):
         flat = Layout.of(nodes * per_node, per_node, aggregators)
         layout = Layout(
             flat.node,
-            rack=(*(rack_of[node] for node in flat.node[: flat.workers]), *above),
+            rack=(*(node * racks // nodes for node in flat.node[: flat.workers]), *above),
             rail=(*(me % per_node * rails // per_node for me in range(flat.workers)), *(0 for _ in above)),
             aggregators=aggregators,
         )

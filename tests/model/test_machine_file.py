@@ -4,13 +4,23 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
+from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, Segment
-from hpccoll.model.machine_file import SCHEMA, VERSION, MachineFile, read_machine, write_machine
-from hpccoll.schedule import BFLOAT16, DTYPES
+from hpccoll.model.machine_file import (
+    SCHEMA,
+    VERSION,
+    AggregatorKind,
+    MachineFile,
+    cluster_names,
+    read_machine,
+    write_machine,
+)
+from hpccoll.schedule import BFLOAT16, DTYPES, Cut
+from hpccoll.spec.algorithm_registry import COLLECTIVES
 
 HEADER = f"schema: {SCHEMA}\nschema_version: {VERSION}\n"
 CLUSTER = (
@@ -272,6 +282,7 @@ def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("machines")
 
 
+@settings(max_examples=20)
 @given(machine_files())
 def test_what_is_written_is_read_again_exactly(directory, machine_file):
     path = directory / "machine.json"
@@ -286,3 +297,58 @@ def test_a_written_machine_has_plain_numbers_where_there_is_no_interval(mine, tm
     written = json.loads(path.read_text())
     assert written["memory"]["bytes_per_s"] == 2e12
     assert written["tiers"]["node"][0]["latency_s"] == {"value": 3e-6, "low": 2e-6, "high": 5e-6, "source": "guessed"}
+
+
+@pytest.mark.parametrize("name", cluster_names())
+def test_a_described_cluster_has_a_source_for_each_of_its_numbers(name):
+    cluster = read_machine(name, "--cluster")
+    assert (cluster.name, cluster.kind) == (name, "described")
+    assert cluster.source
+    for segments in cluster.tiers.values():
+        for segment in segments:
+            assert segment.latency_s.source
+            assert segment.bytes_per_s.source
+    assert all(rate.bytes_per_s.source for rate in cluster.reduction.values())
+
+
+@pytest.mark.parametrize("name", cluster_names())
+def test_a_described_cluster_has_any_number_of_nodes(name):
+    cluster = read_machine(name, "--cluster")
+    for nodes in (2, 3, 33, 64, 2048):
+        layout = cluster.layout(nodes)
+        assert (layout.nodes, layout.ranks_per_node) == (nodes, int(name[0]))
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "hierarchical"])
+@pytest.mark.parametrize("name", cluster_names())
+def test_a_described_cluster_is_simulated_between_its_bounds(name, algorithm):
+    cluster = read_machine(name, "--cluster")
+    times = [seconds(cluster, cluster.layout(2), algorithm, bound) for bound in ("low_cost", "value", "high_cost")]
+    assert 0 < times[0] < times[1] < times[2] < 1
+
+
+def test_between_racks_an_oversubscribed_cluster_is_slower_and_as_fast_inside():
+    full, narrow = (read_machine(name, "--cluster") for name in ("8xh100-400g", "8xh100-400g-3to1"))
+    inside = [seconds(each, each.layout(4, 1), "recursive_doubling") for each in (full, narrow)]
+    between = [seconds(each, each.layout(64, 1), "recursive_doubling") for each in (full, narrow)]
+    assert inside[0] == inside[1]
+    assert between[0] < between[1]
+
+
+@pytest.mark.parametrize("name", [name for name in cluster_names() if name[0] == "8"])
+def test_in_network_reduction_is_assumed_and_can_be_simulated(name):
+    cluster = read_machine(name, "--cluster")
+    assert cluster.aggregators.kind == "switches"
+    assert cluster.aggregators.source.startswith("assumed")
+    of_ranks = cluster.model_copy(update={"aggregators": AggregatorKind(kind="ranks")})
+    layout = cluster.layout(8, 1, aggregators=1)
+    assert 4 * seconds(cluster, layout, "sharp_emulated") < seconds(of_ranks, layout, "sharp_emulated")
+
+
+def seconds(cluster, layout, algorithm, bound="value"):
+    """Simulate an all-reduce of 16 MiB."""
+    family = COLLECTIVES["all_reduce"]
+    call = family.call(layout.workers)
+    slices = call.slices(family.algorithm(algorithm), layout)
+    cut = Cut(call, 4 << 20, slices[0].units, len(slices), 4)
+    return simulate_events(slices, cut, cluster.machine(bound))

@@ -1,0 +1,136 @@
+"""NCCL's own model of its rings and trees, by which NCCL chooses between them.
+
+An operation of S bytes takes the latency of an algorithm and a protocol, and S over its bandwidth. Constants and
+formulas are those of NCCL v2.30.7-1 (src/graph/tuning.cc and connect.cc), for jobs on at least two nodes with NVLink
+inside, and for network plugins that report no latency of their own, as NCCL's do. NVLS, CollNet and PAT are left out.
+
+The model is known to miss: for trees on nodes of 8 H800 NCCL printed 68.8 GB/s, and 81 GB/s were measured (nccl#1154).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hpccoll.model.machine_file import NcclSection
+from hpccoll.schedule import floor_log2
+
+PROTOCOLS = ("LL", "LL128", "Simple")
+
+BASE_US = {"ring": (6.6, 14.0, 8.4), "tree": (6.8, 14.0, 8.4)}
+"""Microseconds of any operation, by protocol (baseLatencies)."""
+NVLINK_US = {"ring": (0.6, 1.9, 3.4), "tree": (0.6, 1.25, 4.0)}
+"""Microseconds of a step between GPUs of a node (hwLatencies)."""
+NETWORK_US = {"ring": (2.7, 4.0, 14.0), "tree": (5.0, 8.5, 14.0)}
+"""Microseconds of a step between nodes (hwLatencies); with one rank a node, rings have those of trees."""
+POST_US: Mapping[str, float] = {"intel": 1.0, "amd": 2.0, "other": 1.0}
+"""Microseconds in which a CPU posts a message, by its vendor: no step of a ring is shorter; with Simple three times."""
+LL_LIMIT: Mapping[str, tuple[float, float]] = {"intel": (39.0, 20.4), "amd": (22.5, 19.0), "other": (39.0, 20.4)}
+"""Bandwidth of all channels with LL at most, in GB/s, on two and on more nodes (llMaxBws)."""
+RING_LL128_LIMIT = {"ampere": (20.0, 20.0), "hopper": (36.7, 36.7), "blackwell": (40.0, 40.0)}
+TREE_LL128_LIMIT = {"ampere": (20.0, 20.0), "hopper": (36.7, 29.0), "blackwell": (31.67, 20.0)}
+TREE_LIMIT = {"ampere": (23.6, 17.8), "hopper": (41.4, 36.0), "blackwell": (42.8, 24.0)}
+"""Bandwidth of a channel at most, in GB/s, on two and on more nodes (perChMax...Bws)."""
+
+TREE_CORRECTION = (
+    (1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0, 1.0),
+    (1.0, 1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1.0, 1.0),
+    (0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9),
+)
+"""Factors of the bandwidth of trees, by protocol, from each power of two of bytes on, 64 first (treeCorrectionFactor,
+whose last column NCCL does not use)."""
+
+RING_STEPS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
+"""The steps of a ring over n - 1, by collective."""
+
+
+@dataclass(frozen=True, slots=True)
+class NcclEstimate:
+    """What NCCL expects of an algorithm and a protocol.
+
+    Args:
+        algorithm: ``ring`` or ``tree``.
+        protocol: ``LL``, ``LL128`` or ``Simple``.
+        latency_s: seconds without any bytes.
+        bandwidth: bytes a second of the vector, beyond the latency.
+        seconds: seconds of the operation.
+    """
+
+    algorithm: str
+    protocol: str
+    latency_s: float
+    bandwidth: float
+    seconds: float
+
+
+def nccl_estimates(
+    section: NcclSection, collective: str, nodes: int, ranks_per_node: int, nbytes: int
+) -> list[NcclEstimate]:
+    """Return NCCL's estimates of an operation by algorithm and protocol; the fastest is what NCCL would choose of them.
+
+    Args:
+        section: NCCL's channels on the machine.
+        collective: the collective; others than all-reduce, reduce-scatter and all-gather have no estimates.
+        nodes: the number of nodes; on one node, where the search finds other channels, there are no estimates.
+        ranks_per_node: the ranks on each node.
+        nbytes: the size S of the vector; of all-gather and reduce-scatter, of all blocks together.
+    """
+    if collective not in RING_STEPS or nodes < 2:
+        return []
+    return list(_Estimator(section, nodes, ranks_per_node).estimates(collective, nbytes))
+
+
+class _Estimator:
+    """The terms of the estimates that neither collective nor size change; times in us, bandwidths in GB/s."""
+
+    def __init__(self, section: NcclSection, nodes: int, ranks_per_node: int) -> None:
+        self.section, self.nodes, self.ranks_per_node = section, nodes, ranks_per_node
+        self.ranks = nodes * ranks_per_node
+        self.column = 0 if nodes == 2 else 1  # of the tables of limits
+        of_channel = section.intra_bytes_per_s if nodes == 2 else section.inter_bytes_per_s
+        self.bus = section.channels * of_channel.value / 1e9
+
+    def estimates(self, collective: str, nbytes: int) -> Iterator[NcclEstimate]:
+        for protocol in range(len(PROTOCOLS)):
+            yield self.ring(collective, protocol, nbytes)
+            if collective == "all_reduce":
+                yield self.tree(protocol, nbytes)
+
+    def ring(self, collective: str, protocol: int, nbytes: int) -> NcclEstimate:
+        factor, section = RING_STEPS[collective], self.section
+        if PROTOCOLS[protocol] == "LL":
+            bus = min(self.bus / 2, LL_LIMIT[section.cpu][self.column])
+        elif PROTOCOLS[protocol] == "LL128":
+            bus = min(0.92 * self.bus, section.channels * RING_LL128_LIMIT[section.architecture][self.column])
+        else:
+            bus = self.bus
+        post = POST_US[section.cpu] * (3 if PROTOCOLS[protocol] == "Simple" else 1)
+        network = NETWORK_US["tree" if self.ranks_per_node == 1 else "ring"][protocol]
+        between = factor * (self.nodes - 1)
+        inside = factor * (self.ranks - 1) - between
+        latency = BASE_US["ring"][protocol] + inside * max(NVLINK_US["ring"][protocol], post) + between * network
+        # A communicator has twice as many channels as the search has found.
+        large = nbytes // (2 * section.channels * self.ranks) >= 64
+        if PROTOCOLS[protocol] == "Simple" and collective == "all_reduce" and large:
+            latency *= 1.4
+        return _estimate("ring", protocol, latency, bus * self.ranks / (factor * (self.ranks - 1)), nbytes)
+
+    def tree(self, protocol: int, nbytes: int) -> NcclEstimate:
+        section = self.section
+        bus = min(0.92 * self.bus, section.channels * TREE_LIMIT[section.architecture][self.column])
+        if PROTOCOLS[protocol] == "LL":
+            bus = min(bus / 3.8, LL_LIMIT[section.cpu][self.column])
+        elif PROTOCOLS[protocol] == "LL128":
+            bus = min(bus * 120 / 128, section.channels * TREE_LL128_LIMIT[section.architecture][self.column])
+        if not section.balanced_trees:
+            bus *= 0.85
+        power = floor_log2(nbytes // 64) if nbytes >= 64 else -1
+        if 0 <= power < len(TREE_CORRECTION[protocol]):
+            bus *= TREE_CORRECTION[protocol][power]
+        inside = (self.ranks_per_node - 1) * NVLINK_US["tree"][protocol]
+        latency = BASE_US["tree"][protocol] + 2 * (inside + floor_log2(self.nodes) * NETWORK_US["tree"][protocol])
+        return _estimate("tree", protocol, latency, bus / 2, nbytes)
+
+
+def _estimate(algorithm: str, protocol: int, latency: float, bandwidth: float, nbytes: int) -> NcclEstimate:
+    """Return the estimate of a latency in us and an algorithm bandwidth in GB/s."""
+    seconds = latency * 1e-6 + nbytes / (bandwidth * 1e9)
+    return NcclEstimate(algorithm, PROTOCOLS[protocol], latency * 1e-6, bandwidth * 1e9, seconds)
