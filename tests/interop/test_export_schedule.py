@@ -1,9 +1,12 @@
 """``hpccoll export-schedule``: a schedule on stdout or in a file, and bad input."""
 
+import errno
 import os
 
 import pytest
 from cli_runner import invoke
+
+from hpccoll.interop import goal
 
 RING = "ring", "-p", 4, "-b", "64K"
 
@@ -46,6 +49,20 @@ def test_layout_root_and_parameters_are_those_of_the_schedule():
     assert "send 8b to 0" in rooted
 
 
+def test_the_window_decides_which_channels_wait_for_others():
+    narrow, wide = (
+        invoke("export-schedule", *RING, "--param", "channels=2", "--param", f"window={window}").out.splitlines()[1:]
+        for window in (1, 2)
+    )
+    assert len([line for line in narrow if " requires " in line]) > len([line for line in wide if " requires " in line])
+
+
+def test_unequal_blocks_are_those_of_the_sender():
+    text = invoke("export-schedule", "pairwise", "-c", "all_to_all_v", "-p", 2, "-b", 24, "--param", "traffic=zipf").out
+    assert "send 8b to 1" in text  # rank 0 is twice as popular
+    assert "send 16b to 0" in text
+
+
 def test_a_reduced_byte_takes_the_time_that_is_given():
     assert ": calc 32768" in invoke("export-schedule", *RING, "--fold-cost", 2).out
     assert ": calc" not in invoke("export-schedule", *RING).out
@@ -77,6 +94,18 @@ def test_what_cannot_be_exported_takes_one_line(arguments, words, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert invoke("export-schedule", *arguments).is_bad_input(*words)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_completed_takes_one_line_and_leaves_the_earlier_one(tmp_path, monkeypatch):
+    def full_disk(*_, **__):
+        yield "num_ranks 4\n"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "ring.goal"
+    out.write_text("an earlier one")
+    monkeypatch.setattr(goal, "goal_texts", full_disk)
+    assert invoke("export-schedule", *RING, "--out", out).is_bad_input("--out", "No space left")
+    assert [(each, each.read_text()) for each in tmp_path.iterdir()] == [(out, "an earlier one")]
 
 
 def test_only_a_regular_file_is_replaced_also_through_a_link(tmp_path):
