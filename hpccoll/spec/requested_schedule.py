@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, to_one_line
 from hpccoll.schedule import (
     Algorithm,
     Collective,
@@ -72,7 +72,7 @@ class RequestedOperation(NamedTuple):
         schedules: the schedules of the slices, out of place if the collective has no in-place form.
         cut: the positions of the units.
         window: the number of channels in flight.
-        words: the schedule and the size in words.
+        words: the schedule and the size in words, one line.
     """
 
     schedules: tuple[Schedule, ...]
@@ -123,7 +123,7 @@ def requested_operation(
         slices if family.in_place else tuple(out_of_place(call, schedule) for schedule in slices),
         Cut(call, count, slices[0].units, len(slices) * channels, size),
         window,
-        ", ".join([words, *(f"{name}={value}" for name, value in lanes.items())]),
+        to_one_line(", ".join([words, *(f"{name}={value}" for name, value in lanes.items())])),
     )
 
 

@@ -35,6 +35,14 @@ def test_the_first_line_describes_the_schedule(arguments, words):
     assert [word for word in words if word not in first] == []
 
 
+def test_the_name_of_a_file_of_weights_stays_in_the_first_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a\nb.csv").write_text("1,1\n1,1\n")
+    traffic = "traffic=a\nb.csv"
+    text = invoke("export-schedule", "pairwise", "-c", "all_to_all_v", "-p", 2, "-b", 64, "--param", traffic).out
+    assert text.splitlines()[1] == "num_ranks 2"
+
+
 def ranks_and_messages(*arguments):
     lines = invoke("export-schedule", *arguments).out.splitlines()
     return sum(line.startswith("rank ") for line in lines), sum(": send" in line for line in lines)
