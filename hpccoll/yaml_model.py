@@ -339,13 +339,13 @@ def _section_at(model: type[YamlSection], location: list[str]) -> type[YamlSecti
     """Return the section at ``location``, or the last one above it."""
     for key in location:
         types = (field.annotation for name, field in model.model_fields.items() if key == (field.alias or name))
-        model = next((section for annotation in types for section in _sections_in(annotation)), model)
+        model = next((section for annotation in types for section in sections_in(annotation)), model)
     return model
 
 
-def _sections_in(annotation: Any) -> Iterator[type[YamlSection]]:
+def sections_in(annotation: Any) -> Iterator[type[YamlSection]]:
     """Yield the sections that a type annotation contains."""
     if isinstance(annotation, type) and issubclass(annotation, YamlSection):
         yield annotation
     for part in get_args(annotation):
-        yield from _sections_in(part)
+        yield from sections_in(part)

@@ -22,6 +22,7 @@ from guide_blocks import (
 from typer.main import get_command
 
 from hpccoll.cli.main import app
+from hpccoll.model.machine_file import SCHEMA, read_machine
 from hpccoll.run.options import build_parser
 from hpccoll.sweep.site_file import Site, load_site
 from hpccoll.sweep.sweep_file import load_sweep
@@ -57,11 +58,14 @@ def test_links_lead_to_files_and_headings(guide):
             assert not anchor or anchor in anchors(target), link
 
 
-def test_every_yaml_block_is_a_valid_sweep_file_or_site_file(tmp_path):
+def test_every_yaml_block_is_a_valid_sweep_file_site_file_or_machine_file(tmp_path):
     for block in blocks("yaml"):
         path = tmp_path / "a.yaml"
         path.write_text(block.text)
-        if yaml.safe_load(block.text).keys() & Site.model_fields.keys():
+        content = yaml.safe_load(block.text)
+        if content.get("schema") == SCHEMA:
+            read_machine(path, "--cluster")
+        elif content.keys() & Site.model_fields.keys():
             load_site(str(path), "slurm")
         else:
             load_sweep(path)

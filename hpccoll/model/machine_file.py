@@ -148,7 +148,7 @@ Segments = Annotated[
 class RateSection(YamlSection):
     """A resource with a rate."""
 
-    bytes_per_s: Rate = Field(description="the rate of all that uses it at once")
+    bytes_per_s: Rate = Field(description="the rate, shared by all that use it at once")
 
 
 class PortSection(RateSection):
@@ -181,7 +181,7 @@ class CpusSection(YamlSection):
         None, description="the rate at which one CPU moves bytes of messages, for both ends together [no limit]"
     )
     of: Literal["node", "machine"] = Field(
-        "node", description="whose CPUs: node (of each node), machine (of all ranks)"
+        "node", description="who shares them: node (the ranks of a node) or machine (all ranks)"
     )
 
 
@@ -202,14 +202,14 @@ class NcclSection(YamlSection):
     Channels and rates are what NCCL's search finds (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=GRAPH: nChannels and bw).
     """
 
-    architecture: Literal["ampere", "hopper", "blackwell"] = Field(description="the architecture of the GPUs")
-    cpu: Literal["intel", "amd", "other"] = Field("intel", description="the vendor of the CPUs")
+    architecture: Literal["ampere", "hopper", "blackwell"] = Field(
+        description="architecture of the GPUs: ampere, hopper or blackwell"
+    )
+    cpu: Literal["intel", "amd", "other"] = Field("intel", description="vendor of the CPUs: intel, amd or other")
     channels: Annotated[int, Bounded(IntegerRange(1, 32))] = Field(description="the channels of rings and trees")
     intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node, which counts on two nodes")
     inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes, which counts on more nodes")
-    balanced_trees: bool = Field(
-        True, description="whether trees are balanced in a node (pattern 1), or not (pattern 3)"
-    )
+    balanced_trees: bool = Field(True, description="whether trees are balanced in a node (pattern 1; otherwise 3)")
 
 
 class MeasuredSection(YamlSection):

@@ -1,6 +1,10 @@
-"""The file of a machine: what it holds, what of it simulations take, and the errors of an invalid one."""
+"""The file of a machine: what it holds, what simulations take of it, the errors of an invalid one, the table of keys.
+
+``PYTHONPATH=tests python tests/model/test_machine_file.py`` writes that table.
+"""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,13 +19,17 @@ from hpccoll.model.machine_file import (
     VERSION,
     AggregatorKind,
     MachineFile,
+    Quantity,
     cluster_names,
     read_machine,
     write_machine,
 )
 from hpccoll.schedule import BFLOAT16, DTYPES, Cut
 from hpccoll.spec.algorithm_registry import COLLECTIVES
+from hpccoll.yaml_model import sections_in
 
+GUIDE = Path(__file__).parents[2] / "results" / "README.md"
+TABLE = re.compile(r"(?<=<!-- machine keys -->\n).*(?=<!-- /machine keys -->)", re.DOTALL)
 HEADER = f"schema: {SCHEMA}\nschema_version: {VERSION}\n"
 CLUSTER = (
     HEADER
@@ -352,3 +360,31 @@ def seconds(cluster, layout, algorithm, bound="value"):
     slices = call.slices(family.algorithm(algorithm), layout)
     cut = Cut(call, 4 << 20, slices[0].units, len(slices), 4)
     return simulate_events(slices, cut, cluster.machine(bound))
+
+
+def rows(section, prefix=""):
+    """Yield a line for each key of a section, and for those of the sections in it."""
+    lists = {"tiers": ".TIER[]", "reduction": ".DTYPE"}
+    for name, key in section.model_fields.items():
+        path = prefix + (key.alias or name)
+        default = key.get_default()
+        shown = f"{default.value:g}" if isinstance(default, Quantity) else default
+        plain = isinstance(shown, bool | int | float | str)
+        yield f"| `{path}` | {key.description} | {'required' if key.is_required() else str(shown).lower() * plain} |"
+        for inner in sections_in(key.annotation):
+            if inner is not Quantity:
+                yield from rows(inner, f"{path}{lists.get(path, '')}.")
+
+
+def keys():
+    """Return the keys of a machine file as a Markdown table, those of a number last."""
+    lines = ["| key | meaning | default |", "| --- | --- | --- |"]
+    return "\n".join([*lines, *rows(MachineFile), *rows(Quantity, "NUMBER.")]) + "\n"
+
+
+def test_the_guide_lists_every_key():
+    assert TABLE.findall(GUIDE.read_text()) == [keys()], "run PYTHONPATH=tests python tests/model/test_machine_file.py"
+
+
+if __name__ == "__main__":
+    GUIDE.write_text(TABLE.sub(lambda _: keys(), GUIDE.read_text()))

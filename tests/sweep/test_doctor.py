@@ -15,7 +15,7 @@ from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import cluster as cluster_checks
 from hpccoll.sweep.doctor import machine, mpi
 from hpccoll.sweep.doctor.findings import TEMPLATES, DoctorFinding, finding
-from hpccoll.sweep.doctor.machine import LIBRARY, Machine
+from hpccoll.sweep.doctor.machine import LIBRARY, MachineFacts
 
 NO_GPU = Path("/nowhere")
 PARTITION = "PartitionName={} AllowAccounts=ALL Default=NO MaxNodes={} State=UP TotalNodes=2\n"
@@ -39,7 +39,7 @@ def library(monkeypatch):
         answers = {LIBRARY: json.dumps(LIBRARIES[name]), mpi.HELLO: ranks}
         monkeypatch.setattr(mpi, "mpiexec_command", lambda: ["mpiexec"])
         monkeypatch.setattr(
-            Machine, "python", lambda _, code, *__: subprocess.CompletedProcess([], 0, answers.get(code, ""), "")
+            MachineFacts, "python", lambda _, code, *__: subprocess.CompletedProcess([], 0, answers.get(code, ""), "")
         )
 
     library("mpich")

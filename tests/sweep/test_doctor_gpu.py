@@ -10,7 +10,7 @@ from fake_machine_files import CLOSED, EFA, GPUS, LINUX, MANAGED, OPEN, RAILS, S
 from hpccoll.host import gpu_stack
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import gpu, mpi, nccl, rdma
-from hpccoll.sweep.doctor.machine import LIBRARY, Machine
+from hpccoll.sweep.doctor.machine import LIBRARY, MachineFacts
 
 ABOUT_GPUS = {"NVLink", "GPUDirect RDMA", "NCCL plugins", "NCCL settings", "MPI and GPUs"}
 MPICH = ("MPICH", "MPICH Version:      5.0.2\n")
@@ -39,9 +39,9 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
             }[code]  # fmt: skip
             return subprocess.CompletedProcess([], code_and_text[0], code_and_text[1], code_and_text[1])
 
-        monkeypatch.setattr(Machine, "python", python)
+        monkeypatch.setattr(MachineFacts, "python", python)
         there = {"snakemake": "9.27.1", **dict(wheels)}
-        monkeypatch.setattr(Machine, "wheel", lambda _, name: there.get(name))
+        monkeypatch.setattr(MachineFacts, "wheel", lambda _, name: there.get(name))
         return {finding.component: finding for finding in doctor.examine(root)}
 
     return here
@@ -275,6 +275,6 @@ def test_the_query_of_device_buffers_has_an_answer_of_a_real_library(mpiexec):
 
 def test_a_version_of_nccl_is_asked_of_the_library_that_was_found():
     code = nccl.VERSION.format(path="/nowhere/libnccl.so.2")
-    child = Machine().python(code)
+    child = MachineFacts().python(code)
     assert child.returncode
     assert "/nowhere/libnccl.so.2" in child.stderr

@@ -51,3 +51,9 @@ def test_an_installed_package_plans_its_default_sweep_from_an_empty_directory(in
 def test_an_installed_package_has_its_tables_of_variants_and_of_reasons(installed):
     tables = {path.name for path in (installed / "hpccoll" / "evidence").glob("*.toml")}
     assert tables == {"variants.toml", "fallback_reasons.toml"}
+
+
+def test_an_installed_package_has_its_described_clusters(installed):
+    source = ROOT / "hpccoll" / "model" / "clusters"
+    shipped = installed / "hpccoll" / "model" / "clusters"
+    assert {path.name for path in shipped.iterdir()} == {path.name for path in source.glob("*.yaml")}

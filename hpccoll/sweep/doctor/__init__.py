@@ -6,9 +6,9 @@ from pathlib import Path
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.sweep.doctor import cluster, gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.findings import DoctorFinding
-from hpccoll.sweep.doctor.machine import Machine
+from hpccoll.sweep.doctor.machine import MachineFacts
 
-CHECKS: tuple[Callable[[Machine], Iterator[DoctorFinding]], ...] = (
+CHECKS: tuple[Callable[[MachineFacts], Iterator[DoctorFinding]], ...] = (
     mpi.library, mpi.launcher, cluster.cores, cluster.executor, cluster.snakemake, cluster.controller,
     cluster.accounting, cluster.partitions, mpi.pmi, rdma.adapters, rdma.verbs, rdma.limits, gpu.devices, gpu.cupy,
     gpu.nvlink, gpu.affinity, rdma.direct, nccl.library, nccl.nccl4py, nccl.plugins, nccl.settings, gpu.aware_mpi,
@@ -22,6 +22,6 @@ def examine(root: Path = ROOT) -> Iterator[DoctorFinding]:
     Args:
         root: the directory that holds dev, etc, proc and sys of the machine.
     """
-    machine = Machine(root)
+    machine = MachineFacts(root)
     for check in CHECKS:
         yield from check(machine)

@@ -13,7 +13,7 @@ from hpccoll.native.library import NativeUnavailableError, load_library
 from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.sweep.doctor.findings import DoctorFinding, finding
-from hpccoll.sweep.doctor.machine import Machine
+from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.slurm import query
 from hpccoll.sweep.slurm.partitions import load_partition
 
@@ -24,13 +24,13 @@ MIN_JOB_AGE_S = 300
 """Minimum MinJobAge in seconds: Snakemake polls squeue at least every 180 s and must see the end of every job."""
 
 
-def cores(_: Machine) -> Iterator[DoctorFinding]:
+def cores(_: MachineFacts) -> Iterator[DoctorFinding]:
     cores = len(os.sched_getaffinity(0))
     gib = available_memory() / 2**30
     yield finding("machine", cores=cores, cpu=cpu_model(), gib=gib)
 
 
-def executor(_: Machine) -> Iterator[DoctorFinding]:
+def executor(_: MachineFacts) -> Iterator[DoctorFinding]:
     try:
         load_library()
         yield finding("executor", path=LIBRARY)
@@ -40,14 +40,14 @@ def executor(_: Machine) -> Iterator[DoctorFinding]:
         yield finding("executor_stale", "WRONG", error=error.expected)
 
 
-def snakemake(machine: Machine) -> Iterator[DoctorFinding]:
+def snakemake(machine: MachineFacts) -> Iterator[DoctorFinding]:
     if version := machine.wheel("snakemake"):
         yield finding("snakemake", version=version)
     else:
         yield finding("snakemake_missing", "WRONG")
 
 
-def controller(machine: Machine) -> Iterator[DoctorFinding]:
+def controller(machine: MachineFacts) -> Iterator[DoctorFinding]:
     if shutil.which("sbatch") is None:
         yield finding("slurm_missing", "none")
     elif isinstance(machine.controller, str):
@@ -57,7 +57,7 @@ def controller(machine: Machine) -> Iterator[DoctorFinding]:
         yield finding("slurm", version=settings.get("SLURM_VERSION"), cluster=settings.get("ClusterName"))
 
 
-def accounting(machine: Machine) -> Iterator[DoctorFinding]:
+def accounting(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check where Snakemake can read the end of jobs: in the database, or for some minutes in squeue."""
     if not machine.settings:
         return
@@ -77,7 +77,7 @@ def accounting(machine: Machine) -> Iterator[DoctorFinding]:
         yield finding("min_job_age", seconds=seconds)
 
 
-def partitions(machine: Machine) -> Iterator[DoctorFinding]:
+def partitions(machine: MachineFacts) -> Iterator[DoctorFinding]:
     if not machine.settings:
         return
     try:
@@ -97,7 +97,7 @@ def partitions(machine: Machine) -> Iterator[DoctorFinding]:
     yield finding("partitions", partitions=text) if usable else finding("partitions_unusable", "WRONG", partitions=text)
 
 
-def load(machine: Machine) -> Iterator[DoctorFinding]:
+def load(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check what else uses this machine, from the beginning of the checks until now."""
     before = machine.load_before
     if before is None:
@@ -112,7 +112,7 @@ def load(machine: Machine) -> Iterator[DoctorFinding]:
             yield finding("load", average=average)
 
 
-def profile(machine: Machine) -> Iterator[DoctorFinding]:
+def profile(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Report the profile to use, and the command that checks that ranks start; it needs an allocation."""
     if not machine.settings:
         reason = "Slurm is not installed" if shutil.which("sbatch") is None else "Slurm's controller does not answer"

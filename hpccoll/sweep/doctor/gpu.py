@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hpccoll.evidence import nic_gpu_affinity
 from hpccoll.host import gpu_stack
 from hpccoll.sweep.doctor.findings import DoctorFinding, finding
-from hpccoll.sweep.doctor.machine import Machine, error_line
+from hpccoll.sweep.doctor.machine import MachineFacts, error_line
 
 CUDA_OF_DRIVER = {580: 13, 525: 12}
 """The newest CUDA by the minimum version of the driver (CUDA's release notes, Toolkit Driver Version); majors."""
@@ -20,13 +20,13 @@ COMPUTES = "import cupy; n = cupy.cuda.runtime.getDeviceCount(); assert int((cup
 """Also compiles a kernel, for which CuPy needs libraries of the CUDA toolkit."""
 
 
-def cuda(machine: Machine) -> int | None:
+def cuda(machine: MachineFacts) -> int | None:
     """Return the newest major version of CUDA that the driver supports; None if it is missing or too old."""
     driver = gpu_stack.gpu_driver(machine.root)
     return next((runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
 
 
-def devices(machine: Machine) -> Iterator[DoctorFinding]:
+def devices(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check the GPUs and their driver."""
     number, driver = gpu_stack.gpu_count(machine.root), gpu_stack.gpu_driver(machine.root)
     if not number:
@@ -45,7 +45,7 @@ def devices(machine: Machine) -> Iterator[DoctorFinding]:
         yield finding("gpu_old_driver", "warn", gpus=gpus, driver=driver.version, least=min(CUDA_OF_DRIVER))
 
 
-def cupy(machine: Machine) -> Iterator[DoctorFinding]:
+def cupy(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that exactly one CuPy is installed, that it is new enough, built for the driver's CUDA, and computes.
 
     If there is no driver, as on a login node, only check that one is installed and new enough.
@@ -80,7 +80,7 @@ def cupy(machine: Machine) -> Iterator[DoctorFinding]:
         yield finding("cupy", packages=packages, gpus=child.stdout.strip())
 
 
-def nvlink(machine: Machine) -> Iterator[DoctorFinding]:
+def nvlink(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that the fabric manager runs: without it CUDA does not start on GPUs behind NVSwitches."""
     switches = gpu_stack.nvswitch_count(machine.root)
     if not gpu_stack.gpu_count(machine.root):
@@ -93,7 +93,7 @@ def nvlink(machine: Machine) -> Iterator[DoctorFinding]:
         yield finding("fabric_manager_missing", "warn", switches=switches)
 
 
-def affinity(machine: Machine) -> Iterator[DoctorFinding]:
+def affinity(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that all GPUs are equally close to an adapter, if sysfs shows the distances."""
     addresses = dict(enumerate(gpu_stack.gpu_addresses(machine.root)))
     if nearest := nic_gpu_affinity.read_sysfs_topology(addresses, machine.root / "sys"):
@@ -110,7 +110,7 @@ UCX_GDR = ("gdr_copy", "cuda", "all")
 src/ucp/core/ucp_context.c of UCX)."""
 
 
-def ucx_transports(_: Machine) -> Iterator[DoctorFinding]:
+def ucx_transports(_: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that UCX_TLS does not leave out GDRCopy, by which the CPU copies small messages from and to GPU memory."""
     value = os.environ.get("UCX_TLS", "")
     names = {name.strip() for name in value.split(",")}
@@ -134,7 +134,7 @@ SWITCHES = {
 """The variable that enables device buffers in libraries built for CUDA, by a part of their version text."""
 
 
-def aware_mpi(machine: Machine) -> Iterator[DoctorFinding]:
+def aware_mpi(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check whether the MPI library reports support of device buffers; a job verifies it in child processes."""
     if not gpu_stack.gpu_count(machine.root) or machine.library.returncode:
         return

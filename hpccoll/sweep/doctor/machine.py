@@ -30,7 +30,7 @@ def error_line(child: subprocess.CompletedProcess[str]) -> str:
     return (child.stderr.strip().splitlines() or ["it died"])[-1]
 
 
-class Machine:
+class MachineFacts:
     """Facts of this machine that several checks use.
 
     Args:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
 from hpccoll.sweep.doctor.findings import DoctorFinding, Severity, finding
-from hpccoll.sweep.doctor.machine import Machine, error_line
+from hpccoll.sweep.doctor.machine import MachineFacts, error_line
 from hpccoll.sweep.paths import mpiexec_command
 
 HELLO = r"import os; from mpi4py import MPI; os.write(1, b'ranks %d\n' % MPI.COMM_WORLD.size)"
 """Each rank writes its line in one call, so that lines of ranks do not mix."""
 
 
-def library(machine: Machine) -> Iterator[DoctorFinding]:
+def library(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that mpi4py finds an MPI library."""
     child = machine.library
     if child.returncode:
@@ -23,7 +23,7 @@ def library(machine: Machine) -> Iterator[DoctorFinding]:
     yield finding("mpi", version=" ".join(version_text.splitlines()[0].split()))
 
 
-def launcher(machine: Machine) -> Iterator[DoctorFinding]:
+def launcher(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that mpiexec belongs to the MPI library: two ranks must be in one communicator.
 
     If Slurm answers, srun starts the ranks, and only the profile local needs mpiexec.
@@ -47,7 +47,7 @@ def launcher(machine: Machine) -> Iterator[DoctorFinding]:
     yield finding("mpiexec_disconnected", severity, error=error_text, remedy=remedy)
 
 
-def pmi(machine: Machine) -> Iterator[DoctorFinding]:
+def pmi(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that Slurm and the MPI library have a PMI type in common."""
     if not machine.settings:
         return

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hpccoll.host import gpu_stack
 from hpccoll.host.gpu_stack import RdmaPort
 from hpccoll.sweep.doctor.findings import DoctorFinding, finding
-from hpccoll.sweep.doctor.machine import Machine, error_line
+from hpccoll.sweep.doctor.machine import MachineFacts, error_line
 
 VERSION = """
 import ctypes
@@ -16,11 +16,11 @@ print("%d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.val
 """Needs no GPU; from NCCL 2.9 on the number is major x 10000 + minor x 100 + patch (nccl.h)."""
 
 
-def _has_gpus(machine: Machine) -> bool:
+def _has_gpus(machine: MachineFacts) -> bool:
     return gpu_stack.gpu_count(machine.root) > 0
 
 
-def library(machine: Machine) -> Iterator[DoctorFinding]:
+def library(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check which NCCL CuPy loads and which libraries it hides; also without a GPU, as on a login node."""
     libraries = gpu_stack.nccl_libraries(machine.root)
     if not libraries:
@@ -39,7 +39,7 @@ def library(machine: Machine) -> Iterator[DoctorFinding]:
         yield finding("nccl", version=version, path=loaded)
 
 
-def nccl4py(machine: Machine) -> Iterator[DoctorFinding]:
+def nccl4py(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check whether nccl4py is installed, which creates communicators with settings that CuPy does not offer."""
     if version := machine.wheel("nccl4py"):
         yield finding("nccl4py", version=version)
@@ -47,7 +47,7 @@ def nccl4py(machine: Machine) -> Iterator[DoctorFinding]:
         yield finding("nccl4py_missing", "none")
 
 
-def plugins(machine: Machine) -> Iterator[DoctorFinding]:
+def plugins(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check which plugins NCCL would load, and whether the network needs a missing one."""
     if not _has_gpus(machine):
         return
@@ -80,7 +80,7 @@ SELECTION_VARIABLES = (
 """Settings that select what NCCL executes; in a sweep, variants set them."""
 
 
-def settings(machine: Machine) -> Iterator[DoctorFinding]:
+def settings(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check the settings of NCCL in the environment and in files, which apply to every run."""
     if not _has_gpus(machine):
         return

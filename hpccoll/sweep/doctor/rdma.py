@@ -9,11 +9,11 @@ from itertools import groupby
 from hpccoll.host import gpu_stack
 from hpccoll.host.gpu_stack import RdmaPort
 from hpccoll.sweep.doctor.findings import DoctorFinding, finding
-from hpccoll.sweep.doctor.machine import Machine
+from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.units import format_size
 
 
-def adapters(machine: Machine) -> Iterator[DoctorFinding]:
+def adapters(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check the ports of the adapters: their kind, rate and state."""
     ports = gpu_stack.rdma_ports(machine.root)
     if not ports:
@@ -35,7 +35,7 @@ def _describe(port: RdmaPort) -> str:
     return ", ".join(filter(None, (kind, port.rate, port.state.lower())))
 
 
-def verbs(machine: Machine) -> Iterator[DoctorFinding]:
+def verbs(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that adapters can be opened: a container may see them in sysfs but lack their devices."""
     directory = machine.root / "dev/infiniband"
     if gpu_stack.rdma_ports(machine.root) and not any(directory.glob("uverbs*")):
@@ -49,7 +49,7 @@ MIN_SHARED_BYTES = 1 << 30
 """Minimum size of /dev/shm, which NCCL and MPI use inside a node; the default of containers is 64 MiB."""
 
 
-def limits(machine: Machine) -> Iterator[DoctorFinding]:
+def limits(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check the limits of locked and shared memory if the machine has adapters or GPUs."""
     if not (gpu_stack.rdma_ports(machine.root) or gpu_stack.gpu_count(machine.root)):
         return
@@ -69,7 +69,7 @@ DMA_BUF = (5, 12)
 """The first version of Linux with DMA-BUF for RDMA, which NCCL uses with the open kernel modules of the driver."""
 
 
-def direct(machine: Machine) -> Iterator[DoctorFinding]:
+def direct(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that adapters can access the memory of GPUs (GPUDirect RDMA); EFA's driver needs no module for it."""
     ports = [port for port in gpu_stack.rdma_ports(machine.root) if port.driver != "efa"]
     driver = gpu_stack.gpu_driver(machine.root)
