@@ -379,8 +379,14 @@ def write_machine(machine: MachineFile, path: Path) -> None:
     """Write the file of a machine as JSON; ``read_machine`` returns the same again.
 
     Raises:
-        BadInputError: if ``path`` cannot be written.
+        BadInputError: if ``path`` cannot be written, or holds anything else: it may be a raw file that was fitted.
     """
+    if path.is_file() and path.stat().st_size:
+        try:
+            load_yaml(path, MachineFile, "--out")
+        except BadInputError:
+            expected = "a new file, or the file of a machine: it holds something else"
+            raise BadInputError("--out", str(path), expected) from None
     content = machine.model_dump(mode="json", by_alias=True, exclude_none=True)
     try:
         with replacing_file(path.resolve()) as unfinished:

@@ -216,6 +216,17 @@ def test_a_directory_that_cannot_be_written_is_named(mine, tmp_path):
     assert raised.value.key == "--out"
 
 
+def test_only_a_machine_is_overwritten_by_a_machine(mine, tmp_path):
+    path = tmp_path / "a.json"
+    for _ in range(2):
+        write_machine(mine, path)
+    path.write_text("raw data")
+    with pytest.raises(BadInputError) as raised:
+        write_machine(mine, path)
+    assert raised.value.key == "--out"
+    assert path.read_text() == "raw data"
+
+
 def numbers(least, most):
     return st.floats(least, most)
 
@@ -268,6 +279,13 @@ def machine_files(draw):
         ),
         "aggregators": st.fixed_dictionaries(
             {"kind": st.sampled_from(("ranks", "unmetered", "switches"))}, optional={"source": texts()}
+        ),
+        "nccl": st.fixed_dictionaries(
+            {
+                "architecture": st.sampled_from(("ampere", "hopper", "blackwell")), "channels": st.integers(1, 32),
+                "intra_bytes_per_s": rates, "inter_bytes_per_s": rates,
+            },
+            optional={"cpu": st.sampled_from(("intel", "amd", "other")), "balanced_trees": st.booleans()},
         ),
         "measured": st.fixed_dictionaries(
             {

@@ -23,6 +23,10 @@ def estimate(section, algorithm, protocol, nodes, ranks_per_node, nbytes, collec
         # 32767 bytes for each of 16 channels and 32 ranks are 63: below the plateau
         ((HOPPER, "ring", "Simple", 4, 8, 64 * 16 * 32 - 1), 282.8, 198.19355),
         ((HOPPER, "ring", "Simple", 4, 8, 64 * 16 * 32), 1.4 * 282.8, 198.19355),
+        # 8.4 + 28 x 6 + 2 x 14: three times the 2 us of this CPU; 8 x 24 x 16 / 30
+        ((AMPERE, "ring", "Simple", 2, 8, 1 << 10), 204.4, 102.4),
+        # 8.4 + 14 x 3.4 + 14, an all-gather has no plateau; 8 x 48 x 16 / 15
+        ((HOPPER, "ring", "Simple", 2, 8, 1 << 30, "all_gather"), 70.0, 409.6),
         # 6.6 + 28 x 1 + 2 x 2.7: a step is not shorter than posting a message; 39 x 16 / 30
         ((HOPPER, "ring", "LL", 2, 8, 1 << 10), 40.0, 20.8),
         # 14 + 56 x 1.9 + 6 x 4; 8 x 36.7 x 32 / 62
