@@ -322,11 +322,10 @@ class MachineFile(YamlSection):
         per_node = (geometry.ranks_per_node if geometry else None) if ranks_per_node is None else ranks_per_node
         if per_node is None or not 1 <= per_node <= most:
             raise BadInputError("--ranks-per-node", per_node, f"the ranks on a node of {self.name}, 1 to {most}")
-        rails = min(geometry.rails if geometry else 1, per_node)
+        rails = min(geometry.rails if geometry else 1, per_node)  # fewer ranks leave rails idle
         if per_node % rails:
             raise BadInputError("--ranks-per-node", per_node, f"a multiple of {rails}, the rails of {self.name}")
-        rack_of = [node // ((geometry and geometry.nodes_per_rack) or nodes) for node in range(nodes)]
-        racks = rack_of[-1] + 1
+        racks = -(-nodes // ((geometry and geometry.nodes_per_rack) or nodes))
         self._check_tiers(per_node, nodes + aggregators, racks)
         above = racks_of_aggregators(aggregators, racks)
         flat = Layout.of(nodes * per_node, per_node, aggregators)
