@@ -1,9 +1,9 @@
 """The exact simulation of schedules: every message is an event.
 
 A step begins at a rank when the step before it in its sequence has ended there. The rank's CPU then issues the sends,
-one overhead after another, in listed order. A message flows at the rate that the resources on its way leave it, as
-``machine`` describes them: the rate of each message is max-min fair among those that share resources with it, and
-changes when one of them starts or ends. The last byte is there a latency later; the receiver's CPU takes an overhead,
+one overhead after another, in listed order. Messages from one rank to another pass one after the other, as on one
+connection. A message flows at the rate that the resources on its way leave it, as ``machine`` describes them: the rate
+of each message is max-min fair among those that share resources with it, and changes when one of them starts or ends. The last byte is there a latency later; the receiver's CPU takes an overhead,
 and folds when all messages of the step have arrived. The step ends with its last message, or its fold.
 
 Lanes are dealt to sequences as the MPI transport deals them: those of a sequence follow one another, sequences share
@@ -12,7 +12,7 @@ only the resources and the CPU of the rank.
 D. Bertsekas, R. Gallager: Data networks (1992), section 6.5.2: max-min fair rates by progressive filling.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
@@ -93,6 +93,7 @@ class _Simulator:
         self.cpu = [0.0] * layout.ranks
         self.cores: dict[int, list[float]] = {}
         self.next_start: dict[tuple[int, str], float] = defaultdict(float)  # of a rank's messages, for their gaps
+        self.connections: dict[tuple[int, int], deque[_Message]] = defaultdict(deque)  # the first message flows
         self.flows: dict[Resource, dict[_Message, float]] = defaultdict(dict)
         self.credit: dict[Resource, tuple[float, float]] = {}  # of a port: bytes, and when they were right
         self.changed: set[Resource] = set()  # whose messages have started or ended since rates were right
@@ -196,6 +197,13 @@ class _Simulator:
         return self.cpu[rank]
 
     def start(self, now: float, message: _Message) -> None:
+        """Let a message flow as soon as those before it from the same rank to the same other one have passed."""
+        connection = self.connections[message.source.rank, message.target.rank]
+        connection.append(message)
+        if len(connection) == 1:
+            self.flow(now, message)
+
+    def flow(self, now: float, message: _Message) -> None:
         message.left, message.since = message.nbytes - self.spend_credit(message, now), now
         for resource, seconds in message.path:
             self.flows[resource][message] = seconds
@@ -228,6 +236,10 @@ class _Simulator:
             if resource in self.credit:
                 self.credit[resource] = self.credit[resource][0], now
             self.changed.add(resource)
+        connection = self.connections[message.source.rank, message.target.rank]
+        connection.popleft()
+        if connection:
+            self.flow(now, connection[0])
         self.at(now + message.segment.latency_s, self.arrive, message)
         self.land(now, message.source)
 

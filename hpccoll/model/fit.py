@@ -1,95 +1,390 @@
-"""The fit of a machine model to the measurements of one run: the costs of messages and of folded bytes."""
+"""The fit of a machine to patterns of messages: pairs of ranks, several pairs at once, trains, and folding twins.
 
-import math
+Half a round trip of a ping-pong gives o + L + n G + o by size: straight lines over ranges of sizes, as few as reach
+every measured time within ``TOLERANCE``. Exchanges, in which both directions of a port are busy, give the rate of the
+port; several pairs at once give the rate that they share. Trains give o and g. The reduce-scatter and the all-gather of
+one algorithm differ in folding only. Every parameter has an interval of 95 %, by the bootstrap over rounds.
+
+T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection networks, PMEO (2007).
+W. Gropp, L. Olson, P. Samfass: Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50.
+"""
+
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
+from scipy.optimize import nnls
 
-from hpccoll.model.machine import Link, MachineModel
+from hpccoll.model.machine import TIER_LABELS
+from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation
+from hpccoll.schedule.layout import TIERS
+
+Floats = NDArray[np.float64]
+Curve = dict[int, float]
+"""Seconds by the bytes of a message."""
 
 MIN_SIZES = 3
 """The fewest sizes to fit: two sizes always lie on a line."""
 
-OUTLIER_FACTOR = 1.25
-"""The ratio to the fitted line, or its inverse, from which a size is an outlier."""
+TOLERANCE = 0.05
+"""The largest relative error of a line at a measured size."""
+
+LARGE = 65536
+"""The bytes from which the time of a message is that of its bytes."""
+
+UNLIMITED = 1e-15
+"""Seconds of a byte on what does not limit messages."""
+
+REPLICAS = 200
+"""The number of bootstrap samples."""
 
 
-def fit_link(times: Iterable[tuple[int, float]]) -> Link:
-    """Return the link whose alpha + n beta is closest to ``times``, pairs of the bytes n and the seconds of a message.
+class Pattern(NamedTuple):
+    """What ranks did, and where.
 
-    The sum of the relative errors is minimal (least absolute deviations), so that small messages count as
-    much as large ones. Outliers, where a protocol changes or a meter lets a burst pass, are left out of a second fit
-    and listed, unless they are more than half of the sizes.
+    Args:
+        name: ``half_trip`` (half of a ping-pong), ``exchange``, or ``train``.
+        tier: the tier that the messages cross.
+        sharing: how many pairs share a port, an uplink or the memory of a node, as the tier says.
+        pairs: how many pairs there are.
+        messages: of a train.
+        copies: of a train, before each message.
     """
-    sizes, seconds = (np.array(column, float) for column in zip(*sorted(times), strict=True))
-    alpha, beta = _line(sizes, seconds)
-    off = np.abs(np.log(seconds / (alpha + sizes * beta))) > math.log(OUTLIER_FACTOR)
-    if 2 * off.sum() > len(sizes) or (~off).sum() < MIN_SIZES:
-        off[:] = False
-    alpha, beta = _line(sizes[~off], seconds[~off])
-    times_as_long = seconds / (alpha + sizes * beta)
-    outside = {int(n): float(ratio) for n, ratio in zip(sizes[off], times_as_long[off], strict=True)}
-    return Link(alpha, beta, len(sizes), outside)
+
+    name: str
+    tier: str
+    sharing: int = 1
+    pairs: int = 1
+    messages: int = 1
+    copies: int = 0
 
 
-def _line(sizes: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float]:
-    """Return alpha and beta, both >= 0, that minimise the sum of relative errors, by a linear program."""
-    scale = np.array([seconds.min(), seconds.max() / sizes.max()])
-    lines = np.stack([1 / seconds, sizes / seconds], axis=1) * scale
-    error = np.eye(len(sizes))  # of each time: no less than the line is away from 1, on either side
-    solution = linprog(
-        np.concatenate([[0, 0], np.ones(len(sizes))]),
-        A_ub=np.block([[lines, -error], [-lines, -error]]),
-        b_ub=np.concatenate([np.ones(len(sizes)), -np.ones(len(sizes))]),
+def pattern_of(one: Observation) -> tuple[Pattern, float] | None:
+    """Return the pattern of an observation, and what its time is divided by; None if it is another collective's."""
+    name = (
+        one.algorithm.name
+        if one.algorithm
+        else {"send_recv": "ping_pong", "bidirectional": "exchange"}.get(one.collective, "")
     )
-    if solution.x is None:
-        raise ArithmeticError(f"no line fits {sizes.tolist()} bytes in {seconds.tolist()} s: {solution.message}")
-    return float(solution.x[0] * scale[0]), float(solution.x[1] * scale[1])
+    if one.collective in ("send_recv", "bidirectional") and one.tier:
+        if name == "train":
+            messages, copies = (int(one.params[key]) for key in ("messages", "copies"))
+            return Pattern("train", one.tier, messages=messages, copies=copies), 1
+        return (Pattern("half_trip", one.tier), 2) if name == "ping_pong" else (Pattern("exchange", one.tier), 1)
+    if one.collective == "multi_pair":
+        half, pairs = one.layout.workers // 2, one.call.concurrent or 0
+        ends = np.arange(pairs), np.arange(pairs) + half
+        tiers = set(one.layout.tier(*ends).tolist())
+        if len(tiers) == 1 and pairs:
+            tier = TIERS[tiers.pop()]
+            place = np.array(one.layout.rack if tier == "fabric" else one.layout.node)
+            sharing = max(int(np.bincount(place[each]).max()) for each in ends)
+            return (
+                (Pattern("half_trip", tier, sharing, pairs), 2)
+                if name == "ping_pong"
+                else (Pattern("exchange", tier, sharing, pairs), 1)
+            )
+    return None
 
 
-def fit(observations: Sequence[Observation]) -> MachineModel:
-    """Return the machine model fitted to the observations.
+@dataclass(frozen=True)
+class Measurements:
+    """The patterns and twins of a run, ready to be fitted again with other rounds.
 
-    A link is fitted to half the round trip of ``send_recv``: of ``ping_pong`` if that was measured, else of the
-    library's own calls; with several pairs of ranks on a tier, to their median. Gamma is the median extra time per
-    folded byte of an algorithm over another that declares as many rounds and bytes on the same ranks, such as the
-    reduce-scatter and the all-gather of a ring, at sizes where bytes take longer than rounds; it is at least 0.
+    Args:
+        patterns: the observations of each pattern, with what their times are divided by.
+        twins: observations of reduce-scatters and all-gathers that differ in folding only, by dtype.
     """
-    trips: dict[tuple[str, bool], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in observations:
-        if one.collective == "send_recv" and one.tier:
-            trips[one.tier, one.algorithm is None][one.nbytes].append(one.seconds / 2)
-    links = {}
-    for (tier, _), times in sorted(trips.items(), reverse=True):  # our own ping-pong last: it stays
-        if len(times) >= MIN_SIZES:
-            links[tier] = fit_link((nbytes, median(each)) for nbytes, each in times.items())
-    folds = [gamma for twins in _twins(observations, MachineModel(links)) for gamma in _gammas(twins)]
-    return MachineModel(links, max(0.0, median(folds)) if folds else 0.0, len(folds))
+
+    patterns: Mapping[Pattern, Sequence[tuple[Observation, float]]]
+    twins: Mapping[str, Sequence[tuple[Observation, Observation]]]
+
+    @classmethod
+    def of(cls, observed: Sequence[Observation]) -> "Measurements":
+        patterns: dict[Pattern, list[tuple[Observation, float]]] = defaultdict(list)
+        for one in observed:
+            if found := pattern_of(one):
+                patterns[found[0]].append((one, found[1]))
+        ours = {pattern for pattern, each in patterns.items() if any(one.algorithm for one, _ in each)}
+        for pattern in ours:  # our own messages are those that schedules consist of
+            patterns[pattern] = [pair for pair in patterns[pattern] if pair[0].algorithm]
+        return cls(patterns, {dtype: list(pairs) for dtype, pairs in _twins(observed).items()})
+
+    def curves(self, draw: np.random.Generator | None = None) -> dict[Pattern, Curve]:
+        """Return the time of every pattern by size: the median over placements, of the median of all rounds.
+
+        Args:
+            draw: draws as many rounds as there are, with replacement, instead of taking all.
+        """
+        curves = {}
+        for pattern, each in self.patterns.items():
+            seconds = defaultdict(list)
+            for one, divisor in each:
+                seconds[one.nbytes].append(_seconds(one, draw) / divisor)
+            curves[pattern] = {nbytes: median(times) for nbytes, times in sorted(seconds.items())}
+        return curves
 
 
-def _twins(observations: Iterable[Observation], machine: MachineModel) -> Iterable[list[Observation]]:
-    """Return groups of observations that differ only in the bytes that they fold."""
-    alike: dict[object, list[Observation]] = defaultdict(list)
-    for one in observations:
-        cost, link = one.cost, machine.links.get(one.tier or "")
-        if cost is None or link is None or one.call.peer is not None:
-            continue
-        if cost.rounds * link.alpha_s < one.nbytes * cost.sent * link.beta_s:
-            alike[one.layout, one.dtype, one.nbytes, round(cost.rounds, 6), round(cost.sent, 6)].append(one)
-    return alike.values()
+def _seconds(one: Observation, draw: np.random.Generator | None) -> float:
+    if draw is None or len(one.rounds_s) < 2:
+        return one.seconds
+    return float(np.median(draw.choice(one.rounds_s, len(one.rounds_s))))
 
 
-def _gammas(twins: Sequence[Observation]) -> Iterable[float]:
-    """Yield the seconds per folded byte, from the fastest that folds nothing and the fastest that folds."""
-    fastest: dict[float, float] = {}
-    for one in twins:
-        folded = one.cost.reduced if one.cost else 0.0
-        fastest[folded] = min(one.seconds, fastest.get(folded, one.seconds))
-    for folded, seconds in fastest.items():
-        if folded and 0.0 in fastest:
-            yield (seconds - fastest[0.0]) / (folded * twins[0].nbytes)
+def _twins(observed: Sequence[Observation]) -> dict[str, list[tuple[Observation, Observation]]]:
+    """Return pairs of a reduce-scatter and an all-gather of one algorithm, size, layout and dtype."""
+    gathers = {(one.name, one.layout, one.nbytes, one.dtype): one for one in observed if one.collective == "all_gather"}
+    twins = defaultdict(list)
+    for one in observed:
+        other = gathers.get((one.name, one.layout, one.nbytes, one.dtype))
+        if one.collective == "reduce_scatter" and other and one.algorithm and one.nbytes >= LARGE:
+            twins[one.dtype].append((one, other))
+    return twins
+
+
+def line(curve: Mapping[int, float], least: int = 0) -> tuple[float, float]:
+    """Return alpha and beta, both >= 0, of the line closest to the times of the sizes from ``least`` on.
+
+    The sum of the squares of the relative errors is minimal, so that small messages count as much as large ones.
+    """
+    chosen = {n: seconds for n, seconds in curve.items() if n >= least}
+    chosen = chosen if len(chosen) >= MIN_SIZES else dict(sorted(curve.items())[-MIN_SIZES:])
+    sizes, seconds = np.array([*chosen], float), np.array([*chosen.values()])
+    scale = seconds.max() / sizes.max()
+    (alpha, beta), _ = nnls(np.stack([seconds.min() / seconds, sizes * scale / seconds], axis=1), np.ones(len(sizes)))
+    return float(alpha * seconds.min()), float(beta * scale)
+
+
+def ranges(curve: Mapping[int, float]) -> list[list[int]]:
+    """Return the sizes in as few ranges as have a line within ``TOLERANCE`` of all their times; the last has three."""
+    sizes = sorted(curve)
+
+    def fits(first: int, last: int) -> bool:
+        some = {n: curve[n] for n in sizes[first:last]}
+        if len(some) == 1:
+            return True
+        alpha, beta = line(some)
+        return all(abs((alpha + n * beta) / seconds - 1) <= TOLERANCE for n, seconds in some.items())
+
+    end = len(sizes)
+    fewest: dict[int, tuple[int, int]] = {0: (0, 0)}  # by how many sizes are in ranges: how many ranges, from where
+    for last in range(1, end + 1):
+        options = [
+            (fewest[first][0] + 1, -first)
+            for first in range(last)
+            if first in fewest
+            and (fits(first, last) or (last == end and first == end - MIN_SIZES))
+            and not (last == end and end - first < min(MIN_SIZES, end))
+        ]
+        if options:
+            count, first = min(options)
+            fewest[last] = count, -first
+    found, last = [], end
+    while last:
+        first = fewest[last][1]
+        found.insert(0, sizes[first:last])
+        last = first
+    return found
+
+
+def parameters(curves: Mapping[Pattern, Curve], pieces: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, float]:
+    """Return all parameters by name, ``rack.0.latency_s``, from the curves of the patterns.
+
+    Args:
+        curves: the time of every pattern by size.
+        pieces: the ranges of sizes of each tier.
+    """
+    found: dict[str, float] = {}
+    for tier, tier_ranges in pieces.items():
+        trips = curves[Pattern("half_trip", tier)]
+        overhead, gap = _overhead_and_gap(curves, tier)
+        burst, rate = _burst(curves, tier), line(trips, LARGE)[1]
+        for number, sizes in enumerate(tier_ranges):
+            some = {n: trips[n] for n in sizes}
+            if burst and number == 0:
+                alpha, beta = median(some.values()), rate
+            elif burst:
+                alpha, beta = line({n - round(burst): seconds for n, seconds in some.items()})
+            elif len(some) > 1:
+                alpha, beta = line(some)
+            else:
+                ((n, seconds),) = some.items()
+                alpha, beta = max(0.0, seconds - n * rate), rate
+            name = f"{tier}.{number}"
+            found[f"{name}.overhead_s"] = min(overhead, alpha / 2)
+            found[f"{name}.latency_s"] = alpha - 2 * found[f"{name}.overhead_s"]
+            found[f"{name}.gap_s"] = gap
+            found[f"{name}.byte_s"] = max(beta, UNLIMITED)
+        shared = dict(_shared(curves, tier))
+        found |= shared
+        if "port_byte_s" in shared and rate <= shared["port_byte_s"] * (1 + TOLERANCE):
+            found |= {f"{tier}.{number}.byte_s": UNLIMITED for number in range(len(tier_ranges))}
+        if burst:
+            found["burst_bytes"] = burst
+    return found
+
+
+def _overhead_and_gap(curves: Mapping[Pattern, Curve], tier: str) -> tuple[float, float]:
+    """Return o and g by the differences of trains: medians over the sizes below ``LARGE``; 0 without trains."""
+    trains = {(key.messages, key.copies): curve for key, curve in curves.items() if key[:2] == ("train", tier)}
+    many, copied = max((n for n, _ in trains), default=1), max((c for _, c in trains), default=0)
+    needed = [(1, 0), (many, 0), (1, copied), (many, copied)]
+    if many == 1 or any(key not in trains for key in needed):
+        return 0.0, 0.0
+    one, several, delayed, both = (trains[key] for key in needed)
+    sizes = [n for n in one.keys() & several.keys() & delayed.keys() & both.keys() if n < LARGE]
+    gaps = [(several[n] - one[n]) / (many - 1) for n in sizes]
+    overheads = [(both[n] - delayed[n]) / (many - 1) - (delayed[n] - one[n]) for n in sizes]
+    return (max(0.0, median(each)) if each else 0.0 for each in (overheads, gaps))  # type: ignore[return-value]
+
+
+def _burst(curves: Mapping[Pattern, Curve], tier: str) -> float:
+    """Return the bytes that pass a port at once after a pause; 0 where no bucket of tokens shows.
+
+    A ping-pong leaves its ports idle for half of the time, an exchange does not: with a bucket the exchange of large
+    messages takes longer by what the bucket lets pass, and half a trip of small ones less than their bytes need.
+    """
+    trips, exchanges = (curves.get(Pattern(name, tier), {}) for name in ("half_trip", "exchange"))
+    shared = [n for n in trips.keys() & exchanges.keys() if LARGE / 2 <= n <= 32 * LARGE]
+    if tier == "node" or len(shared) < MIN_SIZES:
+        return 0.0
+    byte_s, least = line(exchanges, LARGE)[1], min(trips.values())
+    burst = max(0.0, median((exchanges[n] - trips[n]) / byte_s for n in shared))
+    small = [(trips[n] - least) / (n * byte_s) for n in trips if burst / 4 <= n <= burst]
+    return burst if small and median(small) < 0.75 else 0.0
+
+
+def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, float]]:
+    """Yield what a byte takes of what the pairs of a tier share, and of CPUs that slow down pairs which share nothing."""
+    alone = curves.get(Pattern("exchange", tier)) or curves[Pattern("half_trip", tier)]
+    single = line(alone, LARGE)[1]
+    together = {
+        key: line(curve, LARGE)[1] / key.sharing
+        for key, curve in curves.items()
+        if key.name == "exchange" and key.tier == tier and key.sharing > 1
+    }
+    name = {"node": "memory_byte_s", "rack": "port_byte_s", "fabric": "uplink_byte_s"}[tier]
+    if together:
+        yield name, min(together.values())
+    elif tier == "rack":
+        yield name, median(seconds / n for n, seconds in alone.items() if n >= LARGE)
+    apart = [
+        (line(curve, LARGE)[1], key.pairs)
+        for key, curve in curves.items()
+        if key.name == "exchange" and key.tier == tier and key.sharing == 1 and key.pairs > 1
+    ]
+    for byte_s, pairs in apart:
+        if byte_s > single * (1 + 2 * TOLERANCE):
+            yield "cpus_byte_s", byte_s / (2 * pairs)
+
+
+def _fold_rates(measured: Measurements, draw: np.random.Generator | None = None) -> dict[str, float]:
+    """Return the seconds of a folded byte by dtype: medians of what reduce-scatters take longer than all-gathers."""
+    found = {}
+    for dtype, pairs in measured.twins.items():
+        differences = []
+        for folding, gathering in pairs:
+            nbytes = folding.nbytes * (folding.layout.workers - 1) / folding.layout.workers
+            differences.append((_seconds(folding, draw) - _seconds(gathering, draw)) / nbytes)
+        found[f"reduction.{dtype}"] = max(median(differences), MIN_FOLD_S)
+    return found
+
+
+MIN_FOLD_S = 1e-12
+"""The least seconds of a folded byte, 1 TB/s, where noise hides what a reduction takes."""
+
+
+def fit(observed: Sequence[Observation], name: str) -> MachineFile | None:
+    """Return the machine fitted to the patterns among the observations; None without a ping-pong of three sizes.
+
+    Args:
+        observed: the observations of one machine, transport and executor.
+        name: the name of the machine.
+    """
+    measured = Measurements.of(observed)
+    curves = measured.curves()
+    tiers = [tier for tier in TIER_LABELS if len(curves.get(Pattern("half_trip", tier), ())) >= MIN_SIZES]
+    if not tiers:
+        return None
+    pieces = {tier: _pieces(curves, tier) for tier in tiers}
+    values = parameters(curves, pieces) | _fold_rates(measured)
+    draw = np.random.default_rng(1)
+    samples = defaultdict(list)
+    for _ in range(REPLICAS):
+        for key, value in (parameters(measured.curves(draw), pieces) | _fold_rates(measured, draw)).items():
+            samples[key].append(value)
+    quantities = {key: _quantity(value, samples.get(key, [])) for key, value in values.items()}
+    used = [one for pairs in measured.patterns.values() for one, _ in pairs]
+    return _file(name, quantities, pieces, used)
+
+
+def _pieces(curves: Mapping[Pattern, Curve], tier: str) -> list[list[int]]:
+    """Return the ranges of sizes that have a line each."""
+    trips = curves[Pattern("half_trip", tier)]
+    if not (burst := _burst(curves, tier)):
+        return ranges(trips)
+    small, large = [n for n in trips if n <= burst / 8], [n for n in trips if n >= 4 * burst]
+    return [small or [min(trips)], large] if len(large) >= MIN_SIZES else ranges(trips)
+
+
+def _quantity(value: float, samples: Sequence[float]) -> dict[str, float]:
+    low, high = np.percentile(samples, (2.5, 97.5)) if samples else (value, value)
+    return {"value": value, "low": min(float(low), value), "high": max(float(high), value)}
+
+
+def _rate(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return the rate of seconds per byte; its low end is the high end of these."""
+    return {"value": 1 / seconds["value"], "low": 1 / seconds["high"], "high": 1 / seconds["low"]}
+
+
+def _file(
+    name: str, found: Mapping[str, Mapping[str, float]], pieces: Mapping[str, Sequence[Sequence[int]]],
+    used: Sequence[Observation],
+) -> MachineFile:  # fmt: skip
+    """Return the machine file of the quantities."""
+    sections: dict[str, Any] = {
+        "tiers": {
+            tier: [
+                {
+                    "from_bytes": sizes[0] if number else 0,
+                    **{key: found[f"{tier}.{number}.{key}"] for key in ("latency_s", "overhead_s", "gap_s")},
+                    "bytes_per_s": _rate(found[f"{tier}.{number}.byte_s"]),
+                }
+                for number, sizes in enumerate(tier_ranges)
+            ]
+            for tier, tier_ranges in pieces.items()
+        },
+        "reduction": {
+            key.removeprefix("reduction."): {"bytes_per_s": _rate(each)}
+            for key, each in found.items() if key.startswith("reduction.")
+        },
+    }  # fmt: skip
+    if "port_byte_s" in found:
+        sections["port"] = {"bytes_per_s": _rate(found["port_byte_s"])}
+        if "burst_bytes" in found:
+            sections["port"]["burst_bytes"] = found["burst_bytes"]
+    for key, section in (("uplink_byte_s", "uplink"), ("memory_byte_s", "memory")):
+        if key in found:
+            sections[section] = {"bytes_per_s": _rate(found[key])}
+    first = used[0]
+    if any(one.oversubscribed for one in used) or "cpus_byte_s" in found:
+        of = "machine" if first.kind == "measured on a testbed" else "node"
+        sections["cpus"] = {"cores": first.cpus, "of": of}
+        if "cpus_byte_s" in found:
+            per_core = {key: value * first.cpus for key, value in found["cpus_byte_s"].items()}
+            sections["cpus"]["bytes_per_s"] = _rate(per_core)
+    if any(one.layout.aggregators for one in used) and first.kind == "measured on a testbed":
+        sections["aggregators"] = {"kind": "unmetered", "source": "the aggregators of the testbed have no meter"}
+    sections["measured"] = {
+        "kind": first.kind, "machine": first.machine, "transport": first.transport, "executor": first.executor,
+        "nodes": sorted({one.layout.nodes for one in used}),
+        "ranks_per_node": sorted({one.layout.ranks_per_node or 1 for one in used}),
+        "smallest_bytes": min(one.nbytes for one in used), "largest_bytes": max(one.nbytes for one in used),
+        "files": sorted({one.file for one in used}),
+    }  # fmt: skip
+    return MachineFile.of(name=name, kind="fitted", **sections)

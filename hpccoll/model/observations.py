@@ -55,6 +55,12 @@ class Observation:
         in_place: whether contribution and result share a buffer.
         mapping: the mapping that the case requested; None for the numbering of the launcher.
         executor: the executor that measured it.
+        rounds_s: the median time of each round, if known.
+        machine: the machine that was measured.
+        kind: what the measurement is.
+        oversubscribed: whether ranks outnumbered the CPUs.
+        cpus: the CPUs of its nodes.
+        file: the name of its raw file.
     """
 
     call: CollectiveCall
@@ -70,6 +76,12 @@ class Observation:
     in_place: bool = False
     mapping: str | None = None
     executor: str = PYTHON
+    rounds_s: tuple[float, ...] = ()
+    machine: str = ""
+    kind: str = "measured"
+    oversubscribed: bool = False
+    cpus: int = 1
+    file: str = ""
 
     @property
     def collective(self) -> str:
@@ -141,6 +153,7 @@ def observations(raw: RawResults) -> Iterator[Observation]:
         if not (usable and known and timed.median_s and outcome.bytes):
             continue
         layout = attempt.layout
+        cpus = len(set().union(*(_cpus(place.affinity) for place in attempt.places if place.node == 0)))
         if case.mapping is not None:
             layout = layout.subset(numbering(layout, case.mapping))
         arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
@@ -158,4 +171,16 @@ def observations(raw: RawResults) -> Iterator[Observation]:
             in_place=case.in_place,
             mapping=case.mapping,
             executor=timed.executor or PYTHON,
+            rounds_s=tuple(filter(None, timed.round_medians_s)),
+            machine=attempt.machine,
+            kind=attempt.kind,
+            oversubscribed=attempt.oversubscribed,
+            cpus=cpus,
+            file=raw.path.name,
         )
+
+
+def _cpus(listed: str) -> set[int]:
+    """Return the CPUs of a list such as ``0-3,8``."""
+    ends = [each.partition("-") for each in listed.split(",") if each]
+    return {cpu for first, _, last in ends for cpu in range(int(first), int(last or first) + 1)}
