@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import PATHS, report_damaged
+from hpccoll.cli.common import PATHS, progress_counter, report_damaged
 from hpccoll.errors import BadInputError, UnusableError
 
 family = typer.Typer()
@@ -50,23 +50,38 @@ def tune(
     return report_damaged(results)
 
 
-@family.command(epilog="Example: hpccoll model results/model")
+@family.command(epilog="Example: hpccoll model results/calibrate results/default --out machine.json")
 def model(
-    paths: PATHS, *, as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False
+    paths: PATHS,
+    out: Annotated[
+        Path | None, typer.Option(help="file of the fitted machine, for predict", metavar="MACHINE.json")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
 ) -> int:
-    """Predict times from the ping-pongs of a run.
+    """Fit a machine to ping-pongs and other patterns.
 
-    They are compared with measured times. The parameters alpha, beta and gamma are fitted; every algorithm with a
-    declared cost is predicted, with the sizes at which one algorithm overtakes another. Ends with 3 if a file
-    cannot be read.
+    Its predictions are compared with all other measurements: the output begins with the errors on these. Measure
+    workflows/config/calibrate.yaml on few nodes, and what you want to predict on more. Ends with 3 if a file cannot
+    be read.
     """
     from hpccoll.model import model_report
+    from hpccoll.model.machine_file import write_machine
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
-    models = model_report.models_of(files.raw_results)
+    with progress_counter("predictions") as progress:
+        models = model_report.models_of(files.raw_results, progress)
+    if out:
+        fitted = [each for each in models if each.fit]
+        if len(fitted) > 1:
+            several = ", ".join(f"{each.measured_on[1]} over {each.over}" for each in fitted)
+            raise BadInputError("--out", str(out), f"results of one machine and transport, not of {several}")
+        write_machine(fitted[0].machine_file(), out)
     if as_json:
         typer.echo(json.dumps([model_report.as_json(each) for each in models], indent=1))
     else:
         typer.echo("\n".join(line for each in models for line in model_report.model_lines(each)))
+        if out:
+            typer.echo(f"machine: {out}")
     return report_damaged(files)

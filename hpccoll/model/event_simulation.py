@@ -3,8 +3,9 @@
 A step begins at a rank when the step before it in its sequence has ended there. The rank's CPU then issues the sends,
 one overhead after another, in listed order. Messages from one rank to another pass one after the other, as on one
 connection. A message flows at the rate that the resources on its way leave it, as ``machine`` describes them: the rate
-of each message is max-min fair among those that share resources with it, and changes when one of them starts or ends. The last byte is there a latency later; the receiver's CPU takes an overhead,
-and folds when all messages of the step have arrived. The step ends with its last message, or its fold.
+of each message is max-min fair among those that share resources with it, and changes when one of them starts or ends.
+The last byte is there a latency later; the receiver's CPU takes an overhead, and folds when all messages of the step
+have arrived. The step ends with its last message, or its fold.
 
 Lanes are dealt to sequences as the MPI transport deals them: those of a sequence follow one another, sequences share
 only the resources and the CPU of the rank.
@@ -22,13 +23,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hpccoll.model.machine import Machine, Segment
-from hpccoll.model.traffic import Traffic
+from hpccoll.model.traffic import Traffic, kept_traffic
 from hpccoll.schedule import Cut, Layout, Schedule
 from hpccoll.schedule.layout import TIERS
 
 Resource: TypeAlias = tuple[str, int, int]
 """What messages share: the kind, the number of its owner, and the rail."""
 
+
+PROGRESS = 1000
+"""The number of messages after which progress is reported."""
 
 SIMULTANEOUS = 1e-12
 """The relative difference up to which times, and rates, are equal: sums in another order differ by rounding."""
@@ -63,7 +67,12 @@ class _Message:
 
 
 def simulate_events(
-    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32"
+    schedules: Sequence[Schedule],
+    cut: Cut,
+    machine: Machine,
+    window: int = 1,
+    dtype: str = "float32",
+    progress: Callable[[int], None] | None = None,
 ) -> float:
     """Return the seconds of one operation, from the start of all ranks to the end of the last one.
 
@@ -73,10 +82,11 @@ def simulate_events(
         machine: the machine model, with all tiers that messages cross.
         window: the number of channels in flight at once, each with a lane for every slice.
         dtype: the type of the elements, which decides what a fold costs.
+        progress: is called now and then with the number of messages simulated so far.
     """
-    traffic = [Traffic.of(schedule) for schedule in schedules]
+    traffic = [kept_traffic(schedule) or Traffic.of(schedule) for schedule in schedules]
     layout, sequences = schedules[0].layout, max(1, min(window * len(schedules), cut.lanes))
-    simulator = _Simulator(layout, machine, machine.fold_s.get(dtype, 0.0))
+    simulator = _Simulator(layout, machine, machine.fold_s.get(dtype, 0.0), progress)
     for lane in range(cut.lanes):
         simulator.add(traffic[lane % len(traffic)], cut, lane, lane % sequences)
     return simulator.run()
@@ -85,8 +95,9 @@ def simulate_events(
 class _Simulator:
     """The remaining steps of every rank and sequence, the messages in flight, and the time of every CPU."""
 
-    def __init__(self, layout: Layout, machine: Machine, fold_s: float) -> None:
-        self.layout, self.machine, self.fold_s = layout, machine, fold_s
+    def __init__(self, layout: Layout, machine: Machine, fold_s: float, progress: Callable[[int], None] | None) -> None:
+        self.layout, self.machine, self.fold_s, self.progress = layout, machine, fold_s, progress
+        self.racks = set(layout.rack[: layout.workers])  # aggregators of other racks are above the uplinks
         self.todo: dict[tuple[int, int], list[_Step]] = defaultdict(list)
         self.events: list[tuple[float, int, Callable[[float, Any], None], object]] = []
         self.order = numbers()
@@ -98,6 +109,7 @@ class _Simulator:
         self.credit: dict[Resource, tuple[float, float]] = {}  # of a port: bytes, and when they were right
         self.changed: set[Resource] = set()  # whose messages have started or ended since rates were right
         self.latest = 0.0
+        self.passed = 0  # messages
 
     def add(self, traffic: Traffic, cut: Cut, lane: int, sequence: int) -> None:
         """Add the steps of a lane."""
@@ -132,7 +144,7 @@ class _Simulator:
             path.append(((f"rank {kind}", me, 0), 0.0 if switch else own))
             if tier != "node" and not (switch or (machine.unmetered_aggregators and me >= layout.workers)):
                 path.append(((f"port {kind}", node[me], rail[me]), machine.port_byte_s))
-            if tier == "fabric":
+            if tier == "fabric" and rack[me] in self.racks:
                 path.append(((f"uplink {kind}", rack[me], rail[me]), machine.uplink_byte_s))
         if tier == "node":
             path.append((("memory", node[source], 0), machine.memory_byte_s))
@@ -231,6 +243,9 @@ class _Simulator:
         message, version = of
         if version != message.version:
             return
+        self.passed += 1
+        if self.progress and not self.passed % PROGRESS:
+            self.progress(self.passed)
         for resource, _ in message.path:
             del self.flows[resource][message]
             if resource in self.credit:

@@ -5,8 +5,8 @@ every measured time within ``TOLERANCE``. Exchanges, in which both directions of
 port; several pairs at once give the rate that they share. Trains give o and g. The reduce-scatter and the all-gather of
 one algorithm differ in folding only. Every parameter has an interval of 95 %, by the bootstrap over rounds.
 
-T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection networks, PMEO (2007).
-W. Gropp, L. Olson, P. Samfass: Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50.
+T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection networks, PMEO
+(2007). W. Gropp, L. Olson, P. Samfass: Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50.
 """
 
 from collections import defaultdict
@@ -115,6 +115,20 @@ class Measurements:
             patterns[pattern] = [pair for pair in patterns[pattern] if pair[0].algorithm]
         return cls(patterns, {dtype: list(pairs) for dtype, pairs in _twins(observed).items()})
 
+    def tiers(self) -> list[str]:
+        """Return the tiers that have enough ping-pongs."""
+        sizes = {
+            key.tier: {one.nbytes for one, _ in each}
+            for key, each in self.patterns.items()
+            if key == Pattern("half_trip", key.tier)
+        }
+        return [tier for tier in TIER_LABELS if len(sizes.get(tier, ())) >= MIN_SIZES]
+
+    def used(self) -> tuple[Observation, ...]:
+        """Return all observations of patterns and twins."""
+        twins = [one for pairs in self.twins.values() for pair in pairs for one in pair]
+        return (*(one for each in self.patterns.values() for one, _ in each), *twins)
+
     def curves(self, draw: np.random.Generator | None = None) -> dict[Pattern, Curve]:
         """Return the time of every pattern by size: the median over placements, of the median of all rounds.
 
@@ -184,7 +198,8 @@ def ranges(curve: Mapping[int, float]) -> list[list[int]]:
         if options:
             count, first = min(options)
             fewest[last] = count, -first
-    found, last = [], end
+    found: list[list[int]] = []
+    last = end
     while last:
         first = fewest[last][1]
         found.insert(0, sizes[first:last])
@@ -237,9 +252,10 @@ def _overhead_and_gap(curves: Mapping[Pattern, Curve], tier: str) -> tuple[float
     if many == 1 or any(key not in trains for key in needed):
         return 0.0, 0.0
     one, several, delayed, both = (trains[key] for key in needed)
-    sizes = [n for n in one.keys() & several.keys() & delayed.keys() & both.keys() if n < LARGE]
+    sizes = [n for n in one.keys() & several.keys() & delayed.keys() & both.keys() if 4 * many <= n < LARGE]
     gaps = [(several[n] - one[n]) / (many - 1) for n in sizes]
-    overheads = [(both[n] - delayed[n]) / (many - 1) - (delayed[n] - one[n]) for n in sizes]
+    rate = line(one, LARGE)[1] / 2  # the reply has all bytes, too
+    overheads = [(both[n] - delayed[n]) / (many - 1) + n / many * rate - (delayed[n] - one[n]) for n in sizes]
     return (max(0.0, median(each)) if each else 0.0 for each in (overheads, gaps))  # type: ignore[return-value]
 
 
@@ -260,7 +276,7 @@ def _burst(curves: Mapping[Pattern, Curve], tier: str) -> float:
 
 
 def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, float]]:
-    """Yield what a byte takes of what the pairs of a tier share, and of CPUs that slow down pairs which share nothing."""
+    """Yield what a byte takes of what pairs of a tier share, and of CPUs that slow down pairs which share nothing."""
     alone = curves.get(Pattern("exchange", tier)) or curves[Pattern("half_trip", tier)]
     single = line(alone, LARGE)[1]
     together = {
@@ -299,19 +315,38 @@ MIN_FOLD_S = 1e-12
 """The least seconds of a folded byte, 1 TB/s, where noise hides what a reduction takes."""
 
 
-def fit(observed: Sequence[Observation], name: str) -> MachineFile | None:
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fitted machine.
+
+    Args:
+        machine: the machine.
+        used: the observations that it was fitted to.
+    """
+
+    machine: MachineFile
+    used: tuple[Observation, ...]
+
+
+def fit(observed: Sequence[Observation], name: str) -> Fit | None:
     """Return the machine fitted to the patterns among the observations; None without a ping-pong of three sizes.
+
+    Patterns on more than half of the nodes are left out if those on fewer nodes cross the same tiers: a model is tested
+    on more nodes than it was fitted to.
 
     Args:
         observed: the observations of one machine, transport and executor.
         name: the name of the machine.
     """
-    measured = Measurements.of(observed)
-    curves = measured.curves()
-    tiers = [tier for tier in TIER_LABELS if len(curves.get(Pattern("half_trip", tier), ())) >= MIN_SIZES]
-    if not tiers:
+    everywhere = Measurements.of(observed)
+    most = max((one.layout.nodes for one in observed), default=1)
+    measured = Measurements.of([one for one in observed if 2 * one.layout.nodes <= most])
+    if measured.tiers() != everywhere.tiers():
+        measured = everywhere
+    if not measured.tiers():
         return None
-    pieces = {tier: _pieces(curves, tier) for tier in tiers}
+    curves = measured.curves()
+    pieces = {tier: _pieces(curves, tier) for tier in measured.tiers()}
     values = parameters(curves, pieces) | _fold_rates(measured)
     draw = np.random.default_rng(1)
     samples = defaultdict(list)
@@ -319,8 +354,8 @@ def fit(observed: Sequence[Observation], name: str) -> MachineFile | None:
         for key, value in (parameters(measured.curves(draw), pieces) | _fold_rates(measured, draw)).items():
             samples[key].append(value)
     quantities = {key: _quantity(value, samples.get(key, [])) for key, value in values.items()}
-    used = [one for pairs in measured.patterns.values() for one, _ in pairs]
-    return _file(name, quantities, pieces, used)
+    used = measured.used()
+    return Fit(_file(name, quantities, pieces, used), used)
 
 
 def _pieces(curves: Mapping[Pattern, Curve], tier: str) -> list[list[int]]:
@@ -378,7 +413,7 @@ def _file(
         if "cpus_byte_s" in found:
             per_core = {key: value * first.cpus for key, value in found["cpus_byte_s"].items()}
             sections["cpus"]["bytes_per_s"] = _rate(per_core)
-    if any(one.layout.aggregators for one in used) and first.kind == "measured on a testbed":
+    if first.kind == "measured on a testbed":
         sections["aggregators"] = {"kind": "unmetered", "source": "the aggregators of the testbed have no meter"}
     sections["measured"] = {
         "kind": first.kind, "machine": first.machine, "transport": first.transport, "executor": first.executor,

@@ -1,18 +1,20 @@
-"""The report of a model: each run as text and as JSON."""
+"""The report of a model: the fitted machine of each run, and how well it predicts what it has not seen."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import starmap
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from hpccoll.errors import BadInputError
-from hpccoll.model.fit import MIN_SIZES, fit
-from hpccoll.model.machine import TIER_LABELS, Link, MachineModel
+from hpccoll.model.fit import MIN_SIZES, Fit, fit
+from hpccoll.model.machine import TIER_LABELS
+from hpccoll.model.machine_file import MachineFile, Quantity, SegmentSection
 from hpccoll.model.observations import Observation, Work, observations
-from hpccoll.model.validation import Crossing, Overtaking, Validated, crossings, curves, validate
+from hpccoll.model.validation import Crossing, Errors, Overtaking, Regret, Validated, crossings, curves, validate
 from hpccoll.spec.case import PYTHON
 from hpccoll.store.raw_results import RawResults
 from hpccoll.units import format_seconds, format_size
@@ -20,12 +22,12 @@ from hpccoll.units import format_seconds, format_size
 
 @dataclass(frozen=True)  # without slots, for cached properties
 class RunModel:
-    """A run, the model fitted to its ping-pongs, and its predictions.
+    """The measurements of one transport and executor on one machine, the machine fitted to them, and its predictions.
 
     Args:
-        raw_results: the raw results of one environment on one machine: the jobs of a sweep, or files in one directory.
+        raw_results: the raw results of one environment on one machine.
         transport: the transport of the validated observations.
-        machine: the fitted machine model.
+        fit: the fit; None without ping-pongs.
         validated: the observations with their predictions.
         executor: the executor that measured the observations.
         several_executors: whether the run has a model of the other executor for this transport.
@@ -33,22 +35,10 @@ class RunModel:
 
     raw_results: Sequence[RawResults]
     transport: str
-    machine: MachineModel
+    fit: Fit | None
     validated: list[Validated]
     executor: str = PYTHON
     several_executors: bool = False
-
-    @classmethod
-    def of(cls, raw_results: Sequence[RawResults]) -> Iterator["RunModel"]:
-        """Yield a model for each transport and executor."""
-        measured: dict[str, dict[str, list[Observation]]] = defaultdict(lambda: defaultdict(list))
-        for one in (one for raw in raw_results for one in observations(raw)):
-            measured[one.transport][one.executor].append(one)
-        for transport, by_executor in sorted(measured.items()):
-            for executor, observed in sorted(by_executor.items()):
-                machine = fit(observed)
-                validated = validate(observed, machine)
-                yield cls(raw_results, transport, machine, validated, executor, len(by_executor) > 1)
 
     @property
     def over(self) -> str:
@@ -61,6 +51,11 @@ class RunModel:
         attempt = self.raw_results[0].attempts[0][0]
         return attempt.kind, attempt.machine
 
+    @property
+    def held_out(self) -> list[Validated]:
+        """The observations that the fit has not seen."""
+        return [one for one in self.validated if one.held_out]
+
     @cached_property
     def groups(self) -> dict[Work, list[Validated]]:
         """The validated observations by their work; a mapping that all of them share is in the work and in no name."""
@@ -68,6 +63,24 @@ class RunModel:
         for one in self.validated:
             by_work[one.observation.work].append(one)
         return dict(sorted(starmap(_of_one_mapping, by_work.items())))
+
+    def machine_file(self) -> MachineFile:
+        """Return the fitted machine with its errors on held-out measurements.
+
+        Raises:
+            BadInputError: if the run has no ping-pongs.
+        """
+        if self.fit is None:
+            raise _no_ping_pongs(self.raw_results)
+        numbers: dict[str, float] = {}
+        if errors := Errors.of(self.held_out):
+            numbers |= {
+                "cases": errors.cases, "ratio_median": errors.center, "error_median": errors.typical,
+                "error_p90": errors.large, "ratio_p5": errors.low, "ratio_p95": errors.high,
+            }  # fmt: skip
+        if regret := Regret.of(self.held_out):
+            numbers |= {"regret_mean": regret.mean, "regret_most": regret.most}
+        return self.fit.machine.model_copy(update={"validation": numbers})
 
 
 def _of_one_mapping(work: Work, validated: list[Validated]) -> tuple[Work, list[Validated]]:
@@ -79,8 +92,12 @@ def _of_one_mapping(work: Work, validated: list[Validated]) -> tuple[Work, list[
     return work._replace(mapping=mappings.pop() or ""), bare
 
 
-def models_of(raw_results: Sequence[RawResults]) -> list[RunModel]:
-    """Return the model of every run of the raw files; a run without ping-pongs has a model without links.
+def models_of(raw_results: Sequence[RawResults], progress: Callable[[int, int], None] | None = None) -> list[RunModel]:
+    """Return a model for each machine, environment, transport and executor of the raw files.
+
+    Args:
+        raw_results: the raw results.
+        progress: is called with the number of predictions done, and of all.
 
     Raises:
         BadInputError: if no run has any ping-pongs.
@@ -89,63 +106,144 @@ def models_of(raw_results: Sequence[RawResults]) -> list[RunModel]:
     for raw in raw_results:
         if raw.attempts:
             attempt = raw.attempts[0][0]
-            runs[raw.path.parent, attempt.kind, attempt.machine, raw.job.variant].append(raw)
-    models = [one for of_run in runs.values() for one in RunModel.of(of_run)]
-    if not any(one.machine.links for one in models):
-        needed = f"a run that has send_recv of {MIN_SIZES} sizes or more: see workflows/config/model.yaml"
-        raise BadInputError("path", ", ".join(str(raw.path) for raw in raw_results), needed)
+            runs[attempt.kind, attempt.machine, raw.job.variant].append(raw)
+    measured: list[tuple[list[RawResults], str, str, list[Observation], bool]] = []
+    for of_run in runs.values():
+        by_executor: dict[tuple[str, str], list[Observation]] = defaultdict(list)
+        for one in (one for raw in of_run for one in observations(raw)):
+            by_executor[one.transport, one.executor].append(one)
+        transports = [transport for transport, _ in by_executor]
+        for (transport, executor), observed in sorted(by_executor.items()):
+            measured.append((of_run, transport, executor, observed, transports.count(transport) > 1))
+    total, done, models = sum(len(observed) for *_, observed, _ in measured), 0, []
+    for of_run, transport, executor, observed, several in measured:
+        fitted = fit(observed, of_run[0].attempts[0][0].machine)
+        validated = [Validated(one, None, "the run has no ping-pong") for one in observed]
+        if fitted:
+            report = None if progress is None else lambda number, before=done: progress(before + number, total)
+            validated = validate(observed, fitted.machine.machine(), fitted.used, report)
+        models.append(RunModel(of_run, transport, fitted, validated, executor, several))
+        done += len(observed)
+    if not any(one.fit for one in models):
+        raise _no_ping_pongs(raw_results)
     return models
 
 
-UPLINKS = "nodes of a rack share its uplink, which is not modelled: what crosses racks may take longer"
+def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:
+    needed = f"a run that has send_recv of {MIN_SIZES} sizes or more: see workflows/config/calibrate.yaml"
+    return BadInputError("path", ", ".join(str(raw.path) for raw in raw_results), needed)
 
 
 def model_lines(model: RunModel) -> Iterator[str]:
-    """Yield the model of one run as text."""
-    files = ", ".join(raw.path.name for raw in model.raw_results)
+    """Yield the model of one run as text: errors on held-out measurements first."""
+    files = ", ".join(sorted({_short(raw.path) for raw in model.raw_results}))
     where = f"{files}: {', '.join(model.measured_on)}, over {model.over}"
-    if not model.machine.links:
+    if model.fit is None:
         yield f"{where}: no send_recv of {MIN_SIZES} sizes, not modelled"
         return
     yield where
-    for tier, link in model.machine.links.items():
-        yield f"  {TIER_LABELS[tier]}: {_link(link)}"
-    folds = (
-        f"from {model.machine.folds} pairs of cases" if model.machine.folds else "taken as 0: no pair of cases shows it"
-    )
-    yield f"  a folded byte: gamma {model.machine.gamma_s * 1e9:.3g} ns, {folds}"
+    yield from _error_lines(model)
+    yield "parameters, with 95 % intervals over rounds"
+    yield from _parameter_lines(model.fit.machine)
     for work, validated in model.groups.items():
-        yield f"{work.text}, measured over modelled time"
+        yield f"{work.text}, measured over predicted time"
         yield from _table(validated)
-        if any(one.observation.shares_uplinks for one in validated if one.seconds is not None):
-            yield f"  {UPLINKS}"
         for crossing in crossings(validated):
             yield f"  {_crossing_text(crossing)}"
-        unmodelled = {f"{one.observation.name}: {one.kind}" for one in validated if one.seconds is None}
-        yield from (f"  not modelled: {each}" for each in sorted(unmodelled))
+        unpredicted = {f"{one.observation.name}: {one.reason}" for one in validated if one.reason}
+        yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
 
 
-def _link(link: Link) -> str:
-    line = f"alpha {format_seconds(link.alpha_s)}, beta {link.beta_s * 1e9:.3g} ns a byte, from ping-pongs"
-    off = ", ".join(f"{format_size(nbytes)} {times:.2f}" for nbytes, times in link.outside.items())
-    return f"{line} of {link.sizes - len(link.outside)} sizes" + (f"; off that line, times as long: {off}" * bool(off))
+def _short(path: Path) -> str:
+    return "/".join(path.parts[-3:])
+
+
+def _error_lines(model: RunModel) -> Iterator[str]:
+    """Yield how far held-out measurements are from predictions: all, and by nodes and by algorithm."""
+    held_out, measured = model.held_out, model.fit.machine.measured if model.fit else None
+    errors = Errors.of(held_out)
+    if errors is None:
+        yield "no held-out measurement: nothing but what the model was fitted to; its predictions are not tested"
+        return
+    nodes = ", ".join(map(str, measured.nodes)) if measured else ""
+    yield f"held out: {errors.cases} cases that the fit has not seen (it has seen patterns on {nodes} nodes)"
+    yield f"  {'':<34}{'cases':>6}{'measured/predicted':>20}{'error':>8}{'90th %':>8}"
+    yield _error_row("all", errors)
+    groups: dict[str, list[Validated]] = defaultdict(list)
+    for one in held_out:
+        layout = one.observation.layout
+        groups[f"{layout.nodes} x {layout.ranks_per_node or 'mixed'} ranks"].append(one)
+    for one in held_out:
+        groups[f"{one.observation.collective} {one.observation.algorithm.name if one.observation.algorithm else ''}"
+               ].append(one)  # fmt: skip
+    for name, each in groups.items():
+        if of_group := Errors.of(each):
+            yield _error_row(name, of_group)
+    if regret := Regret.of(held_out):
+        yield (
+            f"choosing by the model: {regret.mean:.3f} of the best measured time (geometric mean of {regret.choices} "
+            f"settings), at most {regret.most:.2f}"
+        )
+
+
+def _error_row(name: str, errors: Errors) -> str:
+    return f"  {name:<34}{errors.cases:>6}{errors.center:>20.2f}{errors.typical:>8.1%}{errors.large:>8.1%}"
+
+
+def _parameter_lines(machine: MachineFile) -> Iterator[str]:
+    for tier, segments in machine.tiers.items():
+        for segment in segments:
+            yield f"  {TIER_LABELS[tier]}, from {format_size(segment.from_bytes)}: {_segment_text(segment)}"
+    sections = {
+        "port of a node, each way": machine.port, "uplink of a rack, each way": machine.uplink,
+        "messages inside a node together": machine.memory,
+        **{f"reduction of {dtype}": rate for dtype, rate in machine.reduction.items()},
+    }  # fmt: skip
+    for name, section in sections.items():
+        if section and section.bytes_per_s:
+            yield f"  {name}: {_rate_text(section.bytes_per_s)}"
+    if machine.port and machine.port.burst_bytes.value:
+        burst = machine.port.burst_bytes
+        yield f"  a port lets pass at once after a pause: {_between(burst, lambda n: f'{n / 1024:.3g} KiB')}"
+    if cpus := machine.cpus:
+        rate = f", which move {_rate_text(cpus.bytes_per_s)} each" if cpus.bytes_per_s else ""
+        yield f"  {cpus.cores} CPUs shared by the ranks of {'all nodes' if cpus.of == 'machine' else 'a node'}{rate}"
+
+
+def _segment_text(segment: SegmentSection) -> str:
+    parts = [f"latency {_between(segment.latency_s, format_seconds)}"]
+    parts += [f"overhead {_between(segment.overhead_s, format_seconds)}"] if segment.overhead_s.value else []
+    parts += [f"gap {_between(segment.gap_s, format_seconds)}"] if segment.gap_s.value else []
+    limited = segment.bytes_per_s.value < NO_LIMIT
+    return ", ".join([*parts, _rate_text(segment.bytes_per_s) if limited else "as fast as the port"])
+
+
+NO_LIMIT = 1e14
+"""The rate, in bytes a second, from which a rank does not limit its messages."""
+
+
+def _rate_text(rate: Quantity) -> str:
+    return _between(rate, lambda each: f"{each / 1e9:.3g} GB/s" if each >= 1e9 else f"{each / 1e6:.4g} MB/s")
+
+
+def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
+    """Return a quantity with its interval, if that is visible."""
+    value, low, high = (text(quantity.at(bound)) for bound in ("value", "low_cost", "high_cost"))
+    return value if value == low == high else f"{value} ({low} to {high})"
 
 
 def _table(validated: Sequence[Validated]) -> Iterator[str]:
     columns = curves(validated)
-    names = {name: name + "*" * any(one.kind == "simulated" for one in columns[name].values()) for name in columns}
-    widths = {name: max(9, len(names[name]) + 2) for name in columns}
+    widths = {name: max(9, len(name) + 2) for name in columns}
     sizes = sorted({nbytes for curve in columns.values() for nbytes in curve})
     if not columns:
         return
-    yield f"  {'bytes':>10}" + "".join(f"{names[name]:>{widths[name]}}" for name in columns)
+    yield f"  {'bytes':>10}" + "".join(f"{name:>{widths[name]}}" for name in columns)
     for nbytes in sizes:
         cells = [f"{curve[nbytes].ratio:.2f}" if nbytes in curve else "" for curve in columns.values()]
         yield f"  {nbytes:>10}" + "".join(f"{c:>{w}}" for c, w in zip(cells, widths.values(), strict=True))
     middles = [median(one.ratio or 1.0 for one in curve.values()) for curve in columns.values()]
     yield f"  {'median':>10}" + "".join(f"{m:>{w}.2f}" for m, w in zip(middles, widths.values(), strict=True))
-    if any(name != shown for name, shown in names.items()):
-        yield "  * simulated from its schedule"
 
 
 def _crossing_text(crossing: Crossing) -> str:
@@ -178,27 +276,16 @@ def _size_text(nbytes: float) -> str:
 
 def as_json(model: RunModel) -> dict[str, Any]:
     """Return the model of one run in SI units; absent values are null."""
-    machine = model.machine
     measured_kind, machine_name = model.measured_on
-    links = {
-        TIER_LABELS[tier]: {
-            "alpha_s": link.alpha_s,
-            "beta_s": link.beta_s,
-            "sizes": link.sizes,
-            "outside": [{"bytes": nbytes, "times": times} for nbytes, times in link.outside.items()],
-        }
-        for tier, link in machine.links.items()
-    }
     return {
         "files": [str(raw.path) for raw in model.raw_results],
-        "kind": "modelled",
+        "kind": "simulated",
         "transport": model.transport,
         "executor": model.executor,
         "measured": measured_kind,
         "machine": machine_name,
         "variant": model.raw_results[0].job.variant,
-        "links": links,
-        "gamma_s": machine.gamma_s if machine.folds else None,
+        "machine_file": model.machine_file().model_dump(mode="json", by_alias=True) if model.fit else None,
         "rows": [_row(one) for one in model.validated],
         "crossings": [
             {
@@ -217,13 +304,10 @@ def _work(work: Work) -> dict[str, Any]:
 
 
 def _row(one: Validated) -> dict[str, Any]:
-    observation, cost = one.observation, one.observation.cost
+    observation = one.observation
     return {
-        **_work(observation.work), "shares_uplinks": observation.shares_uplinks, "algorithm": observation.name,
-        "params": dict(observation.params), "in_place": observation.in_place, "mapping": observation.mapping,
-        "bytes": observation.nbytes,
-        "measured_s": observation.seconds, "modelled_s": one.seconds,
-        "kind": one.kind if one.seconds is not None else None, "reason": one.kind if one.seconds is None else None,
-        "rounds": cost.rounds if cost else None, "sent": cost.sent if cost else None,
-        "reduced": cost.reduced if cost else None,
+        **_work(observation.work), "algorithm": observation.name, "params": dict(observation.params),
+        "in_place": observation.in_place, "mapping": observation.mapping, "bytes": observation.nbytes,
+        "measured_s": observation.seconds, "predicted_s": one.seconds, "reason": one.reason or None,
+        "held_out": one.held_out,
     }  # fmt: skip

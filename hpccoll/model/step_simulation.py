@@ -7,22 +7,20 @@ no messages share a resource, the result is the same.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from heapq import heappop, heappush
-from itertools import tee
+from itertools import islice, tee
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.model.machine import Machine, Tier
-from hpccoll.model.traffic import Ints, NotAlignedError, Traffic, Wave, streamed_waves
+from hpccoll.model.traffic import Ints, NotAlignedError, Traffic, Wave, kept_traffic, streamed_waves
 from hpccoll.schedule import Cut, Layout, Schedule
 from hpccoll.schedule.layout import TIERS
 
-Floats = NDArray[np.float64]
-
-KEPT_MESSAGES = 4_000_000
-"""The most messages of a slice whose waves are kept for its next lanes: about 50 bytes each."""
+Floats = NDArray[np.floating]
 
 SAME_TIME = 1e-9
 """The relative difference up to which messages start at the same time."""
@@ -63,11 +61,12 @@ def simulate_steps(
 
 
 class _SharedWaves:
-    """The waves of every slice: generated once for the lanes that are in flight together, and kept if they are few."""
+    """The waves of every slice: kept if they are few, else generated once for the lanes that are in flight together."""
 
     def __init__(self, schedules: Sequence[Schedule], lanes: int, sequences: int) -> None:
         self.schedules, self.lanes, self.sequences = schedules, lanes, sequences
-        self.kept: dict[int, list[Wave]] = {}
+        traffic = enumerate(map(kept_traffic, schedules))
+        self.kept = {number: list(each.waves()) for number, each in traffic if each}
         self.shared: dict[tuple[int, int], list[Iterator[Wave]]] = {}
 
     def of(self, lane: int) -> Iterator[Wave]:
@@ -85,21 +84,13 @@ class _SharedWaves:
         return self.shared[number, batch].pop()
 
     def _generate(self, number: int) -> Iterator[Wave]:
-        kept: list[Wave] | None = []
-        messages = done = 0
+        done = 0
         try:
             for wave in streamed_waves(self.schedules[number]):
-                messages += len(wave.source)
-                kept = kept if messages <= KEPT_MESSAGES else None
-                if kept is not None:
-                    kept.append(wave)
-                done += 1
                 yield wave
+                done += 1
         except NotAlignedError:
-            kept = list(Traffic.of(self.schedules[number]).waves())
-            yield from kept[done:]
-        if kept is not None:
-            self.kept[number] = kept
+            yield from islice(Traffic.of(self.schedules[number]).waves(), done, None)
 
 
 def _nbytes(wave: Wave, cut: Cut, lane: int) -> Ints:
@@ -109,14 +100,20 @@ def _nbytes(wave: Wave, cut: Cut, lane: int) -> Ints:
 class _Clocks:
     """When each resource of one kind is free, and the last pause before that, into which earlier work fits.
 
-    Lanes take turns wave by wave, so that a message may come after others that begin later.
+    Lanes take turns wave by wave, so that a message may come after others that begin later; the waves of one lane come
+    in order.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, in_order: bool) -> None:
         self.free, self.pause, self.pause_end = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.in_order = in_order
 
     def reserve(self, which: Ints, begin: Floats, work: Floats) -> Floats:
         """Return when each of some different resources has done a work that can begin at ``begin``."""
+        if self.in_order:
+            end: Floats = np.maximum(begin, self.free[which]) + work
+            self.free[which] = end
+            return end
         early = np.maximum(begin, self.pause[which]) + work
         fits = early <= self.pause_end[which]
         free = self.free[which]
@@ -152,14 +149,16 @@ class _State:
         self.node, rack, rail = (np.array(each) for each in (layout.node, layout.rack, layout.rail))
         rails = int(rail.max()) + 1
         self.rack, self.port, self.uplink = rack, self.node * rails + rail, rack * rails + rail
+        self.below = np.isin(rack, rack[: layout.workers])  # aggregators of other racks are above the uplinks
         self.one_tier = "rack" if len(np.unique(self.node)) == self.ranks and not rack.any() else None
         self.ready = np.zeros((sequences, self.ranks))  # when each rank can begin its next step
         self.last = np.zeros((sequences, self.ranks))  # when the messages of its step have ended
         self.folded = np.zeros((sequences, self.ranks))  # bytes, in its step
-        self.cpu, self.gaps, self.rank_out, self.rank_in = (_Clocks(self.ranks) for _ in range(4))
-        self.port_out, self.port_in = (_Clocks(int(self.port.max()) + 1) for _ in range(2))
-        self.uplink_out, self.uplink_in = (_Clocks(int(self.uplink.max()) + 1) for _ in range(2))
-        self.memory, self.cores = (_Clocks(int(self.node.max()) + 1) for _ in range(2))
+        clocks = partial(_Clocks, in_order=sequences == 1)
+        self.cpu, self.gaps, self.rank_out, self.rank_in = (clocks(self.ranks) for _ in range(4))
+        self.port_out, self.port_in = (clocks(int(self.port.max()) + 1) for _ in range(2))
+        self.uplink_out, self.uplink_in = (clocks(int(self.uplink.max()) + 1) for _ in range(2))
+        self.memory, self.cores = (clocks(int(self.node.max()) + 1) for _ in range(2))
         self.share = self._cpu_share()
         self.messages = 0
 
@@ -203,8 +202,8 @@ class _State:
             elif len(use.using):
                 end = end.copy()
                 end[use.using] = np.maximum(end[use.using], _serve(use, start[use.using]))
-        np.maximum.at(last, source, end)
-        np.maximum.at(last, target, _serve(_Use(self.cpu, target, overhead), end + latency))
+        _raise_to(last, source, end)
+        _raise_to(last, target, _serve(_Use(self.cpu, target, overhead), end + latency))
 
     def _end(self, sequence: int, ended: Ints) -> None:
         """End the steps of some ranks: fold, and be ready for the next step."""
@@ -227,7 +226,7 @@ class _State:
         else:
             same_node, same_rack = self.node[source] == self.node[target], self.rack[source] == self.rack[target]
             tier = np.where(same_node, 1, np.where(same_rack, 2, 3))
-            present = np.unique(tier)
+            present = np.flatnonzero(np.bincount(tier))
         if len(present) == 1:
             return *_segment_columns(self.machine.tiers[TIERS[present[0]]], nbytes), present.astype(float)
         columns = np.empty((5, len(source)))
@@ -254,7 +253,8 @@ class _State:
                     metered = away[ranks[away] < self.workers]
                 yield _Use(port, self.port[ranks[metered]], nbytes[metered] * machine.port_byte_s, metered)
             if machine.uplink_byte_s:
-                yield _Use(uplink, self.uplink[ranks[across]], nbytes[across] * machine.uplink_byte_s, across)
+                below = across[self.below[ranks[across]]]
+                yield _Use(uplink, self.uplink[ranks[below]], nbytes[below] * machine.uplink_byte_s, below)
         if machine.memory_byte_s:
             yield _Use(self.memory, self.node[source[inside]], nbytes[inside] * machine.memory_byte_s, inside)
         if machine.cpus and machine.cpus.byte_s:
@@ -268,6 +268,18 @@ class _State:
                 yield _Use(self.cores, self.node[target[away]], work[away] / 2, away)
 
 
+def _are_distinct(which: Ints) -> bool:
+    return len(which) < 2 or int(np.bincount(which).max()) <= 1
+
+
+def _raise_to(times: Floats, ranks: Ints, at_least: Floats) -> None:
+    """Raise the times of ranks, which may be named several times."""
+    if _are_distinct(ranks):
+        times[ranks] = np.maximum(times[ranks], at_least)
+    else:
+        np.maximum.at(times, ranks, at_least)
+
+
 def _serve(use: _Use, begin: Floats) -> Floats:
     """Return when each message has passed its resource: those that begin together share it, others follow.
 
@@ -279,7 +291,7 @@ def _serve(use: _Use, begin: Floats) -> Floats:
     if not use.work.any():
         return begin
     work = np.broadcast_to(use.work, len(which))
-    if np.bincount(which).max() <= 1:
+    if _are_distinct(which):
         return clocks.reserve(which, begin, work)
     order = np.lexsort((begin, which))
     of, begins, works = which[order], begin[order], work[order]
@@ -300,10 +312,16 @@ def _serve(use: _Use, begin: Floats) -> Floats:
 
 def _segment_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:
     """Return latency, overhead, gap, seconds of a byte and whether it is synchronous, of messages of one tier."""
-    table = np.array([(s.latency_s, s.overhead_s, s.gap_s, s.byte_s, s.synchronous) for s in tier.segments]).T
-    if len(tier.segments) == 1:
-        return tuple(column[:1] for column in table)
-    starts = np.array([segment.from_bytes for segment in tier.segments])
+    starts, table = _table(tier)
+    if len(starts) == 1:
+        return tuple(table)
     first, last = np.searchsorted(starts, (nbytes.min(), nbytes.max()), side="right") - 1
     which = np.array([first]) if first == last else np.searchsorted(starts, nbytes, side="right") - 1
     return tuple(column[which] for column in table)
+
+
+@lru_cache
+def _table(tier: Tier) -> tuple[Ints, Floats]:
+    """Return the smallest sizes of the segments, and their costs, [cost, segment]."""
+    costs = [(s.latency_s, s.overhead_s, s.gap_s, s.byte_s, s.synchronous) for s in tier.segments]
+    return np.array([segment.from_bytes for segment in tier.segments]), np.array(costs, float).T

@@ -8,12 +8,18 @@ are consumed, and a ring of 16,384 ranks never exists as a whole.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule import Cut, Messages, Part, Schedule, match
 from hpccoll.schedule.step import Range
+
+KEPT_MESSAGES = 1_000_000
+"""The most messages of a schedule that are kept: about 100 bytes each."""
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool]
@@ -65,8 +71,16 @@ class Traffic:
     ended: tuple[Ints, ...]
 
     @classmethod
-    def of(cls, schedule: Schedule) -> "Traffic":
-        """Return the traffic of a schedule."""
+    def of(cls, schedule: Schedule, most: float = inf) -> "Traffic":
+        """Return the traffic of a schedule.
+
+        Args:
+            schedule: the schedule.
+            most: the most messages that it may have.
+
+        Raises:
+            TooManyMessagesError: if it has more.
+        """
         now = np.zeros(schedule.layout.ranks, np.int64)
         away: dict[Messages, tuple[Ints, Ints]] = {}
         columns: list[tuple[Ints, ...]] = [(now[:0],) * 5]
@@ -82,6 +96,8 @@ class Traffic:
                 columns.append((source, target, send_step, now[target], reduces))
                 parts.append((np.arange(count, count + len(between)), _at(m.sent, between)))
                 count += len(between)
+            if count > most:
+                raise TooManyMessagesError
             ended.append(round_.ended)
             now[round_.ended] += 1
         source, target, send_step, receive_step, reduces = map(np.concatenate, zip(*columns, strict=True))
@@ -125,6 +141,19 @@ class Traffic:
             yield Wave(self.source[chosen], self.target[chosen], self.reduces[chosen], tuple(parts), ended)
 
 
+class TooManyMessagesError(ValueError):
+    """A schedule with too many messages to keep them all."""
+
+
+@lru_cache(maxsize=32)
+def kept_traffic(schedule: Schedule) -> Traffic | None:
+    """Return the traffic of a schedule, made once for all sizes and machines; None if it has too many messages."""
+    try:
+        return Traffic.of(schedule, KEPT_MESSAGES)
+    except TooManyMessagesError:
+        return None
+
+
 class NotAlignedError(ValueError):
     """A schedule some of whose messages are sent in one step of all ranks and received in another."""
 
@@ -138,23 +167,17 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
     for round_ in match(schedule):
         if round_.sent is not round_.landed:
             raise NotAlignedError
-        kept = [(m, np.flatnonzero(m.source != m.target)) for m in round_.sent]
-        ends = np.cumsum([0, *(len(between) for _, between in kept)])
-        if len(kept) == 1 and ends[1] == len(kept[0][0].source):
-            m = kept[0][0]
-            reduces = np.full(len(m.source), m.operand is not None)
-            yield Wave(m.source, m.target, reduces, ((np.arange(len(m.source)), m.sent),), round_.ended)
-            continue
-        yield Wave(
-            np.concatenate([np.empty(0, np.int64), *(m.source[between] for m, between in kept)]),
-            np.concatenate([np.empty(0, np.int64), *(m.target[between] for m, between in kept)]),
-            np.concatenate([np.empty(0, bool), *(np.full(len(b), m.operand is not None) for m, b in kept)]),
-            tuple(
-                (np.arange(first, last), _at(m.sent, between))
-                for (m, between), first, last in zip(kept, ends, ends[1:], strict=False)
-            ),
-            round_.ended,
-        )
+        kept = [m for m in round_.sent if m.source is not m.target]  # the others are copies
+        reduces = [np.full(len(m.source), m.operand is not None) for m in kept]
+        ends = np.cumsum([0, *(len(m.source) for m in kept)])
+        parts = tuple((np.arange(first, last), m.sent) for m, (first, last) in zip(kept, pairwise(ends), strict=True))
+        if len(kept) == 1:
+            yield Wave(kept[0].source, kept[0].target, reduces[0], parts, round_.ended)
+        else:
+            source, target = (
+                np.concatenate([round_.ended[:0], *(getattr(m, end) for m in kept)]) for end in ("source", "target")
+            )
+            yield Wave(source, target, np.concatenate([np.empty(0, bool), *reduces]), parts, round_.ended)
 
 
 def _nbytes(source: Ints, parts: Sequence[tuple[Ints, Part]], cut: Cut, lane: int) -> Ints:

@@ -1,18 +1,18 @@
-"""Validation: measured and predicted times, and the sizes from which one algorithm overtakes another."""
+"""Validation: measured times that the fit has not seen, and predicted ones; what choosing by the model costs."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from statistics import geometric_mean
 
-from hpccoll.model.machine import TIER_LABELS, MachineModel
+import numpy as np
+
+from hpccoll.model.machine import TIER_LABELS, Machine
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulate import simulate
-from hpccoll.schedule import Cut
-
-MAX_SIMULATED_RANKS = 64
-"""The most ranks to simulate for a schedule without a declared cost: that takes seconds for each size."""
+from hpccoll.schedule import Cut, itemsize, out_of_place
 
 TOLERANCE = 1e-9
 """The relative difference up to which two times are equal: sums in another order differ by rounding."""
@@ -25,17 +25,83 @@ class Validated:
     Args:
         observation: the observation.
         seconds: the predicted time; None without a prediction.
-        kind: ``modelled`` by the declared cost, ``simulated``, or the reason for neither.
+        reason: why there is no prediction.
+        held_out: whether the fit has not seen it.
     """
 
     observation: Observation
     seconds: float | None
-    kind: str
+    reason: str = ""
+    held_out: bool = True
 
     @property
     def ratio(self) -> float | None:
-        """Measured over modelled."""
+        """Measured over predicted."""
         return self.observation.seconds / self.seconds if self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """How far measured times are from predicted ones.
+
+    Args:
+        cases: the number of cases.
+        center: the median of measured over predicted.
+        typical: the median of the relative errors.
+        large: their 90th percentile.
+        low: the 5th percentile of measured over predicted.
+        high: the 95th percentile of measured over predicted.
+    """
+
+    cases: int
+    center: float
+    typical: float
+    large: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, validated: Iterable[Validated]) -> "Errors | None":
+        """Return the errors of the observations that have a prediction; None without any."""
+        ratios = np.array([one.ratio for one in validated if one.ratio], float)
+        if not len(ratios):
+            return None
+        errors = np.abs(ratios - 1)
+        low, high = np.percentile(ratios, (5, 95))
+        return cls(
+            len(ratios), float(np.median(ratios)), float(np.median(errors)), float(np.percentile(errors, 90)),
+            float(low), float(high),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """What choosing the algorithm by the model costs: measured time of the choice over that of the best.
+
+    Args:
+        choices: the number of settings, each a work at a size.
+        mean: the geometric mean over them.
+        most: the largest.
+    """
+
+    choices: int
+    mean: float
+    most: float
+
+    @classmethod
+    def of(cls, validated: Iterable[Validated]) -> "Regret | None":
+        """Return the regret over all works and sizes with several algorithms; None without any."""
+        settings: dict[object, list[Validated]] = defaultdict(list)
+        for one in validated:
+            if one.seconds:
+                settings[one.observation.work, one.observation.nbytes].append(one)
+        costs = [
+            min(each, key=lambda one: one.seconds or math.inf).observation.seconds
+            / min(one.observation.seconds for one in each)
+            for each in settings.values()
+            if len({one.observation.name for one in each}) > 1
+        ]
+        return cls(len(costs), geometric_mean(costs), max(costs)) if costs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +126,55 @@ class Crossing:
     measured: Overtaking
 
 
-def validate(observations: Iterable[Observation], machine: MachineModel) -> list[Validated]:
-    """Return every observation with its prediction."""
-    return [Validated(one, *_predict(one, machine)) for one in observations]
+def validate(
+    observed: Sequence[Observation],
+    machine: Machine,
+    fitted: Iterable[Observation] = (),
+    progress: Callable[[int], None] | None = None,
+) -> list[Validated]:
+    """Return every observation with its prediction.
+
+    Args:
+        observed: the observations.
+        machine: the machine.
+        fitted: those that the machine was fitted to.
+        progress: is called with the number of observations done.
+    """
+    seen, validated = {id(one) for one in fitted}, []
+    for number, one in enumerate(observed, 1):
+        reason = _unpredicted_reason(one, machine)
+        seconds = None if reason else predicted_seconds(one, machine)
+        validated.append(Validated(one, seconds, reason, id(one) not in seen))
+        if progress:
+            progress(number)
+    return validated
 
 
-def _predict(one: Observation, machine: MachineModel) -> tuple[float | None, str]:
-    if reason := _unmodelled_reason(one, machine):
-        return None, reason
-    if one.cost and one.tier:
-        return machine.seconds(one.cost, one.nbytes, one.tier), "modelled"
-    slices = one.call.slices(one.algorithm, one.layout, **one.own_parameters) if one.algorithm else ()
+def predicted_seconds(one: Observation, machine: Machine) -> float:
+    """Return the predicted time of what was observed."""
+    if one.algorithm is None:
+        raise ValueError("the library's own algorithm has no schedule")
+    slices = one.call.slices(one.algorithm, one.layout, **one.own_parameters)
+    if not one.call.collective.in_place:
+        slices = tuple(out_of_place(one.call, each) for each in slices)
     lanes = len(slices) * int(one.params.get("channels", 1))
-    count = one.call.collective.elements(one.nbytes, 1, one.layout.workers)
-    cut = Cut(one.call, count, slices[0].units, lanes, 1)
-    return simulate(slices, cut, machine, int(one.params.get("window", 1))), "simulated"
+    size = itemsize(one.dtype)
+    cut = Cut(
+        one.call, one.call.collective.elements(one.nbytes, size, one.layout.workers), slices[0].units, lanes, size
+    )
+    return simulate(slices, cut, machine, int(one.params.get("window", 1)), one.dtype).seconds
 
 
-def _unmodelled_reason(one: Observation, machine: MachineModel) -> str | None:
-    """Return the reason why the model predicts nothing for an observation, or None."""
-    lacking = " or ".join(TIER_LABELS[tier] for tier in sorted(one.tiers - machine.links.keys()))
+def _unpredicted_reason(one: Observation, machine: Machine) -> str:
+    """Return the reason why nothing is predicted for an observation, if any."""
+    lacking = " or ".join(TIER_LABELS[tier] for tier in sorted(one.tiers - machine.tiers.keys()))
     reasons = {
         "the algorithm of the library is unknown": one.algorithm is None,
         "one rank sends no messages": one.layout.workers == 1,
-        "the ports of aggregators differ from those of workers, and no ping-pong measures them": one.layout.aggregators,
+        "copies on a rank are not modelled": int(one.params.get("copies", 0)) > 0,
         f"the run has no ping-pong {lacking} (a sweep's 'pairs: all' has all there are)": lacking,
-        f"it declares no cost for ranks at unequal distances, and at most {MAX_SIMULATED_RANKS} ranks are simulated": (
-            one.layout.ranks > MAX_SIMULATED_RANKS and not (one.cost and one.tier)
-        ),
     }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def curves(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:
@@ -115,12 +200,12 @@ def crossings(validated: Iterable[Validated]) -> Iterator[Crossing]:
             continue
         modelled = {n: math.log((first[n].seconds or 1) / (second[n].seconds or 1)) for n in sizes}
         measured = {n: math.log(first[n].observation.seconds / second[n].observation.seconds) for n in sizes}
-        crossing = Crossing((a, b), _overtaking(a, b, modelled), _overtaking(a, b, measured))
+        crossing = Crossing((a, b), overtaking(a, b, modelled), overtaking(a, b, measured))
         if crossing.modelled.sizes or crossing.measured.sizes:
             yield crossing
 
 
-def _overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
+def overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
     """Return which of two algorithms overtakes the other, and at which sizes.
 
     Args:
