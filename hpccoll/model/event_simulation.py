@@ -284,7 +284,8 @@ class _Simulator:
         """Count an ended message of a step; after the last one fold, and begin the next step."""
         step.left -= 1
         if not step.left:
-            end = self.compute(step.rank, now, step.folded * self.fold_s)
+            is_switch = self.machine.switches and step.rank >= self.layout.workers
+            end = now if is_switch else self.compute(step.rank, now, step.folded * self.fold_s)
             self.latest = max(self.latest, end)
             self.at(end, self.begin, (step.rank, step.sequence))
 

@@ -1,0 +1,370 @@
+"""The exact simulation takes what LogGP and max-min fair sharing say, in cases of which one can say it beforehand."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from schedule_examples import ALGORITHMS, cases
+from simulated_cases import (
+    equal_cut,
+    first_case,
+    simulated,
+    simulated_steps,
+    size_of,
+    synchronous,
+    uniform_machine,
+)
+
+from hpccoll.model.event_simulation import PROGRESS, fair_rates, simulate_events
+from hpccoll.model.machine import Cpus, Machine, Segment, Tier
+from hpccoll.schedule import COLLECTIVES, Cost, Layout, Recv, Send, Step, ceil_log2, dst, floor_log2, is_power_of_two
+
+LATENCY, OVERHEAD, BYTE, FOLD = 3e-6, 7e-7, 1.1e-9, 4e-10
+LOGGP = uniform_machine(Segment(latency_s=LATENCY, overhead_s=OVERHEAD, byte_s=BYTE), fold_s={"float32": FOLD})
+ONLY_BYTES = uniform_machine(Segment(byte_s=1.0))
+MANY = 64
+"""Channels that fill any pipeline here."""
+
+
+def exactly(seconds):
+    return pytest.approx(seconds, rel=1e-9)
+
+
+# ---- LogGP ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [2, 3, 5, 8, 13])
+def test_a_ring_takes_2_p_minus_1_messages_of_its_pth_and_half_as_many_folds(p):
+    ring = first_case("all_reduce", "ring", Layout.of(p, 1))
+    piece = size_of(equal_cut(ring)) / p
+    assert simulated(ring, LOGGP) == exactly(
+        2 * (p - 1) * (2 * OVERHEAD + LATENCY + piece * BYTE) + (p - 1) * piece * FOLD
+    )
+
+
+@pytest.mark.parametrize("p", [2, 4, 8, 16])
+def test_recursive_doubling_takes_a_message_and_a_fold_a_round(p):
+    doubling = first_case("all_reduce", "recursive_doubling", Layout.of(p, 1))
+    nbytes = size_of(equal_cut(doubling))
+    assert simulated(doubling, LOGGP) == exactly(
+        floor_log2(p) * (2 * OVERHEAD + LATENCY + nbytes * BYTE + nbytes * FOLD)
+    )
+
+
+@pytest.mark.parametrize("p", [3, 7, 12, 13])
+def test_ranks_beyond_a_power_of_two_add_two_messages_and_a_fold(p):
+    """Messages are synchronous, so that ranks without another one to wait for do not get in the way of the others."""
+    doubling = first_case("all_reduce", "recursive_doubling", Layout.of(p, 1))
+    machine = uniform_machine(Segment(latency_s=LATENCY, byte_s=BYTE, synchronous=True), fold_s={"float32": FOLD})
+    rounds, nbytes = floor_log2(p), size_of(equal_cut(doubling))
+    expected = (rounds + 2) * (LATENCY + nbytes * BYTE) + (rounds + 1) * nbytes * FOLD
+    assert simulated(doubling, machine) == exactly(expected)
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 6, 8, 13, 16])
+def test_a_binomial_broadcast_takes_what_its_longest_path_does(p):
+    tree = first_case("broadcast", "binomial", Layout.of(p, 1))
+    nbytes, ready = size_of(equal_cut(tree)), {0: 0.0}
+    for k in reversed(range(ceil_log2(p))):
+        for parent in [rank for rank in ready if rank + (1 << k) < p]:
+            ready[parent + (1 << k)] = ready[parent] + 2 * OVERHEAD + LATENCY + nbytes * BYTE
+            ready[parent] += OVERHEAD + nbytes * BYTE
+    assert simulated(tree, LOGGP) == exactly(max(ready.values()))
+
+
+@pytest.mark.parametrize("p", [2, 4, 8, 16])
+def test_a_binomial_all_reduce_takes_two_messages_and_a_fold_a_level(p):
+    tree = first_case("all_reduce", "binomial_tree", Layout.of(p, 1))
+    nbytes = size_of(equal_cut(tree))
+    assert simulated(tree, LOGGP) == exactly(
+        ceil_log2(p) * (2 * (2 * OVERHEAD + LATENCY + nbytes * BYTE) + nbytes * FOLD)
+    )
+
+
+def test_a_message_costs_what_its_tier_and_its_size_cost():
+    tiers = {
+        name: Tier((Segment(latency_s=latency), Segment(1000, latency_s=7 * latency)))
+        for name, latency in (("node", 1.0), ("rack", 10.0), ("fabric", 100.0))
+    }
+    for layout, cost in ((Layout((0, 0)), 1), (Layout((0, 1)), 10), (Layout((0, 1), rack=(0, 1)), 100)):
+        doubling = first_case("all_reduce", "recursive_doubling", layout)
+        assert simulated(doubling, Machine(tiers)) == cost
+        assert simulated(doubling, Machine(tiers), grains=4) == 7 * cost, "1,024 bytes are in the second segment"
+
+
+def test_an_incast_shares_the_receiver_and_its_cpu_takes_one_message_after_another():
+    direct = first_case("gather", "direct", Layout.of(5, 1))
+    block = size_of(equal_cut(direct)) / 5
+    assert simulated(direct, LOGGP) == exactly(OVERHEAD + 4 * block * BYTE + LATENCY + 4 * OVERHEAD)
+
+
+def test_a_gap_keeps_messages_apart_and_not_those_of_another_rank():
+    machine = uniform_machine(Segment(gap_s=1.0))
+    train = first_case("send_recv", "train", Layout.of(2, 1), messages=4)
+    assert simulated(train, machine) == exactly(3)  # the reply is of the other rank
+    exchange = first_case("multi_pair", "exchange", Layout.of(8, 4))
+    assert simulated(exchange, machine) == 0
+
+
+def test_the_next_step_waits_for_the_fold():
+    doubling = first_case("all_reduce", "recursive_doubling", Layout.of(4, 1))
+    machine = replace(ONLY_BYTES, fold_s={"float32": 3.0})
+    assert simulated(doubling, machine) == exactly(size_of(equal_cut(doubling)) * 2 * (1 + 3))
+    assert simulate_events(doubling.slices, equal_cut(doubling), machine, dtype="int8") == exactly(
+        size_of(equal_cut(doubling)) * 2
+    ), "nothing is known of what this type takes"
+
+
+def late_receiver(me):
+    """Rank 1 sends its unit to rank 2 before it receives what rank 0 has sent at the start."""
+    if me == 0:
+        yield Step(Send(1, 0))
+    if me == 1:
+        yield Step(Send(2, 1))
+        yield Step(Recv(0, 0))
+    if me == 2:
+        yield Step(Recv(1, 1))
+
+
+def test_a_synchronous_message_waits_for_its_receiver():
+    machine = uniform_machine(Segment(latency_s=5.0, byte_s=1.0))
+    assert simulated_steps(Layout.of(3, 1), late_receiver, machine, 10) == exactly(15)
+    assert simulated_steps(Layout.of(3, 1), late_receiver, synchronous(machine), 10) == exactly(10 + 15)
+
+
+def test_messages_of_a_pair_follow_one_another():
+    def steps(me):
+        yield Step(*(Send(1, unit) if me == 0 else Recv(0, unit) for unit in range(2)))
+        if me == 0:
+            yield Step(Recv(1, 0))
+        else:
+            yield Step(Send(0, 0))
+
+    machine = uniform_machine(Segment(byte_s=1.0), port_byte_s=1.0)
+    assert simulated_steps(Layout.of(2, 1), steps, machine, 10) == exactly(30)
+
+
+# ---- shared resources -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 3, 4])
+def test_pairs_between_two_nodes_share_the_port_and_pairs_inside_share_the_memory(pairs):
+    machine = uniform_machine(Segment(latency_s=5.0, byte_s=1.0), port_byte_s=0.6, memory_byte_s=0.4)
+    between = first_case("multi_pair", "exchange", Layout.of(2 * pairs, pairs))
+    nbytes = size_of(equal_cut(between))
+    assert simulated(between, machine) == exactly(5 + nbytes * max(1, 0.6 * pairs))
+    inside = first_case("multi_pair", "exchange", Layout.of(2 * pairs))
+    assert simulated(inside, machine) == exactly(5 + nbytes * max(1, 0.4 * 2 * pairs))
+
+
+def test_rails_are_ports_of_their_own():
+    machine = uniform_machine(Segment(), port_byte_s=1.0)
+    node = (0, 0, 1, 1)
+    one, two = (first_case("multi_pair", "exchange", Layout(node, rail=rail)) for rail in ((0, 0, 0, 0), (0, 1, 0, 1)))
+    assert simulated(one, machine) == exactly(2 * simulated(two, machine))
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 4])
+def test_nodes_of_a_rack_share_its_uplink(pairs):
+    machine = uniform_machine(Segment(), port_byte_s=1.0, uplink_byte_s=0.7)
+    layout = Layout(tuple(range(2 * pairs)), rack=(0,) * pairs + (1,) * pairs)
+    exchange = first_case("multi_pair", "exchange", layout)
+    assert simulated(exchange, machine) == exactly(size_of(equal_cut(exchange)) * max(1, 0.7 * pairs))
+
+
+def test_a_message_that_is_slowed_down_elsewhere_leaves_its_share_to_others():
+    """Ranks 0 and 1 share a port of 1 byte a second; the uplink of rank 1 lets pass a quarter of that."""
+
+    def steps(me):
+        if me < 2:
+            yield Step(Send(me + 2, me))
+        else:
+            yield Step(Recv(me - 2, me - 2))
+
+    layout = Layout((0, 0, 1, 2), rack=(0, 0, 0, 1))
+    machine = uniform_machine(Segment(), port_byte_s=1.0, uplink_byte_s=4.0)
+    alone = 0.75  # what rank 0 sends a second while rank 1 sends a quarter of a byte
+    assert simulated_steps(layout, steps, machine, 12) == exactly(12 * 4)
+    fast = replace(machine, tiers={**machine.tiers, "rack": Tier((Segment(latency_s=100.0),))})
+    assert simulated_steps(layout, steps, fast, 12) == exactly(12 / alone + 100)
+
+
+def test_when_a_message_ends_the_others_go_on_faster():
+    sent = {0: dst[0:3], 1: dst[3:4]}
+
+    def steps(me):
+        if me in sent:
+            yield Step(Send(me + 2, sent[me]))
+        else:
+            yield Step(Recv(me - 2, sent[me - 2]))
+
+    machine = uniform_machine(Segment(), port_byte_s=1.0)
+    assert simulated_steps(Layout.of(4, 2), steps, machine, 8) == exactly(3 * 8 + 8)
+
+
+def test_ranks_that_share_cpus_wait_for_them():
+    overheads = uniform_machine(Segment(overhead_s=1.0))
+    exchange = first_case("multi_pair", "exchange", Layout.of(4, 2))
+    assert simulated(exchange, overheads) == 2
+    one, two, machine_wide = (replace(overheads, cpus=cpus) for cpus in (Cpus(1), Cpus(2), Cpus(1, of="machine")))
+    assert [simulated(exchange, each) for each in (one, two, machine_wide)] == [4, 2, 8]
+
+
+def test_what_messages_take_of_shared_cpus_slows_all_of_them_down():
+    machine = uniform_machine(Segment(byte_s=1.0))
+    for pairs, cores in product((1, 2, 4), (1, 2)):
+        exchange = first_case("multi_pair", "exchange", Layout.of(2 * pairs, 1))
+        everywhere = replace(machine, cpus=Cpus(cores, byte_s=0.8, of="machine"))
+        nbytes = size_of(equal_cut(exchange))
+        assert simulated(exchange, everywhere) == exactly(nbytes * max(1, 2 * pairs * 0.8 / cores))
+        of_each_node = replace(machine, cpus=Cpus(cores, byte_s=0.8))
+        assert simulated(exchange, of_each_node) == exactly(nbytes * max(1, 2 * 0.4 / cores))
+
+
+def test_idle_ports_let_a_burst_pass_at_once():
+    machine = uniform_machine(Segment(), port_byte_s=1.0, burst_bytes=100)
+    ping_pong = first_case("send_recv", "ping_pong", Layout.of(2, 1))
+    nbytes = size_of(equal_cut(ping_pong, grains=2))
+    without = simulated(ping_pong, replace(machine, burst_bytes=0), grains=2)
+    assert without == exactly(2 * nbytes)
+    assert without - simulated(ping_pong, machine, grains=2) == exactly(100)  # of the reply: ports saved 256 bytes
+    exchange = first_case("bidirectional", "exchange", Layout.of(2, 1))
+    assert simulated(exchange, machine, grains=2) == exactly(nbytes), "ports were not idle before the operation"
+
+
+# ---- aggregators ----------------------------------------------------------------------------------------------------
+
+
+def aggregated(machine, **layout):
+    tree = first_case("all_reduce", "sharp_emulated", Layout(**layout), radix=8)
+    return simulated(tree, machine) / size_of(equal_cut(tree))
+
+
+def test_switches_have_a_port_for_each_neighbour_and_unmetered_aggregators_no_limit_there():
+    layout = {"node": (0, 1, 2, 3, 4), "aggregators": 1}
+    machine = uniform_machine(Segment(), port_byte_s=1.0)
+    assert aggregated(machine, **layout) == exactly(4 + 4)
+    assert aggregated(replace(machine, unmetered_aggregators=True), **layout) == exactly(2)
+    assert aggregated(replace(machine, switches=True), **layout) == exactly(2)
+    assert aggregated(replace(ONLY_BYTES, unmetered_aggregators=True), **layout) == exactly(4 + 4)
+    assert aggregated(replace(ONLY_BYTES, switches=True), **layout) == exactly(2)
+
+
+def test_reductions_of_switches_cost_nothing():
+    folds = uniform_machine(Segment(), fold_s={"float32": 1.0})
+    layout = {"node": (0, 1, 2, 3, 4), "aggregators": 1}
+    assert aggregated(folds, **layout) == exactly(3)
+    assert aggregated(replace(folds, switches=True), **layout) == 0
+
+
+def test_aggregators_above_the_racks_have_no_uplink():
+    uplinks = uniform_machine(Segment(), uplink_byte_s=1.0)
+    layout = {"node": (0, 1, 2, 3, 4), "aggregators": 1}
+    assert aggregated(uplinks, rack=(0, 0, 1, 1, 2), **layout) == exactly(2 * 2)  # each rack sends two, receives two
+    assert aggregated(uplinks, rack=(0, 0, 1, 1, 1), **layout) == exactly(2 * 2)
+    assert aggregated(uplinks, rack=(0, 0, 0, 1, 0), **layout) == exactly(2 * 1)
+    assert aggregated(uplinks, rack=(0, 0, 0, 0, 0), **layout) == 0
+
+
+# ---- declared costs -------------------------------------------------------------------------------------------------
+
+
+def found(case, channels=1, window=1):
+    """Return the cost of a case: its seconds where only latencies, bytes, or folds cost some."""
+    size = size_of(equal_cut(case, channels)) or 1
+    machines = (
+        uniform_machine(Segment(latency_s=1.0)),
+        synchronous(uniform_machine(Segment(byte_s=1 / size))),
+        uniform_machine(Segment(), fold_s={"float32": 1 / size}),
+    )
+    return Cost(*(simulated(case, machine, channels, window) for machine in machines))
+
+
+@pytest.mark.parametrize("name", [name for name, (_, algorithm) in ALGORITHMS.items() if algorithm.cost])
+def test_in_one_piece_it_takes_what_is_declared(name):
+    """Latencies of messages that one rank sends in step after step pass together, so that they may take less."""
+    collective, algorithm = ALGORITHMS[name]
+    for p in (1, 2, 3, 4, 6, 7, 8, 13):
+        for case in cases(collective, algorithm, Layout.of(p, 1)):
+            if len(case.slices) == 1:
+                declared, taken = algorithm.declared(p), found(case)
+                assert (taken.sent, taken.reduced) == pytest.approx((declared.sent, declared.reduced))
+                assert taken.rounds <= declared.rounds
+                if is_power_of_two(p) and name != "send_recv-train":
+                    assert taken.rounds == declared.rounds
+
+
+@pytest.mark.parametrize("channels", [1, 2, 5, 32])
+@pytest.mark.parametrize("p", [1, 2, 3, 8])
+def test_a_chain_is_faster_in_segments_as_it_declares(p, channels):
+    chain = COLLECTIVES["broadcast"].algorithm("chain")
+    sent = found(first_case("broadcast", "chain", Layout.of(p, 1)), channels, window=4).sent
+    assert sent == pytest.approx(chain.declared(p, channels=channels).sent)
+
+
+@pytest.mark.parametrize("p", [2, 4, 8, 16, 32])
+def test_two_trees_of_a_power_of_two_take_what_they_declare_in_one_piece(p):
+    trees = COLLECTIVES["all_reduce"].algorithm("double_binary_tree")
+    case = first_case("all_reduce", "double_binary_tree", Layout.of(p, 1))
+    assert found(case) == trees.declared(p, channels=1, window=1)
+
+
+@pytest.mark.parametrize("p", [8, 16])
+def test_with_a_narrow_window_deep_trees_wait_for_it(p):
+    trees = COLLECTIVES["all_reduce"].algorithm("double_binary_tree")
+    case = first_case("all_reduce", "double_binary_tree", Layout.of(p, 1))
+    narrow, wide = (found(case, 32, window).sent for window in (1, MANY))
+    assert narrow > 1.5 * wide
+    assert narrow == pytest.approx(trees.declared(p, channels=32, window=1).sent, rel=0.2)
+
+
+def test_channels_of_a_ring_share_the_bytes_and_their_latencies_pass_together():
+    ring = COLLECTIVES["all_reduce"].algorithm("ring")
+    case, one = first_case("all_reduce", "ring", Layout.of(6, 1)), ring.declared(6)
+    cost = found(case, 4, window=4)
+    assert (cost.rounds, cost.sent) == pytest.approx((one.rounds, one.sent))
+    assert found(case, 4, window=1).rounds == 4 * one.rounds
+
+
+def test_nothing_takes_no_time():
+    case = first_case("all_reduce", "null", Layout.of(4, 1))
+    assert simulated(case, LOGGP) == 0
+
+
+def test_progress_is_reported_by_messages():
+    done = []
+    ring = first_case("all_reduce", "ring", Layout.of(32, 1))
+    simulate_events(ring.slices, equal_cut(ring), LOGGP, progress=done.append)
+    assert done == [*range(PROGRESS, 2 * 31 * 32 + 1, PROGRESS)]
+
+
+# ---- max-min fair rates ---------------------------------------------------------------------------------------------
+
+RESOURCES = [("port out", number, 0) for number in range(5)]
+PATHS = st.lists(
+    st.dictionaries(st.sampled_from(RESOURCES), st.floats(1e-3, 1e3), min_size=1).map(lambda path: [*path.items()]),
+    min_size=1, max_size=12,
+)  # fmt: skip
+
+
+@given(PATHS)
+def test_fair_rates_fill_a_resource_on_every_way_on_which_no_message_is_faster(paths):
+    rates = fair_rates(paths)
+    load = dict.fromkeys(RESOURCES, 0.0)
+    for path, rate in zip(paths, rates, strict=True):
+        for resource, seconds in path:
+            load[resource] += rate * seconds
+    assert max(load.values()) <= 1 + 1e-9
+
+    def is_bottleneck(resource, rate):
+        faster = [
+            other
+            for path, other in zip(paths, rates, strict=True)
+            if resource in dict(path) and other > rate * (1 + 1e-9)
+        ]
+        return load[resource] >= 1 - 1e-9 and not faster
+
+    for path, rate in zip(paths, rates, strict=True):
+        assert any(is_bottleneck(resource, rate) for resource, _ in path)

@@ -1,0 +1,60 @@
+"""Cases on machines of which one can say beforehand what their messages take."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from schedule_examples import Case, cases
+
+from hpccoll.model.event_simulation import simulate_events
+from hpccoll.model.machine import TIER_LABELS, Machine, Segment, Tier
+from hpccoll.schedule import COLLECTIVES, Cut, Layout, Schedule
+
+Simulation = Callable[..., float]
+
+
+def uniform_machine(segment: Segment, **others) -> Machine:
+    """Return a machine whose messages cost the same in all tiers."""
+    return Machine(dict.fromkeys(TIER_LABELS, Tier((segment,))), **others)
+
+
+def synchronous(machine: Machine) -> Machine:
+    """Return the machine with messages that wait for their receivers."""
+    tiers = {
+        name: Tier(tuple(replace(each, synchronous=True) for each in tier.segments))
+        for name, tier in machine.tiers.items()
+    }
+    return replace(machine, tiers=tiers)
+
+
+def first_case(collective: str, algorithm: str, layout: Layout, **parameters) -> Case:
+    """Return the first call of an algorithm on a layout."""
+    row = COLLECTIVES[collective]
+    return next(cases(row, row.algorithm(algorithm), layout, **parameters))
+
+
+def equal_cut(case: Case, channels: int = 1, grains: int = 1) -> Cut:
+    """Return a cut into pieces of as many times 128 bytes, so that no piece is larger than another."""
+    units, lanes = case.slices[0].units, len(case.slices) * channels
+    pieces = lanes * (units if case.call.collective.units == "divisible" else 1)
+    return Cut(case.call, 1 if case.call.collective.token else 128 * grains * pieces, units, lanes, 1)
+
+
+def size_of(cut: Cut) -> int:
+    """Return S, in bytes."""
+    return cut.call.bytes(cut.count, cut.itemsize)
+
+
+def simulated(
+    case: Case, machine: Machine, channels: int = 1, window: int = 1, grains: int = 1,
+    simulation: Simulation = simulate_events,
+) -> float:  # fmt: skip
+    """Return the seconds of a case that is cut into equal pieces."""
+    return simulation(case.slices, equal_cut(case, channels, grains), machine, window)
+
+
+def simulated_steps(
+    layout: Layout, steps, machine: Machine, nbytes: int, simulation: Simulation = simulate_events
+) -> float:
+    """Return the seconds of a broadcast whose steps are a generator of the rank; a unit has ``nbytes`` bytes."""
+    call, units = COLLECTIVES["broadcast"].call(layout.workers), layout.workers
+    return simulation([Schedule(layout, units, steps)], Cut(call, nbytes * units, units, 1, 1), machine)
