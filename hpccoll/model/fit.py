@@ -289,12 +289,12 @@ def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, f
         yield name, min(together.values())
     elif tier == "rack":
         yield name, median(seconds / n for n, seconds in alone.items() if n >= LARGE)
-    apart = [
+    unshared = [
         (line(curve, LARGE)[1], key.pairs)
         for key, curve in curves.items()
         if key.name == "exchange" and key.tier == tier and key.sharing == 1 and key.pairs > 1
     ]
-    for byte_s, pairs in apart:
+    for byte_s, pairs in unshared:
         if byte_s > single * (1 + 2 * TOLERANCE):
             yield "cpus_byte_s", byte_s / (2 * pairs)
 

@@ -1,0 +1,92 @@
+"""The traffic of a schedule has its messages, in whichever way they come."""
+
+import numpy as np
+import pytest
+from schedule_examples import ALGORITHMS, EXAMPLES, cases, places
+from simulated_cases import equal_cut, first_case
+
+from hpccoll.model import traffic
+from hpccoll.model.traffic import NotAlignedError, TooManyMessagesError, Traffic, kept_traffic, streamed_waves
+from hpccoll.schedule import Layout, count
+from hpccoll.schedule.layout import TIERS
+
+
+def contents(wave, cut):
+    """Return the messages of a wave, in any order, and the ranks whose steps end with it."""
+    columns = wave.source, wave.target, wave.nbytes(cut, 0), wave.reduces
+    return sorted(zip(*(column.tolist() for column in columns), strict=True)), wave.ended.tolist()
+
+
+def all_cases(name, p):
+    if name in EXAMPLES:
+        return [EXAMPLES[name].case(p)]
+    collective, algorithm = ALGORITHMS[name]
+    return list(cases(collective, algorithm, places(algorithm, p)))
+
+
+SUBJECTS = sorted([*ALGORITHMS, *EXAMPLES])
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("p", [2, 5, 8])
+def test_waves_of_a_stream_are_those_of_the_traffic(name, p):
+    for case in all_cases(name, p):
+        for schedule in case.slices:
+            cut, kept = equal_cut(case), [*Traffic.of(schedule).waves()]
+            try:
+                streamed = [*streamed_waves(schedule)]
+            except NotAlignedError:
+                continue
+            assert [contents(wave, cut) for wave in streamed] == [contents(wave, cut) for wave in kept]
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("p", [1, 2, 6, 8])
+def test_it_has_the_messages_and_bytes_that_are_counted(name, p):
+    for case in all_cases(name, p):
+        cut, lanes = equal_cut(case, channels=2), [*map(Traffic.of, case.slices)]
+        messages, sent, reduced = (np.zeros(case.layout.ranks, np.int64) for _ in range(3))
+        for lane in range(cut.lanes):
+            of_lane = lanes[lane % len(lanes)]
+            nbytes = of_lane.nbytes(cut, lane)
+            assert (of_lane.source != of_lane.target).all()
+            np.add.at(messages, of_lane.source, nbytes > 0)
+            np.add.at(sent, of_lane.source, nbytes)
+            np.add.at(reduced, of_lane.target, nbytes * of_lane.reduces)
+        counts, between = count(case.slices, cut), slice(TIERS.index("node"), None)
+        assert messages.tolist() == counts.messages[:, between].sum(axis=1).tolist()
+        assert sent.tolist() == counts.sent[:, between].sum(axis=1).tolist()
+        assert reduced.tolist() == counts.reduced.tolist()
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_every_message_is_in_the_wave_that_ends_a_step_of_its_sender_or_its_receiver(name):
+    for case in all_cases(name, 6):
+        for schedule in case.slices:
+            whole, steps = Traffic.of(schedule), np.zeros(case.layout.ranks, np.int64)
+            left = sorted(zip(whole.source.tolist(), whole.target.tolist(), strict=True))
+            for wave in whole.waves():
+                now = [*zip(wave.source.tolist(), wave.target.tolist(), strict=True)]
+                assert all({*pair} & {*wave.ended.tolist()} for pair in now)
+                for pair in now:
+                    left.remove(pair)
+                steps[wave.ended] += 1
+            assert not left
+
+
+def test_a_chain_is_not_aligned():
+    chain = first_case("broadcast", "chain", Layout.of(3, 1))
+    with pytest.raises(NotAlignedError):
+        [*streamed_waves(chain.slices[0])]
+
+
+def test_large_schedules_are_not_kept(monkeypatch):
+    (ring,) = first_case("all_reduce", "ring", Layout.of(7, 1)).slices
+    messages = 2 * 6 * 7
+    assert len(Traffic.of(ring, messages).source) == messages
+    with pytest.raises(TooManyMessagesError):
+        Traffic.of(ring, messages - 1)
+    monkeypatch.setattr(traffic, "KEPT_MESSAGES", messages - 1)
+    kept_traffic.cache_clear()
+    assert kept_traffic(ring) is None
+    kept_traffic.cache_clear()
