@@ -13,17 +13,15 @@ from itertools import islice, tee
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpccoll.model.machine import Machine, Tier
-from hpccoll.model.traffic import Ints, NotAlignedError, Traffic, Wave, kept_traffic, streamed_waves
+from hpccoll.model.shared_clocks import Clocks, Floats, Ints, Sharing
+from hpccoll.model.traffic import NotAlignedError, Traffic, Wave, kept_traffic, streamed_waves
 from hpccoll.schedule import Cut, Layout, Schedule
 from hpccoll.schedule.layout import TIERS
 
-Floats = NDArray[np.floating]
-
-SAME_TIME = 1e-9
-"""The relative difference up to which messages start at the same time."""
+MAX_ROUTES = 64
+"""The most ways of waves that are remembered: those of a ring are all the same."""
 
 
 def simulate_steps(
@@ -97,50 +95,6 @@ def _nbytes(wave: Wave, cut: Cut, lane: int) -> Ints:
     return wave.nbytes(cut, lane)
 
 
-class _Clocks:
-    """When each resource of one kind is free, and the last pause before that, into which earlier work fits.
-
-    Lanes take turns wave by wave, so that a message may come after others that begin later; the waves of one lane come
-    in order.
-    """
-
-    def __init__(self, count: int, *, in_order: bool) -> None:
-        self.free, self.pause, self.pause_end = np.zeros(count), np.zeros(count), np.zeros(count)
-        self.in_order = in_order
-
-    def reserve(self, which: Ints, begin: Floats, work: Floats) -> Floats:
-        """Return when each of some different resources has done a work that can begin at ``begin``."""
-        if self.in_order:
-            end: Floats = np.maximum(begin, self.free[which]) + work
-            self.free[which] = end
-            return end
-        early = np.maximum(begin, self.pause[which]) + work
-        fits = early <= self.pause_end[which]
-        free = self.free[which]
-        end = np.where(fits, early, np.maximum(begin, free) + work)
-        idle = ~fits & (begin > free)
-        self.pause_end[which] = np.where(idle, begin, self.pause_end[which])
-        self.pause[which] = np.where(idle, free, np.where(fits, early, self.pause[which]))
-        self.free[which] = np.where(fits, free, end)
-        return end
-
-
-class _Use(NamedTuple):
-    """The use of one kind of resource by messages.
-
-    Args:
-        clocks: of the resources of the kind; are updated.
-        which: the resource of each message.
-        work: its seconds there.
-        using: the indices of the messages that use one; None for all.
-    """
-
-    clocks: _Clocks
-    which: Ints
-    work: Floats
-    using: Ints | None = None
-
-
 class _State:
     """The time of every rank and sequence, and of every resource."""
 
@@ -148,18 +102,18 @@ class _State:
         self.machine, self.fold_s, self.ranks, self.workers = machine, fold_s, layout.ranks, layout.workers
         self.node, rack, rail = (np.array(each) for each in (layout.node, layout.rack, layout.rail))
         rails = int(rail.max()) + 1
-        self.rack, self.port, self.uplink = rack, self.node * rails + rail, rack * rails + rail
+        self.layout, self.port, self.uplink = layout, self.node * rails + rail, rack * rails + rail
         self.below = np.isin(rack, rack[: layout.workers])  # aggregators of other racks are above the uplinks
-        self.one_tier = "rack" if len(np.unique(self.node)) == self.ranks and not rack.any() else None
         self.ready = np.zeros((sequences, self.ranks))  # when each rank can begin its next step
         self.last = np.zeros((sequences, self.ranks))  # when the messages of its step have ended
         self.folded = np.zeros((sequences, self.ranks))  # bytes, in its step
-        clocks = partial(_Clocks, in_order=sequences == 1)
+        clocks = partial(Clocks, in_order=sequences == 1)
         self.cpu, self.gaps, self.rank_out, self.rank_in = (clocks(self.ranks) for _ in range(4))
         self.port_out, self.port_in = (clocks(int(self.port.max()) + 1) for _ in range(2))
         self.uplink_out, self.uplink_in = (clocks(int(self.uplink.max()) + 1) for _ in range(2))
         self.memory, self.cores = (clocks(int(self.node.max()) + 1) for _ in range(2))
         self.share = self._cpu_share()
+        self.routes: dict[tuple[int, int], _Route] = {}
         self.messages = 0
 
     def _cpu_share(self) -> float:
@@ -177,33 +131,84 @@ class _State:
 
     def advance(self, wave: Wave, sequence: int, nbytes: Ints) -> None:
         """Let the messages of a wave pass, and end the steps that end with it."""
-        some = slice(None) if nbytes.all() else np.flatnonzero(nbytes)
-        source, target, nbytes = wave.source[some], wave.target[some], nbytes[some]
+        if nbytes.all():
+            source, target, reduces = wave.source, wave.target, wave.reduces
+        else:
+            some = np.flatnonzero(nbytes)
+            source, target, reduces, nbytes = wave.source[some], wave.target[some], wave.reduces[some], nbytes[some]
         if len(source):
-            self._pass(source, target, sequence, nbytes)
-            if self.fold_s:
-                reduces = wave.reduces[some]
-                self.folded[sequence] += np.bincount(target, nbytes * reduces, self.ranks)
+            self.messages += len(source)
+            route = self._route(source, target)
+            self._pass(route, sequence, nbytes)
+            if self.fold_s and reduces.any():
+                route.receive_cpu.add_to(self.folded[sequence], nbytes * reduces)
         self._end(sequence, wave.ended)
 
-    def _pass(self, source: Ints, target: Ints, sequence: int, nbytes: Ints) -> None:
-        self.messages += len(source)
+    def _route(self, source: Ints, target: Ints) -> "_Route":
+        """Return the way of messages, which is that of all waves between the same ranks."""
+        key = id(source), id(target)
+        if key not in self.routes:
+            if len(self.routes) == MAX_ROUTES:
+                self.routes.clear()
+            self.routes[key] = self._new_route(source, target)
+        return self.routes[key]
+
+    def _new_route(self, source: Ints, target: Ints) -> "_Route":
+        machine, workers = self.machine, self.workers
+        tier = self.layout.tier(source, target)
+        away = np.flatnonzero(tier >= TIERS.index("rack"))
+        inside, across = (np.flatnonzero(tier == TIERS.index(name)) for name in ("node", "fabric"))
+        uses = []
+        for ranks, port, uplink in (
+            (source, self.port_out, self.uplink_out),
+            (target, self.port_in, self.uplink_in),
+        ):
+            if machine.port_byte_s:
+                unmetered = machine.switches or machine.unmetered_aggregators
+                metered = away[ranks[away] < workers] if unmetered else away
+                uses.append(_Use(Sharing(port, self.port[ranks[metered]]), metered, machine.port_byte_s))
+            if machine.uplink_byte_s:
+                below = across[self.below[ranks[across]]]
+                uses.append(_Use(Sharing(uplink, self.uplink[ranks[below]]), below, machine.uplink_byte_s))
+        if machine.memory_byte_s:
+            uses.append(_Use(Sharing(self.memory, self.node[source[inside]]), inside, machine.memory_byte_s))
+        if machine.cpus and machine.cpus.byte_s:
+            byte_s = machine.cpus.byte_s / machine.cpus.cores
+            if machine.cpus.of == "machine":
+                uses.append(_Use(Sharing(self.cores, np.zeros_like(source)), np.arange(len(source)), byte_s))
+            else:
+                uses.append(_Use(Sharing(self.cores, self.node[source[inside]]), inside, byte_s))
+                uses.append(_Use(Sharing(self.cores, self.node[source[away]]), away, byte_s / 2))
+                uses.append(_Use(Sharing(self.cores, self.node[target[away]]), away, byte_s / 2))
+        send_cpu, gaps, rank_out = (Sharing(clocks, source) for clocks in (self.cpu, self.gaps, self.rank_out))
+        receive_cpu, rank_in = (Sharing(clocks, target) for clocks in (self.cpu, self.rank_in))
+        alone = send_cpu.distinct and self.cpu.in_order
+        return _Route(
+            source=source, target=target, tier=tier if np.ptp(tier) else int(tier[0]), send_cpu=send_cpu, gaps=gaps,
+            rank_out=None if alone else rank_out, receive_cpu=receive_cpu, rank_in=rank_in,
+            uses=[use for use in uses if len(use.using)],
+        )  # fmt: skip
+
+    def _pass(self, route: "_Route", sequence: int, nbytes: Ints) -> None:
         ready, last = self.ready[sequence], self.last[sequence]
-        latency, overhead, gap, byte_s, synchronous, tier = self._costs(source, target, nbytes)
+        latency, overhead, gap, byte_s, synchronous = self._costs(route.tier, nbytes)
         overhead = overhead * self.share
-        start = _serve(_Use(self.cpu, source, overhead), ready[source])
-        start = np.where(synchronous, np.maximum(start, ready[target]), start)
+        start = route.send_cpu.serve(ready[route.send_cpu.which], overhead)
+        if synchronous.any():
+            start = np.where(synchronous, np.maximum(start, ready[route.target]), start)
         if gap.any():
-            start = _serve(_Use(self.gaps, source, gap), start) - gap
-        end = start
-        for use in self._uses(source, target, nbytes, byte_s, tier):
-            if use.using is None:
-                end = np.maximum(end, _serve(use, start))
-            elif len(use.using):
-                end = end.copy()
-                end[use.using] = np.maximum(end[use.using], _serve(use, start[use.using]))
-        _raise_to(last, source, end)
-        _raise_to(last, target, _serve(_Use(self.cpu, target, overhead), end + latency))
+            start = route.gaps.serve(start, gap) - gap
+        own = nbytes * byte_s
+        end = np.maximum(
+            route.rank_out.serve(start, own) if route.rank_out else start + own, route.rank_in.serve(start, own)
+        )
+        for sharing, using, seconds in route.uses:
+            if len(using) == len(nbytes):
+                end = np.maximum(end, sharing.serve(start, nbytes * seconds))
+            else:
+                end[using] = np.maximum(end[using], sharing.serve(start[using], nbytes[using] * seconds))
+        route.send_cpu.raise_to(last, end)
+        route.receive_cpu.raise_to(last, route.receive_cpu.serve(end + latency, overhead))
 
     def _end(self, sequence: int, ended: Ints) -> None:
         """End the steps of some ranks: fold, and be ready for the next step."""
@@ -211,103 +216,68 @@ class _State:
         ready = np.maximum(self.ready[sequence, of], self.last[sequence, of])
         if self.fold_s:
             work = self.folded[sequence, of] * self.fold_s * self.share
-            folding = np.flatnonzero(work)
-            ready[folding] = self.cpu.reserve(ended[folding], ready[folding], work[folding])
+            if work.all():
+                ready = self.cpu.reserve(of, ready, work)
+            elif work.any():
+                folding = np.flatnonzero(work)
+                ready[folding] = self.cpu.reserve(ended[folding], ready[folding], work[folding])
             self.folded[sequence, of] = 0.0
         self.ready[sequence, of] = ready
 
-    def _costs(self, source: Ints, target: Ints, nbytes: Ints) -> tuple[Floats, ...]:
-        """Return latency, overhead, gap, seconds of a byte, whether it is synchronous, and the tier of each message.
+    def _costs(self, tier: Ints | int, nbytes: Ints) -> tuple[Floats, ...]:
+        """Return latency, overhead, gap, seconds of a byte, and whether it is synchronous, of each message.
 
         A column has one value if all messages have the same.
         """
-        if self.one_tier:
-            present = np.array([TIERS.index(self.one_tier)])
-        else:
-            same_node, same_rack = self.node[source] == self.node[target], self.rack[source] == self.rack[target]
-            tier = np.where(same_node, 1, np.where(same_rack, 2, 3))
-            present = np.flatnonzero(np.bincount(tier))
-        if len(present) == 1:
-            return *_segment_columns(self.machine.tiers[TIERS[present[0]]], nbytes), present.astype(float)
-        columns = np.empty((5, len(source)))
-        for number in present:
+        if isinstance(tier, int):
+            return _segment_columns(self.machine.tiers[TIERS[tier]], nbytes)
+        columns = np.empty((5, len(nbytes)))
+        for number in np.flatnonzero(np.bincount(tier)):
             of = np.flatnonzero(tier == number)
-            columns[:, of] = _segment_columns(self.machine.tiers[TIERS[number]], nbytes[of])
-        return *columns, tier.astype(float)
-
-    def _uses(self, source: Ints, target: Ints, nbytes: Ints, byte_s: Floats, tier: Floats) -> Iterator[_Use]:
-        """Yield what the messages use of each kind of resource."""
-        machine = self.machine
-        yield _Use(self.rank_out, source, nbytes * byte_s)
-        yield _Use(self.rank_in, target, nbytes * byte_s)
-        away = np.flatnonzero(np.broadcast_to(tier >= TIERS.index("rack"), len(source)))
-        inside = np.flatnonzero(np.broadcast_to(tier < TIERS.index("rack"), len(source)))
-        across = np.flatnonzero(np.broadcast_to(tier == TIERS.index("fabric"), len(source)))
-        for ranks, port, uplink in (
-            (source, self.port_out, self.uplink_out),
-            (target, self.port_in, self.uplink_in),
-        ):
-            if machine.port_byte_s:
-                metered = away
-                if machine.switches or machine.unmetered_aggregators:
-                    metered = away[ranks[away] < self.workers]
-                yield _Use(port, self.port[ranks[metered]], nbytes[metered] * machine.port_byte_s, metered)
-            if machine.uplink_byte_s:
-                below = across[self.below[ranks[across]]]
-                yield _Use(uplink, self.uplink[ranks[below]], nbytes[below] * machine.uplink_byte_s, below)
-        if machine.memory_byte_s:
-            yield _Use(self.memory, self.node[source[inside]], nbytes[inside] * machine.memory_byte_s, inside)
-        if machine.cpus and machine.cpus.byte_s:
-            work = nbytes * machine.cpus.byte_s / machine.cpus.cores
-            if machine.cpus.of == "machine":
-                yield _Use(self.cores, np.zeros_like(source), work)
-            else:
-                yield _Use(
-                    self.cores, self.node[source], np.where(np.isin(np.arange(len(source)), away), work / 2, work)
-                )
-                yield _Use(self.cores, self.node[target[away]], work[away] / 2, away)
+            columns[:, of] = np.broadcast_arrays(
+                nbytes[of].astype(float), *_segment_columns(self.machine.tiers[TIERS[number]], nbytes[of])
+            )[1:]
+        return tuple(columns)
 
 
-def _are_distinct(which: Ints) -> bool:
-    return len(which) < 2 or int(np.bincount(which).max()) <= 1
-
-
-def _raise_to(times: Floats, ranks: Ints, at_least: Floats) -> None:
-    """Raise the times of ranks, which may be named several times."""
-    if _are_distinct(ranks):
-        times[ranks] = np.maximum(times[ranks], at_least)
-    else:
-        np.maximum.at(times, ranks, at_least)
-
-
-def _serve(use: _Use, begin: Floats) -> Floats:
-    """Return when each message has passed its resource: those that begin together share it, others follow.
+class _Use(NamedTuple):
+    """The use of one kind of resource by messages.
 
     Args:
-        use: what messages use.
-        begin: when each can begin.
+        sharing: how they share the resources.
+        using: the indices of the messages that use one.
+        byte_s: seconds of a byte there.
     """
-    clocks, which = use.clocks, use.which
-    if not use.work.any():
-        return begin
-    work = np.broadcast_to(use.work, len(which))
-    if _are_distinct(which):
-        return clocks.reserve(which, begin, work)
-    order = np.lexsort((begin, which))
-    of, begins, works = which[order], begin[order], work[order]
-    scale = SAME_TIME * max(float(begins.max()), np.finfo(float).tiny)
-    first = np.r_[True, (of[1:] != of[:-1]) | (np.diff(begins) > scale)]  # of those that begin together
-    starts = np.flatnonzero(first)
-    of, begins, works = of[starts], begins[starts], np.add.reduceat(works, starts)
-    places = np.flatnonzero(np.r_[True, of[1:] != of[:-1]])
-    turn = np.arange(len(of)) - np.repeat(places, np.diff(np.r_[places, len(of)]))
-    ends = np.empty_like(begins)
-    for each in range(int(turn.max()) + 1):
-        now = np.flatnonzero(turn == each)
-        ends[now] = clocks.reserve(of[now], begins[now], works[now])
-    end = np.empty_like(begin)
-    end[order] = ends[first.cumsum() - 1]
-    return end
+
+    sharing: Sharing
+    using: Ints
+    byte_s: float
+
+
+class _Route(NamedTuple):
+    """The way of the messages of a wave, the same for all waves between the same ranks.
+
+    Args:
+        source: the senders.
+        target: the receivers.
+        tier: the index of the tier that each message crosses, or that all of them cross.
+        send_cpu: how messages share the CPUs of their senders.
+        gaps: how they share the gaps of their senders.
+        rank_out: how they share what their senders can send; None if no sender has another message in flight.
+        receive_cpu: how they share the CPUs of their receivers.
+        rank_in: how they share what their receivers can receive.
+        uses: what else they share.
+    """
+
+    source: Ints
+    target: Ints
+    tier: Ints | int
+    send_cpu: Sharing
+    gaps: Sharing
+    rank_out: Sharing | None
+    receive_cpu: Sharing
+    rank_in: Sharing
+    uses: list[_Use]
 
 
 def _segment_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:

@@ -23,6 +23,9 @@ from hpccoll.schedule.step import (
     rewrite_ends,
 )
 
+MAX_KNOWN = 4
+"""The most arrays of peers whose ranks are remembered while steps are generated."""
+
 
 def with_idle_aggregators(layout: Layout, schedule: Schedule) -> Schedule:
     """Return ``schedule``, of the workers of ``layout`` alone, on all of its ranks: aggregators are idle."""
@@ -49,42 +52,71 @@ def in_groups(
 ) -> Schedule:
     """Return a schedule in which every group of ranks runs ``inner`` by itself, all groups at once.
 
-    It is vectorised if every rank is in a group, ``inner`` is vectorised, and the steps of all groups are alike.
+    It is vectorised if every rank is in a group, ``inner`` is vectorised, and the steps of all groups are alike. Groups
+    whose ranks lie alike share one schedule, so that 131,072 nodes take no longer than one.
 
     Args:
         layout: the layout of all ranks; a rank in no group is idle.
         units: the number of units of the whole.
         groups: disjoint groups of ranks, workers before aggregators; the i-th of a group has the role i in ``inner``.
-        inner: returns the schedule of a group, given its layout.
+        inner: returns the schedule of a group, given its layout; nodes and racks are numbered from 0 in each.
         share: whether the groups work on disjoint equal shares of the units, in their order; else each works on all.
             Either way a unit of ``inner`` stands for consecutive units of the whole.
     """
-    home = {me: (number, role) for number, group in enumerate(groups) for role, me in enumerate(group)}
-    ranks = [np.array(group) for group in groups]
-    schedules = [inner(layout.subset(group)) for group in groups]
+    kinds: dict[Layout, list[int]] = {}
+    for number, group in enumerate(groups):
+        kinds.setdefault(layout.subset(group).renumbered(), []).append(number)
+    schedules = [inner(kind) for kind in kinds]
+    members = [np.array([groups[number] for number in numbers]) for numbers in kinds.values()]  # [group, role]
+    number_of = [np.array(numbers) for numbers in kinds.values()]
+    kind_of, row_of, role_of = (np.full(layout.ranks, -1) for _ in range(3))
+    for kind, of_kind in enumerate(members):
+        kind_of[of_kind] = kind
+        row_of[of_kind] = np.arange(len(of_kind))[:, np.newaxis]
+        role_of[of_kind] = np.arange(of_kind.shape[1])
     width = units // len(groups) if share else units
 
-    def in_group(number: int, role: Index) -> Iterator[Step]:
-        def peer(role_of_peer: Index) -> Index:
-            return peer_if(role_of_peer != NONE, ranks[number][role_of_peer])
-
-        first = number * width if share else 0
-        part = rewrite_ends(lambda unit: first + unit * width // schedules[number].units)
-        for step in schedules[number].steps(role):
+    def in_group(kind: int, row: Index, role: Index) -> Iterator[Step]:
+        peer = _remembered(lambda role: peer_if(role != NONE, members[kind][row, role]))
+        first = number_of[kind][row] * width if share else 0
+        part = rewrite_ends(_scaled(first, width, schedules[kind].units))
+        for step in schedules[kind].steps(role):
             yield rewrite(step, peer, part)
 
     def steps(me: Index) -> Iterator[Step]:
         if not isinstance(me, np.ndarray):
-            yield from in_group(*home[int(me)]) if me in home else ()
+            yield from in_group(int(kind_of[me]), int(row_of[me]), int(role_of[me])) if role_of[me] >= 0 else ()
             return
-        at = np.argsort(me)
-        positions = [at[group] for group in ranks]
-        programs = (in_group(number, np.arange(len(group))) for number, group in enumerate(ranks))
+        positions = [np.flatnonzero(kind_of[me] == kind) for kind in range(len(schedules))]
+        programs = [in_group(kind, row_of[me[at]], role_of[me[at]]) for kind, at in enumerate(positions)]
+        if len(programs) == 1:
+            yield from programs[0]
+            return
         for each in zip_longest(*programs, fillvalue=Step()):
             yield _side_by_side(each, positions, len(me))
 
-    vectorised = len(home) == layout.ranks and all(schedule.vectorised for schedule in schedules)
+    vectorised = bool((role_of >= 0).all()) and all(schedule.vectorised for schedule in schedules)
     return Schedule(layout, units, steps, vectorised)
+
+
+def _scaled(first: Index, width: int, units: int) -> Callable[[Index], Index]:
+    """Return the function of a unit of ``units`` that returns where it begins in ``width`` ones from ``first`` on."""
+    whole, rest = divmod(width, units)  # whole numbers divide more slowly than they multiply
+    return lambda unit: first + (unit * width // units if rest else unit * whole)
+
+
+def _remembered(function: Callable[[Index], Index]) -> Callable[[Index], Index]:
+    """Return the function with its last results: a ring names the same peers in every step, as the same arrays."""
+    known: dict[int, tuple[Index, Index]] = {}
+
+    def remembered(index: Index) -> Index:
+        if id(index) not in known:
+            if len(known) == MAX_KNOWN:
+                known.clear()
+            known[id(index)] = index, function(index)  # with the argument, so that no other one has its id
+        return known[id(index)][1]
+
+    return remembered
 
 
 def _side_by_side(steps: Sequence[Step], positions: Sequence[NDArray[np.intp]], ranks: int) -> Step:

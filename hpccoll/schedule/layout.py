@@ -52,6 +52,16 @@ class Layout:
         node, rack, rail = (tuple(locations[me] for me in group) for locations in (self.node, self.rack, self.rail))
         return Layout(node, rack, rail, aggregators=sum(me >= self.workers for me in group))
 
+    def renumbered(self) -> "Layout":
+        """Return the layout with nodes and racks numbered from 0 in the order of their first ranks."""
+        node, rack = ({old: new for new, old in enumerate(dict.fromkeys(tier))} for tier in (self.node, self.rack))
+        return Layout(
+            tuple(node[each] for each in self.node),
+            tuple(rack[each] for each in self.rack),
+            self.rail,
+            self.aggregators,
+        )
+
     def groups(self, tier: str) -> list[list[int]]:
         """Return the workers on each node, in each rack or on each rail, as ``tier`` says."""
         groups: dict[int, list[int]] = {}

@@ -182,7 +182,18 @@ def test_a_group_knows_where_its_ranks_are():
 
     layout = Layout(node=(0, 0, 1, 1, 2), rack=(0, 0, 0, 1, 1), rail=(0, 1, 0, 1, 0), aggregators=1)
     in_groups(layout, 4, [[3, 1], [0, 2, 4]], inner)
-    assert layouts == [Layout((1, 0), (1, 0), (1, 1)), Layout((0, 1, 2), (0, 0, 1), (0, 0, 0), aggregators=1)]
+    assert layouts == [Layout((0, 1), (0, 1), (1, 1)), Layout((0, 1, 2), (0, 0, 1), (0, 0, 0), aggregators=1)]
+
+
+def test_groups_whose_ranks_lie_alike_share_one_schedule():
+    layouts = []
+
+    def inner(layout: Layout) -> Schedule:
+        layouts.append(layout)
+        return ring_of(layout)
+
+    in_groups(Layout.of(32, 4), 4, Layout.of(32, 4).groups("node"), inner)
+    assert layouts == [Layout.of(4)]
 
 
 # ---- nested, and powers of two --------------------------------------------------------------------------------------

@@ -1,0 +1,116 @@
+"""When resources are free, and how messages that use them at once share them, as arrays over the resources."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.floating]
+
+SAME_TIME = 1e-9
+"""The relative difference up to which messages begin at the same time."""
+
+
+class Clocks:
+    """When each resource of one kind is free, and the last pause before that, into which earlier work fits.
+
+    Lanes take turns wave by wave, so that a message may come after others that begin later.
+
+    Args:
+        count: the number of resources.
+        in_order: whether there is only one lane at a time, so that pauses need not be remembered.
+    """
+
+    def __init__(self, count: int, *, in_order: bool) -> None:
+        self.free, self.pause, self.pause_end = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.in_order = in_order
+
+    def reserve(self, which: Ints | slice, begin: Floats, work: Floats) -> Floats:
+        """Return when each of some different resources has done a work that can begin at ``begin``."""
+        free = self.free[which]
+        if self.in_order:
+            end: Floats = np.maximum(begin, free) + work
+            self.free[which] = end
+            return end
+        early = np.maximum(begin, self.pause[which]) + work
+        fits = early <= self.pause_end[which]
+        end = np.where(fits, early, np.maximum(begin, free) + work)
+        idle = ~fits & (begin > free)
+        self.pause_end[which] = np.where(idle, begin, self.pause_end[which])
+        self.pause[which] = np.where(idle, free, np.where(fits, early, self.pause[which]))
+        self.free[which] = np.where(fits, free, end)
+        return end
+
+
+class Sharing:
+    """How messages share the resources of one kind; it holds for all waves of messages between the same ranks.
+
+    Args:
+        clocks: of the resources; ``serve`` updates them.
+        which: the resource of each message.
+    """
+
+    def __init__(self, clocks: Clocks, which: Ints) -> None:
+        self.clocks = clocks
+        self.distinct = len(which) < 2 or int(np.bincount(which).max()) == 1
+        in_order = len(which) == len(clocks.free) and bool((which == np.arange(len(which))).all())
+        self.which: Ints | slice = slice(None) if in_order else which
+        if not self.distinct:
+            self.order = np.argsort(which, kind="stable")
+            ordered = which[self.order]
+            self.first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+            self.resources, self.users = ordered[self.first], np.diff(np.r_[self.first, len(which)])
+
+    def serve(self, begin: Floats, work: Floats) -> Floats:
+        """Return when each message has passed its resource: those that begin together share it, others follow.
+
+        Args:
+            begin: when each message can begin.
+            work: its seconds, or those of all.
+        """
+        if not work.any():
+            return begin
+        if self.distinct:
+            return self.clocks.reserve(self.which, begin, work)
+        begins, works = begin[self.order], np.broadcast_to(work, len(begin))[self.order]
+        end = np.empty_like(begin)
+        low = np.minimum.reduceat(begins, self.first)
+        if (begins - np.repeat(low, self.users)).max() <= SAME_TIME * low.max():
+            ends = self.clocks.reserve(self.resources, low, np.add.reduceat(works, self.first))
+            end[self.order] = np.repeat(ends, self.users)
+        else:
+            end[self.order] = self._serve_in_turn(begins, works)
+        return end
+
+    def _serve_in_turn(self, begins: Floats, works: Floats) -> Floats:
+        """Return the ends of works that are ordered by resource, and begin at different times."""
+        resource = np.repeat(self.resources, self.users)
+        order = np.lexsort((begins, resource))
+        of, begins, works = resource[order], begins[order], works[order]
+        apart = np.diff(begins) > SAME_TIME * max(float(begins.max()), np.finfo(float).tiny)
+        leads = np.r_[True, (of[1:] != of[:-1]) | apart]  # the first of those that begin together
+        first = np.flatnonzero(leads)
+        of, begins, works = of[first], begins[first], np.add.reduceat(works, first)
+        places = np.flatnonzero(np.r_[True, of[1:] != of[:-1]])
+        turn = np.arange(len(of)) - np.repeat(places, np.diff(np.r_[places, len(of)]))
+        ends = np.empty_like(begins)
+        for each in range(int(turn.max()) + 1):
+            now = np.flatnonzero(turn == each)
+            ends[now] = self.clocks.reserve(of[now], begins[now], works[now])
+        end = np.empty_like(ends, shape=len(order))
+        end[order] = ends[leads.cumsum() - 1]
+        return end
+
+    def raise_to(self, times: Floats, at_least: Floats) -> None:
+        """Raise the times of the resources to those of their messages."""
+        if self.distinct:
+            times[self.which] = np.maximum(times[self.which], at_least)
+        else:
+            highest = np.maximum.reduceat(at_least[self.order], self.first)
+            times[self.resources] = np.maximum(times[self.resources], highest)
+
+    def add_to(self, totals: Floats, amounts: Ints) -> None:
+        """Add the amounts of messages to the totals of the resources."""
+        if self.distinct:
+            totals[self.which] += amounts
+        else:
+            totals[self.resources] += np.add.reduceat(amounts[self.order], self.first)
