@@ -1,29 +1,44 @@
-"""Observations of a machine whose times are exactly those of a given model."""
+"""Observations of machines that are known: what the simulation says that they take, with noise."""
 
-from hpccoll.model.machine import Link, MachineModel
+from dataclasses import replace
+
+import numpy as np
+
+from hpccoll.model.machine import Machine, Segment, Tier
 from hpccoll.model.observations import Observation
+from hpccoll.model.validation import predicted_seconds
 from hpccoll.schedule import COLLECTIVES, Layout
 
 SIZES = tuple(1 << k for k in range(10, 23))
-APART = Layout.of(6, 1)
-MACHINE = MachineModel({"node": Link(1e-6, 1e-10), "rack": Link(5e-5, 8e-9)}, gamma_s=3e-10)
+SIX_NODES = Layout.of(6, 1)
+LATENCY, BYTE, FOLD = 5e-5, 8e-9, 3e-10
+MACHINE = Machine(
+    tiers={
+        "node": Tier((Segment(latency_s=1e-6, byte_s=1e-10),)),
+        "rack": Tier((Segment(latency_s=LATENCY, byte_s=BYTE),)),
+    },
+    fold_s={"float32": FOLD},
+)
 
 
-def observation(collective, algorithm, nbytes, seconds, layout=APART, about=(), **params):
-    """An observation, with the fields ``about`` in addition to its parameters; the library's own algorithm is None."""
+def observation(collective, algorithm, nbytes, seconds, layout=SIX_NODES, about=(), **params):
+    """Return an observation, with the fields ``about`` in addition to its parameters; native is no algorithm."""
     family = COLLECTIVES[collective]
     arguments = {name: value for name, value in params.items() if name in family.arguments}
-    call = family.call(layout.workers, **arguments)
+    call, known = family.call(layout.workers, **arguments), family.algorithms.get(algorithm)
     more = {"requested": params, "op": "sum" if family.has_op else None, **dict(about)}
-    return Observation(call, family.algorithms.get(algorithm), params, nbytes, seconds, layout, **more)
+    used = {**(known.parameters if known else {}), **params}
+    return Observation(call, known, used, nbytes, seconds, layout, **more)
 
 
-def observed(collective, algorithm, layout=APART, machine=MACHINE, sizes=SIZES, **params):
-    """What an algorithm takes by what it declares, at every size."""
-    blank = [observation(collective, algorithm, nbytes, 1.0, layout, **params) for nbytes in sizes]
-    return [
-        observation(
-            collective, algorithm, one.nbytes, machine.seconds(one.cost, one.nbytes, one.tier), layout, **params
-        )
-        for one in blank
-    ]
+def observed(
+    collective, algorithm, layout=SIX_NODES, machine=MACHINE, sizes=SIZES, noise=0.0, rounds=5, about=(), **params
+):
+    """Return what an algorithm takes on a machine at every size: medians of rounds with relative ``noise``."""
+    draw = np.random.default_rng(layout.ranks)
+    found = []
+    for nbytes in sizes:
+        one = observation(collective, algorithm, nbytes, 1.0, layout, about, **params)
+        times = predicted_seconds(one, machine) * (1 + noise * draw.standard_normal(rounds))
+        found.append(replace(one, seconds=float(np.median(times)), rounds_s=tuple(times.tolist())))
+    return found

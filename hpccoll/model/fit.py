@@ -9,22 +9,19 @@ T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for mode
 (2007). W. Gropp, L. Olson, P. Samfass: Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation
-from hpccoll.schedule.layout import TIERS
 
-Floats = NDArray[np.float64]
 Curve = dict[int, float]
 """Seconds by the bytes of a message."""
 
@@ -39,6 +36,9 @@ LARGE = 65536
 
 UNLIMITED = 1e-15
 """Seconds of a byte on what does not limit messages."""
+
+MIN_FOLD_S = 1e-12
+"""The least seconds of a folded byte, 1 TB/s, where noise hides what a reduction takes."""
 
 REPLICAS = 200
 """The number of bootstrap samples."""
@@ -66,30 +66,19 @@ class Pattern(NamedTuple):
 
 def pattern_of(one: Observation) -> tuple[Pattern, float] | None:
     """Return the pattern of an observation, and what its time is divided by; None if it is another collective's."""
-    name = (
-        one.algorithm.name
-        if one.algorithm
-        else {"send_recv": "ping_pong", "bidirectional": "exchange"}.get(one.collective, "")
-    )
-    if one.collective in ("send_recv", "bidirectional") and one.tier:
-        if name == "train":
-            messages, copies = (int(one.params[key]) for key in ("messages", "copies"))
-            return Pattern("train", one.tier, messages=messages, copies=copies), 1
-        return (Pattern("half_trip", one.tier), 2) if name == "ping_pong" else (Pattern("exchange", one.tier), 1)
-    if one.collective == "multi_pair":
-        half, pairs = one.layout.workers // 2, one.call.concurrent or 0
-        ends = np.arange(pairs), np.arange(pairs) + half
-        tiers = set(one.layout.tier(*ends).tolist())
-        if len(tiers) == 1 and pairs:
-            tier = TIERS[tiers.pop()]
-            place = np.array(one.layout.rack if tier == "fabric" else one.layout.node)
-            sharing = max(int(np.bincount(place[each]).max()) for each in ends)
-            return (
-                (Pattern("half_trip", tier, sharing, pairs), 2)
-                if name == "ping_pong"
-                else (Pattern("exchange", tier, sharing, pairs), 1)
-            )
-    return None
+    if one.collective not in ("send_recv", "bidirectional", "multi_pair") or one.tier is None:
+        return None
+    name = one.algorithm.name if one.algorithm else {"send_recv": "ping_pong"}.get(one.collective, "exchange")
+    if name == "train":
+        messages, copies = (int(one.params[key]) for key in ("messages", "copies"))
+        return Pattern("train", one.tier, messages=messages, copies=copies), 1
+    pairs = one.call.concurrent or 1
+    place = one.layout.rack if one.tier == "fabric" else one.layout.node
+    half = one.layout.workers // 2
+    sharing = max(max(Counter(place[first : first + pairs]).values()) for first in (0, half)) if pairs > 1 else 1
+    if name == "ping_pong":
+        return Pattern("half_trip", one.tier, sharing, pairs), 2
+    return Pattern("exchange", one.tier, sharing, pairs), 1
 
 
 @dataclass(frozen=True)
@@ -151,11 +140,15 @@ def _seconds(one: Observation, draw: np.random.Generator | None) -> float:
 
 
 def _twins(observed: Sequence[Observation]) -> dict[str, list[tuple[Observation, Observation]]]:
-    """Return pairs of a reduce-scatter and an all-gather of one algorithm, size, layout and dtype."""
-    gathers = {(one.name, one.layout, one.nbytes, one.dtype): one for one in observed if one.collective == "all_gather"}
+    """Return pairs of a reduce-scatter and an all-gather of one algorithm, size, layout, dtype and placement."""
+
+    def setting(one: Observation) -> tuple[object, ...]:
+        return one.name, one.layout, one.nbytes, one.dtype, one.in_place
+
+    gathers = {setting(one): one for one in observed if one.collective == "all_gather"}
     twins = defaultdict(list)
     for one in observed:
-        other = gathers.get((one.name, one.layout, one.nbytes, one.dtype))
+        other = gathers.get(setting(one))
         if one.collective == "reduce_scatter" and other and one.algorithm and one.nbytes >= LARGE:
             twins[one.dtype].append((one, other))
     return twins
@@ -207,26 +200,46 @@ def ranges(curve: Mapping[int, float]) -> list[list[int]]:
     return found
 
 
-def parameters(curves: Mapping[Pattern, Curve], pieces: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, float]:
+class Pieces(NamedTuple):
+    """What the times of a tier consist of.
+
+    Args:
+        ranges: the ranges of sizes that have a line each.
+        bucket: whether ports let the bytes of the first range pass at once after a pause.
+    """
+
+    ranges: Sequence[Sequence[int]]
+    bucket: bool = False
+
+
+def pieces_of(curves: Mapping[Pattern, Curve], tier: str) -> Pieces:
+    """Return what the times of a tier consist of."""
+    trips = curves[Pattern("half_trip", tier)]
+    burst = _burst(curves, tier)
+    small, large = [n for n in trips if n <= burst / 8], [n for n in trips if n >= 4 * burst]
+    if _shows_bucket(curves, tier, burst) and len(large) >= MIN_SIZES:
+        return Pieces([small or [min(trips)], large], bucket=True)
+    return Pieces(ranges(trips))
+
+
+def parameters(curves: Mapping[Pattern, Curve], pieces: Mapping[str, Pieces]) -> dict[str, float]:
     """Return all parameters by name, ``rack.0.latency_s``, from the curves of the patterns.
 
     Args:
         curves: the time of every pattern by size.
-        pieces: the ranges of sizes of each tier.
+        pieces: what the times of each tier consist of.
     """
     found: dict[str, float] = {}
-    for tier, tier_ranges in pieces.items():
+    for tier, (tier_ranges, bucket) in pieces.items():
         trips = curves[Pattern("half_trip", tier)]
         overhead, gap = _overhead_and_gap(curves, tier)
-        burst, rate = _burst(curves, tier), line(trips, LARGE)[1]
+        burst, rate = _burst(curves, tier) if bucket else 0.0, line(trips, LARGE)[1]
         for number, sizes in enumerate(tier_ranges):
             some = {n: trips[n] for n in sizes}
-            if burst and number == 0:
+            if bucket and number == 0:
                 alpha, beta = median(some.values()), rate
-            elif burst:
-                alpha, beta = line({n - round(burst): seconds for n, seconds in some.items()})
             elif len(some) > 1:
-                alpha, beta = line(some)
+                alpha, beta = line({n - round(burst): seconds for n, seconds in some.items()})
             else:
                 ((n, seconds),) = some.items()
                 alpha, beta = max(0.0, seconds - n * rate), rate
@@ -239,8 +252,8 @@ def parameters(curves: Mapping[Pattern, Curve], pieces: Mapping[str, Sequence[Se
         found |= shared
         if "port_byte_s" in shared and rate <= shared["port_byte_s"] * (1 + TOLERANCE):
             found |= {f"{tier}.{number}.byte_s": UNLIMITED for number in range(len(tier_ranges))}
-        if burst:
-            found["burst_bytes"] = burst
+        if bucket:
+            found.setdefault("burst_bytes", burst)
     return found
 
 
@@ -248,55 +261,62 @@ def _overhead_and_gap(curves: Mapping[Pattern, Curve], tier: str) -> tuple[float
     """Return o and g by the differences of trains: medians over the sizes below ``LARGE``; 0 without trains."""
     trains = {(key.messages, key.copies): curve for key, curve in curves.items() if key[:2] == ("train", tier)}
     many, copied = max((n for n, _ in trains), default=1), max((c for _, c in trains), default=0)
-    needed = [(1, 0), (many, 0), (1, copied), (many, copied)]
-    if many == 1 or any(key not in trains for key in needed):
-        return 0.0, 0.0
-    one, several, delayed, both = (trains[key] for key in needed)
+    one, several, delayed, both = (trains.get(key, {}) for key in ((1, 0), (many, 0), (1, copied), (many, copied)))
     sizes = [n for n in one.keys() & several.keys() & delayed.keys() & both.keys() if 4 * many <= n < LARGE]
-    gaps = [(several[n] - one[n]) / (many - 1) for n in sizes]
+    if many == 1 or copied == 0 or not sizes:
+        return 0.0, 0.0
     rate = line(one, LARGE)[1] / 2  # the reply has all bytes, too
+    gaps = [(several[n] - one[n]) / (many - 1) for n in sizes]
     overheads = [(both[n] - delayed[n]) / (many - 1) + n / many * rate - (delayed[n] - one[n]) for n in sizes]
-    return (max(0.0, median(each)) if each else 0.0 for each in (overheads, gaps))  # type: ignore[return-value]
+    return max(0.0, median(overheads)), max(0.0, median(gaps))
 
 
 def _burst(curves: Mapping[Pattern, Curve], tier: str) -> float:
-    """Return the bytes that pass a port at once after a pause; 0 where no bucket of tokens shows.
+    """Return the bytes that pass a port at once after a pause, as far as the patterns show it; at least 0.
 
-    A ping-pong leaves its ports idle for half of the time, an exchange does not: with a bucket the exchange of large
-    messages takes longer by what the bucket lets pass, and half a trip of small ones less than their bytes need.
+    A ping-pong leaves its ports idle for half of the time, an exchange does not: with a bucket of tokens the exchange
+    of large messages takes longer by what the bucket lets pass.
     """
     trips, exchanges = (curves.get(Pattern(name, tier), {}) for name in ("half_trip", "exchange"))
     shared = [n for n in trips.keys() & exchanges.keys() if LARGE / 2 <= n <= 32 * LARGE]
     if tier == "node" or len(shared) < MIN_SIZES:
         return 0.0
-    byte_s, least = line(exchanges, LARGE)[1], min(trips.values())
-    burst = max(0.0, median((exchanges[n] - trips[n]) / byte_s for n in shared))
-    small = [(trips[n] - least) / (n * byte_s) for n in trips if burst / 4 <= n <= burst]
-    return burst if small and median(small) < 0.75 else 0.0
+    byte_s = max(line(exchanges, LARGE)[1], UNLIMITED)
+    return max(0.0, median((exchanges[n] - trips[n]) / byte_s for n in shared))
+
+
+def _shows_bucket(curves: Mapping[Pattern, Curve], tier: str, burst: float) -> bool:
+    """Return whether a bucket of tokens lets ``burst`` bytes pass.
+
+    Then an exchange that is not much larger takes clearly longer than half a trip, and half a trip of a smaller message
+    clearly less than its bytes need.
+    """
+    trips, exchanges = (curves.get(Pattern(name, tier), {}) for name in ("half_trip", "exchange"))
+    longer = [1 - trips[n] / exchanges[n] for n in trips.keys() & exchanges.keys() if LARGE / 2 <= n <= 8 * burst]
+    least, byte_s = min(trips.values()), line(exchanges or trips, LARGE)[1]
+    small = [(trips[n] - least) / (n * byte_s) for n in trips if byte_s and burst / 4 <= n <= burst]
+    return bool(longer and small) and median(longer) > 2 * TOLERANCE and median(small) < 0.75
 
 
 def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, float]]:
     """Yield what a byte takes of what pairs of a tier share, and of CPUs that slow down pairs which share nothing."""
     alone = curves.get(Pattern("exchange", tier)) or curves[Pattern("half_trip", tier)]
     single = line(alone, LARGE)[1]
-    together = {
-        key: line(curve, LARGE)[1] / key.sharing
+    exchanges = {
+        key: line(curve, LARGE)[1]
         for key, curve in curves.items()
-        if key.name == "exchange" and key.tier == tier and key.sharing > 1
+        if key.name == "exchange" and key.tier == tier and key.pairs > 1
     }
+    messages = 2 if tier == "node" else 1  # of a pair, in what it shares with others: ports have two directions
+    together = [byte_s / (messages * key.sharing) for key, byte_s in exchanges.items() if key.sharing > 1]
     name = {"node": "memory_byte_s", "rack": "port_byte_s", "fabric": "uplink_byte_s"}[tier]
     if together:
-        yield name, min(together.values())
+        yield name, max(UNLIMITED, min(together))
     elif tier == "rack":
-        yield name, median(seconds / n for n, seconds in alone.items() if n >= LARGE)
-    unshared = [
-        (line(curve, LARGE)[1], key.pairs)
-        for key, curve in curves.items()
-        if key.name == "exchange" and key.tier == tier and key.sharing == 1 and key.pairs > 1
-    ]
-    for byte_s, pairs in unshared:
-        if byte_s > single * (1 + 2 * TOLERANCE):
-            yield "cpus_byte_s", byte_s / (2 * pairs)
+        yield name, max(UNLIMITED, single)
+    unshared = {key.pairs: byte_s for key, byte_s in exchanges.items() if key.sharing == 1}
+    if unshared and unshared[pairs := max(unshared)] > single * (1 + 2 * TOLERANCE):
+        yield "cpus_byte_s", unshared[pairs] / (2 * pairs)
 
 
 def _fold_rates(measured: Measurements, draw: np.random.Generator | None = None) -> dict[str, float]:
@@ -309,10 +329,6 @@ def _fold_rates(measured: Measurements, draw: np.random.Generator | None = None)
             differences.append((_seconds(folding, draw) - _seconds(gathering, draw)) / nbytes)
         found[f"reduction.{dtype}"] = max(median(differences), MIN_FOLD_S)
     return found
-
-
-MIN_FOLD_S = 1e-12
-"""The least seconds of a folded byte, 1 TB/s, where noise hides what a reduction takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +362,7 @@ def fit(observed: Sequence[Observation], name: str) -> Fit | None:
     if not measured.tiers():
         return None
     curves = measured.curves()
-    pieces = {tier: _pieces(curves, tier) for tier in measured.tiers()}
+    pieces = {tier: pieces_of(curves, tier) for tier in measured.tiers()}
     values = parameters(curves, pieces) | _fold_rates(measured)
     draw = np.random.default_rng(1)
     samples = defaultdict(list)
@@ -356,15 +372,6 @@ def fit(observed: Sequence[Observation], name: str) -> Fit | None:
     quantities = {key: _quantity(value, samples.get(key, [])) for key, value in values.items()}
     used = measured.used()
     return Fit(_file(name, quantities, pieces, used), used)
-
-
-def _pieces(curves: Mapping[Pattern, Curve], tier: str) -> list[list[int]]:
-    """Return the ranges of sizes that have a line each."""
-    trips = curves[Pattern("half_trip", tier)]
-    if not (burst := _burst(curves, tier)):
-        return ranges(trips)
-    small, large = [n for n in trips if n <= burst / 8], [n for n in trips if n >= 4 * burst]
-    return [small or [min(trips)], large] if len(large) >= MIN_SIZES else ranges(trips)
 
 
 def _quantity(value: float, samples: Sequence[float]) -> dict[str, float]:
@@ -378,7 +385,7 @@ def _rate(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def _file(
-    name: str, found: Mapping[str, Mapping[str, float]], pieces: Mapping[str, Sequence[Sequence[int]]],
+    name: str, found: Mapping[str, Mapping[str, float]], pieces: Mapping[str, Pieces],
     used: Sequence[Observation],
 ) -> MachineFile:  # fmt: skip
     """Return the machine file of the quantities."""
@@ -392,7 +399,7 @@ def _file(
                 }
                 for number, sizes in enumerate(tier_ranges)
             ]
-            for tier, tier_ranges in pieces.items()
+            for tier, (tier_ranges, _) in pieces.items()
         },
         "reduction": {
             key.removeprefix("reduction."): {"bytes_per_s": _rate(each)}
@@ -407,13 +414,14 @@ def _file(
         if key in found:
             sections[section] = {"bytes_per_s": _rate(found[key])}
     first = used[0]
-    if any(one.oversubscribed for one in used) or "cpus_byte_s" in found:
-        of = "machine" if first.kind == "measured on a testbed" else "node"
-        sections["cpus"] = {"cores": first.cpus, "of": of}
-        if "cpus_byte_s" in found:
+    testbed = first.kind == "measured on a testbed"  # whose nodes share the CPUs of one machine
+    slowed_down = testbed and "cpus_byte_s" in found
+    if slowed_down or any(one.oversubscribed for one in used):
+        sections["cpus"] = {"cores": first.cpus, "of": "machine" if testbed else "node"}
+        if slowed_down:
             per_core = {key: value * first.cpus for key, value in found["cpus_byte_s"].items()}
             sections["cpus"]["bytes_per_s"] = _rate(per_core)
-    if first.kind == "measured on a testbed":
+    if testbed:
         sections["aggregators"] = {"kind": "unmetered", "source": "the aggregators of the testbed have no meter"}
     sections["measured"] = {
         "kind": first.kind, "machine": first.machine, "transport": first.transport, "executor": first.executor,

@@ -5,8 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hpccoll.schedule import Algorithm, CollectiveCall, Cost, Layout, Parameter, numbering
+import numpy as np
+
+from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.schedule.layout import TIERS
 from hpccoll.spec.algorithm_registry import COLLECTIVES
 from hpccoll.spec.case import PYTHON, SINGLE
 from hpccoll.store.raw_results import RawResults
@@ -118,24 +121,18 @@ class Observation:
         )  # fmt: skip
 
     @property
-    def cost(self) -> Cost | None:
-        """The declared cost of the algorithm."""
-        return self.algorithm.declared(self.layout.workers, **self.params) if self.algorithm else None
-
-    @property
     def tiers(self) -> frozenset[str]:
         """The tiers that its messages can cross: inside a node, between nodes of a rack, between racks."""
-        two, layout = self.call.peer, self.layout
-        ranks = range(layout.workers) if two is None else (self.call.root or 0, two)
-        nodes = Counter((layout.rack[me], layout.node[me]) for me in ranks)
+        call, layout = self.call, self.layout
+        if call.peer is not None or call.concurrent is not None:
+            partners = {me: call.partner(me) for me in range(layout.workers)}
+            pairs = [(me, partner) for me, partner in partners.items() if partner is not None]
+            return frozenset(TIERS[tier] for tier in layout.tier(*np.array(pairs).T).tolist())
+        aggregated = self.algorithm and self.algorithm.aggregates
+        nodes = Counter((layout.rack[me], layout.node[me]) for me in range(layout.ranks if aggregated else call.p))
         racks = Counter(rack for rack, _ in nodes)
         there = {"node": max(nodes.values()) > 1, "rack": max(racks.values()) > 1, "fabric": len(racks) > 1}
         return frozenset(tier for tier, crossed in there.items() if crossed)
-
-    @property
-    def shares_uplinks(self) -> bool:
-        """Whether several of its nodes are in one rack, and reach other racks by the same uplink."""
-        return {"rack", "fabric"} <= self.tiers
 
     @property
     def tier(self) -> str | None:
@@ -153,7 +150,7 @@ def observations(raw: RawResults) -> Iterator[Observation]:
         if not (usable and known and timed.median_s and outcome.bytes):
             continue
         layout = attempt.layout
-        cpus = len(set().union(*(_cpus(place.affinity) for place in attempt.places if place.node == 0)))
+        cpus = set().union(*(_cpus(place.affinity) for place in attempt.places if place.node == 0))
         if case.mapping is not None:
             layout = layout.subset(numbering(layout, case.mapping))
         arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
@@ -175,7 +172,7 @@ def observations(raw: RawResults) -> Iterator[Observation]:
             machine=attempt.machine,
             kind=attempt.kind,
             oversubscribed=attempt.oversubscribed,
-            cpus=cpus,
+            cpus=len(cpus) or 1,
             file=raw.path.name,
         )
 

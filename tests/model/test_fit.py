@@ -1,12 +1,51 @@
-"""What is fitted to a run is what its messages and folds took."""
+"""A machine that is known comes back from what the simulation says that patterns take on it."""
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model_observations import MACHINE, SIZES, observation, observed
+from model_observations import MACHINE, SIX_NODES, SIZES, observation, observed
 
-from hpccoll.model.fit import fit, fit_link
+from hpccoll.model.fit import fit, line, ranges
+from hpccoll.model.machine import Cpus, Machine, Segment, Tier
 from hpccoll.schedule import Layout
+
+CALIBRATED = (8, 64, 512, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1 << 20, 1 << 22, 1 << 24)
+FOUR_NODES = Layout.of(4, 1)
+LATENCY, BYTE = 2e-5, 1e-9
+UNLIMITED = 1e14
+"""Bytes a second that no machine here reaches."""
+
+
+def of_rank(byte_s=BYTE, **others):
+    """Return a machine whose ranks, or what ``others`` say, limit messages between nodes and between racks."""
+    tiers = {"node": (1e-6, 1e-10), "rack": (LATENCY, byte_s), "fabric": (2 * LATENCY, byte_s)}
+    return Machine({name: Tier((Segment(latency_s=a, byte_s=b),)) for name, (a, b) in tiers.items()}, **others)
+
+
+def two_ranks(machine, layout=FOUR_NODES, noise=0.01, **more):
+    """Return ping-pongs and exchanges of two ranks."""
+    patterns = [("send_recv", "ping_pong"), ("bidirectional", "exchange")]
+    return [one for name in patterns for one in observed(*name, layout, machine, CALIBRATED, noise, **more)]
+
+
+def pairs(machine, concurrent, layout=FOUR_NODES, noise=0.01, **more):
+    return observed("multi_pair", "exchange", layout, machine, CALIBRATED, noise, concurrent=concurrent, **more)
+
+
+def machine_of(*observations):
+    return fit([one for each in observations for one in each], "here").machine
+
+
+def assert_within(quantity, true):
+    """Assert that a quantity is within 2 % of the true one, and its interval about there."""
+    assert quantity.value == pytest.approx(true, rel=0.02)
+    assert quantity.low <= quantity.value <= quantity.high
+    assert quantity.low * 0.99 <= true <= quantity.high * 1.01
+
+
+# ---- lines ----------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -14,57 +53,233 @@ from hpccoll.schedule import Layout
     sizes=st.lists(st.integers(1, 1 << 30), min_size=3, max_size=20, unique=True),
 )  # fmt: skip
 def test_times_on_a_line_are_fitted_by_that_line(alpha, beta, sizes):
-    link = fit_link((n, alpha + n * beta) for n in sizes)
+    found_alpha, found_beta = line({n: alpha + n * beta for n in sizes})
     for n in sizes:
-        assert link.alpha_s + n * link.beta_s == pytest.approx(alpha + n * beta, rel=1e-4)
-    assert (link.sizes, link.outside) == (len(sizes), {})
+        assert found_alpha + n * found_beta == pytest.approx(alpha + n * beta, rel=1e-4)
 
 
-def test_sizes_that_a_bucket_lets_pass_do_not_bend_the_line_and_are_named():
-    def seconds(n):
-        return (5e-5 + 8e-9 * n) * (0.4 if n in (8192, 16384) else 1)
-
-    link = fit_link((n, seconds(n)) for n in SIZES)
-    assert (link.alpha_s, link.beta_s) == pytest.approx((5e-5, 8e-9))
-    assert link.outside == pytest.approx({8192: 0.4, 16384: 0.4})
-
-
-def test_where_most_sizes_are_off_none_is_left_out():
-    times = [(n, (1e-5 + 1e-9 * n) * 3 ** (k % 3)) for k, n in enumerate(SIZES)]
-    assert fit_link(times).outside == {}
+@given(st.dictionaries(st.integers(1, 1 << 30), st.floats(1e-7, 1.0), min_size=3, max_size=12))
+def test_a_line_has_no_negative_costs_and_ranges_hold_every_size_once(curve):
+    assert min(line(curve)) >= 0
+    found = ranges(curve)
+    assert [n for sizes in found for n in sizes] == sorted(curve)
+    assert len(found[-1]) >= 3
 
 
-def test_a_link_is_half_a_round_trip_of_two_ranks_that_far_apart():
-    trips = observed("send_recv", "ping_pong", Layout.of(4, 2)) + observed("send_recv", "ping_pong", Layout.of(4, 4))
-    machine = fit(trips)
-    assert machine.links.keys() == {"node", "rack"}
-    for tier, link in machine.links.items():
-        assert (link.alpha_s, link.beta_s) == pytest.approx((MACHINE.links[tier].alpha_s, MACHINE.links[tier].beta_s))
-    near = observed("send_recv", "ping_pong", Layout.of(4, 2), peer=1)
-    assert fit(near).links.keys() == {"node"}
+def test_one_protocol_is_one_range_and_another_protocol_the_next():
+    one = {n: 2e-5 + n * 1e-9 for n in CALIBRATED}
+    assert ranges(one) == [list(CALIBRATED)]
+    two = {n: seconds * (1 if n < 5000 else 2) for n, seconds in one.items()}
+    assert [sizes[0] for sizes in ranges(two)] == [8, 8192]
 
 
-def test_the_librarys_ping_pong_counts_where_ours_was_not_measured_and_two_sizes_are_no_line():
-    theirs = [observation("send_recv", "native", n, 2 * (1e-5 + 1e-9 * n)) for n in SIZES]
-    assert fit(theirs).links["rack"].alpha_s == pytest.approx(1e-5)
-    both = fit([*theirs, *observed("send_recv", "ping_pong")])
-    assert both.links["rack"].alpha_s == pytest.approx(5e-5)
-    assert fit(theirs[:2]).links == {}
+# ---- ping-pongs -----------------------------------------------------------------------------------------------------
 
 
-def test_gamma_is_what_a_reduce_scatter_takes_longer_than_the_all_gather_of_a_ring():
-    trips = observed("send_recv", "ping_pong")
-    halves = observed("reduce_scatter", "ring") + observed("all_gather", "ring")
-    machine = fit(trips + halves)
-    assert machine.gamma_s == pytest.approx(3e-10)
-    assert 0 < machine.folds < len(SIZES)  # those where bytes take longer than rounds
-    alone = fit(trips + observed("reduce_scatter", "ring"))
-    assert (alone.gamma_s, alone.folds) == (0, 0)
-
-
-def test_gamma_is_never_below_nothing():
-    slow = [
-        observation("all_gather", "ring", one.nbytes, 2 * one.seconds) for one in observed("reduce_scatter", "ring")
+@pytest.mark.parametrize("noise", [0, 0.01])
+def test_a_segment_is_half_a_round_trip_of_two_ranks(noise):
+    layout = Layout.of(4, 2)
+    trips = [
+        one
+        for params in ({}, {"peer": 1})
+        for one in observed("send_recv", "ping_pong", layout, MACHINE, SIZES, noise, **params)
     ]
-    machine = fit(observed("send_recv", "ping_pong") + observed("reduce_scatter", "ring") + slow)
-    assert machine.gamma_s == 0 < machine.folds
+    found = machine_of(trips)
+    assert found.tiers.keys() == {"node", "rack"}
+    for tier, (segment,) in found.tiers.items():
+        (true,) = MACHINE.tiers[tier].segments
+        assert_within(segment.latency_s, true.latency_s)
+        byte_s = segment.bytes_per_s if tier == "node" else found.port.bytes_per_s
+        assert_within(byte_s, 1 / true.byte_s)
+    assert found.tiers["rack"][0].bytes_per_s.value > UNLIMITED, "one rank is not slower than the port"
+
+
+def test_two_protocols_are_two_segments():
+    segments = Segment(latency_s=LATENCY, byte_s=BYTE), Segment(5000, latency_s=3 * LATENCY, byte_s=BYTE)
+    small, large = machine_of(two_ranks(Machine({"rack": Tier(segments)}))).tiers["rack"]
+    assert (small.from_bytes, large.from_bytes) == (0, 8192)
+    assert_within(small.latency_s, LATENCY)
+    assert_within(large.latency_s, 3 * LATENCY)
+
+
+def test_the_librarys_ping_pong_counts_where_ours_was_not_measured():
+    theirs = [replace(one, algorithm=None) for one in observed("send_recv", "ping_pong")]
+    slower = [replace(one, seconds=2 * one.seconds, rounds_s=()) for one in theirs]
+    (true,) = MACHINE.tiers["rack"].segments
+    assert machine_of(theirs).tiers["rack"][0].latency_s.value == pytest.approx(true.latency_s)
+    both = machine_of(slower, observed("send_recv", "ping_pong"))
+    assert both.tiers["rack"][0].latency_s.value == pytest.approx(true.latency_s)
+
+
+def test_two_sizes_are_no_line():
+    trips = observed("send_recv", "ping_pong")
+    assert fit(trips[:2], "here") is None
+    assert fit(trips[:3], "here") is not None
+    assert fit(observed("all_reduce", "ring"), "here") is None
+
+
+def test_small_messages_alone_have_no_rate():
+    sizes = (8, 16, 32, 64)
+    constant = [
+        replace(one, seconds=4e-5, rounds_s=())
+        for name in (("send_recv", "ping_pong"), ("bidirectional", "exchange"))
+        for one in observed(*name, sizes=sizes)
+    ]
+    assert machine_of(constant).port.bytes_per_s.value > UNLIMITED
+
+
+def test_intervals_widen_with_noise_over_rounds():
+    def width(noise):
+        latency = machine_of(two_ranks(of_rank(), noise=noise)).tiers["rack"][0].latency_s
+        return (latency.high - latency.low) / latency.value
+
+    assert width(0) == pytest.approx(0, abs=1e-9)
+    assert 0 < width(0.01) < width(0.03)
+
+
+# ---- shared resources -----------------------------------------------------------------------------------------------
+
+
+def test_the_port_of_a_node_is_what_pairs_share_and_its_memory_what_pairs_inside_do():
+    machine = of_rank(port_byte_s=6e-10, memory_byte_s=8e-11)
+    two_nodes, one_node = Layout.of(8, 4), Layout.of(8)
+    found = machine_of(
+        *(two_ranks(machine, layout) for layout in (two_nodes, one_node)),
+        *(pairs(machine, concurrent, layout) for concurrent in (2, 4) for layout in (two_nodes, one_node)),
+    )
+    assert_within(found.port.bytes_per_s, 1 / 6e-10)
+    assert_within(found.tiers["rack"][0].bytes_per_s, 1 / BYTE)
+    assert_within(found.memory.bytes_per_s, 1 / 8e-11)
+
+
+def test_the_uplink_is_what_nodes_of_a_rack_share():
+    machine = of_rank(uplink_byte_s=8e-10)
+    racks = Layout((0, 1, 2, 3), rack=(0, 0, 1, 1))
+    found = machine_of(two_ranks(machine, racks), pairs(machine, 2, racks), two_ranks(machine, racks, peer=1))
+    assert_within(found.uplink.bytes_per_s, 1 / 8e-10)
+    assert_within(found.tiers["fabric"][0].bytes_per_s, 1 / BYTE)
+    assert_within(found.tiers["fabric"][0].latency_s, 2 * LATENCY)
+    assert_within(found.port.bytes_per_s, 1 / BYTE)
+
+
+TESTBED = {"about": {"kind": "measured on a testbed", "cpus": 2}}
+
+
+def test_pairs_that_share_nothing_but_the_cpus_of_a_testbed_show_their_rate():
+    machine = of_rank(cpus=Cpus(2, 8e-10, "machine"))
+    found = machine_of(two_ranks(machine, **TESTBED), pairs(machine, 2, **TESTBED))
+    assert (found.cpus.cores, found.cpus.of) == (2, "machine")
+    assert_within(found.cpus.bytes_per_s, 1 / 8e-10)
+    assert_within(found.port.bytes_per_s, 1 / BYTE)
+    assert found.aggregators.kind == "unmetered"
+
+
+def test_cpus_are_a_resource_if_pairs_slow_each_other_down_or_ranks_outnumber_them():
+    assert machine_of(two_ranks(of_rank(), **TESTBED), pairs(of_rank(), 2, **TESTBED)).cpus is None
+    slowed = of_rank(cpus=Cpus(2, 8e-10, "machine"))
+    assert machine_of(two_ranks(slowed), pairs(slowed, 2)).cpus is None, "real nodes share no CPUs"
+    found = machine_of(two_ranks(of_rank(), about={"oversubscribed": True, "cpus": 3})).cpus
+    assert (found.cores, found.of, found.bytes_per_s) == (3, "node", None)
+
+
+def test_a_bucket_lets_a_burst_pass_after_a_pause():
+    burst, port = 16384, 8e-8
+
+    def with_bucket(one):
+        """A rank that does not send for a while saves what then passes at once: in ping-pongs, not in exchanges."""
+        alternates = one.collective == "send_recv"
+        message = LATENCY + max(0, one.nbytes - burst * alternates) * port
+        seconds = (1 + alternates) * message
+        return replace(one, seconds=seconds, rounds_s=tuple(seconds * each / one.seconds for each in one.rounds_s))
+
+    found = machine_of([with_bucket(one) for one in two_ranks(of_rank())])
+    assert found.port.burst_bytes.value == pytest.approx(burst, rel=0.1)
+    assert_within(found.port.bytes_per_s, 1 / port)
+    assert found.tiers["rack"][0].latency_s.value == pytest.approx(LATENCY, rel=0.02)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_is_no_bucket(seed):
+    layout = Layout.of(4 + seed, 1)  # which seeds the noise
+    assert machine_of(two_ranks(of_rank(8e-9), layout, noise=0.02)).port.burst_bytes.value == 0
+
+
+# ---- overheads and reductions ---------------------------------------------------------------------------------------
+
+
+def trains(machine, delay_s=1e-3):
+    """Return trains of 1 and of 8 messages, without and with a delay before each message, which hides their bytes."""
+    (one,) = machine.tiers["rack"].segments
+    for nbytes in CALIBRATED:
+        reply = machine.tiers["rack"].half_round_trip(nbytes)
+        for messages in (1, 8):
+            (known,) = observed("send_recv", "train", FOUR_NODES, machine, [nbytes], messages=messages, copies=0)
+            yield known
+            hidden = messages * (delay_s + one.overhead_s) + nbytes / messages * one.byte_s
+            delayed = hidden + one.latency_s + one.overhead_s + reply
+            yield observation("send_recv", "train", nbytes, delayed, FOUR_NODES, messages=messages, copies=128)
+
+
+def test_trains_show_overhead_and_gap():
+    segment = Segment(latency_s=LATENCY, overhead_s=3e-6, gap_s=8e-6, byte_s=1e-10)
+    machine = Machine({"rack": Tier((segment,))})
+    (found,) = machine_of(two_ranks(machine), trains(machine)).tiers["rack"]
+    assert found.overhead_s.value == pytest.approx(segment.overhead_s, rel=0.02)
+    assert found.latency_s.value == pytest.approx(segment.latency_s, rel=0.02)
+    assert found.gap_s.value == pytest.approx(segment.gap_s, rel=0.05)
+
+
+def halves(**more):
+    return [one for name in ("reduce_scatter", "all_gather") for one in observed(name, "ring", noise=0.01, **more)]
+
+
+def test_a_reduction_is_what_a_reduce_scatter_takes_longer_than_its_all_gather():
+    trips, true = observed("send_recv", "ping_pong", noise=0.01), MACHINE.fold_s["float32"]
+    rate = machine_of(trips, halves()).reduction["float32"].bytes_per_s
+    assert rate.value == pytest.approx(1 / true, rel=0.5), "the noise is about a third of the folds"
+    assert rate.low < 1 / true < rate.high
+    exact = [replace(one, rounds_s=()) for one in halves(rounds=101)]
+    assert machine_of(trips, exact).reduction["float32"].bytes_per_s.value == pytest.approx(1 / true, rel=0.1)
+    assert machine_of(trips, observed("reduce_scatter", "ring")).reduction == {}
+
+
+def test_twins_are_of_one_placement_and_dtype():
+    trips = observed("send_recv", "ping_pong")
+    other = [replace(one, in_place=True) for one in observed("all_gather", "ring")]
+    assert machine_of(trips, observed("reduce_scatter", "ring"), other).reduction == {}
+    half = [replace(one, dtype="float16") for one in halves()]
+    assert machine_of(trips, halves(), half).reduction.keys() == {"float32", "float16"}
+
+
+def test_a_reduction_takes_some_time_even_if_noise_hides_it():
+    slow = [replace(one, seconds=2 * one.seconds, rounds_s=()) for one in observed("all_gather", "ring")]
+    found = machine_of(observed("send_recv", "ping_pong"), observed("reduce_scatter", "ring"), slow)
+    assert found.reduction["float32"].bytes_per_s.value == pytest.approx(1e12)
+
+
+# ---- what is fitted -------------------------------------------------------------------------------------------------
+
+
+def test_patterns_on_more_than_half_of_the_nodes_are_held_out():
+    everything = [one for nodes in (2, 4, 6, 8) for one in two_ranks(of_rank(), Layout.of(nodes, 1))]
+    found = fit([*everything, *observed("all_reduce", "ring", Layout.of(8, 1))], "here")
+    assert {one.layout.nodes for one in found.used} == {2, 4}
+    assert found.machine.measured.nodes == [2, 4]
+    on_most = fit(two_ranks(of_rank(), Layout.of(8, 1)), "here")
+    assert {one.layout.nodes for one in on_most.used} == {8}, "no others show the way between nodes"
+
+
+def test_the_file_says_what_was_measured():
+    about = {"machine": "cluster", "transport": "mpi", "executor": "compiled", "file": "a.h5"}
+    found = machine_of(two_ranks(of_rank(), about=about))
+    measured = found.measured
+    assert (found.kind, found.name) == ("fitted", "here")
+    assert (measured.machine, measured.transport, measured.executor) == ("cluster", "mpi", "compiled")
+    assert (measured.smallest_bytes, measured.largest_bytes) == (8, 1 << 24)
+    assert (measured.nodes, measured.ranks_per_node, measured.files) == ([4], [1], ["a.h5"])
+
+
+def test_operations_of_other_collectives_are_not_fitted():
+    trips = observed("send_recv", "ping_pong", SIX_NODES)
+    found = fit([*trips, *observed("all_reduce", "ring")], "here")
+    assert {one.collective for one in found.used} == {"send_recv"}
