@@ -27,6 +27,22 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
     return int(match["number"]) * prefix
 
 
+def size_range(begin: int, end: int, factor: int) -> list[int]:
+    """Return the sizes from the option -b to the option -e, each ``factor`` times the one before.
+
+    Raises:
+        BadInputError: if the first is none, or larger than the last.
+    """
+    if begin < 1:
+        raise BadInputError("-b", begin, "at least one byte")
+    if begin > end:
+        raise BadInputError("-e", format_size(end), f"at least the first size, -b {format_size(begin)}")
+    sizes = [begin]
+    while sizes[-1] * factor <= end:
+        sizes.append(sizes[-1] * factor)
+    return sizes
+
+
 def parse_parameter(text: str) -> tuple[str, int | str]:
     """Parse the name and the value of ``channels=4`` or ``outer=ring``; digits are a whole number.
 

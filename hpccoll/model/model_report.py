@@ -147,7 +147,7 @@ def model_lines(model: RunModel) -> Iterator[str]:
     yield from _parameter_lines(model.fit.machine)
     for work, validated in model.groups.items():
         yield f"{work.text}, measured over predicted time"
-        yield from _table(validated)
+        yield from ratio_table(validated)
         for crossing in crossings(validated):
             yield f"  {_crossing_text(crossing)}"
         unpredicted = {f"{one.observation.name}: {one.reason}" for one in validated if one.reason}
@@ -232,7 +232,7 @@ def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
     return value if value == low == high else f"{value} ({low} to {high})"
 
 
-def _table(validated: Sequence[Validated]) -> Iterator[str]:
+def ratio_table(validated: Sequence[Validated]) -> Iterator[str]:
     columns = curves(validated)
     widths = {name: max(9, len(name) + 2) for name in columns}
     sizes = sorted({nbytes for curve in columns.values() for nbytes in curve})
@@ -265,11 +265,11 @@ def _overtaking_text(crossing: Crossing, side: Overtaking) -> str:
 
 
 def _sizes_text(side: Overtaking) -> str:
-    again = f" (back and forth since {_size_text(side.sizes[0])})" if len(side.sizes) > 1 else ""
-    return f"from {_size_text(side.sizes[-1])}{again}" if side.sizes else ""
+    again = f" (back and forth since {interpolated_size(side.sizes[0])})" if len(side.sizes) > 1 else ""
+    return f"from {interpolated_size(side.sizes[-1])}{again}" if side.sizes else ""
 
 
-def _size_text(nbytes: float) -> str:
+def interpolated_size(nbytes: float) -> str:
     """Return an interpolated size, which is not exact to the byte."""
     return f"{nbytes / 1024:.3g} KiB" if nbytes < 1000 << 10 else f"{nbytes / (1 << 20):.3g} MiB"
 

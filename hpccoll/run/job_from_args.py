@@ -10,7 +10,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.limits import RANKS
 from hpccoll.spec.case import EXECUTORS, RUN_JOB, Case, Effort, Job, Shape
 from hpccoll.spec.input_keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
-from hpccoll.units import format_size, parse_parameter, parse_size
+from hpccoll.units import parse_parameter, parse_size, size_range
 
 if TYPE_CHECKING:
     from hpccoll.schedule import Layout
@@ -152,15 +152,7 @@ def parse_shape(text: str) -> Shape:
 
 def _sizes(arguments: argparse.Namespace) -> list[int]:
     begin, end = parse_size(arguments.begin, "-b"), parse_size(arguments.end, "-e")
-    factor = read_integer("-f", arguments.factor)
-    if begin < 1:
-        raise BadInputError("-b", arguments.begin, "at least one byte")
-    if begin > end:
-        raise BadInputError("-e", arguments.end, f"at least the first size, -b {format_size(begin)}")
-    sizes = [begin]
-    while sizes[-1] * factor <= end:
-        sizes.append(sizes[-1] * factor)
-    return sizes
+    return size_range(begin, end, read_integer("-f", arguments.factor))
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:

@@ -88,6 +88,7 @@ def requested_operation(
     nbytes: int,
     *,
     root: int | None = None,
+    dtype: str = DTYPE,
     parameters: Mapping[str, Parameter],
 ) -> RequestedOperation:
     """Return the requested schedule for messages of a size.
@@ -98,6 +99,7 @@ def requested_operation(
         layout: the layout of the ranks.
         nbytes: the size S.
         root: the root of a rooted collective.
+        dtype: the dtype of the elements.
         parameters: parameters as for ``requested_schedule``, ``channels`` [1] and ``window``.
 
     Raises:
@@ -105,7 +107,7 @@ def requested_operation(
     """
     own = {name: value for name, value in parameters.items() if name not in ("channels", "window")}
     call, _, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=own)
-    family, size = call.collective, itemsize(DTYPE)
+    family, size = call.collective, itemsize(dtype)
     for name in parameters.keys() - own.keys():
         if family.uncut:
             raise BadInputError(
@@ -113,7 +115,7 @@ def requested_operation(
             )
         PLAN_PARAMETERS[name].check(f"parameter {name}", parameters[name])
     if family.elements(nbytes, size, 1) < 1:
-        raise BadInputError("--bytes", nbytes, f"at least one {DTYPE}, {size} bytes")
+        raise BadInputError("--bytes", nbytes, f"at least one {dtype}, {size} bytes")
     channels = int(parameters.get("channels", 1))
     window = int(parameters.get("window", min(channels, WINDOW)))
     count = family.elements(nbytes, size, layout.workers)

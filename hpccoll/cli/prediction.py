@@ -1,0 +1,169 @@
+"""The command predict."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hpccoll.cli.common import progress_counter, report_damaged
+from hpccoll.errors import BadInputError, UnusableError, file_error
+
+if TYPE_CHECKING:
+    from hpccoll.model.machine_file import MachineFile
+    from hpccoll.model.predict import Predictions
+
+family = typer.Typer()
+
+QUESTIONS = ("best",)
+PICTURES = (".html", ".svg", ".png")
+
+
+@family.command(epilog="Example: hpccoll predict --cluster 8xh100-400g --nodes 2-512 -b 16M")
+def predict(
+    machine: Annotated[Path | None, typer.Option(help="fitted machine, of hpccoll model", metavar="M.json")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="described cluster: a file, or a name such as 8xh100-400g", metavar="NAME|F.yaml")
+    ] = None,
+    collective: Annotated[str, typer.Option("-c", "--collective", help="collective")] = "all_reduce",
+    algorithms: Annotated[
+        str | None,
+        typer.Option("-a", "--algorithms", help="comma-separated algorithms, or all [of all_reduce the usual ones]"),
+    ] = None,
+    begin: Annotated[str | None, typer.Option("-b", "--begin", help="smallest message size [1K]")] = None,
+    end: Annotated[
+        str | None, typer.Option("-e", "--end", help="largest message size [1G; with -b the same size]")
+    ] = None,
+    factor: Annotated[str, typer.Option("-f", "--factor", help="ratio of one size to the one before")] = "4",
+    nodes: Annotated[str, typer.Option(help="numbers of nodes; 2-64 stands for 2,4,8,16,32,64")] = "2,8,64",
+    ranks_per_node: Annotated[
+        int | None, typer.Option(help="ranks on each node [those of the machine]", metavar="K")
+    ] = None,
+    dtype: Annotated[str, typer.Option("-d", "--dtype", help="element type")] = "float32",
+    aggregators: Annotated[
+        int | None, typer.Option(help="aggregators [none; switches: as many as needed]", metavar="A")
+    ] = None,
+    mapping: Annotated[str | None, typer.Option(help="rank order over racks and nodes: block, cyclic")] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(help="parameter of the algorithm, such as channels=4", metavar="K=V")
+    ] = None,
+    question: Annotated[str | None, typer.Option(help="best: a line for each size and number of nodes")] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="results to compare with what is expected; options from -c on do not matter", metavar="PATH"),
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
+    out: Annotated[Path | None, typer.Option(help="picture: the best, and times", metavar="F.html|svg|png")] = None,
+) -> int:
+    """Predict the times of algorithms on any number of nodes.
+
+    Schedules are simulated on a fitted machine or a described cluster. Times have intervals, and a word on how far
+    the nearest measurement is. With --against, measured times are compared with predicted ones; ends with 3 if a file
+    cannot be read.
+    """
+    from hpccoll.model import prediction_report
+    from hpccoll.model.predict import Request
+    from hpccoll.model.predict import predict as predict_all
+    from hpccoll.units import parse_parameter
+
+    if question not in (None, *QUESTIONS):
+        raise BadInputError("--question", question, QUESTIONS)
+    if out and out.suffix not in PICTURES:
+        raise BadInputError("--out", str(out), f"a file name that ends with {', '.join(PICTURES)}")
+    model = _read_either(machine, cluster)
+    if against:
+        if question or out:
+            raise UnusableError("--against", "neither --question nor --out: they belong to predictions")
+        return _compare(against, model, as_json=as_json)
+    request = Request(
+        nodes=_node_counts(nodes), sizes=_sizes(begin, end, factor, collective), collective=collective,
+        algorithms=_names(algorithms, collective), ranks_per_node=ranks_per_node, dtype=dtype,
+        aggregators=aggregators, mapping=mapping, parameters=dict(map(parse_parameter, param or ())),
+    )  # fmt: skip
+    with progress_counter("predictions") as progress:
+        predicted = predict_all(model, request, progress)
+    if out:
+        _draw(predicted, out)
+    if as_json:
+        rows = prediction_report.question_rows(predicted) if question else [one.row() for one in predicted.predictions]
+        typer.echo(json.dumps(rows, indent=1))
+    else:
+        lines = prediction_report.question_lines if question else prediction_report.report_lines
+        typer.echo("\n".join(lines(predicted)))
+    if as_json or question:
+        for line in prediction_report.left_out_lines(predicted):
+            typer.echo(f"hpccoll: {line}", err=True)
+    elif out:
+        typer.echo(f"picture: {out}")
+    return 0
+
+
+def _read_either(machine: Path | None, cluster: str | None) -> "MachineFile":
+    from hpccoll.model.machine_file import read_machine
+
+    if machine and not cluster:
+        return read_machine(machine, "--machine")
+    if cluster and not machine:
+        return read_machine(cluster, "--cluster")
+    raise UnusableError("hpccoll predict", "exactly one of --machine (fitted) and --cluster (described)")
+
+
+def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
+    from hpccoll.model.expectations import expectations
+    from hpccoll.store.result_files import read_all
+
+    files = read_all(paths)
+    with progress_counter("predictions") as progress:
+        compared = expectations(files.raw_results, model, progress)
+    if as_json:
+        typer.echo(json.dumps([row for each in compared for row in each.rows()], indent=1))
+    else:
+        typer.echo("\n".join(line for each in compared for line in each.lines()))
+    return report_damaged(files)
+
+
+def _draw(predicted: "Predictions", out: Path) -> None:
+    from hpccoll.model.prediction_report import machine_lines, map_cells
+    from hpccoll.report.prediction_chart import write_prediction_chart
+
+    rows = [one.row() for one in predicted.predictions]
+    title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
+    try:
+        write_prediction_chart(rows, map_cells(predicted), out, title, list(machine_lines(predicted.machine)))
+    except OSError as error:
+        raise file_error("--out", out, error, "written") from None
+
+
+def _names(text: str | None, collective: str) -> list[str]:
+    """Return the requested algorithms; none stand for the usual ones."""
+    from hpccoll.spec.algorithm_registry import collective as row
+    from hpccoll.spec.input_keys import ALL
+
+    return list(row(collective).components) if text == ALL else [name for name in (text or "").split(",") if name]
+
+
+def _node_counts(text: str) -> list[int]:
+    """Return numbers of nodes, ascending: ``2,6``, or ``2-64``, which doubles them up to the last one."""
+    from hpccoll.limits import RANKS
+
+    counts = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        least = RANKS.read("--nodes", first.strip())
+        most = RANKS.read("--nodes", last.strip()) if dash else least
+        if most < least:
+            raise BadInputError("--nodes", part, "numbers such as 2,8,64, or 2-64: the first is not the larger one")
+        counts |= {least << power for power in range((most // least).bit_length())} | {most}
+    return sorted(counts)
+
+
+def _sizes(begin: str | None, end: str | None, factor: str, collective: str) -> list[int]:
+    from hpccoll.limits import FACTOR
+    from hpccoll.spec.algorithm_registry import collective as row
+    from hpccoll.units import parse_size, size_range
+
+    first = parse_size(begin or "1K", "-b")
+    last = parse_size(end, "-e") if end else first if begin else parse_size("1G", "-e")
+    sizes = size_range(first, last, FACTOR.read("-f", factor))
+    return sizes[:1] if row(collective).token else sizes  # a barrier has one size

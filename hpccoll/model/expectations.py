@@ -1,0 +1,129 @@
+"""Expectations: measured times over those that a machine file promises, case by case."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.model_report import RunModel, ratio_table
+from hpccoll.model.observations import Observation, observations
+from hpccoll.model.predict import BOUNDS, SIMULATED, distance
+from hpccoll.model.validation import Errors, Validated, validate
+from hpccoll.schedule import MAPPINGS
+from hpccoll.store.raw_results import RawResults
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The measurements of one transport and executor on one machine, with what another machine file promises.
+
+    Args:
+        machine: the machine file.
+        run: the measurements, with the expected times at the likely values.
+        intervals: the ends of the interval of each expected time; None without one.
+    """
+
+    machine: MachineFile
+    run: RunModel
+    intervals: Sequence[tuple[float, float] | None]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the fraction of the promise that the measurements reach, and measured over expected times."""
+        measured_kind, name = self.run.measured_on
+        errors = Errors.of(self.run.validated)
+        where = f"{name} ({measured_kind}) over {self.run.over}"
+        if errors is None:
+            yield f"{where}: no case that {self.machine.name} can predict"
+        else:
+            promise = "the description" if self.machine.kind == "described" else "the fitted machine"
+            fractions = f"{1 / errors.high:.2g} to {1 / errors.low:.2g}, 5th to 95th percentile"
+            yield (
+                f"this machine gives {1 / errors.center:.2g} of what {promise} promises (median of {errors.cases} "
+                f"cases; {fractions})"
+            )
+            yield f"  {where}, against {self.machine.name}; {self._within()} of {errors.cases} cases in its intervals"
+        for work, validated in self.run.groups.items():
+            if any(one.seconds for one in validated):
+                yield f"{work.text}, measured over expected time"
+                yield from ratio_table(validated)
+        unpredicted = {f"{one.observation.name} of {one.observation.collective}: {one.reason}"
+                       for one in self.run.validated if one.reason}  # fmt: skip
+        yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
+
+    def _within(self) -> int:
+        pairs = zip(self.run.validated, self.intervals, strict=True)
+        return sum(ends is not None and ends[0] <= one.observation.seconds <= ends[1] for one, ends in pairs)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield every case in SI units, with the expected time as its median; absent values are None."""
+        for one, ends in zip(self.run.validated, self.intervals, strict=True):
+            case, layout = one.observation, one.observation.layout
+            low, high = ends or (None, None)
+            far = distance(self.machine.measured, layout.nodes, layout.ranks_per_node or 1, case.nbytes)
+            yield {
+                "collective": case.collective, "algorithm": case.algorithm.name if case.algorithm else case.name,
+                "params": dict(case.params), "nodes": layout.nodes, "ranks_per_node": layout.ranks_per_node,
+                "ranks": layout.workers, "racks": layout.racks, "aggregators": layout.aggregators,
+                "mapping": case.mapping, "in_place": case.in_place, "dtype": case.dtype, "bytes": case.nbytes,
+                "median_s": one.seconds, "ci_low_s": low, "ci_high_s": high, "kind": SIMULATED,
+                "measured_s": case.seconds, "ratio": one.ratio, "reason": one.reason or None, "distance": far,
+                "measured_kind": case.kind, "machine": case.machine,
+            }  # fmt: skip
+
+
+def expectations(
+    raw_results: Sequence[RawResults], machine: MachineFile, progress: Callable[[int, int], None] | None = None
+) -> list[Expectation]:
+    """Return the measurements of raw files with what a machine file promises, by machine, transport and executor.
+
+    Args:
+        raw_results: the raw results.
+        machine: the machine file.
+        progress: is called with the number of predictions done, and of all.
+
+    Raises:
+        UnusableError: if the raw files have no measurement.
+    """
+    runs: dict[tuple[str, ...], list[tuple[RawResults, Observation]]] = defaultdict(list)
+    for raw in raw_results:
+        for one in observations(raw):
+            runs[one.kind, one.machine, one.transport, one.executor].append((raw, one))
+    if not runs:
+        raise UnusableError("--against", "no file has a correct measurement of an algorithm")
+    total, done, compared = len(BOUNDS) * sum(map(len, runs.values())), 0, []
+    for (*_, transport, executor), measured in sorted(runs.items()):
+        placed = [_placed(one, machine) for _, one in measured]
+        files = list({id(raw): raw for raw, _ in measured}.values())
+        by_bound = []
+        for bound in BOUNDS:
+            report = None if progress is None else lambda number, before=done: progress(before + number, total)
+            predictable = [one for one, reason in placed if not reason]
+            predicted = iter(validate(predictable, machine.machine(bound), progress=report))
+            by_bound.append([Validated(one, None, reason) if reason else next(predicted) for one, reason in placed])
+            done += len(placed)
+        least, most = (machine.validation.get(name, 1.0) for name in ("ratio_p5", "ratio_p95"))
+        intervals = [
+            (min(times) * min(1.0, least), max(times) * max(1.0, most)) if len(times) == len(BOUNDS) else None
+            for each in zip(*by_bound, strict=True)
+            for times in [[one.seconds for one in each if one.seconds]]
+        ]
+        run = RunModel(files, transport, None, by_bound[0], executor)
+        compared.append(Expectation(machine, run, intervals))
+    return compared
+
+
+def _placed(one: Observation, machine: MachineFile) -> tuple[Observation, str]:
+    """Return an observation on the layout that a machine file describes, or as is with the reason why it has none."""
+    layout = one.layout
+    if machine.geometry is None or one.algorithm is None:
+        return one, ""
+    if layout.ranks_per_node is None or (layout.mapping not in MAPPINGS and layout.nodes > 1):
+        return one, f"{machine.name} has as many ranks on each node, in block or cyclic order"
+    try:
+        mapping = layout.mapping if layout.nodes > 1 else None
+        described = machine.layout(layout.nodes, layout.ranks_per_node, layout.aggregators, mapping)
+    except BadInputError as error:
+        return one, str(error)
+    return replace(one, layout=described), ""

@@ -1,0 +1,351 @@
+"""Predictions: the simulated times of algorithms by size and number of nodes, with intervals, and NCCL's own model."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.limits import AGGREGATORS, RANKS, IntegerRange
+from hpccoll.model.machine_file import Bound, MachineFile, MeasuredSection
+from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
+from hpccoll.model.simulate import Simulated, simulate
+from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Parameter, itemsize
+from hpccoll.spec.algorithm_registry import collective
+from hpccoll.spec.catalogue import GRAPH, PLAN_PARAMETERS, parameters_by_algorithm
+from hpccoll.spec.channel_defaults import plan_channels
+from hpccoll.spec.requested_schedule import DTYPE, requested_operation, requested_schedule
+from hpccoll.units import format_size
+
+SIMULATED, MODELLED = "simulated", "modelled"
+"""The kinds of predictions: from a schedule, or from a formula."""
+
+BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
+
+USUAL = {"all_reduce": ("ring", "recursive_doubling", "rabenseifner", "hierarchical")}
+"""The algorithms that are predicted without a choice, of collectives with so many that all of them take long."""
+
+RADIX = IntegerRange(2, (1 << 16) - 1)
+"""The ports of an aggregator: see ``sharp_emulated``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to predict: every algorithm for every size on every number of nodes.
+
+    Args:
+        nodes: the numbers of nodes.
+        sizes: the sizes in bytes.
+        collective: the collective.
+        algorithms: the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are any].
+        ranks_per_node: the ranks on each node [those of the machine file, or the most that were measured].
+        dtype: the type of the elements.
+        aggregators: the number of aggregators [none; if they are switches, as many as an algorithm needs].
+        mapping: the order of ranks, a word of MAPPINGS [consecutive ranks on each node].
+        parameters: parameters of algorithms and of the collective; each algorithm takes those that it has.
+    """
+
+    nodes: Sequence[int]
+    sizes: Sequence[int]
+    collective: str = "all_reduce"
+    algorithms: Sequence[str] = ()
+    ranks_per_node: int | None = None
+    dtype: str = DTYPE
+    aggregators: int | None = None
+    mapping: str | None = None
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+    def choices(self, machine: MachineFile) -> list[tuple[str, dict[str, Parameter]]]:
+        """Return the algorithms with their parameters.
+
+        Raises:
+            BadInputError: if there is no such collective, algorithm, dtype or parameter.
+        """
+        family = collective(self.collective)
+        if self.dtype not in (*DTYPES, BFLOAT16):
+            raise BadInputError("--dtype", self.dtype, (*DTYPES, BFLOAT16))
+        if GRAPH in self.parameters:
+            raise BadInputError("parameter", GRAPH, f"left out: {GRAPH} changes no message")
+        names = dict.fromkeys(self.algorithms or USUAL.get(family.name) or family.components)
+        if not self.algorithms and (self.aggregators or machine.aggregators.kind == "switches"):
+            names |= dict.fromkeys(name for name, each in family.components.items() if each.aggregates)
+        for name in names:
+            if name not in family.components:
+                raise BadInputError("algorithm", name, sorted(family.components))
+        return list(parameters_by_algorithm(family.name, names, self.parameters))
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The predicted time of an algorithm for a size on a number of nodes.
+
+    Args:
+        collective: the collective.
+        algorithm: the algorithm; for NCCL's own model ``nccl_ring`` or ``nccl_tree``.
+        params: all parameters with the values used.
+        nodes: the number of nodes.
+        ranks_per_node: the ranks on each node.
+        racks: the number of racks.
+        aggregators: the number of aggregators.
+        requested_bytes: the requested size.
+        nbytes: the size S that is moved.
+        dtype: the type of the elements.
+        mapping: the requested mapping.
+        seconds: the time by bound; of a formula one only.
+        low_s: lower end of the interval; None for a formula.
+        high_s: upper end of the interval.
+        exact: whether every message was an event of the simulation; None for a formula.
+        distance: how far the prediction is from the nearest measurement, in words.
+        assumed: the assumption behind the prediction, if it does not describe what a machine has.
+    """
+
+    collective: str
+    algorithm: str
+    params: Mapping[str, Parameter]
+    nodes: int
+    ranks_per_node: int
+    racks: int
+    aggregators: int
+    requested_bytes: int
+    nbytes: int
+    dtype: str
+    mapping: str | None
+    seconds: Mapping[Bound, float]
+    low_s: float | None
+    high_s: float | None
+    exact: bool | None
+    distance: str
+    assumed: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return MODELLED if self.exact is None else SIMULATED
+
+    @property
+    def eligible(self) -> bool:
+        """Whether it can be the best: neither a formula of another program nor an assumption."""
+        return self.exact is not None and self.assumed is None
+
+    @property
+    def value_s(self) -> float:
+        """The time at the likely values of the machine."""
+        return self.seconds["value"]
+
+    def times_as_fast_as(self, other: "Prediction") -> tuple[float, float, float]:
+        """Return the time of another prediction over this one: at the likely values, the least and the most."""
+        ratios = [other.seconds[bound] / self.seconds[bound] for bound in BOUNDS]
+        return ratios[0], min(ratios), max(ratios)
+
+    def row(self) -> dict[str, Any]:
+        """Return the prediction in SI units, by the names of exported rows; absent values are None."""
+        return {
+            "collective": self.collective, "algorithm": self.algorithm, "params": dict(self.params),
+            "nodes": self.nodes, "ranks_per_node": self.ranks_per_node,
+            "ranks": self.nodes * self.ranks_per_node, "racks": self.racks, "aggregators": self.aggregators,
+            "mapping": self.mapping, "dtype": self.dtype, "bytes": self.nbytes,
+            "requested_bytes": self.requested_bytes, "median_s": self.value_s, "ci_low_s": self.low_s,
+            "ci_high_s": self.high_s, "kind": self.kind, "exact": self.exact, "distance": self.distance,
+            "assumed": self.assumed,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """The predictions of a request.
+
+    Args:
+        machine: the machine.
+        request: the request.
+        predictions: the predictions, by nodes, algorithms and sizes.
+        left_out: the numbers of nodes without a prediction, by algorithm and reason.
+    """
+
+    machine: MachineFile
+    request: Request
+    predictions: Sequence[Prediction]
+    left_out: Mapping[tuple[str, str], Sequence[int]]
+
+
+def predict(machine: MachineFile, request: Request, progress: Callable[[int, int], None] | None = None) -> Predictions:
+    """Return the predictions of a request.
+
+    Args:
+        machine: the machine.
+        request: what to predict.
+        progress: is called now and then with the number of predictions done, and of all.
+
+    Raises:
+        BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
+    """
+    choices = request.choices(machine)
+    if request.ranks_per_node is None and machine.geometry is None and machine.measured:
+        request = replace(request, ranks_per_node=max(machine.measured.ranks_per_node))
+    for nodes in request.nodes:  # what is wrong for one of them is said before the first simulation
+        RANKS.check("--nodes", nodes)
+        machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
+    total, done = len(request.nodes) * len(choices) * len(request.sizes), 0
+    predictions: list[Prediction] = []
+    left_out: dict[tuple[str, str], list[int]] = defaultdict(list)
+
+    def report(_messages: int = 0) -> None:
+        if progress:
+            progress(done, total)
+
+    for nodes in request.nodes:
+        for name, parameters in choices:
+            predictor = _Predictor(machine, request, nodes, name, parameters)
+            for nbytes in request.sizes:
+                if reason := predictor.unpredicted_reason(nbytes):
+                    left_out[name, reason].append(nodes)
+                else:
+                    predictions.append(predictor.predict(nbytes, report))
+                done += 1
+                report()
+        predictions += _nccl_predictions(machine, request, nodes)
+    if not any(each.kind == SIMULATED for each in predictions):
+        raise UnusableError("--algorithms", "; ".join(f"{name}: {reason}" for name, reason in left_out))
+    counts = {key: tuple(dict.fromkeys(nodes)) for key, nodes in left_out.items()}
+    return Predictions(machine, request, predictions, counts)
+
+
+class _Predictor:
+    """An algorithm on a number of nodes."""
+
+    def __init__(
+        self, machine: MachineFile, request: Request, nodes: int, name: str, parameters: Mapping[str, Parameter]
+    ) -> None:
+        self.machine, self.request, self.nodes = machine, request, nodes
+        self.family = collective(request.collective)
+        self.algorithm = self.family.algorithm(name)
+        self.parameters = dict(parameters)
+        self.layout, self.assumed = self._layout(), None
+        if self.algorithm.aggregates and machine.aggregators.kind == "switches":
+            self.assumed = machine.aggregators.source or "assumed: aggregators are switches"
+
+    @property
+    def own_parameters(self) -> dict[str, Parameter]:
+        """The parameters without those of runs: channels, window, segment."""
+        return {name: value for name, value in self.parameters.items() if name not in PLAN_PARAMETERS}
+
+    def _layout(self) -> Layout:
+        """Return the layout, with as many switches as the algorithm needs."""
+        request = self.request
+
+        def with_aggregators(count: int) -> Layout:
+            return self.machine.layout(self.nodes, request.ranks_per_node, count, request.mapping)
+
+        bare = with_aggregators(request.aggregators or 0)
+        switches = self.machine.aggregators.kind == "switches"
+        if not (self.algorithm.aggregates and switches and request.aggregators is None):
+            return bare
+        if "radix" in self.algorithm.parameters and "radix" not in self.parameters:  # a switch for every rack
+            ports = max(map(len, bare.groups("rack")))
+            self.parameters["radix"] = min(max(ports, RADIX.minimum), RADIX.maximum)
+        counts = range(AGGREGATORS.maximum + 1)
+        enough = bisect_left(counts, True, key=lambda count: self._unmet(with_aggregators(count)) is None)
+        return with_aggregators(min(enough, AGGREGATORS.maximum))
+
+    def _unmet(self, layout: Layout) -> str | None:
+        arguments = self.family.arguments
+        return self.algorithm.unmet(
+            layout, **{name: value for name, value in self.own_parameters.items() if name not in arguments}
+        )
+
+    def unpredicted_reason(self, nbytes: int) -> str | None:
+        """Return why nothing can be predicted for a size; None if something can."""
+        workers, dtype = self.layout.workers, self.request.dtype
+        if workers == 1:
+            return "one rank sends no messages"
+        if self.family.elements(nbytes, itemsize(dtype), workers) < 1:
+            each = "" if self.family.units == "divisible" else f" for each of {workers} ranks"
+            return f"{format_size(nbytes)} is less than one {dtype}{each}"
+        if int(self.parameters.get("copies", self.algorithm.parameters.get("copies", 0))) > 0:
+            return "copies on a rank are not modelled"
+        return self._unmet(self.layout)
+
+    def predict(self, nbytes: int, progress: Callable[[int], None]) -> Prediction:
+        """Return the prediction for a size.
+
+        Args:
+            nbytes: the size.
+            progress: is called now and then with the number of messages simulated so far.
+        """
+        request, name = self.request, self.algorithm.name
+        lanes = {} if self.family.uncut else self._lanes(nbytes)
+        parameters = {**self.own_parameters, **lanes}
+        operation = requested_operation(
+            name, self.family.name, self.layout, nbytes, dtype=request.dtype, parameters=parameters
+        )
+        machines = {bound: self.machine.machine(bound) for bound in BOUNDS}
+        simulated: dict[Bound, Simulated] = {}
+        for bound, costs in machines.items():
+            same = next((other for other in simulated if machines[other] == costs), None)
+            simulated[bound] = simulated[same] if same else simulate(
+                operation.schedules, operation.cut, costs, operation.window, request.dtype, progress
+            )  # fmt: skip
+        seconds = {bound: each.seconds for bound, each in simulated.items()}
+        exact = all(each.exact for each in simulated.values())
+        least, most = (self.machine.validation.get(name, 1.0) for name in ("ratio_p5", "ratio_p95"))
+        moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
+        return Prediction(
+            self.family.name, name, {**self.algorithm.parameters, **parameters}, self.nodes,
+            self.layout.workers // self.nodes, self.layout.racks, self.layout.aggregators, nbytes, moved,
+            request.dtype, request.mapping, seconds, min(seconds.values()) * min(1.0, least),
+            max(seconds.values()) * max(1.0, most), exact,
+            distance(self.machine.measured, self.nodes, self.layout.workers // self.nodes, nbytes), self.assumed,
+        )  # fmt: skip
+
+    def _lanes(self, nbytes: int) -> dict[str, Parameter]:
+        """Return the channels and the window that a run would use."""
+        slices = requested_schedule(
+            self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters
+        ).slices
+        queued = self.machine.nccl is not None
+        channels, window = plan_channels(
+            self.parameters, nbytes, self.layout, slices, pipelined=self.algorithm.pipelined, queued=queued
+        )
+        return {"channels": channels, "window": window}
+
+
+def _nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Iterator[Prediction]:
+    """Yield NCCL's own estimates of its ring and of its tree, each by the fastest protocol."""
+    layout = machine.layout(nodes, request.ranks_per_node)
+    per_node = layout.workers // nodes
+    for nbytes in request.sizes if machine.nccl else ():
+        fastest: dict[str, NcclEstimate] = {}
+        for each in nccl_estimates(machine.nccl, request.collective, nodes, per_node, nbytes) if machine.nccl else ():
+            fastest[each.algorithm] = min(fastest.get(each.algorithm, each), each, key=lambda one: one.seconds)
+        for each in fastest.values():
+            yield Prediction(
+                request.collective, f"nccl_{each.algorithm}", {"protocol": each.protocol}, nodes, per_node,
+                layout.racks, 0, nbytes, nbytes, request.dtype, None, {"value": each.seconds}, None, None, None,
+                "NCCL's own model",
+            )  # fmt: skip
+
+
+def distance(measured: MeasuredSection | None, nodes: int, ranks_per_node: int, nbytes: int) -> str:
+    """Return how far a case is from the nearest measurement of a machine, in words.
+
+    Args:
+        measured: the measurements; None for a described machine.
+        nodes: the number of nodes.
+        ranks_per_node: the ranks on each node.
+        nbytes: the size in bytes.
+    """
+    if measured is None:
+        return "described, not measured"
+    extents = {
+        "nodes": (nodes, min(measured.nodes), max(measured.nodes)),
+        "ranks on a node": (ranks_per_node, min(measured.ranks_per_node), max(measured.ranks_per_node)),
+        "size": (nbytes, measured.smallest_bytes, measured.largest_bytes),
+    }
+    above = [
+        f"{value / most:.3g} times the measured {what}" for what, (value, _, most) in extents.items() if value > most
+    ]
+    below = [
+        f"{value / least:.2g} of the least measured {what}"
+        for what, (value, least, _) in extents.items()
+        if value < least
+    ]
+    return " and ".join([*above, *below]) or "within what was measured"
