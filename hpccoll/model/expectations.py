@@ -37,10 +37,10 @@ class Expectation:
         if errors is None:
             yield f"{where}: no case that {self.machine.name} can predict"
         else:
-            promise = "the description" if self.machine.kind == "described" else "the fitted machine"
+            basis = "the description" if self.machine.kind == "described" else "the fitted machine"
             fractions = f"{1 / errors.high:.2g} to {1 / errors.low:.2g}, 5th to 95th percentile"
             yield (
-                f"this machine gives {1 / errors.center:.2g} of what {promise} promises (median of {errors.cases} "
+                f"this machine gives {1 / errors.center:.2g} of what {basis} promises (median of {errors.cases} "
                 f"cases; {fractions})"
             )
             yield f"  {where}, against {self.machine.name}; {self._within()} of {errors.cases} cases in its intervals"
