@@ -56,6 +56,10 @@ def model(
     out: Annotated[
         Path | None, typer.Option(help="file of the fitted machine, for predict", metavar="MACHINE.json")
     ] = None,
+    declare: Annotated[
+        Path | None,
+        typer.Option(help="sections cpus, uplink, memory, aggregators or layout of a machine file", metavar="F.yaml"),
+    ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
 ) -> int:
@@ -66,12 +70,14 @@ def model(
     be read.
     """
     from hpccoll.model import model_report
-    from hpccoll.model.machine_file import write_machine
+    from hpccoll.model.machine_file import DeclaredSections, write_machine
     from hpccoll.store.result_files import read_all
+    from hpccoll.yaml_model import load_yaml
 
+    declared = declare and load_yaml(declare, DeclaredSections, "--declare")
     files = read_all(paths)
     with progress_counter("predictions") as progress:
-        models = model_report.models_of(files.raw_results, progress)
+        models = model_report.models_of(files.raw_results, declared, progress)
     if out:
         fitted = [each for each in models if each.fit]
         if len(fitted) > 1:

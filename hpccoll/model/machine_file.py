@@ -226,6 +226,16 @@ class MeasuredSection(YamlSection):
     files: OneOrMore[Text] = Field(description="the raw files")
 
 
+class DeclaredSections(YamlSection):
+    """Sections of a machine file that a person adds to a fit, because patterns on few nodes do not show them."""
+
+    geometry: LayoutSection | None = Field(None, alias="layout", description="where ranks are")
+    uplink: UplinkSection | None = Field(None, description="the way from a rack to the others")
+    memory: RateSection | None = Field(None, description="all messages inside a node together")
+    cpus: CpusSection | None = Field(None, description="CPUs that ranks share")
+    aggregators: AggregatorKind | None = Field(None, description="what aggregators are")
+
+
 class MachineFile(YamlSection):
     """A machine, fitted or described. ``machine`` and ``layout`` return what simulations take."""
 
@@ -274,6 +284,10 @@ class MachineFile(YamlSection):
     def of(cls, **sections: Any) -> "MachineFile":
         """Return a machine file of this version with ``sections``, by the names of its keys."""
         return cls.model_validate({"schema": SCHEMA, "schema_version": VERSION, **sections})
+
+    def declaring(self, sections: DeclaredSections) -> "MachineFile":
+        """Return the machine with these sections in the place of its own."""
+        return self.model_copy(update={name: each for name, each in sections if each is not None})
 
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""

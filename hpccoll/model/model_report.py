@@ -12,7 +12,7 @@ from typing import Any
 from hpccoll.errors import BadInputError
 from hpccoll.model.fit import MIN_SIZES, Fit, fit
 from hpccoll.model.machine import TIER_LABELS
-from hpccoll.model.machine_file import MachineFile, Quantity, SegmentSection
+from hpccoll.model.machine_file import DeclaredSections, MachineFile, Quantity, SegmentSection
 from hpccoll.model.observations import Observation, Work, observations
 from hpccoll.model.validation import Crossing, Errors, Overtaking, Regret, Validated, crossings, curves, validate
 from hpccoll.spec.case import PYTHON
@@ -97,6 +97,7 @@ def models_of(raw_results: Sequence[RawResults], progress: Callable[[int, int], 
 
     Args:
         raw_results: the raw results.
+        declared: sections of the machine file that replace fitted ones.
         progress: is called with the number of predictions done, and of all.
 
     Raises:
@@ -120,6 +121,8 @@ def models_of(raw_results: Sequence[RawResults], progress: Callable[[int, int], 
         fitted = fit(observed, of_run[0].attempts[0][0].machine)
         validated = [Validated(one, None, "the run has no ping-pong") for one in observed]
         if fitted:
+            if declared:
+                fitted = replace(fitted, machine=fitted.machine.declaring(declared))
             report = None if progress is None else lambda number, before=done: progress(before + number, total)
             validated = validate(observed, fitted.machine.machine(), fitted.used, report)
         models.append(RunModel(of_run, transport, fitted, validated, executor, several))

@@ -164,13 +164,17 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
     Raises:
         NotAlignedError: if a message is not received in the step in which it is sent, or steps are not of all ranks.
     """
+    everyone = np.arange(schedule.layout.ranks)
     for round_ in match(schedule):
         if round_.sent is not round_.landed:
             raise NotAlignedError
         kept = [m for m in round_.sent if m.source is not m.target]  # the others are copies
         reduces = [np.full(len(m.source), m.operand is not None) for m in kept]
         ends = np.cumsum([0, *(len(m.source) for m in kept)])
-        parts = tuple((np.arange(first, last), m.sent) for m, (first, last) in zip(kept, pairwise(ends), strict=True))
+        parts = tuple(
+            (everyone if last - first == len(everyone) == ends[-1] else np.arange(first, last), m.sent)
+            for m, (first, last) in zip(kept, pairwise(ends), strict=True)
+        )
         if len(kept) == 1:
             yield Wave(kept[0].source, kept[0].target, reduces[0], parts, round_.ended)
         else:

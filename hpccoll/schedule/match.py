@@ -98,13 +98,38 @@ def _spread_part(part: Part, at: Ranks) -> Part:
     return Part(part.buffer, tuple(Range(_spread(r.first, at), _spread(r.last, at)) for r in part.ranges))
 
 
-def _pair(schedule: Schedule, source: Ranks, target: Ranks, sent: Part, arrival: Recv | RecvReduce | Copy) -> Messages:
-    """Return the messages, after checking what any message must obey."""
+def _at_everyone(part: Part, ranks: int) -> Part:
+    def of_everyone(index: Index) -> Ranks:
+        return np.broadcast_to(np.asarray(index, np.int64), (ranks,))
+
+    return Part(part.buffer, tuple(Range(of_everyone(r.first), of_everyone(r.last)) for r in part.ranges))
+
+
+def _pair(
+    schedule: Schedule,
+    source: Ranks,
+    target: Ranks,
+    sent: Part,
+    arrival: Recv | RecvReduce | Copy,
+    *,
+    all_send: bool = False,
+) -> Messages:
+    """Return the messages, after checking what any message must obey.
+
+    Args:
+        schedule: their schedule.
+        source: the senders.
+        target: the receivers.
+        sent: the part that each rank sends.
+        arrival: what each rank does with what it receives.
+        all_send: whether the senders are all ranks in order.
+    """
     landed = arrival.target if isinstance(arrival, Copy) else arrival.part
     operand = arrival.operand if isinstance(arrival, RecvReduce) else None
     landed_there = _spread_part(landed, target)
     operand_there = landed_there if operand is landed else operand and _spread_part(operand, target)
-    messages = Messages(source, target, _spread_part(sent, source), landed_there, operand_there)
+    sent_there = _at_everyone(sent, len(source)) if all_send else _spread_part(sent, source)
+    messages = Messages(source, target, sent_there, landed_there, operand_there)
     if landed.buffer == "src" and len(target):
         raise ScheduleError(f"rank {target[0]} writes src, which is only read")
     parts = {"expects": landed_there} | ({"folds with": operand_there} if operand_there is not landed_there else {})
@@ -120,15 +145,15 @@ def _pair(schedule: Schedule, source: Ranks, target: Ranks, sent: Part, arrival:
 def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
     """Return the units of ``part`` at each of the ranks ``at``, after seeing that it has room for them."""
     size = np.iinfo(np.int64).max if part.buffer == "tmp" else schedule.units
-    length = np.zeros(len(at), np.int64)
+    lengths = [np.zeros(len(at), np.int64)] if len(part.ranges) != 1 else []
     for r in part.ranges:
         first, last = np.asarray(r.first), np.asarray(r.last)
         some = last - first
         if len(at) and (first.min() < 0 or last.max() > size or some.min() < 0):
             i = np.flatnonzero((first < 0) | (last > size) | (first > last))[0]
             raise ScheduleError(f"rank {at[i]} names {part.buffer}[{first[i]}:{last[i]}] of {schedule.units} units")
-        length += some
-    return length
+        lengths.append(some)
+    return lengths[0] if len(lengths) == 1 else np.sum(lengths, axis=0)
 
 
 def _pair_aligned(schedule: Schedule, step: Step, everyone: Ranks) -> tuple[Messages, ...] | None:
@@ -170,7 +195,7 @@ def _pair_permutation(schedule: Schedule, step: Step, everyone: Ranks) -> Messag
         return None
     if not np.array_equal(source[target], everyone) or (target == everyone).any():
         return None
-    return _pair(schedule, everyone, target, send.part, arrival)
+    return _pair(schedule, everyone, target, send.part, arrival, all_send=True)
 
 
 def _ends(step: Step, everyone: Ranks, *, sends: bool) -> tuple[Ranks, Ranks, Ranks]:
