@@ -92,7 +92,11 @@ def _of_one_mapping(work: Work, validated: list[Validated]) -> tuple[Work, list[
     return work._replace(mapping=mappings.pop() or ""), bare
 
 
-def models_of(raw_results: Sequence[RawResults], progress: Callable[[int, int], None] | None = None) -> list[RunModel]:
+def models_of(
+    raw_results: Sequence[RawResults],
+    declared: DeclaredSections | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[RunModel]:
     """Return a model for each machine, environment, transport and executor of the raw files.
 
     Args:
