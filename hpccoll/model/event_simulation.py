@@ -107,7 +107,7 @@ class _Simulator:
         self.connections: dict[tuple[int, int], deque[_Message]] = defaultdict(deque)  # the first message flows
         self.flows: dict[Resource, dict[_Message, float]] = defaultdict(dict)
         self.credit: dict[Resource, tuple[float, float]] = {}  # of a port: bytes, and when they were right
-        self.changed: set[Resource] = set()  # whose messages have started or ended since rates were right
+        self.changed: dict[Resource, None] = {}  # whose messages have started or ended since rates were right; in order
         self.latest = 0.0
         self.passed = 0  # messages
 
@@ -219,7 +219,7 @@ class _Simulator:
         message.left, message.since = message.nbytes - self.spend_credit(message, now), now
         for resource, seconds in message.path:
             self.flows[resource][message] = seconds
-            self.changed.add(resource)
+            self.changed[resource] = None
         if not message.path:
             self.at(now, self.end_flow, (message, message.version))
 
@@ -250,7 +250,7 @@ class _Simulator:
             del self.flows[resource][message]
             if resource in self.credit:
                 self.credit[resource] = self.credit[resource][0], now
-            self.changed.add(resource)
+            self.changed[resource] = None
         connection = self.connections[message.source.rank, message.target.rank]
         connection.popleft()
         if connection:
@@ -264,8 +264,8 @@ class _Simulator:
     def share(self, now: float) -> None:
         """Share resources anew among all messages that the changes since the last time have to do with."""
         group: dict[_Message, None] = {}
-        queue, known = list(self.changed), self.changed
-        self.changed = set()
+        queue, known = list(self.changed), set(self.changed)
+        self.changed = {}
         while queue:
             for message in self.flows[queue.pop()]:
                 if message not in group:

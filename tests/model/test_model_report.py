@@ -1,19 +1,22 @@
-"""The printed model: its text where model and measurement agree, and where they differ."""
+"""The printed model: errors on what the fit has not seen come first, then the machine, then every work."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from model_observations import MACHINE, observation
-from raw_examples import case, outcome, raw, times
+from model_observations import MACHINE, observation, observed
+from raw_examples import case, outcome, raw
 from synthetic_timings import times_around
 
-from hpccoll.model.machine import Link
-from hpccoll.model.model_report import UPLINKS, RunModel, _crossing_text, as_json, model_lines, models_of
-from hpccoll.model.observations import observations
+from hpccoll.errors import BadInputError
+from hpccoll.model.fit import fit
+from hpccoll.model.machine import Cpus, Segment, Tier
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.model_report import RunModel, _crossing_text, as_json, model_lines, models_of
 from hpccoll.model.validation import Crossing, Overtaking, validate
 from hpccoll.schedule import Layout
-from hpccoll.spec.case import TIMINGS
 
+GOLDEN = Path(__file__).with_name("model_report.golden.txt")
 KIB = 1024.0
 RING, STAR = Overtaking("ring", (8 * KIB,)), Overtaking("star", (2 * KIB, 4 * KIB, 8 * KIB))
 ALIKE, RING_EVER, STAR_EVER = (Overtaking(name, ()) for name in (None, "ring", "star"))
@@ -34,59 +37,158 @@ def test_equal_crossings_are_printed_once_and_different_ones_for_each_side(model
     assert _crossing_text(Crossing(("ring", "star"), modelled, measured)).startswith(words)
 
 
-def told(layout):
-    observed = [observation("all_reduce", "ring", 1024, 1.0, layout)]
-    machine = replace(MACHINE, links={**MACHINE.links, "fabric": Link(1e-4, 1e-8)})
-    return list(model_lines(RunModel([raw()], "mpi", machine, validate(observed, machine))))
+def modelled(calibration, others, **more):
+    """Return the model of a run: the machine fitted to a calibration, and its predictions of other measurements."""
+    found = fit([*calibration, *others], "here")
+    validated = validate([*calibration, *others], found.machine.machine(), found.used)
+    return RunModel([raw()], "mpi", found, validated, **more)
 
 
-def test_a_shared_uplink_is_noted_for_racks_with_several_nodes():
-    assert f"  {UPLINKS}" in told(Layout((0, 1, 2, 3), rack=(0, 0, 1, 1)))
-    assert f"  {UPLINKS}" not in told(Layout((0, 1), rack=(0, 1)))
-    assert f"  {UPLINKS}" not in told(Layout((0, 1, 2, 3)))
+SIZES = tuple(1 << k for k in range(10, 24, 2))
+TRIPS = observed("send_recv", "ping_pong", Layout.of(4, 2), sizes=SIZES)
+
+
+def slower(observations, factor):
+    return [replace(one, seconds=one.seconds * factor) for one in observations]
+
+
+def whole_model():
+    """Return a model of everything: two protocols, shared resources, noise, held-out algorithms and native calls."""
+    machine = replace(
+        MACHINE,
+        tiers={
+            **MACHINE.tiers,
+            "rack": Tier((Segment(latency_s=3e-5, byte_s=1e-15), Segment(5000, 9e-5, byte_s=1e-15))),
+        },
+        port_byte_s=8e-9,
+        cpus=Cpus(2, 6e-9, "machine"),
+    )
+    about, four, six = {"kind": "measured on a testbed", "cpus": 2}, Layout.of(4, 1), Layout.of(8, 1)
+    here = {"machine": machine, "noise": 0.01, "sizes": SIZES, "about": about}
+    calibration = [
+        *observed("send_recv", "ping_pong", four, **here),
+        *observed("bidirectional", "exchange", four, **here),
+        *observed("multi_pair", "exchange", four, concurrent=2, **here),
+        *observed("reduce_scatter", "ring", four, **here),
+        *observed("all_gather", "ring", four, **here),
+    ]
+    others = [
+        *slower(observed("all_reduce", "ring", six, **here), 1.1),
+        *slower(observed("all_reduce", "recursive_doubling", six, **here), 0.8),
+        observation("all_reduce", "native", 1024, 1e-3, six),
+    ]
+    return modelled(calibration, others)
+
+
+def test_the_whole_report_is_the_golden_text():
+    assert "\n".join(model_lines(whole_model())) + "\n" == GOLDEN.read_text()
+
+
+def test_errors_on_what_the_fit_has_not_seen_come_first():
+    lines = [*model_lines(modelled(TRIPS, observed("all_reduce", "ring", sizes=SIZES)))]
+    assert lines[1].startswith(f"held out: {len(SIZES)} cases")
+    assert lines.index("parameters, with 95 % intervals over rounds") > 3
+    alone = [*model_lines(modelled(TRIPS, []))]
+    assert alone[1].startswith("no held-out measurement")
 
 
 def test_a_common_mapping_is_named_once_and_differing_ones_in_each_name():
     def named(*mappings):
         each = [("ring", 1024), ("ring", 4096), ("star", 1024), ("star", 4096)]
-        observed = [
+        others = [
             observation("all_reduce", name, size, 1.0, about={"mapping": mapping})
             for name, size in each
             for mapping in mappings
         ]
-        return "\n".join(model_lines(RunModel([raw()], "mpi", MACHINE, validate(observed, MACHINE))))
+        return "\n".join(model_lines(modelled(TRIPS, others)))
 
-    assert "6 nodes, float32 sum, mapping block, measured over modelled time" in named("block")
+    assert "6 nodes, float32 sum, mapping block, measured over predicted time" in named("block")
     assert "mapping=" not in named("block")
-    assert "6 nodes, float32 sum, measured over modelled time" in named("block", "cyclic")
+    assert "6 nodes, float32 sum, measured over predicted time" in named("block", "cyclic")
     assert {"mapping=block", "mapping=cyclic"} <= set(named("block", "cyclic").split())
     assert "mapping" not in named(None)
 
 
-def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
-    def models(*executors):
-        sizes = [2**k for k in range(10, 16)]
-        outcomes = [
-            outcome(
-                case(size, collective="send_recv", algorithm="ping_pong", op=None, root=0, params={"peer": -1}),
-                bytes=size, executor=executor, params={"peer": -1}, times=times_around(slow * (1e-6 + 1e-10 * size)),
-            )
-            for executor, slow in executors
-            for size in sizes
-        ]  # fmt: skip
-        return models_of([raw(one) for one in outcomes])
+def test_json_has_the_machine_every_row_and_the_crossings():
+    model = whole_model()
+    found = as_json(model)
+    assert (found["kind"], found["transport"], found["executor"]) == ("simulated", "mpi", "python")
+    assert MachineFile.model_validate(found["machine_file"]) == model.machine_file()
+    assert len(found["rows"]) == len(model.validated)
+    rows = {(row["collective"], row["algorithm"], row["bytes"]): row for row in found["rows"]}
+    ring, native = rows["all_reduce", "ring", 1 << 20], rows["all_reduce", "native", 1024]
+    assert ring["held_out"] is True
+    assert ring["measured_s"] == pytest.approx(1.1 * ring["predicted_s"], rel=0.05)
+    assert (ring["dtype"], ring["op"], ring["mapping"], ring["racks"], ring["reason"]) == (
+        "float32",
+        "sum",
+        None,
+        1,
+        None,
+    )
+    assert (native["predicted_s"], native["measured_s"]) == (None, 1e-3)
+    assert "unknown" in native["reason"]
+    assert rows["send_recv", "ping_pong", 1024]["held_out"] is False
+    (crossing,) = [each for each in found["crossings"] if each["collective"] == "all_reduce"]
+    assert crossing["modelled"]["overtaker"] == crossing["measured"]["overtaker"] == "ring"
 
-    compiled, python = models(("compiled", 1), ("python", 5))
-    assert python.machine.links["rack"].alpha_s == pytest.approx(5 * compiled.machine.links["rack"].alpha_s, rel=0.01)
+
+def test_the_machine_file_has_the_errors_of_held_out_measurements():
+    model = modelled(TRIPS, slower(observed("all_reduce", "ring", sizes=SIZES), 1.25))
+    validation = model.machine_file().validation
+    assert validation["cases"] == len(SIZES)
+    assert validation["ratio_median"] == pytest.approx(1.25, rel=0.05)
+    assert "regret_mean" not in validation, "there is one algorithm"
+    assert modelled(TRIPS, []).machine_file().validation == {}
+
+
+# ---- from raw files -------------------------------------------------------------------------------------------------
+
+
+def raw_trips(executor="python", factor=1):
+    """Return the raw results of ping-pongs by an executor, which take ``factor`` times as long."""
+    outcomes = [
+        outcome(
+            case(size, collective="send_recv", algorithm="ping_pong", op=None, root=0, params={"peer": -1}),
+            bytes=size, executor=executor, params={"peer": -1}, times=times_around(factor * (1e-6 + 1e-10 * size)),
+        )
+        for size in (2**k for k in range(10, 16))
+    ]  # fmt: skip
+    return raw(*outcomes, path=f"{executor}.h5")
+
+
+def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
+    def latency(model):
+        return model.fit.machine.tiers["rack"][0].latency_s.value
+
+    done = []
+    both = [raw_trips("compiled"), raw_trips("python", 5)]
+    compiled, python = models_of(both, lambda number, of: done.append((number, of)))
+    assert latency(python) == pytest.approx(5 * latency(compiled), rel=0.01)
     assert [next(model_lines(model)).rpartition(", over ")[2] for model in (compiled, python)] == [
         "mpi by the compiled executor", "mpi by the python executor",
     ]  # fmt: skip
-    (alone,) = models(("python", 5))
+    assert done == [(number, 12) for number in range(1, 13)]
+    (alone,) = models_of([raw_trips("python", 5)])
     assert next(model_lines(alone)).endswith(", over mpi")
     assert as_json(alone)["executor"] == "python"
 
 
-def test_only_single_operations_are_observed():
-    cases = [case(timing=timing, device="cuda", transport="nccl") for timing in TIMINGS]
-    several = raw(*(outcome(one, times=times(gated=one.timing == "gated")) for one in cases))
-    assert len([*observations(several)]) == 1
+def test_files_of_one_machine_have_one_model():
+    sums = raw(*(outcome(case(1 << k), executor="python") for k in range(10, 14)), path="sums.h5")
+    (model,) = models_of([raw_trips(), sums])
+    assert {one.observation.collective for one in model.validated} == {"send_recv", "all_reduce"}
+    assert {one.observation.collective for one in model.held_out} == {"all_reduce"}
+
+
+def test_without_ping_pongs_there_is_no_model():
+    with pytest.raises(BadInputError, match=r"send_recv.*calibrate\.yaml"):
+        models_of([raw()])
+    other = outcome(case(device="cuda", transport="nccl"))
+    fitted, unfitted = models_of([raw_trips(), raw(other, path="gpu.h5")])
+    assert unfitted.fit is None
+    assert next(model_lines(unfitted)).endswith("not modelled")
+    assert as_json(unfitted)["machine_file"] is None
+    assert fitted.fit
+    with pytest.raises(BadInputError, match="send_recv"):
+        unfitted.machine_file()
