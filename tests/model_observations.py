@@ -1,13 +1,17 @@
 """Observations of machines that are known: what the simulation says that they take, with noise."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+from raw_examples import attempt, case, job, outcome
+from synthetic_timings import times_around
 
 from hpccoll.model.machine import Machine, Segment, Tier
 from hpccoll.model.observations import Observation
 from hpccoll.model.validation import predicted_seconds
 from hpccoll.schedule import COLLECTIVES, Layout
+from hpccoll.store.raw_results import RawResults
 
 SIZES = tuple(1 << k for k in range(10, 23))
 SIX_NODES = Layout.of(6, 1)
@@ -42,3 +46,17 @@ def observed(
         times = predicted_seconds(one, machine) * (1 + noise * draw.standard_normal(rounds))
         found.append(replace(one, seconds=float(np.median(times)), rounds_s=tuple(times.tolist())))
     return found
+
+
+def raw_trips(executor="python", factor=1):
+    """Return the raw results of ping-pongs by an executor, which take ``factor`` times as long."""
+    outcomes = [
+        outcome(
+            case(size, collective="send_recv", algorithm="ping_pong", op=None, root=0, params={"peer": -1}),
+            bytes=size, executor=executor, params={"peer": -1}, times=times_around(factor * (1e-6 + 1e-10 * size)),
+        )
+        for size in (2**k for k in range(10, 16))
+    ]  # fmt: skip
+    measured = job(*(one.case for one in outcomes))
+    run = attempt(run_id=f"run by {executor}")
+    return RawResults(path=Path(f"{executor}.h5"), job=measured, attempts=[(run, outcomes)])

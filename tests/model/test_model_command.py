@@ -1,11 +1,16 @@
-"""``hpccoll model``: of a real run, in words and as JSON."""
+"""``hpccoll model``: of a real run, as text, as JSON and as the file of a machine."""
 
 import json
 import re
-import shutil
 
 import pytest
 from cli_runner import invoke
+from model_observations import raw_trips
+from raw_examples import outcome, raw
+
+from hpccoll.model.machine_file import MachineFile, read_machine
+from hpccoll.spec.case import EXECUTORS
+from hpccoll.store.hdf5 import write_raw_file
 
 RUNS = {
     "trips": ["-c", "send_recv", "-a", "ping_pong"],
@@ -28,46 +33,66 @@ def measured(mpiexec, tmp_path_factory):
 
 
 @pytest.mark.mpi
-def test_measured_times_are_next_to_modelled_ones(measured):
+def test_errors_come_first_and_measured_times_are_next_to_predicted_ones(measured):
     result = invoke("model", measured)
     assert result.code == 0
-    assert re.search(r"inside a node: alpha \S+ \S+, beta \S+ ns a byte, from ping-pongs of \d sizes", result.out)
-    folds = r"from \d pairs of cases|taken as 0: no pair of cases shows it"
-    assert re.search(rf"a folded byte: gamma \S+ ns, ({folds})", result.out)
+    held_out, fitted, table = (
+        result.out.index(each) for each in ("held out:", "inside a node, from", "all_reduce of 2")
+    )
+    assert held_out < fitted < table
+    assert re.search(r"reduction of float32: \S+ [GM]B/s", result.out)
     table = result.out.partition("all_reduce of 2 ranks on 1 node,")[2].splitlines()[1:6]
     assert set(table[0].split()) == {"bytes", "ring", "recursive_doubling", "double_binary_tree"}
     assert [line.split()[0] for line in table[1:]] == ["65536", "262144", "1048576", "median"]
-    assert "not modelled: native: the algorithm of the library is unknown" in result.out
+    assert "not predicted: native: the algorithm of the library is unknown" in result.out
     assert re.search(r"over shm: no send_recv of 3 sizes, not modelled\Z", result.out.strip())
 
 
 @pytest.mark.mpi
 def test_as_json_it_has_every_row_and_what_was_fitted(measured):
     run, shared = json.loads(invoke("model", measured, "--json").out)
-    assert (shared["transport"], shared["links"], len(shared["rows"])) == ("shm", {}, 2 * 3)
-    assert {row["reason"] for row in shared["rows"]} == {
-        "the run has no ping-pong inside a node (a sweep's 'pairs: all' has all there are)"
-    }
+    assert (shared["transport"], shared["machine_file"], len(shared["rows"])) == ("shm", None, 2 * 3)
+    assert {row["reason"] for row in shared["rows"]} == {"the run has no ping-pong"}
     assert sorted(run["files"]) == sorted(str(measured / f"{name}.h5") for name in RUNS)
-    link = run["links"]["inside a node"]
-    assert link["sizes"] == 3
     assert run["transport"] == "mpi"
-    rows = {(row["collective"], row["algorithm"], row["bytes"]): row for row in run["rows"]}
-    assert (
-        len([row for row in run["rows"] if row["algorithm"] == "ring"]) == 3 * 2 * 3
-    )  # files, placements, sizes; none of shm
-    ring = rows["all_reduce", "ring", 1 << 20]
-    cost = ring["rounds"] * link["alpha_s"] + (1 << 20) * (
-        ring["sent"] * link["beta_s"] + ring["reduced"] * (run["gamma_s"] or 0)
-    )
-    assert (ring["kind"], ring["reason"]) == ("modelled", None)
-    assert (ring["dtype"], ring["op"], ring["mapping"], ring["racks"]) == ("float32", "sum", None, 1)
-    assert {row["in_place"] for row in run["rows"] if row["algorithm"] == "ring"} == {False, True}
-    assert ring["modelled_s"] == pytest.approx(cost)
-    assert rows["all_reduce", "native", 1 << 20]["modelled_s"] is None
+    fitted = MachineFile.model_validate(run["machine_file"])
+    assert (fitted.kind, [*fitted.tiers], fitted.measured.nodes) == ("fitted", ["node"], [1])
+    rings = [row for row in run["rows"] if row["algorithm"] == "ring"]
+    assert len(rings) == 3 * 2 * 3  # files, placements, sizes; none of shm
+    assert {row["in_place"] for row in rings} == {False, True}
+    assert {row["collective"] for row in rings if row["held_out"]} == {"all_reduce"}
+    assert all(row["predicted_s"] > 0 for row in rings)
+    native = next(row for row in run["rows"] if row["algorithm"] == "native" and row["collective"] == "all_reduce")
+    assert native["predicted_s"] is None
 
 
 @pytest.mark.mpi
-def test_a_run_without_ping_pongs_cannot_be_fitted(measured, tmp_path):
-    shutil.copy(measured / "sums.h5", tmp_path)
-    assert invoke("model", tmp_path).is_bad_input("path", "send_recv", "model.yaml")
+def test_the_fitted_machine_is_a_file_that_other_commands_take(measured, tmp_path):
+    result = invoke("model", measured, "--out", tmp_path / "machine.json")
+    assert (result.code, result.out.splitlines()[-1]) == (0, f"machine: {tmp_path / 'machine.json'}")
+    machine = read_machine(tmp_path / "machine.json", "--machine")
+    (printed, _) = json.loads(invoke("model", measured, "--json").out)
+    assert machine == MachineFile.model_validate(printed["machine_file"])
+    assert machine.validation["cases"] > 0
+
+
+def test_a_run_without_ping_pongs_cannot_be_fitted(tmp_path):
+    write_raw_file(raw(outcome()), tmp_path / "sums.h5")
+    assert invoke("model", tmp_path).is_bad_input("path", "sums.h5", "send_recv", "calibrate.yaml")
+
+
+def test_several_machines_do_not_fit_into_one_file(tmp_path):
+    for executor in EXECUTORS:
+        write_raw_file(raw_trips(executor), tmp_path / f"{executor}.h5")
+    out = tmp_path / "machine.json"
+    assert invoke("model", tmp_path, "--out", out).is_bad_input("--out", out, *EXECUTORS)
+    assert not out.exists()
+    assert invoke("model", tmp_path / "python.h5", "--out", out).code == 0
+    assert read_machine(out, "--machine").measured.executor == "python"
+
+
+def test_a_raw_file_is_not_written_over(tmp_path):
+    write_raw_file(raw_trips(), tmp_path / "raw.h5")
+    before = (tmp_path / "raw.h5").read_bytes()
+    assert invoke("model", tmp_path / "raw.h5", "--out", tmp_path / "raw.h5").is_bad_input("--out", "raw.h5")
+    assert (tmp_path / "raw.h5").read_bytes() == before

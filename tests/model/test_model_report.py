@@ -4,9 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from model_observations import MACHINE, observation, observed
+from model_observations import MACHINE, observation, observed, raw_trips
 from raw_examples import case, outcome, raw
-from synthetic_timings import times_around
 
 from hpccoll.errors import BadInputError
 from hpccoll.model.fit import fit
@@ -143,18 +142,6 @@ def test_the_machine_file_has_the_errors_of_held_out_measurements():
 
 
 # ---- from raw files -------------------------------------------------------------------------------------------------
-
-
-def raw_trips(executor="python", factor=1):
-    """Return the raw results of ping-pongs by an executor, which take ``factor`` times as long."""
-    outcomes = [
-        outcome(
-            case(size, collective="send_recv", algorithm="ping_pong", op=None, root=0, params={"peer": -1}),
-            bytes=size, executor=executor, params={"peer": -1}, times=times_around(factor * (1e-6 + 1e-10 * size)),
-        )
-        for size in (2**k for k in range(10, 16))
-    ]  # fmt: skip
-    return raw(*outcomes, path=f"{executor}.h5")
 
 
 def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
