@@ -388,6 +388,19 @@ def read_machine(name: str | Path, key: str) -> MachineFile:
     return load_yaml(Path(name), MachineFile, key)
 
 
+def read_declared(path: Path, key: str) -> DeclaredSections:
+    """Read declared sections of a machine file.
+
+    Args:
+        path: the path of the file.
+        key: the option that names it.
+
+    Raises:
+        BadInputError: if the file is invalid.
+    """
+    return load_yaml(path, DeclaredSections, key)
+
+
 def write_machine(machine: MachineFile, path: Path) -> None:
     """Write the file of a machine as JSON; ``read_machine`` returns the same again.
 

@@ -86,8 +86,8 @@ class Sharing:
         resource = np.repeat(self.resources, self.users)
         order = np.lexsort((begins, resource))
         of, begins, works = resource[order], begins[order], works[order]
-        apart = np.diff(begins) > SAME_TIME * max(float(begins.max()), np.finfo(float).tiny)
-        leads = np.r_[True, (of[1:] != of[:-1]) | apart]  # the first of those that begin together
+        later = np.diff(begins) > SAME_TIME * max(float(begins.max()), np.finfo(float).tiny)
+        leads = np.r_[True, (of[1:] != of[:-1]) | later]  # the first of those that begin together
         first = np.flatnonzero(leads)
         of, begins, works = of[first], begins[first], np.add.reduceat(works, first)
         places = np.flatnonzero(np.r_[True, of[1:] != of[:-1]])
