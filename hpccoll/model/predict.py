@@ -262,7 +262,8 @@ class _Predictor:
             return f"{format_size(nbytes)} is less than one {dtype}{each}"
         if int(self.parameters.get("copies", self.algorithm.parameters.get("copies", 0))) > 0:
             return "copies on a rank are not modelled"
-        return self._unmet(self.layout)
+        whose = f"{self.algorithm.name} of {self.family.name}"
+        return (self._unmet(self.layout) or "").removeprefix(whose).lstrip(": ") or None
 
     def predict(self, nbytes: int, progress: Callable[[int], None]) -> Prediction:
         """Return the prediction for a size.

@@ -1,0 +1,158 @@
+"""``hpccoll predict``: its rows, its refusals, pictures, and results against a description."""
+
+import json
+import math
+
+import pytest
+import raw_examples
+from cli_runner import invoke
+from predicted_machines import cluster, fitted, in_racks
+
+from hpccoll.model.machine_file import cluster_names, write_machine
+from hpccoll.store import hdf5
+
+CONTRACT = {
+    "collective", "algorithm", "nodes", "ranks", "bytes", "median_s", "ci_low_s", "ci_high_s", "kind",
+}  # fmt: skip
+QUICK = ("--nodes", "2,4", "-b", "1K", "-e", "64K", "-f", "8")
+
+
+@pytest.fixture
+def paper(tmp_path):
+    """Return the file of a described cluster."""
+    path = tmp_path / "paper.yaml"
+    write_machine(in_racks(), path)
+    return path
+
+
+def numbers(value):
+    """Yield all numbers of a JSON value."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from numbers(each)
+    elif isinstance(value, float):
+        yield value
+
+
+def test_as_json_it_is_an_array_of_rows(paper):
+    result = invoke("predict", "--cluster", paper, *QUICK, "-a", "ring,rabenseifner", "--json")
+    rows = json.loads(result.out)
+    assert result.code == 0
+    assert [(row["algorithm"], row["nodes"], row["bytes"]) for row in rows] == [
+        (name, nodes, size) for nodes in (2, 4) for name in ("ring", "rabenseifner") for size in (1024, 8192, 65536)
+    ]
+    for row in rows:
+        assert row.keys() >= CONTRACT
+        assert (row["kind"], row["ranks"], row["ranks_per_node"]) == ("simulated", 2 * row["nodes"], 2)
+        assert row["ci_low_s"] <= row["median_s"] <= row["ci_high_s"]
+    assert all(map(math.isfinite, numbers(rows)))
+
+
+@pytest.mark.parametrize("name", cluster_names())
+def test_every_described_cluster_is_predicted_by_its_name(name):
+    result = invoke("predict", "--cluster", name, "--nodes", "2", "-b", "1K", "--json")
+    assert result.code == 0
+    rows = json.loads(result.out)
+    assert {"ring", "hierarchical"} <= {row["algorithm"] for row in rows}
+    modelled = [row for row in rows if row["kind"] == "modelled"]
+    assert [row["algorithm"] for row in modelled] == (["nccl_ring", "nccl_tree"] if name.startswith("8x") else [])
+    assert {(row["ci_low_s"], row["ci_high_s"]) for row in modelled} <= {(None, None)}
+
+
+def test_a_range_of_nodes_doubles_up_to_its_end(paper):
+    words = ("--cluster", paper, "-a", "recursive_doubling", "-b", "1K", "--json")
+    rows = json.loads(invoke("predict", *words, "--nodes", "2-12,3").out)
+    assert [row["nodes"] for row in rows] == [2, 3, 4, 8, 12]
+
+
+def test_without_sizes_they_range_to_a_gigabyte_and_a_barrier_has_one(paper):
+    rows = json.loads(invoke("predict", "--cluster", paper, "--nodes", "2", "-a", "ring", "--json").out)
+    assert [row["bytes"] for row in rows] == [1024 * 4**power for power in range(11)]
+    barrier = json.loads(invoke("predict", "--cluster", paper, "--nodes", "2", "-c", "barrier", "--json").out)
+    assert len(barrier) == 1
+
+
+def test_the_best_is_a_question(paper):
+    words = ("predict", "--cluster", paper, *QUICK, "--question", "best")
+    assert len(invoke(*words).out.splitlines()) == 2 * 3
+    rows = json.loads(invoke(*words, "--json").out)
+    assert len(rows) == 2 * 3
+    for row in rows:
+        assert row.keys() >= CONTRACT | {"faster_than", "factor", "factor_low", "factor_high"}
+        assert row["factor_low"] <= row["factor"] <= row["factor_high"]
+
+
+def test_what_is_left_out_of_data_is_said_on_stderr(paper):
+    words = ("--cluster", paper, "--nodes", "2,3", "-b", "1K", "-c", "reduce_scatter", "-a", "ring,swing", "--json")
+    result = invoke("predict", *words)
+    (line,) = result.err.splitlines()
+    assert (result.code, line.startswith("hpccoll: left out on 3 nodes: swing: needs a power-of-two")) == (0, True)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html", "png"])
+def test_a_picture_has_the_best_and_times_over_nodes(paper, suffix, tmp_path):
+    out = tmp_path / f"picture.{suffix}"
+    result = invoke("predict", "--cluster", paper, *QUICK, "-a", "ring,recursive_doubling", "--out", out)
+    assert (result.code, result.out.splitlines()[-1]) == (0, f"picture: {out}")
+    if suffix == "png":
+        assert out.read_bytes().startswith(b"\x89PNG")
+    else:
+        text = out.read_text()
+        assert all(word in text for word in ("recursive_doubling", "1 KiB", "64 KiB", "described, not measured"))
+
+
+def test_results_are_compared_with_what_is_expected(tmp_path):
+    path = tmp_path / "paper.yaml"
+    write_machine(cluster(), path)
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "whole.h5")
+    words = ("predict", "--cluster", path, "--against", tmp_path)
+    result = invoke(*words)
+    assert result.code == 0
+    assert result.out.startswith("this machine gives ")
+    (row,) = json.loads(invoke(*words, "--json").out)
+    assert row.keys() >= CONTRACT | {"measured_s", "ratio"}
+    assert row["ratio"] == pytest.approx(row["measured_s"] / row["median_s"])
+    (tmp_path / "damaged.h5").write_bytes((tmp_path / "whole.h5").read_bytes()[:-99])
+    damaged = invoke(*words)
+    assert (damaged.code, damaged.out, "damaged.h5" in damaged.err) == (3, result.out, True)
+
+
+def test_a_fitted_machine_says_how_far_its_measurements_are(tmp_path):
+    write_machine(fitted(), tmp_path / "m.json")
+    rows = json.loads(invoke("predict", "--machine", tmp_path / "m.json", "--nodes", "2,16", "-b", "1K", "--json").out)
+    assert {row["nodes"]: row["distance"] for row in rows} == {
+        2: "within what was measured", 16: "4 times the measured nodes"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], ["--machine", "--cluster"]),
+        (["--machine", "m.json", "--cluster", "1x25g-tcp"], ["exactly one", "--machine", "--cluster"]),
+        (["--machine", "nowhere.json"], ["--machine", "'nowhere.json'"]),
+        (["--cluster", "1x25g-tpc"], ["--cluster", "did you mean 1x25g-tcp"]),
+        (["--cluster", "sweep.yaml"], ["schema", "hpccoll-machine"]),
+        (["--cluster", "1x25g-tcp", "--question", "worst"], ["--question", "'worst'", "best"]),
+        (["--cluster", "1x25g-tcp", "--nodes", "many"], ["--nodes", "'many'"]),
+        (["--cluster", "1x25g-tcp", "--nodes", "8-2"], ["--nodes", "'8-2'"]),
+        (["--cluster", "1x25g-tcp", "--nodes", "2,,4"], ["--nodes", "''"]),
+        (["--cluster", "1x25g-tcp", "--nodes", "2-9999999"], ["--nodes", "262144"]),
+        (["--cluster", "1x25g-tcp", "-b", "much"], ["-b", "'much'"]),
+        (["--cluster", "1x25g-tcp", "-b", "0"], ["-b", "at least one byte"]),
+        (["--cluster", "1x25g-tcp", "-b", "2K", "-e", "1K"], ["-e", "at least the first size"]),
+        (["--cluster", "1x25g-tcp", "-f", "1"], ["-f", "from 2"]),
+        (["--cluster", "1x25g-tcp", "-a", "rung"], ["algorithm", "did you mean ring"]),
+        (["--cluster", "1x25g-tcp", "--ranks-per-node", "2"], ["--ranks-per-node", "1 to 1"]),
+        (["--cluster", "1x25g-tcp", "--param", "channels"], ["--param", "channels=4"]),
+        (["--cluster", "1x25g-tcp", "--out", "picture.gif"], ["--out", ".svg"]),
+        (["--cluster", "1x25g-tcp", "-b", "8", "--out", "no/a.svg"], ["--out", "cannot be written"]),
+        (["--cluster", "1x25g-tcp", "--against", "nowhere"], ["path", "'nowhere'"]),
+        (["--cluster", "1x25g-tcp", "--against", ".", "--out", "a.svg"], ["--against", "--out"]),
+    ],
+)  # fmt: skip
+def test_bad_input_takes_one_line(words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweep.yaml").write_text("algorithms: [ring]\n")
+    assert invoke("predict", *words).is_bad_input(*said)
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]

@@ -1,0 +1,187 @@
+"""Predictions: their times, intervals and distances, what is chosen as in a run, and what is left out."""
+
+import pytest
+from predicted_machines import LATENCIES, LATENCY, NCCL, RATE, RATES, cluster, fitted, in_racks
+
+from hpccoll.errors import BadInputError
+from hpccoll.model.machine_file import MeasuredSection
+from hpccoll.model.nccl_model import nccl_estimates
+from hpccoll.model.predict import Request, distance, predict
+from hpccoll.spec.algorithm_registry import COLLECTIVES
+from hpccoll.spec.channel_defaults import default_channels, default_channels_nccl
+
+SIZE = 1 << 16
+
+
+def one(machine, nodes=2, size=SIZE, algorithm="recursive_doubling", **more):
+    """Return the prediction of one algorithm."""
+    request = Request(nodes=[nodes], sizes=[size], algorithms=[algorithm], **more)
+    (found,) = (each for each in predict(machine, request).predictions if each.algorithm == algorithm)
+    return found
+
+
+@pytest.mark.parametrize(("nodes", "rounds"), [(2, 1), (8, 3), (32, 5)])
+def test_a_time_is_that_of_the_rounds_and_its_interval_that_of_the_machines_numbers(nodes, rounds):
+    found = one(cluster(), nodes, parameters={"channels": 1})
+    assert found.value_s == pytest.approx(rounds * (LATENCY + SIZE / RATE))
+    assert found.low_s == pytest.approx(rounds * (LATENCIES[0] + SIZE / RATES[1]))
+    assert found.high_s == pytest.approx(rounds * (LATENCIES[1] + SIZE / RATES[0]))
+    assert (found.kind, found.exact) == ("simulated", True)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_intervals_contain_their_times(collective):
+    found = predict(in_racks(), Request(nodes=[3, 4], sizes=[1 << 10, 1 << 20], collective=collective)).predictions
+    assert found
+    assert [each for each in found if not each.low_s <= each.value_s <= each.high_s] == []
+
+
+def test_without_intervals_a_time_has_none():
+    found = one(cluster(tiers={"rack": {"latency_s": LATENCY, "bytes_per_s": RATE}}))
+    assert found.low_s == found.value_s == found.high_s
+
+
+def test_the_interval_of_a_fitted_machine_is_as_wide_as_held_out_measurements():
+    bare, wide = (one(fitted(validation=of)) for of in ({}, {"ratio_p5": 0.8, "ratio_p95": 1.5}))
+    assert (wide.low_s, wide.value_s, wide.high_s) == pytest.approx((0.8 * bare.low_s, bare.value_s, 1.5 * bare.high_s))
+
+
+def test_held_out_measurements_that_are_all_slower_leave_the_predicted_time_in_the_interval():
+    found = one(fitted(validation={"ratio_p5": 1.2, "ratio_p95": 1.5}))
+    assert found.low_s <= found.value_s
+
+
+def test_a_fitted_machine_without_a_layout_has_as_many_ranks_on_a_node_as_were_measured():
+    assert one(fitted(layout=None)).ranks_per_node == 1
+
+
+@pytest.mark.parametrize(
+    ("machine", "channels"), [(cluster(), default_channels), (cluster(nccl=NCCL), default_channels_nccl)]
+)
+def test_channels_are_those_of_a_run(machine, channels):
+    size = 1 << 24
+    expected = channels(size, machine.layout(4), pipelined=False)
+    found = one(machine, 4, size, "ring")
+    assert (found.params["channels"], found.params["window"]) == (expected, min(4, expected))
+    assert one(machine, 4, size, "ring", parameters={"channels": 3}).params["channels"] == 3
+
+
+def test_bytes_are_those_that_are_moved():
+    found = one(cluster(), 3, 1024, "ring", collective="all_gather")
+    assert (found.requested_bytes, found.nbytes) == (1024, 1020)
+
+
+@pytest.mark.parametrize(("nodes", "switches"), [(2, 1), (4, 3), (16, 8 + 2 + 1)])
+def test_a_tree_of_switches_has_one_in_every_rack_and_others_above(nodes, switches):
+    found = one(in_racks(aggregators={"kind": "switches", "source": "assumed: ideal"}), nodes, 1024, "sharp_emulated")
+    assert (found.aggregators, found.params["radix"]) == (switches, 4)
+    assert (found.assumed, found.eligible) == ("assumed: ideal", False)
+
+
+@pytest.mark.parametrize(("radix", "depth", "switches"), [(2, 1, 7), (8, 1, 1), (8, 3, 3), (3, 1, 4)])
+def test_a_tree_takes_as_few_switches_as_it_needs(radix, depth, switches):
+    machine = in_racks(aggregators={"kind": "switches"})
+    parameters = {"radix": radix, "depth": depth}
+    assert one(machine, 4, 1024, "sharp_emulated", parameters=parameters).aggregators == switches
+    with pytest.raises(BadInputError, match="needs an aggregator"):
+        one(machine, 4, 1024, "sharp_emulated", parameters=parameters, aggregators=switches - 1)
+
+
+def test_ranks_that_aggregate_are_no_assumption():
+    found = one(cluster(), 4, 1024, "sharp_emulated", aggregators=1)
+    assert (found.aggregators, found.assumed, found.eligible) == (1, None, True)
+
+
+def test_what_cannot_run_is_left_out_with_its_reason():
+    request = Request(
+        nodes=[4, 6], sizes=[1024, 4096], collective="reduce_scatter", algorithms=["ring", "recursive_halving"]
+    )
+    found = predict(cluster(), request)
+    assert {(each.algorithm, each.nodes) for each in found.predictions} == {
+        ("ring", 4), ("ring", 6), ("recursive_halving", 4)
+    }  # fmt: skip
+    (((name, reason), nodes),) = found.left_out.items()
+    assert (name, nodes) == ("recursive_halving", (6,))
+    assert "power-of-two" in reason
+
+
+def test_sizes_below_one_element_for_each_rank_are_left_out():
+    request = Request(nodes=[8], sizes=[16, 1024], collective="all_gather", algorithms=["ring"])
+    found = predict(cluster(), request)
+    assert [each.requested_bytes for each in found.predictions] == [1024]
+    assert list(found.left_out) == [("ring", "16 B is less than one float32 for each of 8 ranks")]
+
+
+def test_nccls_own_model_is_next_to_simulations():
+    machine = in_racks(nccl=NCCL)
+    found = [each for each in predict(machine, Request(nodes=[4], sizes=[SIZE])).predictions if each.kind == "modelled"]
+    estimates = nccl_estimates(machine.nccl, "all_reduce", 4, 2, SIZE)
+    assert {each.algorithm: each.value_s for each in found} == {
+        f"nccl_{name}": min(each.seconds for each in estimates if each.algorithm == name) for name in ("ring", "tree")
+    }
+    assert {(each.low_s, each.exact, each.eligible) for each in found} == {(None, None, False)}
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ((4, 1, 1024), ["within"]),
+        ((3, 1, 4096), ["within"]),
+        ((16, 1, 1024), ["4 times the measured nodes"]),
+        ((4, 8, 1024), ["8 times the measured ranks on a node"]),
+        ((16, 1, 1 << 22), ["4 times the measured nodes", "4 times the measured size"]),
+        ((1, 1, 512), ["0.5 of the least measured nodes", "0.5 of the least measured size"]),
+    ],
+)
+def test_a_prediction_says_how_far_the_nearest_measurement_is(case, words):
+    measured = MeasuredSection(**fitted().measured.model_dump())
+    found = distance(measured, *case)
+    assert [word for word in words if word not in found] == []
+    assert found.count(" and ") == len(words) - 1
+
+
+def test_a_described_cluster_was_not_measured():
+    assert one(cluster()).distance == "described, not measured"
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"collective": "all_reduced"}, ["collective", "all_reduce"]),
+        ({"algorithms": ["rung"]}, ["algorithm", "did you mean ring"]),
+        ({"algorithms": ["null"]}, ["algorithm", "ring"]),
+        ({"algorithms": ["native"]}, ["algorithm", "ring"]),
+        ({"dtype": "float31"}, ["--dtype", "float32"]),
+        ({"mapping": "random"}, ["--mapping", "cyclic"]),
+        ({"ranks_per_node": 2}, ["--ranks-per-node", "1 to 1"]),
+        ({"nodes": [1 << 20]}, ["--nodes", "262144"]),
+        ({"nodes": [2, 0]}, ["--nodes", "from 1"]),
+        ({"aggregators": -1}, ["--aggregators", "from 0"]),
+        ({"parameters": {"radius": 2}}, ["parameter", "channels, "]),
+        ({"parameters": {"graph": 1}}, ["parameter", "graph"]),
+        ({"algorithms": ["ring"], "parameters": {"channels": 0}}, ["channels", "from 1"]),
+        ({"nodes": [1]}, ["ring", "one rank sends no messages"]),
+        ({"sizes": [2]}, ["2 B is less than one float32"]),
+        ({"collective": "send_recv", "algorithms": ["train"], "parameters": {"copies": 1}}, ["copies"]),
+        ({"algorithms": ["sharp_emulated"]}, ["sharp_emulated", "aggregator"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_predicted_is_bad_input(request_, words):
+    with pytest.raises(BadInputError) as refused:
+        predict(cluster(), Request(**({"nodes": [2], "sizes": [1024]} | request_)))
+    assert [word for word in words if word not in str(refused.value)] == []
+
+
+def test_a_cluster_without_a_tier_is_refused_before_the_first_simulation():
+    done: list[tuple[int, int]] = []
+    machine = in_racks(tiers={tier: {"latency_s": LATENCY, "bytes_per_s": RATE} for tier in ("node", "rack")})
+    with pytest.raises(BadInputError, match="fabric"):
+        predict(machine, Request(nodes=[2, 8], sizes=[1024]), lambda *counts: done.append(counts))
+    assert done == []
+
+
+def test_progress_ends_with_all_predictions():
+    shown = []
+    predict(cluster(), Request(nodes=[2, 4], sizes=[1024, 4096], algorithms=["ring"]), lambda *n: shown.append(n))
+    assert shown == sorted(shown)
+    assert shown[-1] == (4, 4)
