@@ -32,7 +32,7 @@ NOT_RUN = {
     ("README.md", "pip install -e '.[cuda12]'"): "needs a network, GPUs and slurmdbd",
     ("slurm/README.md", "slurm/testbed/testbed up --nodes 8 --cpus 1 --rate 1gbit --racks 2"): "has up to 11 hosts; "
     "tests/slurm/test_fabric.py has racks, rails and aggregators on fewer",
-    ("workflows/README.md", "slurm/testbed/testbed up --nodes 6"): "has 6 hosts, and ping-pongs take minutes",
+    ("workflows/README.md", "slurm/testbed/testbed up --nodes 8"): "has 8 hosts, and ping-pongs take minutes",
     ("slurm/GPU.md", "pip install"): "needs a network, GPUs and slurmdbd",
     ("slurm/GPU.md", "sbatch -N 2 slurm/nccl.sbatch"): "needs GPUs; tests/slurm/test_scripts.py runs them with a "
     "stand-in for srun",

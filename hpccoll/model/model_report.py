@@ -240,6 +240,7 @@ def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
 
 
 def ratio_table(validated: Sequence[Validated]) -> Iterator[str]:
+    """Yield a table of measured over predicted time: a row for each size, a column for each algorithm of one work."""
     columns = curves(validated)
     widths = {name: max(9, len(name) + 2) for name in columns}
     sizes = sorted({nbytes for curve in columns.values() for nbytes in curve})

@@ -10,7 +10,7 @@ from raw_examples import case, outcome, raw
 from hpccoll.errors import BadInputError
 from hpccoll.model.fit import fit
 from hpccoll.model.machine import Cpus, Segment, Tier
-from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_file import DeclaredSections, MachineFile
 from hpccoll.model.model_report import RunModel, _crossing_text, as_json, model_lines, models_of
 from hpccoll.model.validation import Crossing, Overtaking, validate
 from hpccoll.schedule import Layout
@@ -150,7 +150,7 @@ def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
 
     done = []
     both = [raw_trips("compiled"), raw_trips("python", 5)]
-    compiled, python = models_of(both, lambda number, of: done.append((number, of)))
+    compiled, python = models_of(both, progress=lambda number, of: done.append((number, of)))
     assert latency(python) == pytest.approx(5 * latency(compiled), rel=0.01)
     assert [next(model_lines(model)).rpartition(", over ")[2] for model in (compiled, python)] == [
         "mpi by the compiled executor", "mpi by the python executor",
@@ -159,6 +159,15 @@ def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
     (alone,) = models_of([raw_trips("python", 5)])
     assert next(model_lines(alone)).endswith(", over mpi")
     assert as_json(alone)["executor"] == "python"
+
+
+def test_declared_sections_replace_fitted_ones_and_count_in_predictions():
+    declared = DeclaredSections.model_validate({"cpus": {"cores": 1, "bytes_per_s": 1e3, "of": "machine"}})
+    (fitted,), (changed,) = models_of([raw_trips()]), models_of([raw_trips()], declared)
+    assert changed.fit.machine.cpus == declared.cpus
+    assert changed.fit.machine.tiers == fitted.fit.machine.tiers
+    pairs = zip(changed.validated, fitted.validated, strict=True)
+    assert all(one.seconds > 10 * other.seconds for one, other in pairs)
 
 
 def test_files_of_one_machine_have_one_model():
