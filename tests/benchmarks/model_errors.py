@@ -1,0 +1,226 @@
+"""How far predictions are from measurements on the testbed: fitted on at most 4 nodes, tested on up to 8.
+
+By hand, as root, on an idle machine:
+
+    python tests/benchmarks/model_errors.py                    # all settings, about an hour
+    python tests/benchmarks/model_errors.py 1gbit --keep DIR   # one of them; keeps the raw files in DIR
+    python tests/benchmarks/model_errors.py 1gbit --read DIR   # prints the table of raw files kept there
+
+It ends with 1 if an error, or what choosing by the model costs, is larger than asked.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from hpccoll.model.machine_file import DeclaredSections
+from hpccoll.model.model_report import RunModel, model_lines, models_of
+from hpccoll.model.validation import Errors, Regret, Validated
+from hpccoll.store.result_files import read_all
+from hpccoll.units import format_size
+
+ROOT = Path(__file__).parents[2]
+TESTBED = ROOT / "slurm" / "testbed" / "testbed"
+CALIBRATE = yaml.safe_load((ROOT / "workflows" / "config" / "calibrate.yaml").read_text())
+ALGORITHMS = [
+    "ring", "bidirectional_ring", "rabenseifner", "recursive_doubling", "double_binary_tree", "hierarchical", "torus",
+    "sharp_emulated",
+]  # fmt: skip
+TESTED = {
+    "collectives": ["all_reduce"], "algorithms": ALGORITHMS, "bytes": {"from": "64K", "to": "16M", "factor": 4},
+    "in_place": [False], "nodes": [2, 3, 4, 6, 8], "aggregators": 1, "seed": 1,
+    "effort": {"warmup": 1, "min_iterations": 6, "max_iterations": 30, "seconds": 0.3, "precision": 0.02},
+}  # fmt: skip
+CPUS = {"cores": 2, "of": "machine"}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A testbed, and the sweep that runs on it."""
+
+    up: str
+    sweep: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is measured, and what is asked of the errors.
+
+    Args:
+        calibrate: what the machine is fitted to.
+        test: what its predictions are compared with.
+        median: the largest median error.
+        tail: the largest 90th percentile.
+        each: the largest error of each case, if that is asked.
+        declared: sections of the machine file that no pattern shows.
+    """
+
+    calibrate: Stage
+    test: Stage
+    median: float | None = None
+    tail: float | None = None
+    each: float | None = None
+    declared: dict[str, object] = field(default_factory=dict)
+
+
+LONG = {"warmup": 1, "min_iterations": 3, "max_iterations": 30, "seconds": 0.2, "precision": 0.02}
+SETTINGS = {
+    "100mbit": Setting(
+        Stage("--nodes 8 --cpus 1 --rate 100mbit --aggregators 1", CALIBRATE),
+        Stage("--nodes 8 --cpus 1 --rate 100mbit --aggregators 1", TESTED | {"effort": LONG}), 0.10, 0.30,
+    ),
+    "1gbit": Setting(
+        Stage("--nodes 8 --cpus 1 --rate 1gbit --aggregators 1", CALIBRATE),
+        Stage("--nodes 8 --cpus 1 --rate 1gbit --aggregators 1", TESTED), 0.10, 0.30,
+    ),
+    "two-ranks": Setting(
+        Stage(
+            "--nodes 8 --cpus 2 --rate 100mbit --aggregators 1",
+            CALIBRATE | {"nodes": [1, 2, 4], "ranks_per_node": [2], "bytes": CALIBRATE["bytes"][:-1]},
+        ),
+        Stage(
+            "--nodes 8 --cpus 2 --rate 100mbit --aggregators 1",
+            TESTED | {
+                "nodes": [4, 8], "ranks_per_node": [2], "effort": LONG,
+                "bytes": {"from": "64K", "to": "1M", "factor": 4},
+            },
+        ), 0.15, declared={"cpus": CPUS},
+    ),
+    "racks": Setting(
+        Stage("--nodes 4 --cpus 1 --rate 1gbit --racks 2 --uplink 200mbit", CALIBRATE),
+        Stage(
+            "--nodes 8 --cpus 1 --rate 1gbit --racks 2 --uplink 200mbit",
+            TESTED | {
+                "algorithms": ["ring", "hierarchical"], "mapping": ["block", "cyclic"], "nodes": [8], "aggregators": 0,
+            },
+        ), each=0.25,
+    ),
+}  # fmt: skip
+REGRET = 1.05
+
+
+def measure(name: str, keep: Path) -> None:
+    """Measure a setting into ``keep``."""
+    up = None
+    try:
+        for what, stage in (("calibrate", SETTINGS[name].calibrate), ("test", SETTINGS[name].test)):
+            if stage.up != up:
+                if up:
+                    run_testbed("down")
+                run_testbed("up", *stage.up.split())
+                up = stage.up
+            config = keep / f"{name}-{what}.yaml"
+            config.write_text(yaml.safe_dump(stage.sweep))
+            sweep = "hpccoll", "sweep", str(config), "--profile", "testbed", "--out", str(keep / f"{name}-{what}")
+            while run_testbed("run", *sweep, check=False) == 3 and not complete(keep / f"{name}-{what}"):
+                print(f"{name}-{what}: goes on after its time limit", file=sys.stderr)
+    finally:
+        run_testbed("down", check=False)
+
+
+def run_testbed(*words: str, check: bool = True) -> int:
+    return subprocess.run([str(TESTBED), *words], stdout=sys.stderr, check=check).returncode
+
+
+def complete(directory: Path) -> bool:
+    return all(raw.complete for raw in read_all([directory]).raw_results)
+
+
+def print_errors(name: str, keep: Path) -> bool:
+    """Print the errors of a setting, and return whether they are no larger than asked."""
+    asked = SETTINGS[name]
+    raw = read_all([keep / f"{name}-calibrate", keep / f"{name}-test"]).raw_results
+    declared = DeclaredSections.model_validate(asked.declared) if asked.declared else None
+    model = next(each for each in models_of(raw, declared) if each.fit)
+    tested = [one for one in model.held_out if one.seconds and one.observation.collective == "all_reduce"]
+    created = min(one.attempts[0][0].created for one in raw)
+    print(f"## {name}\n\n{created}; {', '.join(model.measured_on)}; {asked.calibrate.up}; {asked.test.up}.\n")
+    print("```text", *parameter_lines(model), "```", "", sep="\n")
+    print_table(tested)
+    return all([*verdicts(asked, tested)])
+
+
+def parameter_lines(model: RunModel) -> Iterator[str]:
+    lines = list(model_lines(model))
+    first = next(number for number, line in enumerate(lines) if line.startswith("parameters"))
+    yield lines[first]
+    for line in lines[first + 1 :]:
+        if not line.startswith("  "):
+            return
+        yield line
+
+
+def print_table(tested: Sequence[Validated]) -> None:
+    """Print measured over predicted times, of the median and of each round, and errors by nodes."""
+    sizes = sorted({one.observation.nbytes for one in tested})
+    rows: dict[tuple[int, str], dict[int, Validated]] = defaultdict(dict)
+    for one in tested:
+        rows[one.observation.layout.nodes, one.observation.name][one.observation.nbytes] = one
+    print("| nodes | algorithm | " + " | ".join(map(format_size, sizes)) + " |")
+    print("| --: | --- |" + " --: |" * len(sizes))
+    for (nodes, algorithm), row in sorted(rows.items()):
+        cells = [cell(row[nbytes]) if nbytes in row else "" for nbytes in sizes]
+        print(f"| {nodes} | {algorithm} | " + " | ".join(cells) + " |")
+    print("\nMeasured over predicted; in brackets the lowest and the highest round.\n")
+    for nodes in sorted({one.observation.layout.nodes for one in tested}):
+        errors = Errors.of(one for one in tested if one.observation.layout.nodes == nodes)
+        if errors:
+            print(f"- {nodes} nodes: error {errors.typical:.1%} (median), {errors.large:.1%} (90th percentile)")
+
+
+def cell(one: Validated) -> str:
+    ratios = [seconds / (one.seconds or 1) for seconds in one.observation.rounds_s]
+    return f"{one.ratio:.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+
+
+def verdicts(asked: Setting, tested: Sequence[Validated]) -> Iterator[bool]:
+    """Yield whether each error is no larger than asked, and print it."""
+    errors, regret = Errors.of(tested), Regret.of(tested)
+    if errors is None or regret is None:
+        raise SystemExit("nothing was measured")
+    worst = max(abs((one.ratio or 1) - 1) for one in tested)
+    percent: Callable[[float], str] = "{:.1%}".format
+    for what, got, most in (
+        (f"median error of {errors.cases} cases", errors.typical, asked.median),
+        ("90th percentile", errors.large, asked.tail),
+        ("largest error", worst, asked.each),
+    ):
+        if most is not None:
+            print(f"- {what} {percent(got)}, asked {percent(most)}: {'reached' if got <= most else '**missed**'}")
+            yield got <= most
+    reached = regret.mean <= REGRET
+    print(
+        f"- choosing by the model: {regret.mean:.3f} of the best measured time (geometric mean of {regret.choices} "
+        f"settings; at most {regret.most:.2f}), asked {REGRET}: {'reached' if reached else '**missed**'}\n"
+    )
+    yield reached
+
+
+def main() -> int:
+    parse = argparse.ArgumentParser(description="Compare predictions with measurements on the testbed.")
+    parse.add_argument("settings", nargs="*", default=[*SETTINGS], metavar="SETTING", help=", ".join(SETTINGS))
+    parse.add_argument("--keep", type=Path, help="directory of the raw files [a temporary one]")
+    parse.add_argument("--read", type=Path, help="directory of raw files that were kept: nothing is measured")
+    given = parse.parse_args()
+    if strange := [name for name in given.settings if name not in SETTINGS]:
+        parse.error(f"{strange[0]}: choose from {', '.join(SETTINGS)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        keep = given.read or given.keep or Path(temporary)
+        keep.mkdir(parents=True, exist_ok=True)
+        reached = []
+        for name in given.settings:
+            if not given.read:
+                measure(name, keep.resolve())
+            reached.append(print_errors(name, keep))
+        return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
