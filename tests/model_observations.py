@@ -39,7 +39,7 @@ def observed(
     collective, algorithm, layout=SIX_NODES, machine=MACHINE, sizes=SIZES, noise=0.0, rounds=5, about=(), **params
 ):
     """Return what an algorithm takes on a machine at every size: medians of rounds with relative ``noise``."""
-    draw = np.random.default_rng(layout.ranks)
+    draw = np.random.default_rng([layout.ranks, *algorithm.encode()])
     found = []
     for nbytes in sizes:
         one = observation(collective, algorithm, nbytes, 1.0, layout, about, **params)

@@ -34,6 +34,9 @@ TOLERANCE = 0.05
 LARGE = 65536
 """The bytes from which the time of a message is that of its bytes."""
 
+MIN_BURST = 4096
+"""The fewest bytes of a burst: noise in the times of large messages looks like some, too."""
+
 UNLIMITED = 1e-15
 """Seconds of a byte on what does not limit messages."""
 
@@ -286,16 +289,13 @@ def _burst(curves: Mapping[Pattern, Curve], tier: str) -> float:
 
 
 def _shows_bucket(curves: Mapping[Pattern, Curve], tier: str, burst: float) -> bool:
-    """Return whether a bucket of tokens lets ``burst`` bytes pass.
-
-    Then an exchange that is not much larger takes clearly longer than half a trip, and half a trip of a smaller message
-    clearly less than its bytes need.
-    """
+    """Return whether a bucket lets ``burst`` bytes pass: half a trip of fewer takes clearly less than they need."""
     trips, exchanges = (curves.get(Pattern(name, tier), {}) for name in ("half_trip", "exchange"))
-    longer = [1 - trips[n] / exchanges[n] for n in trips.keys() & exchanges.keys() if LARGE / 2 <= n <= 8 * burst]
-    least, byte_s = min(trips.values()), line(exchanges or trips, LARGE)[1]
+    if burst < MIN_BURST:
+        return False
+    least, byte_s = min(trips.values()), line(exchanges, LARGE)[1]
     small = [(trips[n] - least) / (n * byte_s) for n in trips if byte_s and burst / 4 <= n <= burst]
-    return bool(longer and small) and median(longer) > 2 * TOLERANCE and median(small) < 0.75
+    return bool(small) and median(small) < 0.75
 
 
 def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, float]]:

@@ -19,7 +19,7 @@ from hpccoll.schedule import Cut, Messages, Part, Schedule, match
 from hpccoll.schedule.step import Range
 
 KEPT_MESSAGES = 1_000_000
-"""The most messages of a schedule that are kept: about 100 bytes each."""
+"""The most messages of a schedule that are kept: about 60 bytes each."""
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool]

@@ -230,6 +230,8 @@ def test_idle_ports_let_a_burst_pass_at_once():
     without = simulated(ping_pong, replace(machine, burst_bytes=0), grains=2)
     assert without == exactly(2 * nbytes)
     assert without - simulated(ping_pong, machine, grains=2) == exactly(100)  # of the reply: ports saved 256 bytes
+    train = first_case("send_recv", "train", Layout.of(2, 1), messages=2)
+    assert simulated(train, machine) == exactly(2 * size_of(equal_cut(train)) - 100), "only the reply follows a pause"
     exchange = first_case("bidirectional", "exchange", Layout.of(2, 1))
     assert simulated(exchange, machine, grains=2) == exactly(nbytes), "ports were not idle before the operation"
 

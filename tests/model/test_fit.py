@@ -198,10 +198,12 @@ def test_a_bucket_lets_a_burst_pass_after_a_pause():
     assert found.tiers["rack"][0].latency_s.value == pytest.approx(LATENCY, rel=0.02)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_noise_is_no_bucket(seed):
-    layout = Layout.of(4 + seed, 1)  # which seeds the noise
-    assert machine_of(two_ranks(of_rank(8e-9), layout, noise=0.02)).port.burst_bytes.value == 0
+@pytest.mark.parametrize("nodes", [4, 5, 6, 7, 8])
+@pytest.mark.parametrize("byte_s", [1e-9, 1e-8])
+def test_noise_is_no_bucket(nodes, byte_s):
+    found = machine_of(two_ranks(of_rank(byte_s), Layout.of(nodes, 1), noise=0.02))  # whose ranks seed the noise
+    assert found.port.burst_bytes.value == 0
+    assert found.tiers["rack"][0].latency_s.value == pytest.approx(LATENCY, rel=0.03)
 
 
 # ---- overheads and reductions ---------------------------------------------------------------------------------------
