@@ -11,9 +11,10 @@ from hpccoll.limits import AGGREGATORS, RANKS, IntegerRange
 from hpccoll.model.machine_file import Bound, MachineFile, MeasuredSection
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
 from hpccoll.model.simulate import Simulated, simulate
-from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Parameter, itemsize
+from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.catalogue import GRAPH, PLAN_PARAMETERS, parameters_by_algorithm
+from hpccoll.spec.case import Case
+from hpccoll.spec.catalogue import check_case, parameters_by_algorithm
 from hpccoll.spec.channel_defaults import plan_channels
 from hpccoll.spec.requested_schedule import DTYPE, requested_operation, requested_schedule
 from hpccoll.units import format_size
@@ -60,20 +61,24 @@ class Request:
         """Return the algorithms with their parameters.
 
         Raises:
-            BadInputError: if there is no such collective, algorithm, dtype or parameter.
+            BadInputError: if there is no such collective, algorithm or dtype, or a parameter is invalid.
         """
         family = collective(self.collective)
-        if self.dtype not in (*DTYPES, BFLOAT16):
-            raise BadInputError("--dtype", self.dtype, (*DTYPES, BFLOAT16))
-        if GRAPH in self.parameters:
-            raise BadInputError("parameter", GRAPH, f"left out: {GRAPH} changes no message")
         names = dict.fromkeys(self.algorithms or USUAL.get(family.name) or family.components)
         if not self.algorithms and (self.aggregators or machine.aggregators.kind == "switches"):
             names |= dict.fromkeys(name for name, each in family.components.items() if each.aggregates)
         for name in names:
             if name not in family.components:
                 raise BadInputError("algorithm", name, sorted(family.components))
-        return list(parameters_by_algorithm(family.name, names, self.parameters))
+        choices = list(parameters_by_algorithm(family.name, names, self.parameters))
+        for name, parameters in choices:
+            check_case(
+                Case(
+                    collective=family.name, algorithm=name, params=parameters, bytes=max(self.sizes), dtype=self.dtype,
+                    op="sum" if family.has_op else None, in_place=family.in_place, mapping=self.mapping,
+                )
+            )  # fmt: skip
+        return choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +230,9 @@ class _Predictor:
 
     @property
     def own_parameters(self) -> dict[str, Parameter]:
-        """The parameters without those of runs: channels, window, segment."""
-        return {name: value for name, value in self.parameters.items() if name not in PLAN_PARAMETERS}
+        """The parameters of the algorithm and of the collective, without those of runs, such as channels."""
+        known = {*self.algorithm.parameters, *self.family.arguments}
+        return {name: value for name, value in self.parameters.items() if name in known}
 
     def _layout(self) -> Layout:
         """Return the layout, with as many switches as the algorithm needs."""
@@ -260,6 +266,11 @@ class _Predictor:
         if self.family.elements(nbytes, itemsize(dtype), workers) < 1:
             each = "" if self.family.units == "divisible" else f" for each of {workers} ranks"
             return f"{format_size(nbytes)} is less than one {dtype}{each}"
+        arguments = {name: self.parameters[name] for name in self.family.arguments}
+        try:
+            self.family.call(workers, None, **arguments)
+        except BadInputError as error:
+            return str(error)
         if int(self.parameters.get("copies", self.algorithm.parameters.get("copies", 0))) > 0:
             return "copies on a rank are not modelled"
         whose = f"{self.algorithm.name} of {self.family.name}"

@@ -66,6 +66,10 @@ def test_channels_are_those_of_a_run(machine, channels):
     assert one(machine, 4, size, "ring", parameters={"channels": 3}).params["channels"] == 3
 
 
+def test_the_parameters_of_a_run_that_change_no_message_are_left_out():
+    assert one(cluster(), parameters={"graph": 0}).value_s == one(cluster()).value_s
+
+
 def test_bytes_are_those_that_are_moved():
     found = one(cluster(), 3, 1024, "ring", collective="all_gather")
     assert (found.requested_bytes, found.nbytes) == (1024, 1020)
@@ -151,8 +155,8 @@ def test_a_described_cluster_was_not_measured():
         ({"algorithms": ["rung"]}, ["algorithm", "did you mean ring"]),
         ({"algorithms": ["null"]}, ["algorithm", "ring"]),
         ({"algorithms": ["native"]}, ["algorithm", "ring"]),
-        ({"dtype": "float31"}, ["--dtype", "float32"]),
-        ({"mapping": "random"}, ["--mapping", "cyclic"]),
+        ({"dtype": "float31"}, ["dtype", "float32"]),
+        ({"mapping": "random"}, ["mapping", "cyclic"]),
         ({"ranks_per_node": 2}, ["--ranks-per-node", "1 to 1"]),
         ({"nodes": [1 << 20]}, ["--nodes", "262144"]),
         ({"nodes": [2, 0]}, ["--nodes", "from 1"]),
@@ -161,7 +165,11 @@ def test_a_described_cluster_was_not_measured():
         ({"parameters": {"graph": 1}}, ["parameter", "graph"]),
         ({"algorithms": ["ring"], "parameters": {"channels": 0}}, ["channels", "from 1"]),
         ({"nodes": [1]}, ["ring", "one rank sends no messages"]),
-        ({"sizes": [2]}, ["2 B is less than one float32"]),
+        ({"parameters": {"window": "wide"}}, ["window", "from 1"]),
+        ({"algorithms": ["sharp_emulated"], "aggregators": 1, "parameters": {"radix": "wide"}}, ["radix", "from 2"]),
+        ({"algorithms": ["hierarchical"], "parameters": {"inner": "rung"}}, ["inner", "ring"]),
+        ({"collective": "send_recv", "parameters": {"peer": 2}}, ["peer", "another rank of 2"]),
+        ({"sizes": [2]}, ["bytes", "at least one float32"]),
         ({"collective": "send_recv", "algorithms": ["train"], "parameters": {"copies": 1}}, ["copies"]),
         ({"algorithms": ["sharp_emulated"]}, ["sharp_emulated", "aggregator"]),
     ],
