@@ -108,7 +108,7 @@ def requested_operation(
     own = {name: value for name, value in parameters.items() if name not in ("channels", "window")}
     call, _, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=own)
     family, size = call.collective, itemsize(dtype)
-    for name in parameters.keys() - own.keys():
+    for name in [name for name in parameters if name not in own]:
         if family.uncut:
             raise BadInputError(
                 f"parameter of {algorithm}", name, f"left out: {family.name} is never cut into channels"
