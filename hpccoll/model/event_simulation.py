@@ -148,10 +148,9 @@ class _Simulator:
                 path.append(((f"uplink {kind}", rack[me], rail[me]), machine.uplink_byte_s))
         if tier == "node":
             path.append((("memory", node[source], 0), machine.memory_byte_s))
-        if machine.cpus and machine.cpus.byte_s:
-            for me in {source, target} if machine.cpus.of == "node" else {source}:
-                share = 0.5 if machine.cpus.of == "node" and tier != "node" else 1.0
-                path.append((("cpus", self.pool(me), 0), share * machine.cpus.byte_s / machine.cpus.cores))
+        if cpus := machine.cpus:
+            pools = sorted({self.pool(source), self.pool(target)})
+            path += [(("cpus", pool, 0), cpus.byte_s / cpus.cores / len(pools)) for pool in pools]
         return tuple((resource, seconds) for resource, seconds in path if seconds)
 
     def pool(self, me: int) -> int:

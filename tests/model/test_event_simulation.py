@@ -221,6 +221,8 @@ def test_what_messages_take_of_shared_cpus_slows_all_of_them_down():
         assert simulated(exchange, everywhere) == exactly(nbytes * max(1, 2 * pairs * 0.8 / cores))
         of_each_node = replace(machine, cpus=Cpus(cores, byte_s=0.8))
         assert simulated(exchange, of_each_node) == exactly(nbytes * max(1, 2 * 0.4 / cores))
+        inside = first_case("multi_pair", "exchange", Layout.of(2 * pairs))
+        assert simulated(inside, of_each_node) == exactly(nbytes * max(1, 2 * pairs * 0.8 / cores))
 
 
 def test_idle_ports_let_a_burst_pass_at_once():
