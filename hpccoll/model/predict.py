@@ -332,7 +332,7 @@ def _nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Ite
             yield Prediction(
                 request.collective, f"nccl_{each.algorithm}", {"protocol": each.protocol}, nodes, per_node,
                 layout.racks, 0, nbytes, nbytes, request.dtype, None, {"value": each.seconds}, None, None, None,
-                "NCCL's own model",
+                distance(machine.measured, nodes, per_node, nbytes),
             )  # fmt: skip
 
 

@@ -273,6 +273,8 @@ def left_out_lines(predicted: Predictions) -> Iterator[str]:
 
 def question_lines(predicted: Predictions) -> Iterator[str]:
     """Yield the answer to what is best: a line for each size and number of nodes."""
+    numbers = predicted.machine.validation
+    error = f", error {numbers['error_median']:.0%} on held-out cases" if "error_median" in numbers else ""
     for choice in _choices(predicted, REFERENCE):
         best, other = choice.best, choice.other
         where = f"{format_size(best.requested_bytes)} {best.collective} on {_layout(best)}"
@@ -283,7 +285,7 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
             times = f"{value:.2g} times " if value > TIE else ""
             lead = f", {times}as fast as {'the flat ' * flat}{other.algorithm} ({low:.2g} to {high:.2g})"
         time = f"{format_seconds(best.value_s)} ({_interval(best)}), {best.kind}"
-        yield f"{where}: {best.algorithm}{lead}; {time}; {predicted.machine.name}: {best.distance}"
+        yield f"{where}: {best.algorithm}{lead}; {time}; {predicted.machine.name}: {best.distance}{error}"
 
 
 def question_rows(predicted: Predictions) -> list[dict[str, Any]]:

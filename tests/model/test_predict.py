@@ -46,9 +46,11 @@ def test_the_interval_of_a_fitted_machine_is_as_wide_as_held_out_measurements():
     assert (wide.low_s, wide.value_s, wide.high_s) == pytest.approx((0.8 * bare.low_s, bare.value_s, 1.5 * bare.high_s))
 
 
-def test_held_out_measurements_that_are_all_slower_leave_the_predicted_time_in_the_interval():
-    found = one(fitted(validation={"ratio_p5": 1.2, "ratio_p95": 1.5}))
-    assert found.low_s <= found.value_s
+@pytest.mark.parametrize("ratios", [(1.2, 1.5), (0.5, 0.8)])
+def test_held_out_measurements_that_all_differ_alike_leave_the_predicted_time_in_the_interval(ratios):
+    tiers = {"rack": {"latency_s": LATENCY, "bytes_per_s": RATE}}
+    found = one(fitted(tiers=tiers, validation=dict(zip(("ratio_p5", "ratio_p95"), ratios, strict=True))))
+    assert found.low_s <= found.value_s <= found.high_s
 
 
 def test_a_fitted_machine_without_a_layout_has_as_many_ranks_on_a_node_as_were_measured():
@@ -75,7 +77,7 @@ def test_bytes_are_those_that_are_moved():
     assert (found.requested_bytes, found.nbytes) == (1024, 1020)
 
 
-@pytest.mark.parametrize(("nodes", "switches"), [(2, 1), (4, 3), (16, 8 + 2 + 1)])
+@pytest.mark.parametrize(("nodes", "switches"), [(2, 1), (3, 3), (4, 3), (16, 8 + 2 + 1)])
 def test_a_tree_of_switches_has_one_in_every_rack_and_others_above(nodes, switches):
     found = one(in_racks(aggregators={"kind": "switches", "source": "assumed: ideal"}), nodes, 1024, "sharp_emulated")
     assert (found.aggregators, found.params["radix"]) == (switches, 4)

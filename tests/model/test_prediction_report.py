@@ -150,6 +150,7 @@ def test_a_fitted_machine_is_introduced_by_its_errors_on_held_out_measurements()
     [
         (in_racks(), ["1 KiB all_reduce on 4 nodes x 2 in 2 racks", "as fast as the flat ring (", "not measured"]),
         (fitted(), ["1 KiB all_reduce on 4 nodes x 1", "as fast as ring (", "within what was measured"]),
+        (fitted(validation={"error_median": 0.07}), ["within what was measured, error 7% on held-out cases"]),
     ],
 )
 def test_the_answer_is_one_line(machine, words):
