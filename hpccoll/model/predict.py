@@ -322,11 +322,13 @@ class _Predictor:
 
 def _nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Iterator[Prediction]:
     """Yield NCCL's own estimates of its ring and of its tree, each by the fastest protocol."""
+    if machine.nccl is None:
+        return
     layout = machine.layout(nodes, request.ranks_per_node)
     per_node = layout.workers // nodes
-    for nbytes in request.sizes if machine.nccl else ():
+    for nbytes in request.sizes:
         fastest: dict[str, NcclEstimate] = {}
-        for each in nccl_estimates(machine.nccl, request.collective, nodes, per_node, nbytes) if machine.nccl else ():
+        for each in nccl_estimates(machine.nccl, request.collective, nodes, per_node, nbytes):
             fastest[each.algorithm] = min(fastest.get(each.algorithm, each), each, key=lambda one: one.seconds)
         for each in fastest.values():
             yield Prediction(

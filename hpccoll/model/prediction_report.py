@@ -9,7 +9,7 @@ from itertools import pairwise
 from string import ascii_uppercase
 from typing import Any
 
-from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.model_report import interpolated_size
 from hpccoll.model.predict import BOUNDS, MODELLED, Prediction, Predictions
 from hpccoll.model.validation import overtaking
@@ -109,19 +109,27 @@ def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:
             last = fastest.algorithm
         best[nbytes] = last
     for (smaller, overtaken), (larger, overtaker) in pairwise(best.items()):
-        if overtaken == overtaker:
-            continue
-        both = {n: each for n, each in by_size.items() if {overtaken, overtaker} <= each.keys()}
-        sizes: list[float] = []
-        for bound in BOUNDS:
-            behind = {
-                n: math.log(each[overtaken].seconds[bound] / each[overtaker].seconds[bound]) for n, each in both.items()
-            }
-            near = math.log(sizes[0]) if sizes else (math.log(smaller) + math.log(larger)) / 2
-            crossed = overtaking(overtaken, overtaker, behind).sizes
-            sizes += [math.exp(near + min((math.log(n) - near for n in crossed), key=abs))] if crossed else []
-        if sizes:
-            yield Crossover(overtaken, overtaker, sizes[0], min(sizes), max(sizes), len(sizes) == len(BOUNDS))
+        pairs = {n: (each.get(overtaken), each.get(overtaker)) for n, each in by_size.items()}
+        both = {n: (one, other) for n, (one, other) in pairs.items() if one and other}
+        if overtaken != overtaker and (found := _crossover(both, math.sqrt(smaller * larger))):
+            yield found
+
+
+def _crossover(both: Mapping[int, tuple[Prediction, Prediction]], near: float) -> Crossover | None:
+    """Return the crossover of two algorithms, by size, that is nearest to a size; None if they were about as fast."""
+    (overtaken, overtaker), *_ = both.values()
+    sizes: dict[Bound, float] = {}
+    for bound in BOUNDS:
+        behind = {n: math.log(one.seconds[bound] / other.seconds[bound]) for n, (one, other) in both.items()}
+        distances = {
+            abs(math.log(n / near)): n for n in overtaking(overtaken.algorithm, overtaker.algorithm, behind).sizes
+        }
+        if distances:
+            sizes[bound] = distances[min(distances)]
+    if "value" not in sizes:
+        return None
+    least, most = min(sizes.values()), max(sizes.values())
+    return Crossover(overtaken.algorithm, overtaker.algorithm, sizes["value"], least, most, len(sizes) == len(BOUNDS))
 
 
 def report_lines(predicted: Predictions) -> Iterator[str]:
@@ -193,8 +201,8 @@ def _layout(one: Prediction) -> str:
 
 
 def _distances(predictions: Iterable[Prediction]) -> str:
-    """Return how far the simulated ones are from measurements: the nearest and the farthest."""
-    words = list(dict.fromkeys(each.distance for each in predictions if each.kind != MODELLED))
+    """Return how far predictions are from measurements: that of the first one, and of the last one."""
+    words = list(dict.fromkeys(each.distance for each in predictions))
     return words[0] if len(words) == 1 else f"{words[0]}, to {words[-1]}"
 
 

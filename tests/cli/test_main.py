@@ -13,7 +13,20 @@ from hpccoll.schedule import COLLECTIVES
 from hpccoll.store import hdf5
 
 COMMANDS = sorted(get_command(app).commands)
-CONTRACT = {"sweep", "plan", "run", "report", "export", "validate", "status", "list", "show", "doctor", "model"}
+CONTRACT = {
+    "sweep",
+    "plan",
+    "run",
+    "report",
+    "export",
+    "validate",
+    "status",
+    "list",
+    "show",
+    "doctor",
+    "model",
+    "predict",
+}
 
 
 def test_the_commands_of_the_contract_are_there():

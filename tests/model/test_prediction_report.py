@@ -84,6 +84,11 @@ def test_algorithms_that_take_the_same_do_not_cross():
     assert list(crossovers([*line("one", [1e-5] * 3), *noisy])) == []
 
 
+def test_an_algorithm_that_is_always_ahead_overtakes_none():
+    """For small sizes by less than a tie."""
+    assert list(crossovers([*line("one", [1e-3] * 3), *line("other", [0.99e-3] * 3, 0.5e-9)])) == []
+
+
 def test_three_algorithms_cross_one_after_the_other():
     lines = [*line("a", [1e-5] * 3, 3e-9), *line("b", [3e-5] * 3, 1e-9), *line("c", [3e-4] * 3, 1e-10)]
     assert [(each.overtaken, each.overtaker) for each in crossovers(lines)] == [("a", "b"), ("b", "c")]
@@ -110,6 +115,14 @@ def test_one_size_is_a_table_over_nodes():
     found = predict(cluster(), Request(nodes=[2, 4, 8], sizes=[1024], algorithms=["ring"]))
     text = list(report_lines(found))
     assert [each.split()[0] for each in text if "alone" in each] == ["2", "4", "8"]
+
+
+def test_numbers_of_nodes_on_which_no_algorithm_runs_still_have_nccls_own_model():
+    machine = in_racks(nccl=NCCL)
+    request = Request(nodes=[2, 3], sizes=SIZES, collective="reduce_scatter", algorithms=["swing"])
+    text = "\n".join(report_lines(predict(machine, request)))
+    assert "on 3 nodes x 2 in 2 racks; described, not measured" in text
+    assert "left out on 3 nodes: swing: needs a power-of-two" in text
 
 
 def test_the_text_has_what_a_reader_must_know():
