@@ -27,7 +27,7 @@ def write_prediction_chart(
 
     Args:
         rows: the predictions, as ``hpccoll predict --json`` prints them.
-        cells: the best by nodes and size: nodes, bytes, algorithm, median_s, faster_than, factor, clear.
+        cells: the best by nodes and size: such rows with faster_than, factor and clear.
         out: the path; its suffix is the format, html, svg or png.
         title: the title.
         lines: what the predictions are, below the title.
@@ -35,14 +35,18 @@ def write_prediction_chart(
     Raises:
         OSError: if the file cannot be written.
     """
-    names = list(dict.fromkeys(str(row["algorithm"]) for row in rows))
+    names = list(dict.fromkeys(map(_series, rows)))
     colours = alt.Color(
         "series:N", scale=alt.Scale(domain=names, range=[series_colour(i) for i in range(len(names))]),
         legend=alt.Legend(symbolType="square"),
     )  # fmt: skip
     charts: list[Chart] = [_map(cells, colours)] if cells else []
     charts += [_curves(rows, colours)] if len({row["nodes"] for row in rows}) > 1 else []
-    spec = json.dumps(chart_axes.apply_theme(alt.vconcat(*charts, spacing=30), printable(title), lines, names))
+    keyed = [
+        *map(printable, lines),
+        "Dashed: simulated; dotted: modelled. Pale: not the fastest within the whole interval.",
+    ]
+    spec = json.dumps(chart_axes.apply_theme(alt.vconcat(*charts, spacing=30), printable(title), keyed, names))
     with replacing_file(out.resolve()) as unfinished:
         match out.suffix:
             case ".html":
@@ -53,11 +57,17 @@ def write_prediction_chart(
                 unfinished.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
 
 
+def _series(row: Mapping[str, Any]) -> str:
+    """Return the algorithm, and what is not simulated from the machine's own numbers."""
+    note = row["kind"] if row["kind"] == "modelled" else "assumed" if row["assumed"] else ""
+    return f"{row['algorithm']} ({note})" if note else str(row["algorithm"])
+
+
 def _map(cells: Sequence[Mapping[str, Any]], colours: alt.Color) -> Chart:
     """Return a cell for every size and number of nodes, in the colour of the best algorithm, with its lead."""
     data = [
         {
-            "nodes": cell["nodes"], "size": format_size(cell["bytes"]), "series": cell["algorithm"],
+            "nodes": cell["nodes"], "size": format_size(cell["bytes"]), "series": _series(cell),
             "lead": f"{cell['factor']:.2g}x" if cell["factor"] else "", "time": format_seconds(cell["median_s"]),
             "second": cell["faster_than"] or "none", "clear": cell["clear"],
         }
@@ -86,7 +96,7 @@ def _curves(rows: Sequence[Mapping[str, Any]], colours: alt.Color) -> alt.FacetC
     sizes = evenly_spaced(sorted({row["requested_bytes"] for row in rows}), MAX_SIZES)
     data = [
         {
-            "nodes": row["nodes"], "series": row["algorithm"], "panel": format_size(row["requested_bytes"]),
+            "nodes": row["nodes"], "series": _series(row), "panel": format_size(row["requested_bytes"]),
             "value": row["median_s"], "low": row["ci_low_s"] or row["median_s"],
             "high": row["ci_high_s"] or row["median_s"], "kind": row["kind"], "time": format_seconds(row["median_s"]),
         }

@@ -6,7 +6,7 @@ import math
 import pytest
 import raw_examples
 from cli_runner import invoke
-from predicted_machines import cluster, fitted, in_racks
+from predicted_machines import NCCL, cluster, fitted, in_racks
 
 from hpccoll.model.machine_file import cluster_names, write_machine
 from hpccoll.store import hdf5
@@ -99,6 +99,16 @@ def test_a_picture_has_the_best_and_times_over_nodes(paper, suffix, tmp_path):
     else:
         text = out.read_text()
         assert all(word in text for word in ("recursive_doubling", "1 KiB", "64 KiB", "described, not measured"))
+
+
+def test_a_picture_says_what_is_assumed_and_what_a_formula(tmp_path):
+    write_machine(in_racks(nccl=NCCL, aggregators={"kind": "switches"}), tmp_path / "c.yaml")
+    names = "ring,sharp_emulated"
+    words = ("--cluster", tmp_path / "c.yaml", "--nodes", "2,4", "-b", "1K", "-a", names, "--out", tmp_path / "a.svg")
+    assert invoke("predict", *words).code == 0
+    text = (tmp_path / "a.svg").read_text()
+    assert all(word in text for word in ("sharp_emulated (assumed)", "nccl_tree (modelled)"))
+    assert "ring (" not in text.replace("nccl_ring (", "")
 
 
 def test_results_are_compared_with_what_is_expected(tmp_path):
