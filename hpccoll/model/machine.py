@@ -1,7 +1,7 @@
 """The machine model: what messages, ports, uplinks and reductions cost. The simulator takes one.
 
 A message of n bytes between two ranks costs, as in LogGP, an overhead o on the CPU of each end, a latency L, and n G on
-every resource that it passes; a resource is idle for a gap g after each message. The parameters are piecewise: a
+every resource that it passes; a rank's messages start at least a gap g apart. The parameters are piecewise: a
 segment of sizes has its own, because MPI libraries change protocols. Messages that pass a resource at the same time
 share its rate (max-min fair): the port of a node, one for each rail and direction; the uplink of a rack; the memory of
 a node; the CPUs that ranks share. Ranks fold one byte after another.
@@ -26,7 +26,7 @@ class Segment:
         from_bytes: the smallest message.
         latency_s: L, seconds on the way, which other messages can use.
         overhead_s: o, seconds of the CPU of the sender, and as many of the receiver.
-        gap_s: g, seconds for which a message keeps a port besides its bytes.
+        gap_s: g, the least seconds between the starts of two messages of a rank.
         byte_s: G, seconds of a byte between two ranks that have the network for themselves.
         synchronous: whether a message waits until its receiver has begun the step that receives it (rendezvous).
     """

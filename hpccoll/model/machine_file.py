@@ -274,11 +274,19 @@ class MachineFile(YamlSection):
 
     @model_validator(mode="after")
     def _has_ports_to_share(self) -> Self:
+        self.check_uplink()
+        return self
+
+    def check_uplink(self) -> None:
+        """Check that an uplink given by its oversubscription has ports that share it.
+
+        Raises:
+            BadInputError: if it has none.
+        """
         shares = self.uplink and self.uplink.oversubscription
         if shares and not (self.port and self.geometry and self.geometry.nodes_per_rack):
             expected = "with port.bytes_per_s and layout.nodes_per_rack, the ports that share the uplink"
             raise BadInputError("uplink.oversubscription", shares.value, expected)
-        return self
 
     @classmethod
     def of(cls, **sections: Any) -> "MachineFile":
@@ -286,8 +294,14 @@ class MachineFile(YamlSection):
         return cls.model_validate({"schema": SCHEMA, "schema_version": VERSION, **sections})
 
     def declaring(self, sections: DeclaredSections) -> "MachineFile":
-        """Return the machine with these sections in the place of its own."""
-        return self.model_copy(update={name: each for name, each in sections if each is not None})
+        """Return the machine with these sections in the place of its own.
+
+        Raises:
+            BadInputError: if they do not fit the others.
+        """
+        machine = self.model_copy(update={name: each for name, each in sections if each is not None})
+        machine.check_uplink()
+        return machine
 
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""

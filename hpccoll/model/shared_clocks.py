@@ -81,13 +81,33 @@ class Sharing:
             end[self.order] = self._serve_in_turn(begins, works)
         return end
 
-    def _serve_in_turn(self, begins: Floats, works: Floats) -> Floats:
-        """Return the ends of works that are ordered by resource, and begin at different times."""
+    def queue(self, begin: Floats, work: Floats) -> Floats:
+        """Return when each message has passed its resource, one after another, in listed order if they begin together.
+
+        Args:
+            begin: when each message can begin.
+            work: its seconds, or those of all.
+        """
+        if self.distinct or not work.any():
+            return self.serve(begin, work)
+        end = np.empty_like(begin)
+        works = np.broadcast_to(work, len(begin))[self.order]
+        end[self.order] = self._serve_in_turn(begin[self.order], works, together=False)
+        return end
+
+    def _serve_in_turn(self, begins: Floats, works: Floats, *, together: bool = True) -> Floats:
+        """Return the ends of works that are ordered by resource.
+
+        Args:
+            begins: when each can begin.
+            works: the seconds of each.
+            together: whether those that begin together share the resource until all of them have passed.
+        """
         resource = np.repeat(self.resources, self.users)
         order = np.lexsort((begins, resource))
         of, begins, works = resource[order], begins[order], works[order]
         later = np.diff(begins) > SAME_TIME * max(float(begins.max()), np.finfo(float).tiny)
-        leads = np.r_[True, (of[1:] != of[:-1]) | later]  # the first of those that begin together
+        leads = np.r_[True, (of[1:] != of[:-1]) | later | (not together)]  # the first of those that begin together
         first = np.flatnonzero(leads)
         of, begins, works = of[first], begins[first], np.add.reduceat(works, first)
         places = np.flatnonzero(np.r_[True, of[1:] != of[:-1]])

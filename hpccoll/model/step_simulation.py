@@ -112,6 +112,8 @@ class _State:
         self.port_out, self.port_in = (clocks(int(self.port.max()) + 1) for _ in range(2))
         self.uplink_out, self.uplink_in = (clocks(int(self.uplink.max()) + 1) for _ in range(2))
         self.memory, self.cores = (clocks(int(self.node.max()) + 1) for _ in range(2))
+        is_switch = (np.arange(self.ranks) >= layout.workers) & machine.switches
+        self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
         self.share = self._cpu_share()
         self.routes: dict[tuple[int, int], _Route] = {}
         self.messages = 0
@@ -186,6 +188,7 @@ class _State:
         return _Route(
             source=source, target=target, tier=tier if np.ptp(tier) else int(tier[0]), send_cpu=send_cpu, gaps=gaps,
             rank_out=None if alone else rank_out, receive_cpu=receive_cpu, rank_in=rank_in,
+            limits_out=self.limited[source], limits_in=self.limited[target],
             uses=[use for use in uses if len(use.using)],
         )  # fmt: skip
 
@@ -193,14 +196,14 @@ class _State:
         ready, last = self.ready[sequence], self.last[sequence]
         latency, overhead, gap, byte_s, synchronous = self._costs(route.tier, nbytes)
         overhead = overhead * self.share
-        start = route.send_cpu.serve(ready[route.send_cpu.which], overhead)
+        start = route.send_cpu.queue(ready[route.send_cpu.which], overhead)
         if synchronous.any():
             start = np.where(synchronous, np.maximum(start, ready[route.target]), start)
         if gap.any():
-            start = route.gaps.serve(start, gap) - gap
-        own = nbytes * byte_s
+            start = route.gaps.queue(start, gap) - gap
+        out, into = nbytes * byte_s * route.limits_out, nbytes * byte_s * route.limits_in
         end = np.maximum(
-            route.rank_out.serve(start, own) if route.rank_out else start + own, route.rank_in.serve(start, own)
+            route.rank_out.serve(start, out) if route.rank_out else start + out, route.rank_in.serve(start, into)
         )
         for sharing, using, seconds in route.uses:
             if len(using) == len(nbytes):
@@ -208,14 +211,14 @@ class _State:
             else:
                 end[using] = np.maximum(end[using], sharing.serve(start[using], nbytes[using] * seconds))
         route.send_cpu.raise_to(last, end)
-        route.receive_cpu.raise_to(last, route.receive_cpu.serve(end + latency, overhead))
+        route.receive_cpu.raise_to(last, route.receive_cpu.queue(end + latency, overhead))
 
     def _end(self, sequence: int, ended: Ints) -> None:
         """End the steps of some ranks: fold, and be ready for the next step."""
         of: Ints | slice = slice(None) if len(ended) == self.ranks else ended
         ready = np.maximum(self.ready[sequence, of], self.last[sequence, of])
         if self.fold_s:
-            work = self.folded[sequence, of] * self.fold_s * self.share
+            work = self.folded[sequence, of] * self.limited[of] * (self.fold_s * self.share)
             if work.all():
                 ready = self.cpu.reserve(of, ready, work)
             elif work.any():
@@ -266,6 +269,8 @@ class _Route(NamedTuple):
         rank_out: how they share what their senders can send; None if no sender has another message in flight.
         receive_cpu: how they share the CPUs of their receivers.
         rank_in: how they share what their receivers can receive.
+        limits_out: 0 for a sender that does not limit its messages, a switch, else 1.
+        limits_in: the same of receivers.
         uses: what else they share.
     """
 
@@ -277,6 +282,8 @@ class _Route(NamedTuple):
     rank_out: Sharing | None
     receive_cpu: Sharing
     rank_in: Sharing
+    limits_out: Ints
+    limits_in: Ints
     uses: list[_Use]
 
 

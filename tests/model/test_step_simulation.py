@@ -1,5 +1,6 @@
 """All ranks at once take what they take event by event: exactly without contention, and about so with it."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -62,6 +63,14 @@ def test_without_contention_both_are_equal(name, grains):
             assert relative_time(case, synchronous(LOGGP), grains=grains) == pytest.approx(1, rel=1e-9), p
             if is_power_of_two(p) and case.call.traffic in (None, "uniform"):
                 assert relative_time(case, LOGGP, grains=grains) == pytest.approx(1, rel=1e-9), p
+
+
+@pytest.mark.parametrize(("workers", "parameters"), [(8, {}), (16, {"radix": 4, "depth": 2}), (32, {"radix": 8})])
+@pytest.mark.parametrize("switches", [False, True])
+def test_aggregators_take_the_same_whether_they_are_ranks_or_switches(workers, parameters, switches):
+    case = first_case("all_reduce", "sharp_emulated", Layout.of(workers, 4, aggregators=8), **parameters)
+    machine = synchronous(replace(SHARED, switches=switches))
+    assert relative_time(case, machine, grains=64) == pytest.approx(1, rel=0.01)
 
 
 IN_RACKS = Layout(tuple(range(8)), rack=(0,) * 4 + (1,) * 4)
