@@ -11,12 +11,13 @@ from hpccoll.errors import BadInputError, UnusableError, file_error
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
-    from hpccoll.model.predict import Predictions
+    from hpccoll.model.predict import Predictions, Request
 
 family = typer.Typer()
 
 QUESTIONS = ("best",)
 PICTURES = (".html", ".svg", ".png")
+RAW_FILE = ".h5"
 
 
 @family.command(epilog="Example: hpccoll predict --cluster 8xh100-400g --nodes 2-512 -b 16M")
@@ -54,7 +55,10 @@ def predict(
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
-    out: Annotated[Path | None, typer.Option(help="picture: the best, and times", metavar="F.html|svg|png")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="picture of times, or raw file, which report draws", metavar="F.html|svg|png|h5"),
+    ] = None,
 ) -> int:
     """Predict the times of algorithms on any number of nodes.
 
@@ -69,8 +73,6 @@ def predict(
 
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
-    if out and out.suffix not in PICTURES:
-        raise BadInputError("--out", str(out), f"a file name that ends with {', '.join(PICTURES)}")
     model = _read_either(machine, cluster)
     if against:
         if question or out:
@@ -81,10 +83,12 @@ def predict(
         algorithms=_names(algorithms, collective), ranks_per_node=ranks_per_node, dtype=dtype,
         aggregators=aggregators, mapping=mapping, parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
+    if out:
+        _check_out(out, model, request)
     with progress_counter("predictions") as progress:
         predicted = predict_all(model, request, progress)
     if out:
-        _draw(predicted, out)
+        _write(predicted, out)
     if as_json:
         rows = prediction_report.question_rows(predicted) if question else [one.row() for one in predicted.predictions]
         typer.echo(json.dumps(rows, indent=1))
@@ -95,7 +99,7 @@ def predict(
         for line in prediction_report.left_out_lines(predicted):
             typer.echo(f"hpccoll: {line}", err=True)
     elif out:
-        typer.echo(f"picture: {out}")
+        typer.echo(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")
     return 0
 
 
@@ -123,13 +127,28 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     return report_damaged(files)
 
 
-def _draw(predicted: "Predictions", out: Path) -> None:
+def _check_out(out: Path, machine: "MachineFile", request: "Request") -> None:
+    """Check what can be checked of the output before anything is simulated."""
+    from hpccoll.model.prediction_file import check_file
+
+    if out.suffix not in (*PICTURES, RAW_FILE):
+        raise BadInputError("--out", str(out), f"a file name that ends with {', '.join((*PICTURES, RAW_FILE))}")
+    if out.suffix == RAW_FILE:
+        check_file(out, machine, request)
+
+
+def _write(predicted: "Predictions", out: Path) -> None:
+    """Write predictions as a raw file or as a picture."""
+    from hpccoll.model.prediction_file import write_predictions
     from hpccoll.model.prediction_report import machine_lines, map_cells
     from hpccoll.report.prediction_chart import write_prediction_chart
 
-    rows = [one.row() for one in predicted.predictions]
-    title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
     try:
+        if out.suffix == RAW_FILE:
+            write_predictions(predicted, machine_lines(predicted.machine), out)
+            return
+        rows = [one.row() for one in predicted.predictions]
+        title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
         write_prediction_chart(rows, map_cells(predicted), out, title, list(machine_lines(predicted.machine)))
     except OSError as error:
         raise file_error("--out", out, error, "written") from None

@@ -141,12 +141,12 @@ class Observation:
 
 
 def observations(raw: RawResults) -> Iterator[Observation]:
-    """Yield the observations of one raw file, of single operations, without floors and unknown algorithms."""
+    """Yield the observations of one raw file: of single operations, without floors, predictions, unknown algorithms."""
     for attempt, outcome, _ in raw.histories():
         case, timed = outcome.case, make_row(raw.job, attempt, outcome)
         family = COLLECTIVES[case.collective]
         known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these
-        usable = outcome.status == "ok" and not outcome.floor and case.timing == SINGLE
+        usable = outcome.status == "ok" and not attempt.predicted and not outcome.floor and case.timing == SINGLE
         if not (usable and known and timed.median_s and outcome.bytes):
             continue
         layout = attempt.layout

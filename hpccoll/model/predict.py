@@ -17,10 +17,8 @@ from hpccoll.spec.case import Case
 from hpccoll.spec.catalogue import check_case, parameters_by_algorithm
 from hpccoll.spec.channel_defaults import plan_channels
 from hpccoll.spec.requested_schedule import DTYPE, requested_operation, requested_schedule
+from hpccoll.store.schema import MODELLED, SIMULATED
 from hpccoll.units import format_size
-
-SIMULATED, MODELLED = "simulated", "modelled"
-"""The kinds of predictions: from a schedule, or from a formula."""
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
 
@@ -56,6 +54,13 @@ class Request:
     aggregators: int | None = None
     mapping: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+    def on(self, machine: MachineFile) -> "Request":
+        """Return the request with the ranks on each node of a machine; None if its file does not say."""
+        if self.ranks_per_node is not None:
+            return self
+        measured = max(machine.measured.ranks_per_node) if machine.measured else None
+        return replace(self, ranks_per_node=machine.geometry.ranks_per_node if machine.geometry else measured)
 
     def choices(self, machine: MachineFile) -> list[tuple[str, dict[str, Parameter]]]:
         """Return the algorithms with their parameters.
@@ -184,8 +189,7 @@ def predict(machine: MachineFile, request: Request, progress: Callable[[int, int
         BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
     """
     choices = request.choices(machine)
-    if request.ranks_per_node is None and machine.geometry is None and machine.measured:
-        request = replace(request, ranks_per_node=max(machine.measured.ranks_per_node))
+    request = request.on(machine)
     for nodes in request.nodes:  # what is wrong for one of them is said before the first simulation
         RANKS.check("--nodes", nodes)
         machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)

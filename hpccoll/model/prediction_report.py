@@ -11,9 +11,10 @@ from typing import Any
 
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.model_report import interpolated_size
-from hpccoll.model.predict import BOUNDS, MODELLED, Prediction, Predictions
+from hpccoll.model.predict import BOUNDS, Prediction, Predictions
 from hpccoll.model.validation import overtaking
 from hpccoll.spec.algorithm_registry import collective
+from hpccoll.store.schema import MODELLED
 from hpccoll.units import format_count, format_seconds, format_size
 
 REFERENCE = "ring"

@@ -41,7 +41,9 @@ def case_counts(results: Results) -> str:
     done, on_fewer_ranks = results.done
     others = Counter(gap.status for gap in (*results.missing, *results.skipped))
     not_planned = others.pop(NOT_PLANNED, 0)
-    parts = [f"{done} of {results.planned} cases", *(f"{count} {status}" for status, count in sorted(others.items()))]
+    predicted = sum(row.predicted for row in results.rows)
+    first = f"{done} of {results.planned} cases{f' ({predicted} predicted)' if predicted else ''}"
+    parts = [first, *(f"{count} {status}" for status, count in sorted(others.items()))]
     parts += [f"{on_fewer_ranks} more on fewer ranks"] if on_fewer_ranks else []
     return ", ".join(parts) + (f"; {not_planned} left out of the plan" if not_planned else "")
 

@@ -192,8 +192,11 @@ def _count_violations(outcome: Outcome) -> Iterator[Violation]:
     operations, aggregated = outcome.operations, outcome.case.timing == AGGREGATED
     several = operations is not None and operations > 1
     yield f"an iteration has {operations} operations", operations == 0 or (several and not aggregated)
-    for name in ("wire_sent", "wire_received", "port_sent", "port_received", "cpu_s", *RANK_RESULT_MERGES):
-        values = np.array(getattr(outcome, name), np.float64)  # None becomes nan
+    for name in (
+        "wire_sent", "wire_received", "port_sent", "port_received", "cpu_s", "predicted_low_s", "predicted_high_s",
+        *RANK_RESULT_MERGES,
+    ):  # fmt: skip
+        values = np.atleast_1d(np.array(getattr(outcome, name), np.float64))  # None becomes nan
         invalid = values[(values < 0) | np.isinf(values)]
         yield f"{name} holds {', '.join(f'{value:g}' for value in invalid[:1])}", bool(invalid.size)
 

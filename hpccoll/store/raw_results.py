@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case, Job, Parameter
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.schema import RANK_RESULT_MERGES, Merge, RankResult
+from hpccoll.store.schema import PREDICTED_KINDS, RANK_RESULT_MERGES, Merge, RankResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,8 @@ class Outcome(RankResult):
     counters: Mapping[str, int | None] | None = (
         None  # congestion counters, summed over all nodes and ``operations`` operations
     )
+    predicted_low_s: float | None = None  # of a prediction, whose interval is not that of repeated measurements
+    predicted_high_s: float | None = None
     times: CaseTimes | None = None
     cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # CPU seconds per operation, [rank]
 
@@ -128,6 +130,11 @@ class Attempt:
     provenance: Mapping[str, object]
     evidence: Mapping[str, object] | None = None  # the result of the log probe, as JSON
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def predicted(self) -> bool:
+        """Whether its times are predictions, so that nothing ran."""
+        return self.kind in PREDICTED_KINDS
 
     @property
     def layout(self) -> Layout:

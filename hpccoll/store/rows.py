@@ -5,11 +5,11 @@ within a schema version. Values are in seconds and bytes per second; an absent v
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from hpccoll.spec.case import SINGLE
 from hpccoll.store.scheduler_log import ScheduledJob
-from hpccoll.store.schema import COLUMNS, CaseResult
+from hpccoll.store.schema import COLUMNS, PREDICTED_KINDS, CaseResult
 
 NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""
@@ -54,7 +54,8 @@ class Row(CaseResult):
     timing: str  # one of RULES, or gated or aggregated
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
-    ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals
+    ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals;
+    # of a prediction, the interval of the prediction
     ci_high_s: float | None
     rounds: int = 1  # number of measured rounds
     round_medians_s: tuple[float | None, ...] = ()  # of rounds 1, 2, ...; None if the round is missing
@@ -80,6 +81,11 @@ class Row(CaseResult):
     reason: str | None  # why it is not ok
     oversubscribed: bool
     kind: str  # measured, measured on a testbed, measured on a shared GPU, simulated, modelled
+
+    @property
+    def predicted(self) -> bool:
+        """Whether nothing was measured: the time is simulated or modelled."""
+        return self.kind in PREDICTED_KINDS
 
 
 FIRST_COLUMNS = (
@@ -173,6 +179,15 @@ class Results:
         reduced_runs = {run.run_id for run in self.runs if run.rank_loss}
         is_reduced = [row.run_id in reduced_runs for row in self.rows if row.status == "ok"]
         return len(is_reduced) - sum(is_reduced), sum(is_reduced)
+
+    @property
+    def without_predictions(self) -> "Results":
+        """The results with measured rows and runs only: what answers, tables and findings are made from."""
+        return replace(
+            self,
+            rows=tuple(row for row in self.rows if not row.predicted),
+            runs=tuple(run for run in self.runs if run.kind not in PREDICTED_KINDS),
+        )
 
     def for_job(self, job: str) -> "Results":
         """Return the results and gaps of one job, without cases that planning left out."""

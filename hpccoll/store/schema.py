@@ -16,6 +16,10 @@ from typing import Any, TypeAlias
 
 SCHEMA = "hpccoll-raw"
 
+SIMULATED, MODELLED = "simulated", "modelled"
+PREDICTED_KINDS = SIMULATED, MODELLED
+"""The kinds of results that nothing measured: from a schedule, or from a formula."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -216,6 +220,8 @@ COLUMNS = (
     _case(
         "counters", "str", "JSON: further port counters, summed over all nodes, and the number of operations", since=1
     ),
+    _case("predicted_low_s", "float64", "of a prediction: the lower end of its interval", "s", float("nan"), since=8),
+    _case("predicted_high_s", "float64", "of a prediction: the upper end of its interval", "s", float("nan"), since=8),
     _case("iterations", "int64", "timed iterations"),
     _case("rank_stride", "int64", "times are kept for ranks 0, stride, 2 stride, ...", "", 0),
     Column("host", ("rank",), "str", "", "", "the host of the rank"),
@@ -265,4 +271,5 @@ VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
 1.5: a digest of the content.
 1.6: the executor.
 1.7: how operations were timed, and how many together; clocks, power, temperature, throttling and traffic of GPUs.
+1.8: the intervals of predictions.
 """

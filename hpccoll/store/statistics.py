@@ -184,6 +184,8 @@ def make_row(
         }
         combined = combine_rounds([*rounds.values()])
         median, interval = combined.median, combined.interval
+        if outcome.predicted_low_s is not None and outcome.predicted_high_s is not None:
+            interval = outcome.predicted_low_s, outcome.predicted_high_s
         p99 = percentile(seconds, 99)
         factor = collective(case.collective).busbw
         if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:
@@ -191,7 +193,8 @@ def make_row(
             busbw = algbw * factor(attempt.ranks - attempt.aggregators)
     low, high = interval or (None, None)
     status, reason = status_and_reason(job, outcome)
-    executor = outcome.executor or (None if times is None else PYTHON)  # before schema 1.6 there was no other
+    ran = times is not None and not attempt.predicted
+    executor = outcome.executor or (PYTHON if ran else None)  # before schema 1.6 there was no other
     operations = outcome.operations or (None if times is None else 1)
     numbers = range(1, job.effort.rounds + 1) if rounds else ()
     return Row(

@@ -297,7 +297,8 @@ def noise_sentence(results: Results) -> str:
 
     Floors and rows without a correct time are left out.
     """
-    rows = [row for row in results.rows if row.status in ("ok", "partial") and row.median_s and not row.floor]
+    measured = results.without_predictions.rows
+    rows = [row for row in measured if row.status in ("ok", "partial") and row.median_s and not row.floor]
     if not rows:
         return ""
     times = [[time for time in row.round_medians_s if time] for row in rows]

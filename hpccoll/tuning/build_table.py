@@ -28,7 +28,8 @@ def build_table(results: Results) -> TuneTable:
     check_conditions(rows_by_setting(results))
     recommendations = recommend(results)
     if not recommendations:
-        statuses = Counter("wrong" if row.wrong else row.status for row in results.rows)
+        rows = results.rows
+        statuses = Counter(row.kind if row.predicted else "wrong" if row.wrong else row.status for row in rows)
         counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no rows"
         missing = "no complete and correct result of an algorithm (a floor and auto do not count)"
         raise UnusableError("PATHS", f"{missing}; results: {counts}")

@@ -74,10 +74,10 @@ def test_it_has_the_rounds_and_the_cpus_of_the_first_node():
         RankLocation(host=f"n{me}", node=me // 2, clock=0, pid=me, affinity=affinity)
         for me, affinity in enumerate(("0-1,4", "1", "8-15", "8-15"))
     )
-    launch = attempt(ranks=4, nodes=2, ranks_per_node=2, places=places, oversubscribed=True, kind="simulated")
+    launch = attempt(ranks=4, nodes=2, ranks_per_node=2, places=places, oversubscribed=True, kind="measured")
     results = RawResults(
         path=Path("here.h5"), job=job(case(), ranks=4), attempts=[(launch, [outcome(times=times(ranks=4))])]
     )
     (one,) = observations(results)
-    assert (one.cpus, one.oversubscribed, one.kind, one.file) == (3, True, "simulated", "here.h5")
+    assert (one.cpus, one.oversubscribed, one.kind, one.file) == (3, True, "measured", "here.h5")
     assert one.rounds_s == (one.seconds,)

@@ -1,0 +1,169 @@
+"""Predictions as a raw file, which export, validate, report and ``hpccoll.open`` read like any other.
+
+The file has one job, and an attempt for each number of nodes and each kind of prediction: ``simulated`` from a
+schedule, ``modelled`` by NCCL's own formulas. A case has one time, at which all of its ranks end. Nothing ran, and the
+file says so: a prediction has no hosts, no count of wrong elements, and no bytes on wires.
+"""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hpccoll import __version__
+from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.limits import IntegerRange
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.predict import Prediction, Predictions, Request
+from hpccoll.schedule import itemsize
+from hpccoll.spec.algorithm_registry import collective
+from hpccoll.spec.case import Case, Effort, Job
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.hdf5 import read_raw_file, write_raw_file
+from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
+
+JOB_NAME = "predict"
+FILE_RANKS = IntegerRange(1, 1 << 14)
+"""The ranks of a layout in a file, which has a line for each of them."""
+
+REDUCTION = "sum"
+"""The reduction of predictions: a model has one rate for all of them."""
+
+_ONCE = Effort(warmup=0, min_iterations=1, max_iterations=1)
+
+
+def check_file(path: Path, machine: MachineFile, request: Request) -> None:
+    """Check, before anything is simulated, that a file can hold the predictions of a request.
+
+    Raises:
+        BadInputError: if a layout has too many ranks, or ``path`` holds anything but predictions.
+    """
+    ranks = max(request.nodes) * (request.on(machine).ranks_per_node or 1)
+    if ranks > FILE_RANKS.maximum:
+        raise BadInputError("--out", f"{path}: {ranks} ranks", f"{FILE_RANKS} in a file; a picture or --json has more")
+    if path.is_file() and path.stat().st_size:
+        try:
+            others = any(not attempt.predicted for attempt, _ in read_raw_file(path).attempts)
+        except BadInputError:
+            others = True
+        if others:
+            raise BadInputError("--out", str(path), "a new file, or one of predictions: it holds something else")
+
+
+def write_predictions(predicted: Predictions, description: Iterable[str], path: Path) -> None:
+    """Write predictions as a raw file.
+
+    Args:
+        predicted: the predictions, as ``check_file`` accepts them.
+        description: what the machine is, and its error on held-out measurements, in words.
+        path: the path of the file.
+
+    Raises:
+        OSError: if ``path`` cannot be written.
+    """
+    write_raw_file(raw_predictions(predicted, description, path), path)
+
+
+def raw_predictions(predicted: Predictions, description: Iterable[str], path: Path) -> RawResults:
+    """Return predictions as the content of a raw file.
+
+    Raises:
+        UnusableError: if there are none.
+    """
+    machine, request = predicted.machine, predicted.request
+    provenance = {
+        "hpccoll": __version__,
+        "prediction": "; ".join(line.strip() for line in description),
+        "fitted_to": machine.measured.machine if machine.measured else None,
+        "machine_file": machine.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+    requested = dict(request.choices(machine))
+    launches: dict[_Launch, list[Outcome]] = defaultdict(list)
+    for each in predicted.predictions:
+        if outcome := _outcome(each, machine, requested.get(each.algorithm, {})):
+            launches[_Launch.of(each, machine)].append(outcome)
+    if not launches:
+        raise UnusableError("--out", "nothing is predicted")
+    attempts = [
+        (_attempt(number, machine, launch, {**provenance, "assumed": launch.assumed}), outcomes)
+        for number, (launch, outcomes) in enumerate(launches.items(), 1)
+    ]
+    largest = max((attempt for attempt, _ in attempts), key=lambda attempt: attempt.ranks)
+    job = Job(
+        name=JOB_NAME, ranks=largest.ranks - largest.aggregators, nodes=max(attempt.nodes for attempt, _ in attempts),
+        aggregators=request.aggregators or 0, effort=_ONCE,
+        cases=tuple(outcome.case for outcomes in launches.values() for outcome in outcomes),
+    )  # fmt: skip
+    return RawResults(path=path, job=job, attempts=attempts)
+
+
+class _Launch(NamedTuple):
+    """What the predictions of an attempt share; ``aggregators`` are ranks, and no switches."""
+
+    nodes: int
+    ranks_per_node: int
+    aggregators: int
+    kind: str
+    assumed: str | None
+
+    @classmethod
+    def of(cls, one: Prediction, machine: MachineFile) -> "_Launch":
+        aggregators = 0 if machine.aggregators.kind == "switches" else one.aggregators
+        return cls(one.nodes, one.ranks_per_node, aggregators, one.kind, one.assumed)
+
+    @property
+    def ranks(self) -> int:
+        """All ranks."""
+        return self.nodes * self.ranks_per_node + self.aggregators
+
+
+def _attempt(number: int, machine: MachineFile, launch: _Launch, provenance: Mapping[str, object]) -> Attempt:
+    layout = machine.layout(launch.nodes, launch.ranks_per_node, launch.aggregators)
+    places = tuple(
+        RankLocation(host="", node=node, clock=0, pid=0, affinity="", rack=rack)
+        for node, rack in zip(layout.node, layout.rack, strict=True)
+    )
+    return Attempt(
+        run_id=str(uuid.uuid4()), number=number, kind=launch.kind, machine=machine.name, ranks=launch.ranks,
+        nodes=launch.nodes, ranks_per_node=launch.ranks_per_node, mapping=layout.mapping,
+        aggregators=launch.aggregators, oversubscribed=False, places=places, provenance=provenance,
+    )  # fmt: skip
+
+
+def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int | str]) -> Outcome | None:
+    """Return a prediction as the outcome of a case; None if a formula has a time for less than an element."""
+    family, size = collective(one.collective), itemsize(one.dtype)
+    ranks = one.nodes * one.ranks_per_node
+    elements = family.elements(one.requested_bytes, size, ranks)
+    if elements < 1:
+        return None
+    transport, device = _transport_and_device(machine)
+    case = Case(
+        collective=one.collective, algorithm=one.algorithm, transport=transport, device=device, dtype=one.dtype,
+        op=REDUCTION if family.reduces else None, bytes=one.requested_bytes, in_place=family.in_place,
+        root=0 if family.rooted else None, params=requested, ranks=ranks, nodes=one.nodes, mapping=one.mapping,
+    )  # fmt: skip
+    steps = {True: "every message an event", False: "step by step, all ranks at once", None: ""}
+    words = (f"{one.kind} on {machine.name}", steps[one.exact], one.distance, one.assumed)
+    return Outcome(
+        case=case, status="ok", bytes=elements * family.blocks(ranks) * size, params=one.params,
+        executed="nothing", evidence="; ".join(filter(None, words)), times=_times(one, _Launch.of(one, machine).ranks),
+        predicted_low_s=one.low_s, predicted_high_s=one.high_s,
+    )  # fmt: skip
+
+
+def _times(one: Prediction, ranks: int) -> CaseTimes:
+    """Return the times of all ranks: one iteration, after which all end at once; those of the first rank are kept."""
+    end = np.full((1, ranks), max(1, round(one.value_s * 1e9)), np.int64)
+    return CaseTimes.from_samples(np.zeros_like(end), end, one_clock=True, limit=1)
+
+
+def _transport_and_device(machine: MachineFile) -> tuple[str, str]:
+    """Return the transport and the device for which a machine file holds."""
+    if machine.measured:
+        transport, _, device = machine.measured.transport.partition(" on ")
+        return transport, device or "cpu"
+    return ("nccl", "cuda") if machine.nccl else ("mpi", "cpu")
