@@ -1,7 +1,7 @@
 """The first screen of the page: what to use for each collective, how sure that is, and how noisy the machine was."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from itertools import groupby
 
@@ -26,7 +26,8 @@ def answer_section(
         collectives: the collectives that have a part of the page.
         unmeasured: the other collectives that were planned.
     """
-    parts = [_sentences(answers, collectives, unmeasured)]
+    measured = {row.collective for row in results.without_predictions.rows}
+    parts = [_sentences(answers, collectives, unmeasured, measured)]
     if len(collectives) == 1:
         parts.append(answer_table(answers, collectives[0]))
     parts.append(f'<p class="noise">{escape(noise_sentence(results))} {escape(_counts(results))}.</p>')
@@ -43,11 +44,13 @@ def _is_complete(results: Results) -> bool:
     return results.done == (results.planned, 0) and not results.skipped
 
 
-def _sentences(answers: Answers, collectives: Sequence[str], unmeasured: Sequence[str]) -> str:
+def _sentences(
+    answers: Answers, collectives: Sequence[str], unmeasured: Sequence[str], measured: Collection[str]
+) -> str:
     items = (
         f"<li>{_sentence(answers, name, sentence, linked=name in collectives and len(collectives) > 1)}</li>"
         for name in (*collectives, *unmeasured)
-        for sentence in _sentences_of(answers, name, measured=name in collectives)
+        for sentence in _sentences_of(answers, name, measured=name in measured)
     )
     return f'<ul class="sentences">{"".join(items)}</ul>'
 

@@ -45,8 +45,8 @@ def size_axis(sizes: Iterable[int]) -> alt.X:
 
 
 def count_axis(group: ChartGroup) -> alt.X:
-    """Return the horizontal axis of nodes or ranks: logarithmic, with a tick at each measured count."""
-    counts = {group.axis_value(point.row) for point in group.usable}
+    """Return the horizontal axis of nodes or ranks: logarithmic, with a tick at each count."""
+    counts = {group.axis_value(point.row) for point in group.drawn}
     axis = alt.Axis(values=sorted(counts), format="d", labelOverlap="greedy")
     scale = alt.Scale(type="log", base=2, nice=False, padding=12)
     return alt.X(f"{group.unit}:Q", title=group.unit_title, axis=axis, scale=scale)

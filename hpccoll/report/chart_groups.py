@@ -14,7 +14,14 @@ from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import fell_back
 from hpccoll.report.library_evidence import expected_s, library_summary, probe_of_run
-from hpccoll.report.series_colours import FLOOR_GREY, FOREGROUND, assign_numbers, series_colour, series_shape
+from hpccoll.report.series_colours import (
+    FLOOR_GREY,
+    FOREGROUND,
+    PREDICTED_SHAPE,
+    assign_numbers,
+    series_colour,
+    series_shape,
+)
 from hpccoll.report.series_names import group_file_names, series_namer, setting_keys
 from hpccoll.report.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
@@ -44,6 +51,9 @@ class SeriesPoint:
     library: str = ""  # the library and its network, from its logs
     expected_s: float | None = None  # the time that the library's own model predicts for what ran
     mpi: str = ""  # the version of the MPI library
+    colour_of: str = ""  # the series whose colour a prediction has, measured or not
+    prediction: str = ""  # the machine file of a prediction, and its error on held-out measurements
+    fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
 
     @property
     def kind(self) -> str:
@@ -72,11 +82,12 @@ class ChartGroup:
         collective: the collective of all rows.
         kind: the kind of all rows, such as ``measured``.
         setting: the other coordinates that all rows share, in words.
-        points: the rows, in the order in which their runs were created.
+        points: the measured rows, in the order in which their runs were created.
         colours: the colour of every series of the report, the same in all charts.
         shapes: the mark of every series of the report, the same in all charts.
         recommendations: what to use, in each setting of these rows.
         choice_series: the series of every choice of the report, by the call that it was measured for.
+        predictions: the predicted rows, which charts of times draw dashed, and which nothing else takes.
     """
 
     name: str
@@ -88,6 +99,7 @@ class ChartGroup:
     shapes: Mapping[str, str]
     recommendations: tuple[Recommendation, ...] = ()
     choice_series: Mapping[tuple[MeasuredCall, Choice], str] = field(default_factory=dict)
+    predictions: tuple[SeriesPoint, ...] = ()
 
     def series_of(self, choice: Choice, recommendation: Recommendation) -> str:
         """Return the name of the series of a choice in a setting.
@@ -135,6 +147,11 @@ class ChartGroup:
         return tuple(point for point in self.points if is_usable(point.row))
 
     @property
+    def drawn(self) -> tuple[SeriesPoint, ...]:
+        """The points that axes have to include: usable ones and predictions."""
+        return (*self.usable, *(point for point in self.predictions if is_usable(point.row)))
+
+    @property
     def modelled(self) -> bool:
         """Whether a library's own model predicts the time of a point."""
         return any(point.expected_s for point in self.usable)
@@ -156,12 +173,14 @@ class ChartGroup:
 
     def machine_label(self, point: SeriesPoint) -> str:
         """Return the short name of the machine of ``point``: ``machine 1``."""
+        if point.row.predicted:
+            return f"prediction: {point.machine}"
         return f"machine {self.machines.index(point.machine) + 1}"
 
     @property
     def ranks_per_node(self) -> int | None:
         """The ranks of each node if curves run over nodes; None if they run over ranks."""
-        rows = [point.row for point in self.usable]
+        rows = [point.row for point in self.drawn]
         each = {row.ranks_per_node for row in rows}
         return each.pop() if len(each) == 1 and any(row.nodes > 1 for row in rows) else None
 
@@ -230,16 +249,23 @@ def chart_groups(
     choice_series: dict[tuple[MeasuredCall, Choice], str] = {}
     for point in points:
         choice_series.setdefault((_measured_call(point.row), choice_of(point.row)), point.series)
-    keys = setting_keys([(point.row, point.kind) for point in points])
+    keys = setting_keys(point.row for point in points)
     members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
+    predictions: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
     for key, point in zip(keys, points, strict=True):
-        members[key].append(point)
+        if not point.row.predicted:
+            members[*key, point.kind].append(point)
+    for key, point in zip(keys, points, strict=True):
+        if point.row.predicted:
+            for joined in _groups_of_prediction(point, key, members) or [(*key, "predicted")]:
+                predictions[joined].append(point)
     order = {name: i for i, name in enumerate(COLLECTIVES)}
+    every = {key: [*members.get(key, ()), *predictions.get(key, ())] for key in (*members, *predictions)}
     ordered = sorted(
-        members,
+        every,
         key=lambda key: (
-            order.get(key[0], len(order)), key[0], timing_mode(members[key][0].row.timing) != SINGLE,
-            -len(members[key]), key,
+            order.get(key[0], len(order)), key[0], timing_mode(every[key][0].row.timing) != SINGLE,
+            key not in members, -len(every[key]), key,
         ),
     )  # fmt: skip
     names = group_file_names(ordered)
@@ -258,14 +284,27 @@ def chart_groups(
             key[0],
             key[-1],
             ", ".join(filter(None, key[1:-1])),
-            tuple(members[key]),
+            tuple(members.get(key, ())),
             colours,
             shapes,
-            tuple(_recommendations_for(members[key], recommendations)),
+            tuple(_recommendations_for(members.get(key, ()), recommendations)),
             choice_series,
+            tuple(predictions.get(key, ())),
         )
         for key in ordered
     )
+
+
+def _groups_of_prediction(
+    point: SeriesPoint, setting: tuple[str, ...], members: Mapping[tuple[str, ...], Sequence[SeriesPoint]]
+) -> list[tuple[str, ...]]:
+    """Return the keys of the groups of measured rows that a prediction joins: those of its setting.
+
+    Of groups of several machines, these are the groups of the machine that it was fitted to; else it is the first.
+    """
+    of_setting = [key for key in members if key[:-1] == setting]
+    fitted = [key for key in of_setting if any(other.machine == point.fitted_to for other in members[key])]
+    return fitted or of_setting[:1]
 
 
 def _recommendations_for(
@@ -293,18 +332,26 @@ def series_styles(
     Series of different collectives may share a colour, because the palette is limited; ``answers``, which share the
     charts of all collectives, do not.
     """
-    kinds = {point.series: point.row for point in points}
+    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
+    kinds = {point.colour_of or point.series: point.row for point in points}
     floors = [name for name in sorted(kinds) if kinds[name].floor]
     native_names = (name for name in kinds if kinds[name].algorithm == NATIVE)
     native = sorted(native_names, key=lambda name: (fell_back(kinds[name]), name))[:1]
     by_collective: dict[str, set[str]] = defaultdict(set)
     for point in points:
-        by_collective[point.row.collective].add(point.series)
-    others = [name for name in sorted(kinds) if name not in floors and name not in native]
+        by_collective[point.row.collective].add(point.colour_of or point.series)
+    by_name = sorted(kinds, key=lambda name: (kinds[name].predicted, name))
+    others = [name for name in by_name if name not in floors and name not in native]
     numbers = assign_numbers(others, [*by_collective.values(), answers])
     colours = dict.fromkeys(native, FOREGROUND) | {name: series_colour(i) for name, i in numbers.items()}
     shapes = dict.fromkeys(native, series_shape(0)) | {name: series_shape(i + 1) for name, i in numbers.items()}
-    return colours | dict.fromkeys(floors, FLOOR_GREY), shapes | dict.fromkeys(floors, series_shape(0))
+    colours |= dict.fromkeys(floors, FLOOR_GREY)
+    shapes |= dict.fromkeys(floors, series_shape(0))
+    predicted = {point.series: colours[point.colour_of] for point in points if point.colour_of}
+    return (
+        colours | predicted,
+        shapes | dict.fromkeys(predicted, PREDICTED_SHAPE),
+    )
 
 
 def _emulation_label(group: ChartGroup, name: str, label: str) -> str:
@@ -325,16 +372,37 @@ def _series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPo
     incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see critical_findings
     requested = (row for row in results.rows if row.run_id not in incomplete)
     rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
-    name = series_namer(rows)
+    measured_name = series_namer(row for row in rows if not row.predicted)  # predictions change no measured name
+    predicted_name = series_namer(rows)
+
+    def name(row: Row) -> str:
+        if not row.predicted:
+            return measured_name(row)
+        run = runs.get(row.run_id)
+        assumed = ", assumed" if run and run.provenance.get("assumed") else ""
+        return f"{predicted_name(row)} ({row.kind}{assumed})"
+
     probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
     suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
-    return [_series_point(row, name(row) + suffixes.get(row.run_id, ""), runs, probes) for row in rows]
+    return [
+        _series_point(
+            row, name(row) + suffixes.get(row.run_id, ""), runs, probes, measured_name(row) if row.predicted else ""
+        )
+        for row in rows
+    ]
 
 
-def _series_point(row: Row, series: str, runs: Mapping[str, Run], probes: Mapping[str, ProbeResult]) -> SeriesPoint:
+def _series_point(
+    row: Row, series: str, runs: Mapping[str, Run], probes: Mapping[str, ProbeResult], colour_of: str
+) -> SeriesPoint:
     run = runs.get(row.run_id)
     if run is None:
         return SeriesPoint(row, series, "unknown machine", (), Wire())
+    if row.predicted:
+        prediction, fitted_to = (str(run.provenance.get(name) or "") for name in ("prediction", "fitted_to"))
+        return SeriesPoint(
+            row, series, run.machine, (), Wire(), colour_of=colour_of, prediction=prediction, fitted_to=fitted_to
+        )
     host_sets = {_hosts(runs[run_id]) for run_id in row.round_run_ids if run_id and run_id in runs}
     return SeriesPoint(
         row, series, run.machine, _hosts(run), Wire.of(run), hosts_changed=len(host_sets) > 1,

@@ -54,6 +54,7 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "run": row.run_id,
         "fill": chart_axes.BACKGROUND if row.oversubscribed else group.colours[point.series],
         "floor": row.floor,
+        "predicted": False,
         "value": value,
         "low": low,
         "high": high,
@@ -64,6 +65,24 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
         "ran": executed_note(row),
     }
+
+
+def predicted_records(
+    group: ChartGroup, value: Callable[[SeriesPoint], float | None], ends: Callable[[SeriesPoint], Interval]
+) -> list[ChartRecord]:
+    """Return the records of predictions, which belong to the panels of both placements.
+
+    Args:
+        group: the group.
+        value: the value of a prediction; None if it has none.
+        ends: its interval.
+    """
+    usable = (point for point in group.drawn if point.row.predicted)
+    return [
+        chart_record(group, point, number, ends(point)) | {"place": "", "predicted": True}
+        for point in usable
+        if (number := value(point))
+    ]
 
 
 def interval_label(ends: Interval) -> str:
@@ -86,7 +105,7 @@ def curves_over_size(
         if d["place"] in (placement, "")  # a series with one placement is in both panels
     ]
     titles = list(dict.fromkeys(field_values(shown, "panel")))
-    sizes = chart_axes.size_axis(point.row.bytes for point in group.usable)
+    sizes = chart_axes.size_axis(point.row.bytes for point in group.drawn)
     counts = len(set(field_values(data, "at")))  # a row for each placement if it fits
     return _curves(group, shown, y, PanelLayout(titles, counts if counts < 5 else 3, sizes), extra)
 
@@ -106,7 +125,11 @@ def curves_over_ranks(group: ChartGroup, data: Sequence[ChartRecord], y: ValueAx
     """Return lines over ranks or nodes, in panels of a few sizes; None for one count only, and for pairs of ranks."""
     if group.pairs or len(set(field_values(data, group.unit))) < 2:
         return None
-    sizes = evenly_spaced(sorted({point.row.requested_bytes for point in group.usable}), MAX_SIZES)
+    measured, predicted = (
+        {point.row.requested_bytes for point in group.drawn if point.row.predicted == of_predictions}
+        for of_predictions in (False, True)
+    )
+    sizes = evenly_spaced(sorted((measured & predicted) or measured or predicted), MAX_SIZES)
     titles = [group.size_label(nbytes) for nbytes in sizes]
     shown = [d | {"panel": d["size"]} for d in data if d["size"] in titles]
     return _curves(group, shown, y, PanelLayout(titles, len(titles), chart_axes.count_axis(group)))
@@ -172,7 +195,9 @@ def expected_lines(base: alt.Chart) -> list[alt.Chart]:
 
 
 def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
-    opacity = alt.condition(pick, alt.value(0.2), alt.value(0.03))
+    # The intervals of predictions are wide, and overlap: they are paler.
+    pale = alt.when(pick, predicted=True).then(alt.value(0.05))
+    opacity = pale.when(pick).then(alt.value(0.2)).otherwise(alt.value(0.03))
     bands: alt.Chart = base.mark_area().encode(y="low:Q", y2="high:Q", opacity=opacity)
     return bands
 
@@ -186,7 +211,11 @@ def _ticks(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
 
 def _lines(base: alt.Chart) -> alt.Chart:
     lines: alt.Chart = base.mark_line(strokeJoin="round").encode(
-        strokeDash=alt.condition("datum.floor", alt.value([2, 2]), alt.value([1, 0])),
+        strokeDash=alt.when("datum.floor")
+        .then(alt.value([2, 2]))
+        .when("datum.predicted")
+        .then(alt.value([6, 4]))
+        .otherwise(alt.value([1, 0])),
         strokeWidth=alt.condition("datum.floor", alt.value(1), alt.value(2)),
     )
     return lines

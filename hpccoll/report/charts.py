@@ -17,6 +17,7 @@ from hpccoll.report.chart_panels import (
     expected_lines,
     interval_label,
     panels_of_collectives,
+    predicted_records,
     unity_rule,
     wire_rule,
 )
@@ -26,7 +27,7 @@ from hpccoll.report.host_ranges import jobs_and_hosts
 from hpccoll.report.pair_heatmap import pair_busbw_map, pair_time_map
 from hpccoll.report.rail_usage import port_bytes_chart
 from hpccoll.report.rank_pairs import curve_points, map_sizes
-from hpccoll.report.round_statistics import median_interval, median_seconds, round_stats
+from hpccoll.report.round_statistics import busbw_interval, median_interval, median_seconds, round_stats
 from hpccoll.report.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.spec.case import PYTHON
 from hpccoll.store.statistics import Interval
@@ -66,7 +67,7 @@ class Figure:
         with debug_mode(arg=False):  # no validation by schema: the tests do that
             chart = self.draw(group)
             return (
-                chart_axes.apply_theme(chart, *self.heading(group), [p.series for p in group.usable]) if chart else None
+                chart_axes.apply_theme(chart, *self.heading(group), [p.series for p in group.drawn]) if chart else None
             )
 
     def title_of(self, group: ChartGroup) -> str:
@@ -91,7 +92,8 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     joined = mixed_hosts(group.points)
     mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
     on = (f"{group.kind} on {name}" for name in where)
-    return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed)))
+    predicted = dict.fromkeys(f"dashed: predicted, not measured; {point.prediction}" for point in group.predictions)
+    return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed, *predicted)))
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"
@@ -107,6 +109,7 @@ def time_against_size(group: ChartGroup) -> Chart | None:
         | {"expected": p.expected_s}
         for p, ends in curve_points(group)
     ]
+    data += predicted_records(group, median_seconds, median_interval)
     return curves_over_size(group, data, chart_axes.time_axis, expected_lines if group.modelled else None)
 
 
@@ -135,7 +138,8 @@ def busbw_against_size(group: ChartGroup) -> Chart | None:
         for p, ends in curve_points(group)
         if not p.row.floor and (busbw := p.row.busbw_Bps)
     ]
-    calibrated = any(d["wire"] for d in data)
+    data += predicted_records(group, lambda p: p.row.busbw_Bps, busbw_interval)
+    calibrated = any(d.get("wire") for d in data)
     return curves_over_size(group, data, chart_axes.rate_axis, wire_rule if calibrated else None)
 
 
@@ -153,6 +157,7 @@ def sent_against_size(group: ChartGroup) -> Chart | None:
 
 def time_against_ranks(group: ChartGroup) -> Chart | None:
     data = [chart_record(group, p, median_seconds(p), median_interval(p)) for p in best_placements(group.points)]
+    data += predicted_records(group, median_seconds, median_interval)
     return curves_over_ranks(group, data, chart_axes.time_axis)
 
 
@@ -202,7 +207,7 @@ def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup
         points += [point for point in group.usable if belongs_to_answer(point, foremost)] if group else []
     kinds = " and ".join(dict.fromkeys(point.kind for point in points))
     overview = replace(groups[0], name=OVERVIEW, collective=OVERVIEW, kind=kinds, setting="")
-    return replace(overview, points=tuple(points), recommendations=())
+    return replace(overview, points=tuple(points), recommendations=(), predictions=())
 
 
 def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> bool:

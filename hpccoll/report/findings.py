@@ -10,7 +10,7 @@ from hpccoll.report.measurement_quality import agreement_findings, convergence_f
 from hpccoll.report.rail_usage import rail_findings
 from hpccoll.report.rank_pairs import pair_findings
 from hpccoll.report.report_finding import ReportFinding, info
-from hpccoll.report.round_statistics import median_interval, median_seconds
+from hpccoll.report.round_statistics import busbw_interval
 from hpccoll.report.vendor_findings import vendor_findings
 from hpccoll.report.wire_bandwidth import wire_ceiling, wire_label, wire_limit, wire_share
 from hpccoll.schedule.collective import AUTO
@@ -42,19 +42,11 @@ def _highest_busbw(group: ChartGroup) -> Iterator[ReportFinding]:
         yield info(
             "highest_busbw",
             busbw=best.row.busbw_Bps or 0.0,
-            interval=_busbw_interval(best),
+            interval=busbw_interval(best),
             offloaded_algbw=best.row.algbw_Bps or 0.0 if offloaded(best.row) else None,
             auto_busbw=max((p.row.busbw_Bps or 0.0 for p in group.usable if p.row.algorithm == AUTO), default=0.0),
             **group.coordinates(best),
         )
-
-
-def _busbw_interval(point: SeriesPoint) -> tuple[float, float] | None:
-    """Return the ends of the busbw of a point, by the interval of its time; None without one."""
-    ends, busbw = median_interval(point), point.row.busbw_Bps or 0.0
-    if ends is None or not ends[0]:
-        return None
-    return busbw * median_seconds(point) / ends[1], busbw * median_seconds(point) / ends[0]
 
 
 def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
@@ -62,7 +54,7 @@ def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
 
     A cell of noise has a wide interval, and so a low end. A point without an interval counts only if no other has one.
     """
-    ends = _busbw_interval(point)
+    ends = busbw_interval(point)
     return not point.row.oversubscribed, ends is not None, ends[0] if ends else point.row.busbw_Bps or 0.0
 
 

@@ -180,8 +180,10 @@ def _collective_parts(collective: str, groups: Sequence[ChartGroup], charts: Seq
 
 
 def _findings(group: ChartGroup) -> str:
-    if not group.usable:
+    if not group.drawn:
         return "<p>No usable result: nothing is drawn.</p>"
+    if not group.usable:
+        return ""
     items = "".join(map(_finding, group_findings(group)))
     head, body = mapping_table(group)
     placed = plain_table(head, body) + f'<p class="note">{escape(MAPPING_NOTE)}</p>' if body else ""

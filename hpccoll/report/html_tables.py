@@ -19,7 +19,8 @@ LONG_TEXT = 40
 
 def rows_table(groups: Iterable[ChartGroup]) -> str:
     """Return the table of all rows; a column in which all rows agree becomes a part of one sentence above it."""
-    points = list(chain.from_iterable(group.points for group in groups))
+    every = chain.from_iterable((*group.points, *group.predictions) for group in groups)
+    points = [*{id(point): point for point in every}.values()]  # a prediction may be in several groups
     columns = table_columns(points)
     shown = [column for column in columns if column.always or len(set(column.texts)) > 1]
     shared = [f"{column.heading} {column.texts[0]}" for column in columns if column not in shown and column.texts[0]]

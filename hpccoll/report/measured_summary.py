@@ -10,11 +10,13 @@ from hpccoll.units import format_count, format_size
 
 def measured_heading(groups: Sequence[ChartGroup]) -> str:
     """Return the collective, or their number, and the ranks or nodes: ``all_reduce on 2, 4 and 8 nodes``."""
-    points = [point for group in groups for point in group.points]
+    measured = [point for group in groups for point in group.points]
+    points = measured or [point for group in groups for point in group.predictions]
     if not points:
         return "No results"
     names = list(dict.fromkeys(point.row.collective for point in points))
-    return f"{names[0] if len(names) == 1 else f'{len(names)} collectives'} on {_shapes(points)}"
+    predicted = "" if measured else ", predicted"
+    return f"{names[0] if len(names) == 1 else f'{len(names)} collectives'} on {_shapes(points)}{predicted}"
 
 
 def _shapes(points: Iterable[SeriesPoint]) -> str:
@@ -36,6 +38,10 @@ def _listed(numbers: Sequence[int], noun: str) -> str:
 def measured_summary(groups: Sequence[ChartGroup]) -> str:
     """Return one sentence: algorithms, sizes, types, machines and libraries; what native is."""
     points = [point for group in groups for point in group.usable]
+    predicted = {id(point): point for group in groups for point in group.drawn if point.row.predicted}
+    also = f"{format_count(len(predicted), 'prediction')} on {_shapes(predicted.values())}" if predicted else ""
+    if not points and predicted:
+        return f"Nothing was measured. {also}."
     if not points:
         return "There is no usable result: nothing can be drawn or compared."
     rows = [point.row for point in points]
@@ -47,7 +53,7 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
     kinds = kinds.replace("measured on a testbed", "measured on a testbed (virtual nodes of one machine)")
     machines = "; ".join(dict.fromkeys(point.machine for point in points))
     parts = filter(None, (_algorithms(points), ends, ", ".join(calls), _rounds(rounds)))
-    return f"{', '.join(parts)}; {kinds} on {machines}{_libraries(points)}."
+    return f"{', '.join(parts)}; {kinds} on {machines}{_libraries(points)}.{f' Next to it: {also}.' if also else ''}"
 
 
 def _algorithms(points: Sequence[SeriesPoint]) -> str:

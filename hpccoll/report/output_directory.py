@@ -30,7 +30,7 @@ def results_name(path: Path) -> str:
 
 
 def input_names(results: Results, paths: Sequence[Path]) -> dict[str, str]:
-    """Return the name of the input of each run, by run_id, if several inputs measured the same case; else nothing.
+    """Return the name of the input of each run, by run_id, if several inputs measured the same case, or predicted it.
 
     A name is that of the results, or the path if several inputs have that name.
     """
@@ -41,9 +41,9 @@ def input_names(results: Results, paths: Sequence[Path]) -> dict[str, str]:
         file = Path(run.path).resolve()
         owners = (label for label, path in zip(labels, paths, strict=True) if file.is_relative_to(path.resolve()))
         by_run[run.run_id] = next(owners, "")
-    measured: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+    measured: dict[tuple[str, int, int, bool], set[str]] = defaultdict(set)
     for row in results.rows:
-        measured[row.case_id, row.ranks, row.nodes].add(by_run.get(row.run_id, ""))
+        measured[row.case_id, row.ranks, row.nodes, row.predicted].add(by_run.get(row.run_id, ""))
     return by_run if any(len(inputs) > 1 for inputs in measured.values()) else {}
 
 

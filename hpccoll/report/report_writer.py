@@ -51,7 +51,7 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
 
 
 def _group_charts(group: ChartGroup, figures: Iterable[Figure]) -> list[ReportChart]:
-    specifications = ((figure, figure.specification(group)) for figure in figures if group.usable)
+    specifications = ((figure, figure.specification(group)) for figure in figures if group.drawn)
     return [
         ReportChart(figure, group, _printable(specification), f"charts/{group.name}-{figure.name}")
         for figure, specification in specifications

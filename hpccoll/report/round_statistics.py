@@ -20,6 +20,14 @@ def median_interval(point: SeriesPoint) -> Interval:
     return None if low is None or high is None else (low, high)
 
 
+def busbw_interval(point: SeriesPoint) -> Interval:
+    """Return the ends of the busbw of a point, by the interval of its time; None without one."""
+    ends, busbw = median_interval(point), point.row.busbw_Bps or 0.0
+    if ends is None or not ends[0]:
+        return None
+    return busbw * median_seconds(point) / ends[1], busbw * median_seconds(point) / ends[0]
+
+
 def round_stats(point: SeriesPoint) -> dict[RoundKey, RoundStatistics]:
     """Return the statistics of each round of a usable point; those of the point if its rounds are unknown."""
     return round_comparison.round_statistics(point.row)

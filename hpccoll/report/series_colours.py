@@ -15,6 +15,9 @@ PALETTE = (
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 """Marks: a second cue for readers who cannot distinguish all colours."""
 
+PREDICTED_SHAPE = "stroke"
+"""The mark of predicted series, next to whose dashed lines it is hardly visible, and which the legend shows."""
+
 
 def assign_numbers(names: Iterable[str], groups: Iterable[Iterable[str]]) -> dict[str, int]:
     """Return the lowest number for each of ``names`` that no other name in one of its charts has.

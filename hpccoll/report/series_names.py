@@ -64,16 +64,21 @@ def _compared_with(row: Row, field: str) -> tuple[str, ...]:
     return row.collective, "any that moves bytes" if field == "transport" and moves else row.algorithm, field
 
 
-def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
-    """Return the key of the group of each row: its collective, the labels of its setting, and its kind."""
+def setting_keys(rows: Iterable[Row]) -> list[tuple[str, ...]]:
+    """Return the key of the setting of each row: its collective, and the labels of its setting.
+
+    Predictions do not matter for the labels of a collective that has measured rows: they join the settings of these.
+    """
     rows = list(rows)
     by_collective: dict[str, list[Row]] = defaultdict(list)
-    for row, _ in rows:
-        by_collective[row.collective].append(row)
+    measured = {row.collective for row in rows if not row.predicted}
+    for row in rows:
+        if not (row.predicted and row.collective in measured):
+            by_collective[row.collective].append(row)
     shape_labels = {collective: _shape_labels(members) for collective, members in by_collective.items()}
-    rooted = {row.collective for row, _ in rows if call_arguments.root_rank(row)}
+    rooted = {row.collective for row in rows if call_arguments.root_rank(row)}
 
-    def key(row: Row, kind: str) -> tuple[str, ...]:
+    def key(row: Row) -> tuple[str, ...]:
         pattern, root = call_arguments.traffic_pattern(row), call_arguments.root_rank(row)
         call = (
             f"traffic {pattern}" if pattern else "",
@@ -85,9 +90,9 @@ def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared
         values = {field: None if field in silent else getattr(row, field) for field in _SETTING_LABELS}
         labels = [_SETTING_LABELS[field](value) if value is not None else "" for field, value in values.items()]
-        return (row.collective, *call, *labels, *shape_labels[row.collective](row), kind)
+        return (row.collective, *call, *labels, *shape_labels[row.collective](row))
 
-    return [key(row, kind) for row, kind in rows]
+    return [*map(key, rows)]
 
 
 def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
@@ -103,8 +108,10 @@ def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
     show_number = len(counts - {0}) == 1 or any(len(numbers - {0}) > 1 for numbers in aggregator_counts.values())
 
     def labels(row: Row) -> tuple[str, str]:
-        exact = format_count(row.aggregators, "aggregator") if show_number else "aggregators"
-        aggregators = exact if row.aggregators else "no aggregators"
+        # Idle aggregators take no time: predictions without any join the measured rows with the fewest.
+        number = row.aggregators or (min(counts) if row.predicted else 0)
+        exact = format_count(number, "aggregator") if show_number else "aggregators"
+        aggregators = exact if number else "no aggregators"
         each = f"{format_count(row.ranks_per_node or 'unequal', 'rank')} per node"
         return aggregators if show_aggregators else "", each if spread else ""
 

@@ -358,7 +358,7 @@ def test_a_choice_that_only_another_group_measured_has_its_name_and_colour_in_th
 
 
 def test_a_group_has_no_recommendation_of_another_kind_of_result(make_row, make_run, of_rows):
-    runs = make_run(), make_run(run_id="model", kind="simulated", machine="a model")
+    runs = make_run(), make_run(run_id="bed", kind="measured on a testbed", machine="a testbed")
     rows = [
         make_row(name, run_id=run.run_id, kind=run.kind, seconds=seconds)
         for run, times in zip(runs, ((1e-5, 2e-5), (2e-5, 1e-5)), strict=True)
@@ -366,7 +366,7 @@ def test_a_group_has_no_recommendation_of_another_kind_of_result(make_row, make_
     ]
     groups = recommended_groups(of_rows(*rows, runs=runs))
     drawn = {group.kind: {v["series"] for v in values(BY_NAME["choice"].specification(group))} for group in groups}
-    assert drawn == {"measured": {"ring"}, "simulated": {"native"}}
+    assert drawn == {"measured": {"ring"}, "measured on a testbed": {"native"}}
 
 
 def test_rows_of_an_unknown_run_are_drawn_and_compared(specification, make_row):
