@@ -115,6 +115,7 @@ class _State:
         is_switch = (np.arange(self.ranks) >= layout.workers) & machine.switches
         self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
         self.share = self._cpu_share()
+        self.fold_of = self.limited * (fold_s * self.share)
         self.routes: dict[tuple[int, int], _Route] = {}
         self.messages = 0
 
@@ -186,22 +187,25 @@ class _State:
         receive_cpu, rank_in = (Sharing(clocks, target) for clocks in (self.cpu, self.rank_in))
         alone = send_cpu.distinct and self.cpu.in_order
         return _Route(
-            source=source, target=target, tier=tier if np.ptp(tier) else int(tier[0]), send_cpu=send_cpu, gaps=gaps,
+            source=source, target=target, send_cpu=send_cpu, gaps=gaps,
+            tiers=[(int(number), np.flatnonzero(tier == number)) for number in np.flatnonzero(np.bincount(tier))],
             rank_out=None if alone else rank_out, receive_cpu=receive_cpu, rank_in=rank_in,
-            limits_out=self.limited[source], limits_in=self.limited[target],
+            limits_out=self.limited[source], limits_in=self.limited[target], costs={},
             uses=[use for use in uses if len(use.using)],
         )  # fmt: skip
 
     def _pass(self, route: "_Route", sequence: int, nbytes: Ints) -> None:
         ready, last = self.ready[sequence], self.last[sequence]
-        latency, overhead, gap, byte_s, synchronous = self._costs(route.tier, nbytes)
+        latency, overhead, gap, byte_s, synchronous = self._costs(route, nbytes)
         overhead = overhead * self.share
         start = route.send_cpu.queue(ready[route.send_cpu.which], overhead)
         if synchronous.any():
             start = np.where(synchronous, np.maximum(start, ready[route.target]), start)
         if gap.any():
             start = route.gaps.queue(start, gap) - gap
-        out, into = nbytes * byte_s * route.limits_out, nbytes * byte_s * route.limits_in
+        out = into = nbytes * byte_s
+        if self.machine.switches:
+            out, into = out * route.limits_out, into * route.limits_in
         end = np.maximum(
             route.rank_out.serve(start, out) if route.rank_out else start + out, route.rank_in.serve(start, into)
         )
@@ -218,7 +222,7 @@ class _State:
         of: Ints | slice = slice(None) if len(ended) == self.ranks else ended
         ready = np.maximum(self.ready[sequence, of], self.last[sequence, of])
         if self.fold_s:
-            work = self.folded[sequence, of] * self.limited[of] * (self.fold_s * self.share)
+            work = self.folded[sequence, of] * self.fold_of[of]
             if work.all():
                 ready = self.cpu.reserve(of, ready, work)
             elif work.any():
@@ -227,20 +231,27 @@ class _State:
             self.folded[sequence, of] = 0.0
         self.ready[sequence, of] = ready
 
-    def _costs(self, tier: Ints | int, nbytes: Ints) -> tuple[Floats, ...]:
+    def _costs(self, route: "_Route", nbytes: Ints) -> tuple[Floats, ...]:
         """Return latency, overhead, gap, seconds of a byte, and whether it is synchronous, of each message.
 
-        A column has one value if all messages have the same.
+        A column has one value if all messages have the same. The columns are remembered where all messages of a tier
+        are of one segment, as those of a ring.
         """
-        if isinstance(tier, int):
-            return _segment_columns(self.machine.tiers[TIERS[tier]], nbytes)
-        columns = np.empty((5, len(nbytes)))
-        for number in np.flatnonzero(np.bincount(tier)):
-            of = np.flatnonzero(tier == number)
-            columns[:, of] = np.broadcast_arrays(
-                nbytes[of].astype(float), *_segment_columns(self.machine.tiers[TIERS[number]], nbytes[of])
-            )[1:]
-        return tuple(columns)
+        tiers = [(self.machine.tiers[TIERS[number]], of) for number, of in route.tiers]
+        ends = int(nbytes.min()), int(nbytes.max())
+        segments = tuple(tuple(tier.segment(end).from_bytes for end in ends) for tier, _ in tiers)
+        if segments in route.costs:
+            return route.costs[segments]
+        if len(tiers) == 1:
+            columns = _segment_columns(tiers[0][0], nbytes)
+        else:
+            table = np.empty((5, len(nbytes)))
+            for tier, of in tiers:
+                table[:, of] = np.broadcast_arrays(nbytes[of].astype(float), *_segment_columns(tier, nbytes[of]))[1:]
+            columns = tuple(table)
+        if all(first == last for first, last in segments):
+            route.costs[segments] = columns
+        return columns
 
 
 class _Use(NamedTuple):
@@ -263,7 +274,7 @@ class _Route(NamedTuple):
     Args:
         source: the senders.
         target: the receivers.
-        tier: the index of the tier that each message crosses, or that all of them cross.
+        tiers: the index of each tier that messages cross, and the indices of these messages.
         send_cpu: how messages share the CPUs of their senders.
         gaps: how they share the gaps of their senders.
         rank_out: how they share what their senders can send; None if no sender has another message in flight.
@@ -272,11 +283,12 @@ class _Route(NamedTuple):
         limits_out: 0 for a sender that does not limit its messages, a switch, else 1.
         limits_in: the same of receivers.
         uses: what else they share.
+        costs: the costs of the messages by the segments of their tiers, as far as they are known.
     """
 
     source: Ints
     target: Ints
-    tier: Ints | int
+    tiers: list[tuple[int, Ints]]
     send_cpu: Sharing
     gaps: Sharing
     rank_out: Sharing | None
@@ -285,6 +297,7 @@ class _Route(NamedTuple):
     limits_out: Ints
     limits_in: Ints
     uses: list[_Use]
+    costs: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]]
 
 
 def _segment_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:

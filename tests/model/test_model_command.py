@@ -67,6 +67,24 @@ def test_as_json_it_has_every_row_and_what_was_fitted(measured):
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ("cpus: {cores: 3, bytes_per_s: 3.0e+8}", "3 CPUs shared by the ranks of a node, which move 300 MB/s each"),
+        ("uplink: {oversubscription: 3}", "uplink.oversubscription: 3.0 is not valid: with port.bytes_per_s"),
+        ("port: {bytes_per_s: 3}", "no such key, choose from layout, uplink, memory, cpus, aggregators"),
+    ],
+)
+def test_declared_sections_are_those_of_the_machine_or_are_refused_in_one_line(measured, tmp_path, sections, said):
+    path = tmp_path / "declared.yaml"
+    path.write_text(f"{sections}\n")
+    result = invoke("model", measured, "--declare", path)
+    if result.code:
+        assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert said in result.out + result.err
+
+
+@pytest.mark.mpi
 def test_the_fitted_machine_is_a_file_that_other_commands_take(measured, tmp_path):
     result = invoke("model", measured, "--out", tmp_path / "machine.json")
     assert (result.code, result.out.splitlines()[-1]) == (0, f"machine: {tmp_path / 'machine.json'}")
