@@ -63,7 +63,8 @@ def predict(
     """Predict the times of algorithms on any number of nodes.
 
     Schedules are simulated on a fitted machine or a described cluster. Times have intervals, and a word on how far
-    the nearest measurement is. With --against, measured times are compared with predicted ones; ends with 3 if a file
+    the nearest measurement is. With --out F.h5 they become a raw file: report draws it dashed next to measured ones,
+    and answers leave it out. With --against, measured times are compared with predicted ones; ends with 3 if a file
     cannot be read.
     """
     from hpccoll.model import prediction_report
@@ -145,7 +146,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
 
     try:
         if out.suffix == RAW_FILE:
-            write_predictions(predicted, machine_lines(predicted.machine), out)
+            write_predictions(predicted, out)
             return
         rows = [one.row() for one in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"

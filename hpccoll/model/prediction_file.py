@@ -7,7 +7,8 @@ file says so: a prediction has no hosts, no count of wrong elements, and no byte
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.limits import IntegerRange
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.predict import Prediction, Predictions, Request
+from hpccoll.model.prediction_report import machine_lines
 from hpccoll.schedule import itemsize
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import Case, Effort, Job
@@ -53,30 +55,26 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
             raise BadInputError("--out", str(path), "a new file, or one of predictions: it holds something else")
 
 
-def write_predictions(predicted: Predictions, description: Iterable[str], path: Path) -> None:
-    """Write predictions as a raw file.
-
-    Args:
-        predicted: the predictions, as ``check_file`` accepts them.
-        description: what the machine is, and its error on held-out measurements, in words.
-        path: the path of the file.
+def write_predictions(predicted: Predictions, path: Path) -> None:
+    """Write predictions that ``check_file`` accepts as a raw file.
 
     Raises:
         OSError: if ``path`` cannot be written.
     """
-    write_raw_file(raw_predictions(predicted, description, path), path)
+    write_raw_file(raw_predictions(predicted, path), path)
 
 
-def raw_predictions(predicted: Predictions, description: Iterable[str], path: Path) -> RawResults:
+def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     """Return predictions as the content of a raw file.
 
     Raises:
         UnusableError: if there are none.
     """
     machine, request = predicted.machine, predicted.request
+    lines = islice(machine_lines(machine), 2 if machine.measured else 1)  # without the source of a description
     provenance = {
         "hpccoll": __version__,
-        "prediction": "; ".join(line.strip() for line in description),
+        "prediction": "; ".join(line.strip() for line in lines),
         "fitted_to": machine.measured.machine if machine.measured else None,
         "machine_file": machine.model_dump(mode="json", by_alias=True, exclude_none=True),
     }

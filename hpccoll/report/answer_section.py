@@ -41,7 +41,8 @@ def _counts(results: Results) -> str:
 
 
 def _is_complete(results: Results) -> bool:
-    return results.done == (results.planned, 0) and not results.skipped
+    predicted = any(row.predicted for row in results.rows)
+    return results.done == (results.planned, 0) and not results.skipped and not predicted
 
 
 def _sentences(

@@ -54,7 +54,7 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "run": row.run_id,
         "fill": chart_axes.BACKGROUND if row.oversubscribed else group.colours[point.series],
         "floor": row.floor,
-        "predicted": False,
+        "predicted": row.kind if row.predicted else "",
         "value": value,
         "low": low,
         "high": high,
@@ -79,9 +79,7 @@ def predicted_records(
     """
     usable = (point for point in group.drawn if point.row.predicted)
     return [
-        chart_record(group, point, number, ends(point)) | {"place": "", "predicted": True}
-        for point in usable
-        if (number := value(point))
+        chart_record(group, point, number, ends(point)) | {"place": ""} for point in usable if (number := value(point))
     ]
 
 
@@ -196,7 +194,7 @@ def expected_lines(base: alt.Chart) -> list[alt.Chart]:
 
 def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
     # The intervals of predictions are wide, and overlap: they are paler.
-    pale = alt.when(pick, predicted=True).then(alt.value(0.05))
+    pale = alt.when(pick, alt.datum.predicted != "").then(alt.value(0.05))
     opacity = pale.when(pick).then(alt.value(0.2)).otherwise(alt.value(0.03))
     bands: alt.Chart = base.mark_area().encode(y="low:Q", y2="high:Q", opacity=opacity)
     return bands
@@ -213,6 +211,8 @@ def _lines(base: alt.Chart) -> alt.Chart:
     lines: alt.Chart = base.mark_line(strokeJoin="round").encode(
         strokeDash=alt.when("datum.floor")
         .then(alt.value([2, 2]))
+        .when("datum.predicted === 'modelled'")
+        .then(alt.value([1, 3]))
         .when("datum.predicted")
         .then(alt.value([6, 4]))
         .otherwise(alt.value([1, 0])),

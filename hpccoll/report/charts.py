@@ -92,7 +92,9 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     joined = mixed_hosts(group.points)
     mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
     on = (f"{group.kind} on {name}" for name in where)
-    predicted = dict.fromkeys(f"dashed: predicted, not measured; {point.prediction}" for point in group.predictions)
+    predicted = dict.fromkeys(
+        f"dashed or dotted: predicted, not measured; {point.prediction}" for point in group.predictions
+    )
     return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed, *predicted)))
 
 

@@ -101,7 +101,9 @@ DEFINITIONS = {
     "and ranks send a vector once. busbw assumes more bytes and may exceed every link: compare algbw; there is no "
     "percentage.",
     "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires at the given rate; the "
-    "nodes share the CPUs of one machine); measured on a shared GPU; simulated; modelled.",
+    "nodes share the CPUs of one machine); measured on a shared GPU; simulated (from a schedule) and modelled (by "
+    "NCCL's own formulas): predictions, which charts draw dashed or dotted, and which no answer, finding or ratio "
+    "includes.",
 }  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 def outcome_lines(results: Results) -> Iterator[str]:
     """Yield the opening findings, the counts of cases, the reasons for missing ones, what to use, and the noise."""
-    remarks = {finding.kind: render_finding(finding)[1] for finding in find_busy_machine(results)}
+    remarks = {finding.kind: render_finding(finding)[1] for finding in find_busy_machine(results.without_predictions)}
     for finding in opening_findings(results):
         if finding.kind not in remarks:
             yield render_finding(finding)[1]

@@ -186,7 +186,7 @@ def make_row(
         median, interval = combined.median, combined.interval
         if outcome.predicted_low_s is not None and outcome.predicted_high_s is not None:
             interval = outcome.predicted_low_s, outcome.predicted_high_s
-        p99 = percentile(seconds, 99)
+        p99 = None if attempt.predicted else percentile(seconds, 99)
         factor = collective(case.collective).busbw
         if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:
             algbw = outcome.bytes / median

@@ -28,7 +28,7 @@ def predictions(machine=None, nodes=(2, 4), algorithms=("ring",), **more):
 
 
 def written(path, predicted):
-    write_predictions(predicted, ["the machine", "  its error"], path)
+    write_predictions(predicted, path)
     return read_results([path])
 
 
@@ -51,22 +51,22 @@ def test_a_row_has_the_time_and_the_interval_of_its_prediction(path):
 def test_a_row_says_that_nothing_ran_and_how_far_it_is_from_what_was_measured(path):
     near, far = (row for row in written(path, predictions(nodes=(4, 8))).rows if row.bytes == SIZES[0])
     assert {near.kind, far.kind} == {"simulated"}
-    assert (near.executed, near.executor, near.wrong, near.wire_bytes_measured) == ("nothing", None, None, None)
+    assert (near.executed, near.executor, near.wrong, near.p99_s) == ("nothing", None, None, None)
     assert "within what was measured" in near.evidence
     assert "2 times the measured nodes" in far.evidence
 
 
-def test_runs_hold_the_machine_file(path):
-    machine = fitted()
+def test_runs_hold_the_machine_file_and_its_error(path):
+    machine = fitted(validation={"cases": 9, "error_median": 0.07, "error_p90": 0.2})
     results = written(path, predictions(machine))
     for run in results.runs:
         assert run.provenance["machine_file"] == machine.model_dump(mode="json", by_alias=True, exclude_none=True)
         assert run.machine == machine.name
-        assert run.provenance["prediction"] == "the machine; its error"
+        assert "7% (median)" in run.provenance["prediction"]
 
 
 def test_a_file_reads_as_it_was_written(path):
-    raw = raw_predictions(predictions(), ["the machine"], path)
+    raw = raw_predictions(predictions(), path)
     write_raw_file(raw, path)
     assert raw_examples.comparable(read_raw_file(path)) == raw_examples.comparable(raw)
 
@@ -112,7 +112,7 @@ def test_the_times_of_predictions_open_like_any_other(path):
 
 def test_nothing_is_fitted_to_predictions(path):
     measured = raw_examples.raw(raw_examples.outcome())
-    raw = raw_predictions(predictions(), [], path)
+    raw = raw_predictions(predictions(), path)
     assert len([*observations(measured)]) == 1
     assert [*observations(raw)] == []
     with pytest.raises(BadInputError):
