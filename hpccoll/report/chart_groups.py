@@ -298,11 +298,17 @@ def chart_groups(
 def _groups_of_prediction(
     point: SeriesPoint, setting: tuple[str, ...], members: Mapping[tuple[str, ...], Sequence[SeriesPoint]]
 ) -> list[tuple[str, ...]]:
-    """Return the keys of the groups of measured rows that a prediction joins: those of its setting.
+    """Return the keys of the groups of measured rows that a prediction joins.
 
-    Of groups of several machines, these are the groups of the machine that it was fitted to; else it is the first.
+    These are groups of its setting that have as many ranks on a node: of several machines, the groups of the machine
+    that it was fitted to, and otherwise the first.
     """
-    of_setting = [key for key in members if key[:-1] == setting]
+    per_node = point.row.ranks_per_node
+    of_setting = [
+        key
+        for key, others in members.items()
+        if key[:-1] == setting and any(other.row.ranks_per_node == per_node for other in others)
+    ]
     fitted = [key for key in of_setting if any(other.machine == point.fitted_to for other in members[key])]
     return fitted or of_setting[:1]
 

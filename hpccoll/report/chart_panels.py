@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
 
 import altair as alt
@@ -94,18 +95,22 @@ def curves_over_size(
     """Return lines over sizes, in panels of ranks or nodes and placement; None without data."""
     if not data:
         return None
-    data = sorted(data, key=lambda d: (d["place"] == "in place", d["ranks"]))
+    data = sorted(data, key=itemgetter("ranks"))
+    measured = {d["at"] for d in data if not d["predicted"]}
     placements = sorted({*field_values(data, "place")} - {""}, reverse=True) or [""]
     shown = [
         d | {"panel": ", ".join(filter(None, (str(d["at"]), placement)))}
         for placement in placements
         for d in data
-        if d["place"] in (placement, "")  # a series with one placement is in both panels
+        if d["at"] in measured and d["place"] in (placement, "")  # a series with one placement is in both panels
     ]
+    beyond = [d | {"panel": d["at"]} for d in data if d["at"] not in measured]
+    shown += beyond
     titles = list(dict.fromkeys(field_values(shown, "panel")))
     sizes = chart_axes.size_axis(point.row.bytes for point in group.drawn)
-    counts = len(set(field_values(data, "at")))  # a row for each placement if it fits
-    return _curves(group, shown, y, PanelLayout(titles, counts if counts < 5 else 3, sizes), extra)
+    counts = len(measured or set(field_values(beyond, "at")))
+    fits = counts < 5 and not (beyond and counts == 1)  # a row for each placement
+    return _curves(group, shown, y, PanelLayout(titles, counts if fits else 3, sizes), extra)
 
 
 def panels_of_collectives(

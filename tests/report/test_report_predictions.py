@@ -2,7 +2,7 @@
 
 import pytest
 import raw_examples
-from predicted_machines import MEASURED, NCCL, cluster, fitted
+from predicted_machines import MEASURED, NCCL, cluster, fitted, in_racks
 
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.prediction_file import write_predictions
@@ -94,12 +94,12 @@ def test_curves_over_nodes_go_on_where_nothing_was_measured(both):
     assert group.unit == "nodes"
 
 
-def test_predictions_are_in_the_panels_of_both_placements(both):
+def test_predictions_are_in_the_panels_of_both_placements_and_beyond_the_measured_nodes_in_one(both):
     (group,) = chart_groups(both)
     shown = records(BY_NAME["time"].specification(group))
     panels = {d["panel"] for d in shown if not d["predicted"]}
     assert panels == {"2 nodes, in place", "2 nodes, out of place"}
-    assert {d["panel"] for d in shown if d["predicted"] and d["nodes"] == 2} == panels
+    assert {d["panel"] for d in shown if d["predicted"]} == {*panels, "4 nodes", "8 nodes"}
 
 
 def test_the_interval_of_a_prediction_is_its_band(both):
@@ -179,8 +179,10 @@ def test_predictions_join_the_machine_that_they_were_fitted_to(tmp_path):
     assert {group.machines: bool(group.predictions) for group in groups} == {("others",): False, (MACHINE,): True}
 
 
-def test_predictions_of_another_setting_have_a_chart_of_their_own(tmp_path):
-    predicted = foresee(tmp_path / "predicted.h5", dtype="float64")
+@pytest.mark.parametrize("other", [{"dtype": "float64"}, {"ranks_per_node": 2}])
+def test_predictions_of_another_setting_have_a_chart_of_their_own(tmp_path, other):
+    machine = in_racks(layout={"ranks_per_node": 2})
+    predicted = foresee(tmp_path / "predicted.h5", machine, **{"ranks_per_node": 1, **other})
     groups = chart_groups(read_results([measure(tmp_path / "measured.h5"), predicted]))
     assert [(bool(group.points), bool(group.predictions)) for group in groups] == [(True, False), (False, True)]
 
