@@ -109,7 +109,7 @@ def curves_over_size(
     titles = list(dict.fromkeys(field_values(shown, "panel")))
     sizes = chart_axes.size_axis(point.row.bytes for point in group.drawn)
     counts = len(measured or set(field_values(beyond, "at")))
-    fits = counts < 5 and not (beyond and counts == 1)  # a row for each placement
+    fits = counts < 5 and not (measured and beyond and counts == 1)  # a row for each placement
     return _curves(group, shown, y, PanelLayout(titles, counts if fits else 3, sizes), extra)
 
 
