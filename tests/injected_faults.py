@@ -36,10 +36,11 @@ class Setting:
 
     @classmethod
     def of(cls, name: str, op: str, dtype: str, p: int) -> "Setting":
-        """Return the result of the last rank, of a root that has one."""
+        """Return the result of the last rank that has one: a root, or a rank with a partner."""
         count = PARTS * GRAIN // dtype_of(dtype).itemsize
         call = collective(name).call(p, p - 1 if name == "gather" else None)
-        payload = Payload(call, REDUCTIONS[op], dtype_of(dtype), count, me=p - 1, generation=1)
+        me = max(me for me in range(p) if call.target(me, p))
+        payload = Payload(call, REDUCTIONS[op], dtype_of(dtype), count, me=me, generation=1)
         return cls(payload, concatenated(payload.expected(in_place=False), payload.dtype))
 
     @property

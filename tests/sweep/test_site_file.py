@@ -15,7 +15,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.variables import VARIABLES
 from hpccoll.spec.case import Shape
 from hpccoll.sweep.doctor.gpu import ucx_transports
-from hpccoll.sweep.doctor.machine import Machine
+from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.paths import site_files
 from hpccoll.sweep.site_file import AggregatorSection, ContainerSection, Site, load_site
 from hpccoll.sweep.slurm.partitions import sbatch_options
@@ -64,7 +64,7 @@ def test_what_is_commented_out_in_them_is_valid_too(site, path):
 @pytest.mark.parametrize("path", site_files(), ids=lambda path: path.stem)
 def test_none_of_them_leaves_out_gdrcopy(monkeypatch, path):
     monkeypatch.setenv("UCX_TLS", load_site(path.stem, "slurm").environment.get("UCX_TLS", ""))
-    assert not [*ucx_transports(Machine())]
+    assert not [*ucx_transports(MachineFacts())]
 
 
 def test_a_profile_has_its_own_site_or_leaves_all_to_slurm():
