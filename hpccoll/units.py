@@ -27,18 +27,19 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
     return int(match["number"]) * prefix
 
 
-def size_range(begin: int, end: int, factor: int) -> list[int]:
+def size_range(begin: str, end: str, factor: int) -> list[int]:
     """Return the sizes from the option -b to the option -e, each ``factor`` times the one before.
 
     Raises:
-        BadInputError: if the first is none, or larger than the last.
+        BadInputError: if one is no size, the first is nothing, or larger than the last.
     """
-    if begin < 1:
+    first, last = parse_size(begin, "-b"), parse_size(end, "-e")
+    if first < 1:
         raise BadInputError("-b", begin, "at least one byte")
-    if begin > end:
-        raise BadInputError("-e", format_size(end), f"at least the first size, -b {format_size(begin)}")
-    sizes = [begin]
-    while sizes[-1] * factor <= end:
+    if first > last:
+        raise BadInputError("-e", end, f"at least the first size, -b {format_size(first)}")
+    sizes = [first]
+    while sizes[-1] * factor <= last:
         sizes.append(sizes[-1] * factor)
     return sizes
 

@@ -181,9 +181,7 @@ def _node_counts(text: str) -> list[int]:
 def _sizes(begin: str | None, end: str | None, factor: str, collective: str) -> list[int]:
     from hpccoll.limits import FACTOR
     from hpccoll.spec.algorithm_registry import collective as row
-    from hpccoll.units import parse_size, size_range
+    from hpccoll.units import size_range
 
-    first = parse_size(begin or "1K", "-b")
-    last = parse_size(end, "-e") if end else first if begin else parse_size("1G", "-e")
-    sizes = size_range(first, last, FACTOR.read("-f", factor))
+    sizes = size_range(begin or "1K", end or begin or "1G", FACTOR.read("-f", factor))
     return sizes[:1] if row(collective).token else sizes  # a barrier has one size

@@ -10,7 +10,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.limits import RANKS
 from hpccoll.spec.case import EXECUTORS, RUN_JOB, Case, Effort, Job, Shape
 from hpccoll.spec.input_keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
-from hpccoll.units import parse_parameter, parse_size, size_range
+from hpccoll.units import parse_parameter, size_range
 
 if TYPE_CHECKING:
     from hpccoll.schedule import Layout
@@ -151,8 +151,7 @@ def parse_shape(text: str) -> Shape:
 
 
 def _sizes(arguments: argparse.Namespace) -> list[int]:
-    begin, end = parse_size(arguments.begin, "-b"), parse_size(arguments.end, "-e")
-    return size_range(begin, end, read_integer("-f", arguments.factor))
+    return size_range(arguments.begin, arguments.end, read_integer("-f", arguments.factor))
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:
