@@ -49,7 +49,7 @@ def simulate_steps(
     while turns:
         _, lane, left = heappop(turns)
         if wave := next(left, None):
-            state.advance(wave, lane % sequences, _nbytes(wave, cut, lane))
+            state.advance(wave, lane % sequences, wave.nbytes(cut, lane))
             heappush(turns, (state.begin(lane % sequences, wave.ended), lane, left))
             if progress:
                 progress(state.messages)
@@ -89,10 +89,6 @@ class _SharedWaves:
                 done += 1
         except NotAlignedError:
             yield from islice(Traffic.of(self.schedules[number]).waves(), done, None)
-
-
-def _nbytes(wave: Wave, cut: Cut, lane: int) -> Ints:
-    return wave.nbytes(cut, lane)
 
 
 class _State:

@@ -84,8 +84,7 @@ class Cut:
         for r in part.ranges:
             first, last = (np.broadcast_to(np.asarray(end, np.int64), len(at)) for end in r)
             if self.call.traffic is None:
-                edges = self.edges(lane)
-                total = total + (edges[last] - edges[first]) if len(part.ranges) > 1 else edges[last] - edges[first]
+                total += self.edges(lane)[last] - self.edges(lane)[first]
             else:
                 which, units = _each(first, last)
                 sizes = self.sizes(part.buffer, at[which], units)

@@ -127,17 +127,17 @@ def _pair(
     landed = arrival.target if isinstance(arrival, Copy) else arrival.part
     operand = arrival.operand if isinstance(arrival, RecvReduce) else None
     landed_there = _spread_part(landed, target)
-    operand_there = landed_there if operand is landed else operand and _spread_part(operand, target)
+    operand_there = landed_there if operand is landed else None if operand is None else _spread_part(operand, target)
     sent_there = _at_everyone(sent, len(source)) if all_send else _spread_part(sent, source)
     messages = Messages(source, target, sent_there, landed_there, operand_there)
     if landed.buffer == "src" and len(target):
         raise ScheduleError(f"rank {target[0]} writes src, which is only read")
-    parts = {"expects": landed_there} | ({"folds with": operand_there} if operand_there is not landed_there else {})
-    sends = _check(schedule, messages.sent, source)
-    for verb, part in parts.items():
-        length = sends if part is None else _check(schedule, part, target)
-        if not np.array_equal(length, sends):
-            i = np.flatnonzero(length != sends)[0]
+    sends = _check(schedule, sent_there, source)
+    for verb, part in (("expects", landed_there), ("folds with", operand_there)):
+        if part is None or (part is landed_there and verb != "expects"):  # nothing is folded, or into the same part
+            continue
+        length = _check(schedule, part, target)
+        for i in np.flatnonzero(length != sends)[:1]:
             raise ScheduleError(f"rank {source[i]} sends {sends[i]} units where rank {target[i]} {verb} {length[i]}")
     return messages
 
@@ -145,15 +145,15 @@ def _pair(
 def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
     """Return the units of ``part`` at each of the ranks ``at``, after seeing that it has room for them."""
     size = np.iinfo(np.int64).max if part.buffer == "tmp" else schedule.units
-    lengths = [np.zeros(len(at), np.int64)] if len(part.ranges) != 1 else []
+    length = np.zeros(len(at), np.int64)
     for r in part.ranges:
         first, last = np.asarray(r.first), np.asarray(r.last)
         some = last - first
         if len(at) and (first.min() < 0 or last.max() > size or some.min() < 0):
             i = np.flatnonzero((first < 0) | (last > size) | (first > last))[0]
             raise ScheduleError(f"rank {at[i]} names {part.buffer}[{first[i]}:{last[i]}] of {schedule.units} units")
-        lengths.append(some)
-    return lengths[0] if len(lengths) == 1 else np.sum(lengths, axis=0)
+        length += some
+    return length
 
 
 def _pair_aligned(schedule: Schedule, step: Step, everyone: Ranks) -> tuple[Messages, ...] | None:
