@@ -30,6 +30,7 @@ from hpccoll.host.process_facts import (
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Job
 from hpccoll.store.raw_results import Attempt, RankLocation
+from hpccoll.store.schema import ON_TESTBED
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
         number=number,
         kind="measured on a shared GPU"
         if gpus_are_shared(gpus)
-        else "measured on a testbed"
+        else ON_TESTBED
         if testbed
         else "measured",
         machine=_machine(hosts, sorted({report.hardware for report in reports})),

@@ -16,7 +16,7 @@ D. Bertsekas, R. Gallager: Data networks (1992), section 6.5.2: max-min fair rat
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush, heapreplace
+from heapq import heappop, heappush
 from itertools import count as numbers
 from typing import Any, TypeAlias
 
@@ -101,8 +101,7 @@ class _Simulator:
         self.todo: dict[tuple[int, int], list[_Step]] = defaultdict(list)
         self.events: list[tuple[float, int, Callable[[float, Any], None], object]] = []
         self.order = numbers()
-        self.cpu = [0.0] * layout.ranks
-        self.cores: dict[int, list[float]] = {}
+        self.cpu, self.cpu_share = [0.0] * layout.ranks, machine.cpu_share(layout)
         self.next_start: dict[tuple[int, str], float] = defaultdict(float)  # of a rank's messages, for their gaps
         self.connections: dict[tuple[int, int], deque[_Message]] = defaultdict(deque)  # the first message flows
         self.flows: dict[Resource, dict[_Message, float]] = defaultdict(dict)
@@ -199,12 +198,7 @@ class _Simulator:
         """Return when the CPU of a rank has done a work that it can begin now, one work after another."""
         if not seconds:
             return now
-        start = max(now, self.cpu[rank])
-        if self.machine.cpus:
-            cores = self.cores.setdefault(self.pool(rank), [0.0] * self.machine.cpus.cores)
-            start = max(start, cores[0])
-            heapreplace(cores, start + seconds)
-        self.cpu[rank] = start + seconds
+        self.cpu[rank] = max(now, self.cpu[rank]) + seconds * self.cpu_share
         return self.cpu[rank]
 
     def start(self, now: float, message: _Message) -> None:

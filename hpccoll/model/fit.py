@@ -21,6 +21,7 @@ from scipy.optimize import nnls
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation
+from hpccoll.store.schema import ON_TESTBED
 
 Curve = dict[int, float]
 """Seconds by the bytes of a message."""
@@ -320,13 +321,14 @@ def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, f
 
 
 def _fold_rates(measured: Measurements, draw: np.random.Generator | None = None) -> dict[str, float]:
-    """Return the seconds of a folded byte by dtype: medians of what reduce-scatters take longer than all-gathers."""
+    """Return the seconds of a folded byte on a CPU of its own: medians of what reduce-scatters take longer."""
     found = {}
     for dtype, pairs in measured.twins.items():
         differences = []
         for folding, gathering in pairs:
             nbytes = folding.nbytes * (folding.layout.workers - 1) / folding.layout.workers
-            differences.append((_seconds(folding, draw) - _seconds(gathering, draw)) / nbytes)
+            longer = _seconds(folding, draw) - _seconds(gathering, draw)
+            differences.append(longer / nbytes / folding.cpu_share)
         found[f"reduction.{dtype}"] = max(median(differences), MIN_FOLD_S)
     return found
 
@@ -414,7 +416,7 @@ def _file(
         if key in found:
             sections[section] = {"bytes_per_s": _rate(found[key])}
     first = used[0]
-    testbed = first.kind == "measured on a testbed"  # whose nodes share the CPUs of one machine
+    testbed = first.kind == ON_TESTBED  # whose nodes share the CPUs of one machine
     slowed_down = testbed and "cpus_byte_s" in found
     if slowed_down or any(one.oversubscribed for one in used):
         sections["cpus"] = {"cores": first.cpus, "of": "machine" if testbed else "node"}

@@ -4,15 +4,20 @@ A message of n bytes between two ranks costs, as in LogGP, an overhead o on the 
 every resource that it passes; a rank's messages start at least a gap g apart. The parameters are piecewise: a
 segment of sizes has its own, because MPI libraries change protocols. Messages that pass a resource at the same time
 share its rate (max-min fair): the port of a node, one for each rail and direction; the uplink of a rack; the memory of
-a node; the CPUs that ranks share. Ranks fold one byte after another.
+a node; the CPUs that ranks share. Ranks fold one byte after another. A rank that shares its CPUs with others takes
+turns with them, because ranks that wait poll: its overheads and folds take as many times as long as there are ranks
+to a CPU.
 
 A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman: LogGP, SPAA (1995) 95-105. W. Gropp, L. Olson, P. Samfass:
 Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50: the rates of a process and of its node.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from hpccoll.schedule import Layout
 
 TIER_LABELS = {"node": "inside a node", "rack": "between nodes", "fabric": "between racks"}
 """Labels of the tiers that messages cross: see ``hpccoll.schedule.layout.TIERS``."""
@@ -101,3 +106,10 @@ class Machine:
     cpus: Cpus | None = None
     unmetered_aggregators: bool = False
     switches: bool = False
+
+    def cpu_share(self, layout: Layout) -> float:
+        """Return how many times as long a work of a rank takes because others share its CPUs: waiting ranks poll."""
+        if self.cpus is None:
+            return 1.0
+        sharing = layout.ranks if self.cpus.of == "machine" else max(Counter(layout.node).values())
+        return max(1.0, sharing / self.cpus.cores)

@@ -13,6 +13,7 @@ from hpccoll.schedule.layout import TIERS
 from hpccoll.spec.algorithm_registry import COLLECTIVES
 from hpccoll.spec.case import PYTHON, SINGLE
 from hpccoll.store.raw_results import RawResults
+from hpccoll.store.schema import ON_TESTBED
 from hpccoll.store.statistics import make_row
 from hpccoll.units import format_count
 
@@ -133,6 +134,12 @@ class Observation:
         racks = Counter(rack for rack, _ in nodes)
         there = {"node": max(nodes.values()) > 1, "rack": max(racks.values()) > 1, "fabric": len(racks) > 1}
         return frozenset(tier for tier, crossed in there.items() if crossed)
+
+    @property
+    def cpu_share(self) -> float:
+        """How many ranks there were to a CPU, at least 1; all hosts of a testbed share the CPUs of one machine."""
+        ranks = self.layout.ranks if self.kind == ON_TESTBED else max(Counter(self.layout.node).values())
+        return max(1.0, ranks / self.cpus)
 
     @property
     def tier(self) -> str | None:

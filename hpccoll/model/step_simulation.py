@@ -110,18 +110,10 @@ class _State:
         self.memory, self.cores = (clocks(int(self.node.max()) + 1) for _ in range(2))
         is_switch = (np.arange(self.ranks) >= layout.workers) & machine.switches
         self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
-        self.share = self._cpu_share()
+        self.share = machine.cpu_share(layout)
         self.fold_of = self.limited * (fold_s * self.share)
         self.routes: dict[tuple[int, int], _Route] = {}
         self.messages = 0
-
-    def _cpu_share(self) -> float:
-        """Return how many times as long a work takes because ranks share CPUs."""
-        cpus = self.machine.cpus
-        if cpus is None:
-            return 1.0
-        sharing = self.ranks if cpus.of == "machine" else int(np.bincount(self.node).max())
-        return max(1.0, sharing / cpus.cores)
 
     def begin(self, sequence: int, ranks: Ints) -> float:
         """Return when the first of some ranks begins its next step."""

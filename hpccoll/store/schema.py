@@ -16,6 +16,9 @@ from typing import Any, TypeAlias
 
 SCHEMA = "hpccoll-raw"
 
+ON_TESTBED = "measured on a testbed"
+"""The kind of attempts on hosts that are namespaces of one machine."""
+
 SIMULATED, MODELLED = "simulated", "modelled"
 PREDICTED_KINDS = SIMULATED, MODELLED
 """The kinds of results that nothing measured: from a schedule, or from a formula."""

@@ -204,6 +204,13 @@ def test_when_a_message_ends_the_others_go_on_faster():
     assert simulated_steps(Layout.of(4, 2), steps, machine, 8) == exactly(3 * 8 + 8)
 
 
+def test_a_rank_waits_for_its_cpu_because_others_poll():
+    alone = first_case("send_recv", "ping_pong", Layout.of(8, 4))
+    overheads = uniform_machine(Segment(overhead_s=1.0, latency_s=1.0))
+    for cpus, share in ((None, 1), (Cpus(1), 4), (Cpus(2), 2), (Cpus(16), 1), (Cpus(2, of="machine"), 4)):
+        assert simulated(alone, replace(overheads, cpus=cpus)) == 2 * (2 * share + 1)
+
+
 def test_ranks_that_share_cpus_wait_for_them():
     overheads = uniform_machine(Segment(overhead_s=1.0))
     exchange = first_case("multi_pair", "exchange", Layout.of(4, 2))

@@ -8,7 +8,7 @@ from schedule_examples import ALGORITHMS, cases, places
 from simulated_cases import equal_cut, first_case, simulated, synchronous, uniform_machine
 
 from hpccoll.model.event_simulation import simulate_events
-from hpccoll.model.machine import Machine, Segment, Tier
+from hpccoll.model.machine import Cpus, Machine, Segment, Tier
 from hpccoll.model.step_simulation import simulate_steps
 from hpccoll.schedule import Layout, is_power_of_two
 
@@ -77,6 +77,13 @@ IN_RACKS = Layout(tuple(range(8)), rack=(0,) * 4 + (1,) * 4)
 PAIRS_IN_RACKS = Layout(tuple(me // 2 for me in range(16)), rack=(0,) * 8 + (1,) * 8)
 CYCLIC = Layout(tuple(me % 4 for me in range(16)), rack=tuple(me % 4 // 2 for me in range(16)))
 LAYOUTS = [Layout.of(16, 2), Layout.of(16, 4), IN_RACKS, PAIRS_IN_RACKS, CYCLIC]
+
+
+@pytest.mark.parametrize("cpus", [Cpus(2), Cpus(3, of="machine")])
+@pytest.mark.parametrize("algorithm", ["ring", "recursive_doubling", "rabenseifner", "hierarchical"])
+def test_overheads_on_shared_cpus_are_equal(algorithm, cpus):
+    case = first_case("all_reduce", algorithm, Layout.of(16, 4))
+    assert relative_time(case, replace(LOGGP, cpus=cpus)) == pytest.approx(1, rel=1e-9)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
