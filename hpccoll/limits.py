@@ -77,6 +77,34 @@ class PositiveNumber:
 
 
 @dataclass(frozen=True, slots=True)
+class OneOfWords:
+    """One of several words."""
+
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(self.words)
+
+    def check(self, key: str, value: object) -> None:
+        """Check that ``value`` is one of the words.
+
+        Raises:
+            BadInputError: if it is not; the message names them.
+        """
+        if value not in self.words:
+            raise BadInputError(key, value, self.words)
+
+    def read(self, key: str, text: str) -> str:
+        """Return the word.
+
+        Raises:
+            BadInputError: if it is none; the message names them.
+        """
+        self.check(key, text)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class PrintableText:
     """Printable texts of bounded length; they reach command lines, file names and terminals."""
 

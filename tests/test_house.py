@@ -23,28 +23,29 @@ MAY_IMPORT = {
     "evidence": "errors files limits units",
     "host": "numpy mpi4py pynvml",
     "transports": "native host schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
-    "spec": "algorithms schedule evidence host errors files limits units",
+    "training": "schedule errors limits units numpy",
+    "spec": "algorithms training schedule evidence host errors files limits units",
     "yaml_model.py": "spec errors files limits pydantic pydantic_core yaml",
     "store": "spec schedule errors files limits units numpy h5py",
     "tuning": "store spec schedule errors files limits units numpy",
-    "model": "store spec schedule yaml_model errors files limits units numpy scipy pydantic",
-    "report": "tuning evidence store spec schedule terminal errors files units numpy scipy altair vl_convert",
+    "model": "store spec training schedule yaml_model errors files limits units numpy scipy pydantic",
+    "report": "tuning evidence store spec training schedule terminal errors files units numpy scipy altair vl_convert",
     "analysis": "store errors numpy pandas xarray",
     "interop": "schedule",
     "draw": "spec schedule errors units numpy vl_convert",
-    "measure": "evidence tuning transports native store spec host schedule errors limits units numpy mpi4py ml_dtypes",
+    "measure": "evidence tuning transports native store spec training host schedule errors limits units numpy mpi4py ml_dtypes",
     "sweep": (
-        "evidence tuning store yaml_model spec native host schedule errors files limits units "
+        "evidence tuning store yaml_model spec training native host schedule errors files limits units "
         "pydantic yaml rich snakemake"
     ),
-    "run": "evidence tuning measure store spec host schedule errors limits units mpi4py",
-    "cli": "evidence tuning run sweep report interop draw model store spec schedule errors limits units typer",
+    "run": "evidence tuning measure store spec training host schedule errors limits units mpi4py",
+    "cli": "evidence tuning run sweep report interop draw model store spec training schedule errors limits units typer",
     "__main__.py": "cli run terminal",
     "__init__.py": "analysis",
 }
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
-LIGHT = ("__main__.py", "run", "measure", "evidence", "spec", "host", "native")
+LIGHT = ("__main__.py", "run", "measure", "evidence", "spec", "training", "host", "native")
 """The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""
 
 HEAVY = (

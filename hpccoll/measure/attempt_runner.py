@@ -1,9 +1,10 @@
 """Runs an attempt: measures cases one after the other on a fixed group of ranks, until it loses one of them."""
 
 import gc
+import json
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from mpi4py import MPI
@@ -16,6 +17,7 @@ from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.executed_evidence import full_reason, judge
 from hpccoll.measure.native_loop import NativeBarrier
 from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.rank_group import RankGroup
 from hpccoll.measure.ranks import Ranks, rank_namer
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure
@@ -26,6 +28,8 @@ from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl.fault_tolerance import StalledError
+
+Prepared: TypeAlias = PreparedCase | PreparedStep
 
 MAX_DIAGNOSES = 8
 """The maximum number of ranks whose diagnosis is part of the reason of a row."""
@@ -52,7 +56,7 @@ class AttemptRunner:
         self._bind_group()
         self.ranks_lost = False
         """Whether the group has lost a rank, which ends the attempt."""
-        self._prepared: PreparedCase | None = None
+        self._prepared: Prepared | None = None
         self._counted_cases: set[str] = set()  # the cases whose bytes were counted: one round is enough
 
     def _bind_group(self) -> None:
@@ -82,7 +86,7 @@ class AttemptRunner:
         with gpu_errors(prepared.gpu):
             return self._run_prepared(case, number, prepared)
 
-    def _run_prepared(self, case: Case, number: int, prepared: PreparedCase) -> Outcome:
+    def _run_prepared(self, case: Case, number: int, prepared: Prepared) -> Outcome:
         sync = self.sync if self.sync and prepared.set_wait(self.sync.wait) else None
         try:
             outcome = self._measure(case, number, prepared, sync or self.ranks)
@@ -94,7 +98,7 @@ class AttemptRunner:
         self._prepared = None
         return outcome
 
-    def _measure(self, case: Case, number: int, prepared: PreparedCase, sync: RankSync) -> Outcome:
+    def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._native_barrier, self.progress)
         monitor = self.group.gpus.monitor if prepared.gpu else None
         samples = measure(
@@ -130,7 +134,7 @@ class AttemptRunner:
         if sync:
             sync.close()
 
-    def _handle_stall(self, case: Case, prepared: PreparedCase, error: StalledError, sync: DeadlineSync) -> Outcome:
+    def _handle_stall(self, case: Case, prepared: Prepared, error: StalledError, sync: DeadlineSync) -> Outcome:
         """Abort NCCL, regroup with the ranks that still respond, and return the outcome of the case: failed."""
         gc.enable()  # the timing loop has disabled it
         self.group.gpus.own.idle()  # raises the error of a failed GPU, which is no stall
@@ -149,13 +153,15 @@ class AttemptRunner:
         )
 
     def _collect(
-        self, case: Case, number: int, prepared: PreparedCase, samples: Samples, sync: RankSync,
+        self, case: Case, number: int, prepared: Prepared, samples: Samples, sync: RankSync,
         activity: Mapping[str, float],
     ) -> Outcome:  # fmt: skip
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
         voids = self.comm.allgather(prepared.void_times) if prepared.by_device else ()
         if void := next(filter(None, voids), None):
             return Outcome(case=case, status="failed", reason=void, requested=requested_algorithm(self.job, case))
+        step = prepared if isinstance(prepared, PreparedStep) else None
+        events = sync.gather(step.events(samples.iterations)) if step else None  # before more of them run
         wrong = self.comm.allreduce(samples.wrong)
         diagnosis = prepared.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None
         diagnoses = self.comm.allgather(diagnosis)
@@ -207,12 +213,14 @@ class AttemptRunner:
                 round_number=number,
                 device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
                 by_device=prepared.by_device,
+                event_ns=None if events is None else np.moveaxis(events, 1, 2),
             ),
+            program=json.dumps(step.description()) if step else None,
             cpu_s=np.array(cpu_s),
             **_by_name(activities or ()),
         )
 
-    def _traffic(self, prepared: PreparedCase, samples: Samples, sync: RankSync) -> port_traffic.PortTraffic | None:
+    def _traffic(self, prepared: Prepared, samples: Samples, sync: RankSync) -> port_traffic.PortTraffic | None:
         """Return, at rank 0, the traffic between nodes, counted at the first rank of each; None on a single node."""
         nodes = [place.node for place in self.attempt.places]
         if len(set(nodes)) == 1:

@@ -7,19 +7,21 @@ from typing import Protocol, TypeVar
 
 from mpi4py import MPI
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.communicator_settings import min_nccl_version
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import MappedRanks, Ranks
-from hpccoll.schedule import BFLOAT16
+from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
 from hpccoll.spec.case import COMPILED, PYTHON, Case, Job
 from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
 from hpccoll.spec.memory_estimate import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw_results import Attempt
+from hpccoll.training.model_file import model_from_json
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config
@@ -66,14 +68,17 @@ class CaseFactory:
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
+        self._models = {name: model_from_json(name, model) for name, model in job.models.items()}
 
-    def make(self, case: Case) -> PreparedCase | SkippedCase:
+    def make(self, case: Case) -> PreparedCase | PreparedStep | SkippedCase:
         """Return ``case`` with its plan and buffers, or the reason why it is skipped; the same kind on all ranks.
 
         A case that this machine or library does not support is skipped. If NCCL fails, the case has failed: another
         launch may succeed.
         """
         comm, layout = self._mapped.for_mapping(case.mapping)
+        if case.collective in WORKLOADS:
+            return self._make_step(case, comm, layout)
         try:
             resolved, choice = resolve_auto(
                 case, self.attempt.layout, self._table, self.job.variant, self._conditions(case)
@@ -102,6 +107,26 @@ class CaseFactory:
         except NcclFailedError as error:
             return SkippedCase(str(error), "failed")
         return SkippedCase(prepared) if isinstance(prepared, str) else prepared
+
+    def _make_step(self, case: Case, comm: MPI.Intracomm, layout: Layout) -> PreparedStep | SkippedCase:
+        """Return a training step, or the reason why it is skipped; the same kind on all ranks."""
+
+        def prepare(comm: MPI.Intracomm, layout: Layout, inside: Case) -> PreparedCase:
+            """Prepare a collective of the step on the ranks of ``comm``."""
+            resolved, choice = resolve_auto(inside, layout, self._table, self.job.variant, self._conditions(inside))
+            check_case(resolved)
+            if reason := unmet_needs(resolved, layout):
+                raise UnusableError(f"{resolved.collective} of {layout.workers} ranks", reason)
+            return PreparedCase(comm, layout, resolved, choice, compiled=self.compiled, effort=self.job.effort)
+
+        try:
+            check_case(case)
+            reason = "training steps run in host memory" if case.device != "cpu" else None
+            reason = reason or redundant_mapping(case, self.attempt.layout)
+            reason = reason or self._dtype_reason(case) or self._memory_reason(case)
+            return SkippedCase(reason) if reason else PreparedStep(comm, layout, case, prepare, self._models)
+        except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
+            return SkippedCase(str(error))
 
     def _variant_reason(self, case: Case) -> str | None:
         """Return the reason why the variant of the job does not apply to a case on these GPUs and this NCCL."""

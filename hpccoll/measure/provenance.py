@@ -104,11 +104,7 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
     return Attempt(
         run_id=str(uuid.uuid4()),
         number=number,
-        kind="measured on a shared GPU"
-        if gpus_are_shared(gpus)
-        else ON_TESTBED
-        if testbed
-        else "measured",
+        kind="measured on a shared GPU" if gpus_are_shared(gpus) else ON_TESTBED if testbed else "measured",
         machine=_machine(hosts, sorted({report.hardware for report in reports})),
         ranks=layout.ranks,
         nodes=layout.nodes,

@@ -116,6 +116,7 @@ class Samples:
     start_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
     end_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
     device_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # likewise; -1 without a clock
+    iterations: int = 0  # timed ones
     converged: bool = False
     cpu_s: float = 0.0  # CPU seconds per iteration
     wrong: int = 0  # elements, over the timed iterations
@@ -255,7 +256,7 @@ def measure(
             on_host = durations_max(samples.start_ns, samples.end_ns)
             durations = samples.device_ns.max(axis=1) if by_device else on_host
             batch, samples.converged = iterations_left(effort, durations, (clock() - began) / 1e9)
-    samples.cpu_s = cpu_ns / 1e9 / done
+    samples.cpu_s, samples.iterations = cpu_ns / 1e9 / done, done
     return samples
 
 

@@ -1,6 +1,7 @@
 /* Runs plans: sequences of steps, each of which starts messages together and ends when all of them have completed. */
 #include "executor.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -10,6 +11,7 @@
 #define YIELD_NS 100000 /* so long a rank that shares its core yields before it sleeps */
 #define SLEEP_NS 20000
 #define SLACK_NS 10000
+#define AWAKE_NS 300000
 #define POLLS_PER_PROBE 16
 
 int64_t now_ns(void) {
@@ -205,6 +207,41 @@ int hpccoll_wait(plan_t *const *plans, int64_t count) {
         }
         const int error = idle(&plans[0]->idle, &waiting->probe);
         if (error) return fail(waiting, FAILED_PROBE, error);
+    }
+}
+
+/* A timer of a virtual machine is up to 300 us late: the last part of the time is not slept. */
+static void sleep_until(int64_t until_ns) {
+    const int64_t awake_ns = until_ns - AWAKE_NS;
+    const struct timespec until = {.tv_sec = awake_ns / 1000000000, .tv_nsec = awake_ns % 1000000000};
+    while (now_ns() < awake_ns && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {}
+    while (now_ns() < until_ns) sched_yield();
+}
+
+/* Advance plans until one of them has ended, or the clock reaches ``until_ns``; without plans, sleep until then.
+ * Return 1 if a plan has ended, 0 at that time, and -1 after an error. */
+HPCCOLL_API int hpccoll_advance_until(plan_t *const *plans, int64_t count, int64_t until_ns) {
+    if (!count) {
+        sleep_until(until_ns);
+        return 0;
+    }
+    end_idle(&plans[0]->idle);
+    for (;;) {
+        int moved = 0, ended = 0;
+        for (int64_t i = 0; i < count; i++) {
+            const int advanced = plans[i]->running ? advance(plans[i]) : 0;
+            if (advanced < 0) return -1;
+            moved += advanced;
+            ended |= !plans[i]->running;
+        }
+        if (ended) return 1;
+        if (now_ns() >= until_ns) return 0;
+        if (moved) {
+            end_idle(&plans[0]->idle);
+            continue;
+        }
+        const int error = idle(&plans[0]->idle, &plans[0]->probe);
+        if (error) return fail(plans[0], FAILED_PROBE, error);
     }
 }
 

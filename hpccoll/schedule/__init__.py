@@ -4,6 +4,7 @@ from hpccoll.schedule import tree
 from hpccoll.schedule.collective import Collective, CollectiveCall
 from hpccoll.schedule.collective_table import (
     COLLECTIVES,
+    WORKLOADS,
     all_gather,
     all_reduce,
     all_to_all,
@@ -67,6 +68,7 @@ __all__ = [
     "MAPPINGS",
     "NONE",
     "REDUCTIONS",
+    "WORKLOADS",
     "Algorithm",
     "Collective",
     "CollectiveCall",

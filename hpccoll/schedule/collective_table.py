@@ -95,12 +95,18 @@ COLLECTIVES = {
 }  # fmt: skip
 
 
+WORKLOADS: dict[str, Collective] = {}
+"""Rows of what runs many collectives, and is a case, too: ``hpccoll.training`` adds the training step."""
+
+
 def collective(name: str) -> Collective:
-    """Return the collective of this name.
+    """Return the collective, or the workload, of this name.
 
     Raises:
         BadInputError: if there is none.
     """
+    if name in WORKLOADS:
+        return WORKLOADS[name]
     if name not in COLLECTIVES:
         raise BadInputError("collective", name, COLLECTIVES)
     return COLLECTIVES[name]

@@ -1,12 +1,14 @@
 """The registry: the table of collectives with every algorithm of the list of pages registered.
 
-This is the only module that imports the pages. Code that needs ``Collective.algorithms`` takes the table from here.
+This is the only module that imports the pages, and the workloads, which run their algorithms. Code that needs
+``Collective.algorithms`` takes the table from here.
 """
 
-import hpccoll.algorithms  # noqa: F401  to import the list of pages is to register their algorithms
-from hpccoll.schedule import COLLECTIVES, collective
+import hpccoll.algorithms
+import hpccoll.training.workload  # noqa: F401  likewise the workloads
+from hpccoll.schedule import COLLECTIVES, WORKLOADS, collective
 
-__all__ = ["COLLECTIVES", "EMULATIONS", "collective"]
+__all__ = ["COLLECTIVES", "EMULATIONS", "WORKLOADS", "collective"]
 
 EMULATIONS = {
     algorithm.name: algorithm.emulation

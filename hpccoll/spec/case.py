@@ -31,6 +31,7 @@ from hpccoll.limits import (
     check_mapping,
 )
 from hpccoll.spec.input_keys import DEFAULT_OPERATIONS, EFFORT, SWEEP
+from hpccoll.training.model_file import model_from_json
 
 Parameter = int | str
 
@@ -234,6 +235,7 @@ class Job:
     effort: Effort = field(default_factory=Effort)
     table: Mapping[str, Any] | None = None  # the JSON of a table of 'hpccoll tune', if a case is auto
     executor: str | None = None  # one of EXECUTORS; None for the compiled one where it is available
+    models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, by name
     cases: tuple[Case, ...]
 
     def shape(self, case: Case) -> Shape:
@@ -269,6 +271,7 @@ class Job:
         fields = {_JSON_NAMES.get(name, name): value for name, value in asdict(self).items()}
         # Jobs of earlier versions had none of these keys, and keep their digest.
         _drop_default(fields, "executor", None)
+        _drop_default(fields, "models", {})
         _drop_default(fields["effort"], "operations", DEFAULT_OPERATIONS)
         for case in fields["cases"]:
             _drop_default(case, "timing", SINGLE)
@@ -295,6 +298,8 @@ class Job:
             raise BadInputError("executor", self.executor, EXECUTORS)
         if not isinstance(self.table, dict | None):
             raise BadInputError("table", self.table, "a table of 'hpccoll tune'")
+        for name, model in self.models.items():
+            model_from_json(name, model)
         check_mapping("environment", self.environment, MAX_NAMES, NAME, VARIABLE_VALUE)
         check_mapping("communicator", self.communicator, MAX_NAMES, NAME, VALUE)
         check_fields("effort.", self.effort, _EFFORT_KINDS)

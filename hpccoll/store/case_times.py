@@ -26,6 +26,8 @@ class CaseTimes:
         slowest_rank: the rank of the longest duration, [iteration].
         round: the number of the round of the iteration, from 1.
         device_ns: the time between GPU events, [iteration, kept rank]; empty if no events were recorded.
+        event_ns: of a training step, the times of its operations and computations, [iteration, kept rank, event]; -1
+            for a rank without that event; empty for other cases.
     """
 
     start_ns: Nanoseconds
@@ -38,6 +40,7 @@ class CaseTimes:
     slowest_rank: Nanoseconds
     round: NDArray[np.uint8]
     device_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    event_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0, 0), np.int64))
 
     @classmethod
     def from_samples(
@@ -51,6 +54,7 @@ class CaseTimes:
         round_number: int = 1,
         device_ns: Nanoseconds | None = None,
         by_device: bool = False,
+        event_ns: Nanoseconds | None = None,
     ) -> "CaseTimes":
         """Summarise the workers' times of a round, and keep the samples of a subset of all ranks.
 
@@ -63,12 +67,12 @@ class CaseTimes:
             round_number: the number of the round.
             device_ns: the times between GPU events around the operation, [iteration, rank].
             by_device: whether the durations are those of ``device_ns``.
+            event_ns: the times of a training step, [iteration, rank, event].
         """
         worker_starts, worker_ends = start_ns[:, :workers], end_ns[:, :workers]
         durations = worker_ends - worker_starts if device_ns is None or not by_device else device_ns[:, :workers]
-        stride = (
-            1 << (-(-start_ns.size // limit) - 1).bit_length()
-        )  # a power of two: the ranks kept in two rounds then nest
+        size = max(start_ns.size, 0 if event_ns is None else event_ns.size)
+        stride = 1 << (-(-size // limit) - 1).bit_length()  # a power of two: the ranks kept in two rounds then nest
         return cls(
             start_ns=start_ns[:, ::stride].copy(),  # a view would keep all samples in memory
             end_ns=end_ns[:, ::stride].copy(),
@@ -80,6 +84,7 @@ class CaseTimes:
             slowest_rank=durations.argmax(axis=1).astype(np.int64),
             round=np.full(len(durations), round_number, np.uint8),
             device_ns=np.empty((0, 0), np.int64) if device_ns is None else device_ns[:, ::stride].copy(),
+            event_ns=np.empty((0, 0, 0), np.int64) if event_ns is None else event_ns[:, ::stride].copy(),
         )
 
     def merge(self, later: "CaseTimes") -> "CaseTimes":
@@ -87,6 +92,7 @@ class CaseTimes:
         stride = max(self.rank_stride, later.rank_stride)
         one_clock = len(self.span_ns) and len(later.span_ns)
         has_events = len(self.device_ns) and len(later.device_ns)
+        has_timeline = len(self.event_ns) and len(later.event_ns)
 
         def concatenate(name: str) -> Nanoseconds:
             return np.concatenate([getattr(times, name) for times in (self, later)])
@@ -105,4 +111,5 @@ class CaseTimes:
             slowest_rank=concatenate("slowest_rank"),
             round=np.concatenate([self.round, later.round]),
             device_ns=concatenate_ranks("device_ns") if has_events else np.empty((0, 0), np.int64),
+            event_ns=concatenate_ranks("event_ns") if has_timeline else np.empty((0, 0, 0), np.int64),
         )

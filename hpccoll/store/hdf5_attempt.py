@@ -47,6 +47,7 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
         "rank": attempt.ranks,
         "node_number": len({location.node for location in attempt.places}),
         "port": max(1, len(attempt.ports)),
+        "event": max((outcome.times.event_ns.shape[2] for outcome in outcomes if outcome.times), default=0) or 1,
     }
     for name, size in sizes.items():
         scale = group.create_dataset(name, data=np.arange(size))
@@ -101,6 +102,8 @@ def _write_case(dataset: Any, column: Column, number: int, outcome: Outcome) -> 
             return
         if column.dims == ("case", "iteration"):
             dataset[number, :n] = times
+        elif column.dims[-1] == "event":
+            dataset[number, :n, :: outcome.times.rank_stride, : times.shape[2]] = times
         else:
             dataset[number, :n, :: outcome.times.rank_stride] = times
 
@@ -232,5 +235,8 @@ def _read_times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Ca
     kept = {name: columns[name][number, :n, ::stride] for name in ("start_ns", "end_ns", "device_ns")}
     if (kept["device_ns"] < 0).any():
         kept["device_ns"] = np.empty((0, 0), np.int64)
+    events = columns["event_ns"][number, :n, ::stride] if row["program"] else np.empty((0, 0, 0), np.int64)
+    count = int((events >= 0).any(axis=(0, 1)).sum())  # those of the case: the file has room for the largest one
+    kept["event_ns"] = events[..., :count] if count else np.empty((0, 0, 0), np.int64)
     rounds = columns["round"][number, :n].clip(1)  # absent before schema 1.3, when a case had one round
     return CaseTimes(**per_iteration, **kept, rank_stride=stride, round=rounds)

@@ -36,6 +36,7 @@ class Outcome(RankResult):
     )
     predicted_low_s: float | None = None  # of a prediction, whose interval is not that of repeated measurements
     predicted_high_s: float | None = None
+    program: str | None = None  # of a training step, as JSON: the operations and computations of each stage
     times: CaseTimes | None = None
     cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # CPU seconds per operation, [rank]
 

@@ -225,6 +225,7 @@ COLUMNS = (
     ),
     _case("predicted_low_s", "float64", "of a prediction: the lower end of its interval", "s", float("nan"), since=8),
     _case("predicted_high_s", "float64", "of a prediction: the upper end of its interval", "s", float("nan"), since=8),
+    _case("program", "str", "JSON: of a training step, the operations and computations of each stage", since=9),
     _case("iterations", "int64", "timed iterations"),
     _case("rank_stride", "int64", "times are kept for ranks 0, stride, 2 stride, ...", "", 0),
     Column("host", ("rank",), "str", "", "", "the host of the rank"),
@@ -260,6 +261,11 @@ COLUMNS = (
     Column(
         "device_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "between events on the GPU of the rank", since=4
     ),
+    Column(
+        "event_ns", ("case", "iteration", "rank", "event"), "int64", "ns", -1,
+        "of a training step: ready, begin and end of each operation, begin and end of each computation, as in program",
+        since=9,
+    ),
 )
 
 DIGEST_SINCE = 5
@@ -275,4 +281,5 @@ VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
 1.6: the executor.
 1.7: how operations were timed, and how many together; clocks, power, temperature, throttling and traffic of GPUs.
 1.8: the intervals of predictions.
+1.9: the timelines of training steps.
 """

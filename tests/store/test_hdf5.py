@@ -92,7 +92,7 @@ def test_every_column_has_its_dimensions_unit_and_meaning(file):
             assert tuple(data.dims[axis][0].name.rpartition("/")[2] for axis in range(data.ndim)) == column.dims
             assert data.attrs.get("units", "") == column.unit
             assert data.attrs["long_name"] == column.meaning
-        dimensions = {"case", "iteration", "rank", "node_number", "port"}
+        dimensions = {"case", "iteration", "rank", "node_number", "port", "event"}
         assert set(group) == dimensions | {column.name for column in COLUMNS}
 
 
@@ -237,7 +237,8 @@ def test_xarray_reads_named_dimensions_and_units_without_a_warning(file):
         warnings.simplefilter("error")
         with xarray.open_datatree(file, engine="h5netcdf") as tree:
             data = tree["attempt_1"].to_dataset()
-            assert dict(data.sizes) == {"case": 2, "iteration": 4, "rank": 2, "node_number": 2, "port": 2}
+            sizes = {"case": 2, "iteration": 4, "rank": 2, "node_number": 2, "port": 2, "event": 1}
+            assert dict(data.sizes) == sizes
             assert data.start_ns.dims == ("case", "iteration", "rank")
             assert data.start_ns.units == "ns"
             assert data.max_ns.max("iteration")[0] == raw_examples.times().max_ns.max()

@@ -57,7 +57,7 @@ def test_every_measured_field_has_a_column():
 def test_every_column_has_a_meaning_and_an_absent_value_of_its_type():
     for column in COLUMNS:
         assert column.meaning
-        assert set(column.dims) <= {"case", "iteration", "rank", "node_number", "port"}
+        assert set(column.dims) <= {"case", "iteration", "rank", "node_number", "port", "event"}
         if column.dtype not in ("str", "bool", "maybe") and column.absent is not None:
             assert np.array(column.absent).astype(column.dtype) == column.absent or np.isnan(column.absent)
 

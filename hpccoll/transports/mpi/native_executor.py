@@ -149,6 +149,11 @@ class NativePlan:
         self.check(self._library.hpccoll_run(self._reference))
 
     @property
+    def running(self) -> bool:
+        """Whether a run has started and not ended."""
+        return bool(self._plan.running)
+
+    @property
     def started(self) -> int:
         """The number of sequences that the current run has started."""
         return int(self._plan.started)
@@ -191,6 +196,26 @@ def wait_all(plans: Sequence[NativePlan]) -> None:
     code = load_library().hpccoll_wait(addresses, ctypes.c_int64(len(plans)))
     for plan in plans if code < 0 else ():
         plan.check(-plan.failed)
+
+
+def advance_until(plans: Sequence[NativePlan], until_ns: int) -> bool:
+    """Advance started plans until one of them has ended, or a time has come; without plans, sleep until then.
+
+    Args:
+        plans: started plans that have not ended.
+        until_ns: the time, by ``time.perf_counter_ns``.
+
+    Returns:
+        whether a plan has ended.
+
+    Raises:
+        RuntimeError: if a plan fails.
+    """
+    addresses = (ctypes.c_void_p * len(plans))(*(plan.address for plan in plans))
+    code = int(load_library().hpccoll_advance_until(addresses, ctypes.c_int64(len(plans)), ctypes.c_int64(until_ns)))
+    for plan in plans if code < 0 else ():
+        plan.check(-plan.failed)
+    return code > 0
 
 
 class _SignalKey(NamedTuple):

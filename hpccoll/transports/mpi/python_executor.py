@@ -1,7 +1,7 @@
 """The Python executor: runs compiled steps by calls of mpi4py. It is the readable reference of the native one."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mpi4py import MPI
 
@@ -27,15 +27,28 @@ class PythonExecutor:
         self.requests = [request for steps in self._steps for step in steps for request in step.requests]
         self._max_messages = max((len(step.messages) for steps in sequences for step in steps), default=0)
         self._step_index, self._started = [0] * len(sequences), len(sequences)
+        self._running: Iterator[None] = iter(())
 
     def run(self) -> None:
         """Run all sequences once."""
-        if len(self._step_index) == 1:
-            self._run_sequence()
-        else:
-            self._run_sequences()
+        for _ in self._polls():
+            # MPICH's Waitsome never yields: with more ranks than cores it takes 46 ms, and this loop 0.5 ms.
+            os.sched_yield()
 
-    def _run_sequence(self) -> None:
+    def start(self) -> None:
+        """Start a run."""
+        self._running = self._polls()
+        self.advance()
+
+    def advance(self) -> bool:
+        """Advance a started run as far as possible without waiting; return whether it has ended."""
+        return next(self._running, self) is self
+
+    def _polls(self) -> Iterator[None]:
+        """Run all sequences once, and yield whenever nothing has completed."""
+        return self._run_sequence() if len(self._step_index) == 1 else self._run_sequences()
+
+    def _run_sequence(self) -> Iterator[None]:
         # MPICH's Waitall is slower than repeated Testall (1 KiB on 2 ranks: 4.1 us against 3.3 us), and like its
         # Waitsome it does not yield to ranks that share a core.
         completed = MPI.Request.Testall
@@ -43,11 +56,11 @@ class PythonExecutor:
         for step in self._steps[0]:
             requests = step.start()
             while not completed(requests):
-                os.sched_yield()
+                yield
             step.finish()
             self._step_index[0] += 1
 
-    def _run_sequences(self) -> None:
+    def _run_sequences(self) -> Iterator[None]:
         count = len(self._steps)
         self._step_index[:] = [0] * count
         slots = self._max_messages
@@ -63,8 +76,7 @@ class PythonExecutor:
                 return
             completed = MPI.Request.Testsome(active)
             if not completed:
-                # MPICH's Waitsome never yields: with more ranks than cores it takes 46 ms, and this loop 0.5 ms.
-                os.sched_yield()
+                yield
                 continue
             for request in completed:
                 number = request // slots

@@ -158,6 +158,7 @@ class MpiVendorPlan:
             self.executor = NativePlan(comm, compiled, [[CompiledStep(after=scale)]] if scale else [], 1, calls=calls)
         elif arguments:
             self._call = CALLS[operation.collective.name](arguments)
+        self._arguments = arguments
         self.run: Callable[[], None] = self.executor.run if self.executor else self._run_in_python
 
     def _agreed_calls(
@@ -179,6 +180,17 @@ class MpiVendorPlan:
             raise each
         return calls
 
+    def nonblocking(self) -> "NonblockingCall":
+        """Return the call in its nonblocking form, ``MPI_Iallreduce`` for ``MPI_Allreduce``; the buffers are the same.
+
+        Raises:
+            UnusableError: if the call has several steps, as a ping-pong has.
+        """
+        workers = self._operation.layout.workers
+        scale = partial(self._operation.reduction.scale, self.result, workers)
+        call = CALLS[self._operation.collective.name](self._arguments) if self._arguments else None
+        return NonblockingCall(call, scale if self._operation.reduction.averages else _no_op)
+
     def _run_in_python(self) -> None:
         self._call()
         if self._operation.reduction.averages:
@@ -191,3 +203,36 @@ class MpiVendorPlan:
         if self._workers:
             self._workers.Free()
             self._workers = None
+
+
+class NonblockingCall:
+    """A call of the library that returns at once, and progresses when it is tested.
+
+    Args:
+        call: the blocking call, a method of the communicator with its arguments; None on a rank without one.
+        finish: what follows when it has ended.
+
+    Raises:
+        UnusableError: if the library has no nonblocking form of the call.
+    """
+
+    def __init__(self, call: LibraryCall | None, finish: Callable[[], None]) -> None:
+        self._call: LibraryCall | None = None
+        self._finish, self._request = finish, MPI.REQUEST_NULL
+        if isinstance(call, partial):
+            name = f"I{call.func.__name__.lower()}"
+            method = getattr(call.func.__self__, name, None)  # type: ignore[attr-defined]  # a method of a communicator
+            if method is None:
+                raise UnusableError("algorithm native", f"MPI has no {name}")
+            self._call = partial(method, *call.args, **call.keywords)
+
+    def start(self) -> None:
+        """Make the call."""
+        self._request = cast("MPI.Request", self._call()) if self._call else MPI.REQUEST_NULL
+
+    def advance(self) -> bool:
+        """Let the library progress; return whether the call has ended."""
+        if not self._request.Test():
+            return False
+        self._finish()
+        return True

@@ -1,0 +1,283 @@
+"""A prepared training step: every collective of its program is a prepared case, on the ranks of its group."""
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, methodcaller
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from mpi4py import MPI
+
+from hpccoll.errors import UnusableError
+from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.step_engine import Drivable, Nanoseconds, StepEngine
+from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
+from hpccoll.schedule import Layout, itemsize
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.spec.algorithm_registry import collective
+from hpccoll.spec.case import Case, Parameter
+from hpccoll.spec.catalogue import distinct_placements, known_parameters, measurable_names
+from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.step_program import Compute, StepOperation, StepProgram
+from hpccoll.training.workload import ROUTED_ARGUMENT, WORKLOAD, Workload
+from hpccoll.transports.mpi.vendor import MpiVendorPlan
+
+Group: TypeAlias = tuple[MPI.Intracomm, Layout]
+Prepare: TypeAlias = Callable[[MPI.Intracomm, Layout, Case], PreparedCase]
+"""Prepares a case on the ranks of a communicator; all of them call it together."""
+
+
+class PreparedStep:
+    """A training step compiled for the ranks of ``comm``; close it after the measurement.
+
+    Args:
+        comm: the communicator of the ranks.
+        layout: the nodes and racks of the ranks.
+        case: the case, of the collective ``training_step``.
+        prepare: prepares the case of a collective inside.
+        models: the user's own models by name.
+
+    Raises:
+        BadInputError: on all ranks, if the mesh does not fit the ranks, or a collective cannot run on them.
+    """
+
+    gpu = None
+    by_device = False
+    operations = operations_with_check = 1
+    checked = True
+    void_times = None
+    choice = None
+
+    def __init__(
+        self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare: Prepare,
+        models: Mapping[str, ModelShape] | None = None,
+    ) -> None:  # fmt: skip
+        self.comm, self.layout, self.case, self.rank = comm, layout, case, comm.rank
+        self.workload = Workload.of(case.params)
+        self.family = collective(case.collective)
+        self.floor = case.algorithm in self.family.algorithms and self.family.algorithm(case.algorithm).floor
+        parallelism = self.workload.parallelism(layout.workers, case.dtype)
+        self.mesh = parallelism.mesh
+        self.programs = self.workload.programs(layout.workers, case.dtype, models)
+        self.bytes = self.workload.gradient_bytes(case.dtype, models)
+        self.params: Mapping[str, Parameter] = {**self.family.arguments, **case.params}
+        if layout.aggregators and self.mesh.ranks != self.mesh.dp:
+            raise UnusableError("parallel", f"{self.mesh.text}: aggregators serve steps that are only data parallel")
+        self.program = self.programs[self.mesh.stage_of(comm.rank)] if comm.rank < layout.workers else None
+        self._groups: dict[str, Group] = {}
+        self._prepared: dict[object, PreparedCase] = {}
+        try:
+            self.inside = self._prepare_all(prepare)
+            self.engine = StepEngine(
+                self.program, self.workload, [_drivable(each) for each in self.inside],
+                [operation.stream for operation in self._own_operations],
+            )  # fmt: skip
+        except BaseException:
+            self._release()
+            raise
+        self.run = self.engine.run
+        # Counted by all ranks together, each for its groups; None if a library's own algorithm runs.
+        self.wire_bytes, self.rack_bytes = self._sum(attrgetter("wire_bytes")), self._sum(attrgetter("rack_bytes"))
+        self._worker_bytes = {end: self._sum(methodcaller("worker_bytes", end)) for end in ("source", "target")}
+
+    # ---- operations ---------------------------------------------------------------------------------------------
+
+    @property
+    def _own_operations(self) -> Sequence[StepOperation]:
+        """The operations of this rank: of an aggregator, those of all workers."""
+        return (self.program or self.programs[0]).operations
+
+    def _prepare_all(self, prepare: Prepare) -> list[PreparedCase]:
+        """Return the prepared case of each operation of this rank.
+
+        Stages have different operations, and ranks prepare together: every rank goes through those of all stages, and
+        prepares those of its own groups. Operations that are alike and follow one another share buffers, but buckets
+        have their own.
+        """
+        inside: list[PreparedCase] = []
+        for stage, program in enumerate(self.programs):
+            for number, operation in enumerate(program.operations):
+                group = self._group(operation, stage)
+                if group is None:
+                    continue
+                bucket = operation.label.startswith("bucket")
+                key = (stage, number) if bucket else _shared_key(operation, stage)
+                if key not in self._prepared:
+                    self._prepared[key] = prepare(*group, self._case(operation, stage, group[1], in_place=bucket))
+                if program is self.program or self.program is None:
+                    inside.append(self._prepared[key])
+        return inside
+
+    def _group(self, operation: StepOperation, stage: int) -> Group | None:
+        """Return the communicator and the layout of an operation's group; None if this rank is not in one.
+
+        The communicator of every group of an axis is created when the axis is first used, by all ranks together.
+        """
+        name = operation.axis
+        if operation.peer is not None:
+            first, second = sorted((stage, operation.peer))
+            name = f"pp {first} {second}"
+        if name not in self._groups:
+            groups = self.mesh.groups(operation.axis) if operation.peer is None else self.mesh.pairs(first, second)
+            self._groups[name] = self._new_group(groups)
+        comm, layout = self._groups[name]
+        if comm == MPI.COMM_NULL or (operation.peer is None and not self._is_of_stage(stage)):
+            return None
+        return comm, layout
+
+    def _is_of_stage(self, stage: int) -> bool:
+        return self.program is None or self.mesh.stage_of(self.rank) == stage
+
+    def _new_group(self, groups: Sequence[Sequence[int]]) -> Group:
+        if len(groups) == 1 and len(groups[0]) == self.layout.workers:  # with the aggregators
+            return self.comm.Dup(), self.layout
+        mine = next((number for number, group in enumerate(groups) if self.rank in group), None)
+        comm = self.comm.Split(MPI.UNDEFINED if mine is None else mine, self.rank)
+        layout = self.layout if mine is None else self.layout.subset(groups[mine]).renumbered()
+        return cast("MPI.Intracomm", comm), layout
+
+    def _case(self, operation: StepOperation, stage: int, layout: Layout, *, in_place: bool) -> Case:
+        """Return the case of an operation: with the requested algorithm where its collective has it, else native."""
+        name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
+        family, requested = collective(name), self.case.algorithm
+        algorithm = requested if requested in measurable_names(name) else NATIVE
+        known = known_parameters(name, algorithm)
+        params = {key: value for key, value in self.case.params.items() if key in known and key not in WORKLOAD}
+        if "traffic" in family.arguments:
+            params["traffic"] = ROUTED_ARGUMENT
+        grain = itemsize(operation.dtype) * family.blocks(layout.workers)  # frameworks pad, too
+        root = None
+        if operation.peer is not None:  # the rank of the earlier stage is rank 0 of the two
+            root = int(operation.sends == (operation.peer < stage))
+        return Case(
+            collective=name, algorithm=algorithm, transport=self.case.transport, device=self.case.device,
+            dtype=operation.dtype, op=self.case.op if family.has_op else None,
+            bytes=-(-operation.nbytes // grain) * grain, root=root, params=params,
+            in_place=distinct_placements(name, algorithm, (in_place,))[0],
+        )  # fmt: skip
+
+    # ---- measurement --------------------------------------------------------------------------------------------
+
+    def loop(self, sync: RankSync, _barrier: object, progress: RankProgress) -> PythonLoop:
+        """Return the loop that runs this step; Python times it, because steps take milliseconds."""
+        return PythonLoop(self, sync, progress)
+
+    def device_ns(self) -> int:
+        """Return -1: no clock of a device measures the step."""
+        return -1
+
+    def reset(self) -> None:
+        """Restore the buffers of all operations."""
+        for each in self._prepared.values():
+            each.reset()
+
+    def wrong(self) -> int:
+        """Return the number of wrong elements of all results."""
+        return sum(each.wrong() for each in self._prepared.values())
+
+    def events(self, iterations: int) -> Nanoseconds:
+        """Return the times of the last ``iterations`` runs, [iteration, event], and forget them all."""
+        runs, self.engine.runs = self.engine.runs[-iterations:], []
+        most = self.comm.allreduce(self.engine.events, MPI.MAX)
+        return np.stack([np.pad(run, (0, most - len(run)), constant_values=-1) for run in runs])
+
+    def set_wait(self, _wait: object) -> bool:
+        """Return False: no stream is waited for."""
+        return False
+
+    def progress(self) -> str:
+        """Return how far the current run has come."""
+        return self.engine.current
+
+    def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
+        """Return a description of all errors in the buffers, None if there is none."""
+        found = {str(each.case.id): each.diagnose(name) for each in self._prepared.values()}
+        return "; ".join(f"{case}: {errors}" for case, errors in found.items() if errors) or None
+
+    # ---- evidence -----------------------------------------------------------------------------------------------
+
+    @property
+    def executor(self) -> str:
+        """The executor of the operations."""
+        return self.inside[0].executor if self.inside else "compiled"
+
+    def worker_bytes(self, end: str) -> int | None:
+        """Return the part of ``wire_bytes`` whose ``end``, source or target, is on a node of workers."""
+        return self._worker_bytes[end]
+
+    def _sum(self, of: Callable[[PreparedCase], int | None]) -> int | None:
+        """Return the sum of a number over the operations of all groups; None if it is unknown for one."""
+        mine: float | None = 0.0
+        for each in self.inside:
+            value = of(each)
+            mine = None if value is None or mine is None else mine + value / each.layout.ranks
+        every = self.comm.allgather(mine)
+        return None if None in every else round(sum(cast("list[float]", every)))
+
+    def evidence(self, sent: int | None) -> tuple[str, str | None]:
+        """Return the algorithm that ran, as far as it is known, and the evidence for that.
+
+        Args:
+            sent: the bytes that all hosts sent in a step, by their port counters; None if unknown.
+        """
+        if not self.inside:
+            return self.case.algorithm, "the step has no collective"
+        executed, evidence = self.inside[0].evidence(None)
+        counted = self.wire_bytes
+        ports = f"the ports sent {sent / counted:.3f} times the wire bytes" if sent and counted else None
+        return executed, "; ".join(filter(None, (f"of {len(self.inside)} operations the first: {evidence}", ports)))
+
+    # ---- end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Free all plans, buffers and communicators; all ranks call this together."""
+        self.engine.close()
+        self._release()
+
+    def _release(self) -> None:
+        for each in self._prepared.values():
+            each.close()
+        self._prepared = {}
+        for comm, _ in self._groups.values():
+            if comm != MPI.COMM_NULL:
+                comm.Free()
+        self._groups = {}
+
+    def abort(self) -> None:
+        """Free everything on this rank alone; only NCCL needs it."""
+        for each in self._prepared.values():
+            each.abort()
+
+    def description(self) -> list[list[dict[str, Any]]]:
+        """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""
+        return [describe_program(program) for program in self.programs]
+
+
+def describe_program(program: StepProgram) -> list[dict[str, Any]]:
+    """Return the operations and the computations of a program, in the order of their times."""
+    operations = [
+        {
+            "label": each.label,
+            "collective": each.collective,
+            "axis": each.axis,
+            "bytes": each.nbytes,
+            "phase": each.phase,
+        }
+        for each in program.operations
+    ]
+    computations = [{"phase": each.phase} for each in program.instructions if isinstance(each, Compute)]
+    return [*operations, *computations]
+
+
+def _shared_key(operation: StepOperation, stage: int) -> object:
+    """Return what operations have in common that share buffers; both ends of a message have one key."""
+    if operation.peer is None:
+        return stage, operation.collective, operation.axis, operation.nbytes, operation.dtype
+    pair = (stage, operation.peer) if operation.sends else (operation.peer, stage)
+    return "message", pair, operation.nbytes, operation.dtype
+
+
+def _drivable(prepared: PreparedCase) -> Drivable:
+    """Return what starts and drives the operation of a prepared case."""
+    if isinstance(prepared.plan, MpiVendorPlan):
+        return prepared.plan.nonblocking()
+    return cast("Drivable", getattr(prepared.plan, "executor"))  # noqa: B009  of plans over MPI

@@ -1,0 +1,222 @@
+"""Runs the program of a training step on a rank: computes, and meanwhile drives the collectives that have started.
+
+One thread calls MPI. While the rank computes by ``wait``, it has nothing else to do than drive collectives, as a host
+whose accelerator computes; with ``gemm`` another thread multiplies matrices.
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from threading import Condition, Thread
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
+from hpccoll.training.workload import GEMM, NOTHING, WAIT, Workload
+from hpccoll.transports.mpi.native_executor import NativePlan, advance_until
+
+Nanoseconds = NDArray[np.int64]
+
+FOREVER_NS = 1 << 62
+
+SLICE_NS = 200_000
+"""How long collectives are driven between two looks at whether a computation has ended."""
+
+POLL_S = 20e-6
+"""How long Python sleeps between two looks at collectives that it drives itself."""
+
+READY, BEGIN, END = range(3)
+"""The three times of an operation: when the program started it, when it began, when it ended here."""
+
+MATRIX = 384
+"""The rows and columns of the matrices of ``gemm``: 113 million FLOPs a product."""
+
+
+class Drivable(Protocol):
+    """A collective that runs while something else happens."""
+
+    def start(self) -> None:
+        """Start it."""
+
+    def advance(self) -> bool:
+        """Let it progress without waiting; return whether it has ended."""
+
+
+class Gemm:
+    """Multiplies matrices in a thread, which leaves the calling thread to collectives."""
+
+    def __init__(self) -> None:
+        self._a, self._b = (np.full((MATRIX, MATRIX), value, np.float32) for value in (0.5, 0.25))
+        self._c = np.empty_like(self._a)
+        self._wanted, self._changed, self._closed = 0, Condition(), False
+        self._thread = Thread(target=self._work, name="gemm", daemon=True)
+        self._thread.start()
+
+    def start(self, flops: float) -> None:
+        """Start as many products as have about ``flops`` FLOPs, at least one."""
+        with self._changed:
+            self._wanted = max(1, round(flops / (2 * MATRIX**3)))
+            self._changed.notify()
+
+    @property
+    def busy(self) -> bool:
+        """Whether products are left."""
+        return self._wanted > 0
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted or self._closed)
+            if self._closed:
+                return
+            np.matmul(self._a, self._b, out=self._c)
+            self._wanted -= 1
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+
+class StepEngine:
+    """Runs a program; each run records when every computation and operation began and ended.
+
+    Args:
+        program: the program of this rank; None for an aggregator, which only runs ``operations``.
+        workload: how ranks compute.
+        operations: the compiled operation of every Start, in the order of the program.
+        streams: the stream of each of them.
+    """
+
+    def __init__(
+        self, program: StepProgram | None, workload: Workload, operations: Sequence[Drivable], streams: Sequence[str]
+    ) -> None:
+        self.operations, self.streams = operations, streams
+        self._native = [each for each in operations if isinstance(each, NativePlan)]
+        self._gemm = Gemm() if workload.compute == GEMM else None
+        starts = [Start(None)] * len(operations)  # type: ignore[arg-type]  # an aggregator's start at once
+        self.instructions = program.instructions if program else starts
+        self._seconds = _seconds(program, workload) if program else {}
+        self.computations = sum(isinstance(each, Compute) for each in self.instructions)
+        self.times = np.zeros(self.events, np.int64)
+        self.runs: list[Nanoseconds] = []
+        self._queues: dict[str, deque[int]] = {stream: deque() for stream in streams}
+        self._ended = [False] * len(operations)
+        self.current = "the start of the step"
+
+    @property
+    def events(self) -> int:
+        """The number of times of a run: three of each operation, then two of each computation."""
+        return 3 * len(self.operations) + 2 * self.computations
+
+    def run(self) -> None:
+        """Run the program once."""
+        self.times = times = np.zeros(self.events, np.int64)
+        self._ended[:] = [False] * len(self.operations)
+        begun = device = time.perf_counter_ns()
+        started, at = 0, 3 * len(self.operations)
+        for instruction in self.instructions:
+            match instruction:
+                case Compute():
+                    now = max(device, begun)
+                    device = self._compute(instruction, now)
+                    times[at], times[at + 1] = now, device
+                    at += 2
+                case Start():
+                    self._queue(started, max(device, begun))
+                    started += 1
+                case Wait():
+                    self._await(instruction.number)
+                    begun = time.perf_counter_ns()
+        for number in range(started):
+            self._await(number)
+        self.runs.append(times)
+
+    def _compute(self, instruction: Compute, begin: int) -> int:
+        """Compute, and return when that ended."""
+        self.current = f"the {instruction.phase} pass"
+        if self._gemm:
+            self._gemm.start(instruction.flops)
+            while self._gemm.busy:
+                self._drive(time.perf_counter_ns() + SLICE_NS)
+            return time.perf_counter_ns()
+        end = begin + int(self._seconds[instruction.phase] * instruction.flops * 1e9)
+        if end > begin:
+            self._drive(end)
+        return end
+
+    def _queue(self, number: int, now: int) -> None:
+        """Start an operation, or queue it behind others of its stream."""
+        self.times[3 * number + READY] = now
+        queue = self._queues[self.streams[number]]
+        queue.append(number)
+        if len(queue) == 1:
+            self._begin(number)
+
+    def _begin(self, number: int) -> None:
+        self.times[3 * number + BEGIN] = time.perf_counter_ns()
+        self.operations[number].start()
+        operation = self.operations[number]
+        if isinstance(operation, NativePlan) and not operation.running:
+            self._end(number)
+
+    def _end(self, number: int) -> None:
+        """Record the end of an operation, and start the next one of its stream."""
+        self.times[3 * number + END] = time.perf_counter_ns()
+        self._ended[number] = True
+        queue = self._queues[self.streams[number]]
+        queue.popleft()
+        if queue:
+            self._begin(queue[0])
+
+    def _await(self, number: int) -> None:
+        self.current = f"a wait for operation {number}"
+        while not self._ended[number]:
+            self._drive(FOREVER_NS, number)
+
+    def _drive(self, until_ns: int, awaited: int | None = None) -> None:
+        """Drive all running operations until a time, or until one that is awaited has ended."""
+        while True:
+            running = [queue[0] for queue in self._queues.values() if queue]
+            if awaited is not None and self._ended[awaited]:
+                return
+            if len(self._native) == len(self.operations):
+                if not advance_until([self.operations[n] for n in running], until_ns):  # type: ignore[misc]
+                    return
+                for number in running:
+                    if not self.operations[number].running:  # type: ignore[attr-defined]
+                        self._end(number)
+            else:
+                ended = [number for number in running if self.operations[number].advance()]
+                for number in ended:
+                    self._end(number)
+                if not ended:
+                    if time.perf_counter_ns() >= until_ns:
+                        return
+                    _pause(until_ns, driving=bool(running))
+
+    def close(self) -> None:
+        """End the thread that computes."""
+        if self._gemm:
+            self._gemm.close()
+
+
+def _pause(until_ns: int, *, driving: bool) -> None:
+    """Give other ranks the core for a moment, or until a time if nothing is to be driven."""
+    if driving:
+        os.sched_yield()
+    else:
+        time.sleep(max(0.0, min(until_ns - time.perf_counter_ns(), 10**9) / 1e9))
+
+
+def _seconds(program: StepProgram, workload: Workload) -> dict[str, float]:
+    """Return the seconds of a FLOP in each phase, so that the whole program computes as long as the workload says."""
+    whole = {phase: program.flops(phase) for phase in ("forward", "backward")}
+    total = sum(whole.values())
+    seconds = workload.compute_us * 1e-6 * workload.micro_batches if workload.compute == WAIT else 0.0
+    return dict.fromkeys(whole, seconds / total if total and workload.compute != NOTHING else 0.0)

@@ -1,0 +1,147 @@
+"""Buckets: the gradients that one collective synchronises, as frameworks group them.
+
+A *bucket* is a list of tensors in the order in which their gradients become ready. All frameworks walk tensors in that
+order, about the reverse of the parameter list, and differ in when they close a bucket:
+
+- PyTorch's DDP adds a tensor, and closes the bucket if it has reached its limit: buckets overshoot, and no tensor is
+  divided. The first bucket has a limit of 1 MiB, unless the user gives a limit, and the others one of 25 MiB. The first
+  iteration has one bucket of everything; after it the buckets are built anew, in the order in which gradients became
+  ready. If DDP looks for unused parameters they are not: the limits apply to the parameter list, and the list of its
+  buckets is reversed (torch/csrc/distributed/c10d/reducer.cpp, torch/nn/parallel/distributed.py, 2.15).
+- Horovod fuses the gradients that are ready when its cycle of 1 ms begins, up to 128 MiB; a tensor that does not fit
+  begins another bucket (horovod/common/operations.cc, controller.cc).
+- Megatron-LM closes a bucket as DDP does, at the larger of 40 million parameters and a million for each data-parallel
+  rank (megatron/core/distributed/distributed_data_parallel_config.py).
+- DeepSpeed closes a bucket before a tensor that would exceed 5e8 elements (deepspeed/runtime/zero/config.py).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hpccoll.errors import BadInputError
+from hpccoll.training.model_shape import ModelShape, Tensor
+
+MIB = 1 << 20
+DDP_FIRST, DDP_LIMIT = MIB, 25 * MIB
+HOROVOD_LIMIT = 128 * MIB
+MEGATRON_ELEMENTS, MEGATRON_ELEMENTS_PER_RANK = 40_000_000, 1_000_000
+DEEPSPEED_ELEMENTS = 500_000_000
+
+Bucket = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRule:
+    """When buckets are closed.
+
+    Args:
+        framework: one of FRAMEWORKS.
+        limit: the limit of a bucket in bytes [that of the framework].
+        first: of DDP, the limit of the first bucket [1 MiB; with a limit, that limit].
+        iteration: of DDP, 1 for the buckets of the first iteration; later ones are alike.
+        find_unused: of DDP, whether it finds unused parameters, and so keeps the buckets of the parameter list.
+        scale: a number by which all limits are divided, as the tensors of a scaled model are.
+    """
+
+    framework: str = "ddp"
+    limit: int | None = None
+    first: int | None = None
+    iteration: int = 2
+    find_unused: bool = False
+    scale: int = 1
+
+    def __post_init__(self) -> None:
+        if self.framework not in FRAMEWORKS:
+            raise BadInputError("buckets", self.framework, FRAMEWORKS)
+        for key, value in (("bucket", self.limit), ("first bucket", self.first), ("iteration", self.iteration)):
+            if value is not None and value < 1:
+                raise BadInputError(key, value, "at least 1" if key == "iteration" else "at least 1 byte")
+
+    def buckets(self, model: ModelShape, itemsize: int, ranks: int = 1) -> list[Bucket]:
+        """Return the buckets in the order of their collectives.
+
+        Args:
+            model: the model.
+            itemsize: the bytes of an element.
+            ranks: the data-parallel ranks, on which the limit of Megatron-LM depends.
+        """
+        return FRAMEWORKS[self.framework](self, model, itemsize, ranks)
+
+    def limit_or(self, default: int) -> int:
+        """Return the limit of a bucket in bytes, or the default, scaled."""
+        return max(1, (self.limit or default) // self.scale)
+
+
+def _ddp(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
+    limit = rule.limit_or(DDP_LIMIT)
+    first = max(1, rule.first // rule.scale) if rule.first else rule.limit_or(DDP_FIRST)
+    if rule.find_unused:
+        return list(closed_after(model.tensors, itemsize, (first, limit)))[::-1]
+    if rule.iteration == 1:
+        return _one(rule, model, itemsize, 1)
+    return list(closed_after(model.ready, itemsize, (first, limit)))
+
+
+def _horovod(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
+    return list(closed_before(model.ready, itemsize, rule.limit_or(HOROVOD_LIMIT)))
+
+
+def _megatron(rule: BucketRule, model: ModelShape, itemsize: int, ranks: int) -> list[Bucket]:
+    limit = rule.limit_or(itemsize * max(MEGATRON_ELEMENTS, MEGATRON_ELEMENTS_PER_RANK * ranks))
+    return list(closed_after(model.ready, itemsize, (limit,)))
+
+
+def _deepspeed(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
+    return list(closed_before(model.ready, itemsize, rule.limit_or(itemsize * DEEPSPEED_ELEMENTS)))
+
+
+def _one(_rule: BucketRule, model: ModelShape, _itemsize: int, _ranks: int) -> list[Bucket]:
+    return [model.ready] if model.ready else []
+
+
+def _each(_rule: BucketRule, model: ModelShape, _itemsize: int, _ranks: int) -> list[Bucket]:
+    return [(tensor,) for tensor in model.ready]
+
+
+FRAMEWORKS: Mapping[str, Callable[[BucketRule, ModelShape, int, int], list[Bucket]]] = {
+    "ddp": _ddp,
+    "horovod": _horovod,
+    "megatron": _megatron,
+    "deepspeed": _deepspeed,
+    "one": _one,
+    "each": _each,
+}
+"""The rules by name; ``one`` is a bucket of everything, ``each`` a bucket for each tensor."""
+
+
+def closed_after(tensors: Iterable[Tensor], itemsize: int, limits: Sequence[int]) -> Iterator[Bucket]:
+    """Yield buckets that are closed after the tensor with which they reach their limit; the last limit repeats."""
+    bucket: list[Tensor] = []
+    nbytes = closed = 0
+    for tensor in tensors:
+        bucket.append(tensor)
+        nbytes += tensor.elements * itemsize
+        if nbytes >= limits[min(closed, len(limits) - 1)]:
+            yield tuple(bucket)
+            bucket, nbytes, closed = [], 0, closed + 1
+    if bucket:
+        yield tuple(bucket)
+
+
+def closed_before(tensors: Iterable[Tensor], itemsize: int, limit: int) -> Iterator[Bucket]:
+    """Yield buckets that are closed before the tensor with which they would exceed the limit."""
+    bucket: list[Tensor] = []
+    nbytes = 0
+    for tensor in tensors:
+        if bucket and nbytes + tensor.elements * itemsize > limit:
+            yield tuple(bucket)
+            bucket, nbytes = [], 0
+        bucket.append(tensor)
+        nbytes += tensor.elements * itemsize
+    if bucket:
+        yield tuple(bucket)
+
+
+def bucket_bytes(bucket: Bucket, itemsize: int) -> int:
+    """Return the bytes of a bucket."""
+    return sum(tensor.elements for tensor in bucket) * itemsize

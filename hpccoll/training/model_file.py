@@ -1,0 +1,88 @@
+"""A user's own model: the modules of a file, as JSON or YAML has them.
+
+    dtype: float32
+    modules:
+      - {name: conv, tensors: {weight: 9408}, forward_flops: 2.4e+8}
+      - {name: fc, tensors: {weight: 2048000, bias: 1000}}
+
+Modules are in forward order. FLOPs are those of the forward pass of a sample; without any, each module takes as many as
+its parameters, twice.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hpccoll.errors import BadInputError
+from hpccoll.limits import IntegerRange
+from hpccoll.schedule import BFLOAT16, DTYPES
+from hpccoll.training.model_shape import ModelShape, Module, Tensor
+
+ELEMENTS = IntegerRange(1, 1 << 40)
+MAX_MODULES = 100_000
+MODULE_KEYS = ("name", "tensors", "forward_flops")
+KEYS = ("dtype", "sample", "modules")
+
+
+def model_from_json(name: str, content: object) -> ModelShape:
+    """Return the model of a file.
+
+    Args:
+        name: the name of the model.
+        content: the content of the file: mappings, lists and numbers.
+
+    Raises:
+        BadInputError: names the first key that is wrong, with its value and what is valid.
+    """
+    whole = _mapping("model", content, KEYS)
+    listed = whole.get("modules")
+    if not isinstance(listed, list) or not 0 < len(listed) <= MAX_MODULES:
+        raise BadInputError("modules", listed, f"a list of 1 to {MAX_MODULES} modules, each {{name: , tensors: }}")
+    modules = [_module(f"modules.{number}", each) for number, each in enumerate(listed)]
+    if len({module.name for module in modules}) < len(modules):
+        raise BadInputError("modules", "two of one name", "names that differ")
+    if not any(module.forward_flops for module in modules):
+        modules = [
+            Module(module.name, module.tensors, 2.0 * sum(tensor.elements for tensor in module.tensors))
+            for module in modules
+        ]
+    dtype = whole.get("dtype", "float32")
+    if dtype not in (*DTYPES, BFLOAT16):
+        raise BadInputError("dtype", dtype, (*DTYPES, BFLOAT16))
+    return ModelShape(name, tuple(modules), dtype, str(whole.get("sample", "a sample")), "a file of the user")
+
+
+def _module(key: str, content: object) -> Module:
+    module = _mapping(key, content, MODULE_KEYS)
+    name, tensors, flops = module.get("name"), module.get("tensors", {}), module.get("forward_flops", 0)
+    if not isinstance(name, str) or not name:
+        raise BadInputError(f"{key}.name", name, "a name")
+    if isinstance(flops, bool) or not isinstance(flops, int | float) or not 0 <= flops < float("inf"):
+        raise BadInputError(f"{key}.forward_flops", flops, "a number of at least 0")
+    if not isinstance(tensors, Mapping):
+        raise BadInputError(f"{key}.tensors", tensors, "numbers of elements by name, such as {weight: 1000}")
+    for each, elements in tensors.items():
+        ELEMENTS.check(f"{key}.tensors.{each}", elements)
+    return Module(name, tuple(Tensor(str(each), elements) for each, elements in tensors.items()), float(flops))
+
+
+def _mapping(key: str, content: object, known: tuple[str, ...]) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise BadInputError(key, content, f"a mapping with {', '.join(known)}")
+    for name in content:
+        if name not in known:
+            raise BadInputError(f"{key}.{name}", content[name], known)
+    return content
+
+
+def model_to_json(model: ModelShape) -> dict[str, Any]:
+    """Return the content of a file with the modules of a model."""
+    return {
+        "dtype": model.dtype, "sample": model.sample,
+        "modules": [
+            {
+                "name": module.name, "tensors": {tensor.name: tensor.elements for tensor in module.tensors},
+                "forward_flops": module.forward_flops,
+            }
+            for module in model.modules
+        ],
+    }  # fmt: skip
