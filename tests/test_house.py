@@ -33,7 +33,9 @@ MAY_IMPORT = {
     "analysis": "store errors numpy pandas xarray",
     "interop": "schedule",
     "draw": "spec schedule errors units numpy vl_convert",
-    "measure": "evidence tuning transports native store spec training host schedule errors limits units numpy mpi4py ml_dtypes",
+    "measure": (
+        "evidence tuning transports native store spec training host schedule errors limits units numpy mpi4py ml_dtypes"
+    ),
     "sweep": (
         "evidence tuning store yaml_model spec training native host schedule errors files limits units "
         "pydantic yaml rich snakemake"
