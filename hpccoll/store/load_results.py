@@ -13,6 +13,7 @@ from hpccoll.store.result_files import ResultFiles, read_all
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results, Row, Run
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
 from hpccoll.store.statistics import make_row, status_and_reason
+from hpccoll.store.step_times import with_exposed_times
 
 
 def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
@@ -65,9 +66,11 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), timing: str = "
         ),
     ]
     skips = [Gap(case=s.case, job=s.job, status=NOT_PLANNED, reason=s.reason) for p in plans for s in p.skips]
+    runs = tuple(_to_run(raw, attempt) for raw in raw_results for attempt, _ in raw.attempts)
+    rows = (row for raw in raw_results for row in _to_rows(raw, timing))
     return Results(
-        rows=tuple(sorted((row for raw in raw_results for row in _to_rows(raw, timing)), key=_row_order)),
-        runs=tuple(_to_run(raw, attempt) for raw in raw_results for attempt, _ in raw.attempts),
+        rows=tuple(sorted(with_exposed_times(rows, {run.run_id: run.machine for run in runs}), key=_row_order)),
+        runs=runs,
         planned=sum(len(job.cases) for job in [*(raw.job for raw in raw_results), *unstarted]),
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
         skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),

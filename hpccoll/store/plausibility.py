@@ -15,12 +15,13 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
+from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import AGGREGATED, GATED, Case, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS
+from hpccoll.store.step_times import stage_programs
 
 TypeTest = Callable[[Any], bool]
 
@@ -158,6 +159,7 @@ class OutcomeCheck:
             workers = attempt.ranks - attempt.aggregators
             _raise_first([(f"{outcome.bytes} bytes were moved of {case.bytes}", not _is_valid_size(outcome, workers))])
             _raise_first(_times_violations(times, self.job, attempt.ranks, workers, by_device=case.timing == GATED))
+            _raise_first(_timeline_violations(times, outcome.program, workers))
 
 
 def _case_id_without_shape(case: Case) -> str:
@@ -234,6 +236,26 @@ def _times_violations(
     short = times.span_ns.size and not by_device and (times.span_ns < times.max_ns).any()
     yield "the span is shorter than an operation", bool(short)
     yield "a GPU took less than nothing", bool((times.device_ns < 0).any())
+
+
+def _timeline_violations(times: CaseTimes, program: str | None, workers: int) -> Iterator[Violation]:
+    """Yield the violations of the timeline of a training step; each test assumes that the tests before it passed."""
+    if not times.event_ns.size:
+        return
+    try:
+        programs = stage_programs(program or "")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        yield f"the program of a training step is {program!r:.80}", True
+        return
+    events = [each.events for each in programs]
+    shape = (*times.start_ns.shape, max(events, default=0))
+    yield f"{len(programs)} stages have {workers} ranks", not programs or workers % len(programs) > 0
+    yield f"its timeline has {times.event_ns.shape[2]} events of {shape[2]}", times.event_ns.shape != shape
+    ranks = range(0, workers, times.rank_stride)
+    counts = [events[rank * len(programs) // workers] for rank in ranks]
+    since = times.event_ns - times.start_ns[:, :, None]
+    early = any((since[:, position, :count] < 0).any() for position, count in enumerate(counts))
+    yield "a part of a training step ran before the step", early
 
 
 def _outside(values: NDArray[Any], minimum: int, maximum: int) -> bool:

@@ -77,10 +77,22 @@ class Row(CaseResult):
     gpu_nvlink_sent: float | None = None
     gpu_throttled: Mapping[str, Sequence[str]] = field(default_factory=dict)  # why clocks were lowered, by host and GPU
     gpu_slow: Mapping[str, float] = field(default_factory=dict)  # clocks over the median of all GPUs, the low ones
+    forward_s: float | None = None  # of a training step, as step_times.py defines them
+    backward_s: float | None = None
+    tail_s: float | None = None  # after the last computation
+    communication_s: float | None = None  # of all operations, added up
+    exposed_s: float | None = None  # the median less that of the same step without communication
+    exposed_low_s: float | None = None  # an interval from those of both medians
+    exposed_high_s: float | None = None
     status: str  # ok, wrong, failed, skipped, partial (rounds are missing)
     reason: str | None  # why it is not ok
     oversubscribed: bool
     kind: str  # measured, measured on a testbed, measured on a shared GPU, simulated, modelled
+
+    @property
+    def exposed_share(self) -> float | None:
+        """The exposed time of a training step over the time of the step."""
+        return self.exposed_s / self.median_s if self.exposed_s is not None and self.median_s else None
 
     @property
     def predicted(self) -> bool:

@@ -262,7 +262,11 @@ COLUMNS = (
         "device_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "between events on the GPU of the rank", since=4
     ),
     Column(
-        "event_ns", ("case", "iteration", "rank", "event"), "int64", "ns", -1,
+        "event_ns",
+        ("case", "iteration", "rank", "event"),
+        "int64",
+        "ns",
+        -1,
         "of a training step: ready, begin and end of each operation, begin and end of each computation, as in program",
         since=9,
     ),

@@ -10,13 +10,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import collective
+from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import LEAST_ITERATIONS, PYTHON, SINGLE, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import Row
 from hpccoll.store.schema import CaseResult
+from hpccoll.store.step_times import STEP_FIGURES, StepTimes
 
 
 def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -192,6 +193,8 @@ def make_row(
             algbw = outcome.bytes / median
             busbw = algbw * factor(attempt.ranks - attempt.aggregators)
     low, high = interval or (None, None)
+    workers = attempt.ranks - attempt.aggregators
+    step = None if times is None else StepTimes.of(times, outcome.program, workers)
     status, reason = status_and_reason(job, outcome)
     ran = times is not None and not attempt.predicted
     executor = outcome.executor or (PYTHON if ran else None)  # before schema 1.6 there was no other
@@ -225,6 +228,7 @@ def make_row(
         gpu_nvlink_sent=_extreme(max, outcome.gpu_nvlink_sent),
         gpu_throttled=throttled_gpus(attempt, outcome),
         gpu_slow=slow_gpus(attempt, outcome),
+        **({} if step is None else {name: getattr(step, name) for name in STEP_FIGURES}),
         status=status, reason=reason,
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,

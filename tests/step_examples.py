@@ -1,0 +1,103 @@
+"""Hand-made results of training steps: a timeline of round numbers, for each algorithm by what communication takes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import raw_examples
+
+from hpccoll.spec.case import Effort
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.raw_results import Outcome, RawResults
+
+FORWARD_MS, BACKWARD_MS = 10, 20
+"""The computation of a micro-batch, as of a workload with ``compute_us=30000``."""
+
+BUCKETS = (4000, 16_000, 8000)
+"""Bytes of the buckets, in the order of their collectives."""
+
+
+def step_case(algorithm="ring", **workload):
+    params = {"model": "resnet50", "compute_us": 30_000, **workload}
+    return raw_examples.case(
+        sum(BUCKETS), collective="training_step", algorithm=algorithm, in_place=True, params=params
+    )
+
+
+def stage(buckets=BUCKETS, phases=("forward", "backward", "backward", "backward")):
+    """Return a stage as the program of a raw file has it: an all-reduce of each bucket, and computations."""
+    operations = [
+        {"label": f"bucket {number}", "collective": "all_reduce", "axis": "dp", "bytes": size, "phase": "backward"}
+        for number, size in enumerate(buckets, 1)
+    ]
+    return [*operations, *({"phase": phase} for phase in phases)]
+
+
+def timeline_ms(communication_ms, *, overlap=True, buckets=BUCKETS):
+    """Return the events of a rank in milliseconds: all buckets take as long, and end the backward pass in turn."""
+    part = BACKWARD_MS / len(buckets)
+    computed = [(0, FORWARD_MS), *((FORWARD_MS + n * part, FORWARD_MS + (n + 1) * part) for n in range(len(buckets)))]
+    last, operations = 0.0, []
+    for number in range(len(buckets)):
+        ready = computed[number + 1][1] if overlap else FORWARD_MS + BACKWARD_MS
+        begin = max(ready, last)
+        last = begin + communication_ms / len(buckets)
+        operations.append((ready, begin, last))
+    return [*(moment for each in operations for moment in each), *(moment for each in computed for moment in each)]
+
+
+def step_times(events_ms, end_ms=None, *, iterations=6, number=1, start_ns=10**15):
+    """Return the times of a step, the same in all iterations.
+
+    Args:
+        events_ms: the events of each worker, in milliseconds since the start of the step.
+        end_ms: the end of the step on each worker [its last event].
+        iterations: the iterations of the round.
+        number: the number of the round.
+        start_ns: the first start.
+    """
+    end_ms = [max(events) for events in events_ms] if end_ms is None else end_ms
+    longest = max(map(len, events_ms))
+    start = start_ns + np.arange(iterations)[:, None] * 10**9 + np.zeros(len(events_ms), np.int64)
+    padded = np.array([[*events, *[np.nan] * (longest - len(events))] for events in events_ms]) * 1e6
+    since = np.nan_to_num(padded, nan=-1).astype(np.int64)
+    events = np.where(np.isnan(padded), -1, start[:, :, None] + since)
+    end = start + (np.array(end_ms) * 1e6).astype(np.int64)
+    return CaseTimes.from_samples(start, end, one_clock=True, event_ns=events, round_number=number)
+
+
+def step_outcome(of, times, program=None, **more):
+    about = {
+        "case": of, "status": "ok", "bytes": of.bytes, "params": dict(of.params), "wrong": 0, "converged": True,
+        "executed": of.algorithm, "evidence": "its schedule", "floor": of.algorithm == "null", "times": times,
+        "program": json.dumps(program or [stage()]), "cpu_s": np.full(times.start_ns.shape[1], 1e-3),
+    }  # fmt: skip
+    return Outcome(**{**about, **more})
+
+
+def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, **attempt):
+    """Return the raw results of steps of each workload by each algorithm.
+
+    Args:
+        milliseconds: what the communication of each algorithm takes; of ``null`` nothing.
+        workloads: the keys of each workload, besides model and computation.
+        ranks: the number of ranks, on a node each.
+        path: the path of the file.
+        rounds: the number of rounds.
+        attempt: more about the attempt.
+    """
+    outcomes = []
+    for workload in workloads:
+        for algorithm, takes in milliseconds.items():
+            events = [timeline_ms(takes, overlap=bool(workload.get("overlap", 1)))] * ranks
+            parts = [
+                step_outcome(step_case(algorithm, **workload), step_times(events, number=number))
+                for number in range(1, rounds + 1)
+            ]
+            merged = parts[0]
+            for part in parts[1:]:
+                merged = merged.merge(part)
+            outcomes.append(merged)
+    job = raw_examples.job(*(each.case for each in outcomes), ranks=ranks, effort=Effort(rounds=rounds))
+    of = raw_examples.attempt(ranks=ranks, **{"nodes": ranks, **attempt})
+    return RawResults(path=Path(path), job=job, attempts=[(of, outcomes)])
