@@ -3,16 +3,20 @@
 A *bucket* is a list of tensors in the order in which their gradients become ready. All frameworks walk tensors in that
 order, about the reverse of the parameter list, and differ in when they close a bucket:
 
-- PyTorch's DDP adds a tensor, and closes the bucket if it has reached its limit: buckets overshoot, and no tensor is
-  divided. The first bucket has a limit of 1 MiB, unless the user gives a limit, and the others one of 25 MiB. The first
-  iteration has one bucket of everything; after it the buckets are built anew, in the order in which gradients became
-  ready. If DDP looks for unused parameters they are not: the limits apply to the parameter list, and the list of its
-  buckets is reversed (torch/csrc/distributed/c10d/reducer.cpp, torch/nn/parallel/distributed.py, 2.15).
+- PyTorch's DDP (``ddp``) adds a tensor, and closes the bucket if it has reached its limit: buckets overshoot, and no
+  tensor is divided. The first bucket has a limit of 1 MiB, unless the user gives a limit, and the others one of 25 MiB.
+  The first iteration has one bucket of everything (``one``); after it the buckets are built anew, in the order in which
+  gradients became ready. If DDP looks for unused parameters (``ddp_find_unused``) they are not: the limits apply to the
+  parameter list, and the list of its buckets is reversed. It then adds an all-reduce of 4 bytes a tensor, left out
+  here (torch/csrc/distributed/c10d/reducer.cpp, torch/nn/parallel/distributed.py, 2.15).
 - Horovod fuses the gradients that are ready when its cycle of 1 ms begins, up to 128 MiB; a tensor that does not fit
-  begins another bucket (horovod/common/operations.cc, controller.cc).
+  begins another bucket (horovod/common/operations.cc, controller.cc). Here gradients never wait for the cycle.
 - Megatron-LM closes a bucket as DDP does, at the larger of 40 million parameters and a million for each data-parallel
-  rank (megatron/core/distributed/distributed_data_parallel_config.py).
-- DeepSpeed closes a bucket before a tensor that would exceed 5e8 elements (deepspeed/runtime/zero/config.py).
+  rank. Without overlap, and on all pipeline stages but the first, it has one bucket: see ``step_program``. Its
+  distributed optimizer pads each tensor to 64 elements and each bucket to a multiple of the ranks and of 128, which is
+  left out (megatron/core/distributed/distributed_data_parallel.py, param_and_grad_buffer.py).
+- DeepSpeed closes a bucket before a tensor that would exceed 5e8 elements (deepspeed/runtime/zero/config.py,
+  stage_1_and_2.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,24 +42,20 @@ class BucketRule:
         framework: one of FRAMEWORKS.
         limit: the limit of a bucket in bytes [that of the framework].
         first: of DDP, the limit of the first bucket [1 MiB; with a limit, that limit].
-        iteration: of DDP, 1 for the buckets of the first iteration; later ones are alike.
-        find_unused: of DDP, whether it finds unused parameters, and so keeps the buckets of the parameter list.
         scale: a number by which all limits are divided, as the tensors of a scaled model are.
     """
 
     framework: str = "ddp"
     limit: int | None = None
     first: int | None = None
-    iteration: int = 2
-    find_unused: bool = False
     scale: int = 1
 
     def __post_init__(self) -> None:
         if self.framework not in FRAMEWORKS:
             raise BadInputError("buckets", self.framework, FRAMEWORKS)
-        for key, value in (("bucket", self.limit), ("first bucket", self.first), ("iteration", self.iteration)):
+        for key, value in (("bucket", self.limit), ("first_bucket", self.first)):
             if value is not None and value < 1:
-                raise BadInputError(key, value, "at least 1" if key == "iteration" else "at least 1 byte")
+                raise BadInputError(key, value, "at least 1 byte")
 
     def buckets(self, model: ModelShape, itemsize: int, ranks: int = 1) -> list[Bucket]:
         """Return the buckets in the order of their collectives.
@@ -73,13 +73,16 @@ class BucketRule:
 
 
 def _ddp(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
-    limit = rule.limit_or(DDP_LIMIT)
+    return list(closed_after(model.ready, itemsize, _ddp_limits(rule)))
+
+
+def _ddp_find_unused(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
+    return [bucket[::-1] for bucket in closed_after(model.tensors, itemsize, _ddp_limits(rule))][::-1]
+
+
+def _ddp_limits(rule: BucketRule) -> tuple[int, int]:
     first = max(1, rule.first // rule.scale) if rule.first else rule.limit_or(DDP_FIRST)
-    if rule.find_unused:
-        return list(closed_after(model.tensors, itemsize, (first, limit)))[::-1]
-    if rule.iteration == 1:
-        return _one(rule, model, itemsize, 1)
-    return list(closed_after(model.ready, itemsize, (first, limit)))
+    return first, rule.limit_or(DDP_LIMIT)
 
 
 def _horovod(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
@@ -105,6 +108,7 @@ def _each(_rule: BucketRule, model: ModelShape, _itemsize: int, _ranks: int) -> 
 
 FRAMEWORKS: Mapping[str, Callable[[BucketRule, ModelShape, int, int], list[Bucket]]] = {
     "ddp": _ddp,
+    "ddp_find_unused": _ddp_find_unused,
     "horovod": _horovod,
     "megatron": _megatron,
     "deepspeed": _deepspeed,

@@ -1,7 +1,7 @@
 """The shape of a model: its parameter tensors, module by module, and what a forward pass through each module computes.
 
-A tensor-parallel group of t ranks divides the tensors that are ``split``; an expert-parallel group divides those of
-experts; a pipeline divides blocks. FLOPs count a multiplication and an addition as two operations, and of a forward
+A tensor-parallel group divides the tensors that are ``split``; an expert-parallel group divides the experts; a pipeline
+divides the blocks. FLOPs count a multiplication and an addition as two operations, and of a forward
 pass only the products of matrices and the convolutions, as is customary: D. Narayanan et al.: Efficient large-scale
 language model training on GPU clusters using Megatron-LM, SC (2021), appendix.
 """
@@ -21,13 +21,11 @@ class Tensor:
         name: the name within its module, such as ``weight``.
         elements: the number of elements.
         split: whether tensor parallelism divides it.
-        expert: whether it belongs to the experts, which expert parallelism divides.
     """
 
     name: str
     elements: int
     split: bool = False
-    expert: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +37,10 @@ class Module:
         tensors: its tensors, in the order of a framework's parameter list.
         forward_flops: FLOPs of the forward pass of one sample.
         block: the number of the block of a pipeline that it belongs to; None for what is before or after all blocks.
-        part: the part of its block after which tensor-parallel ranks add up: ``attention``, ``mlp`` or ``experts``.
+        part: the part of a transformer that tensor parallelism divides: ``embedding``, ``attention``, ``mlp``,
+            ``experts`` or ``output``; empty for what every rank computes.
         weight_first: whether its weight is ready before its bias, as of norms and convolutions in PyTorch.
+        expert: the number of the expert that it belongs to; expert parallelism divides the experts.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Module:
     block: int | None = None
     part: str = ""
     weight_first: bool = False
+    expert: int | None = None
 
     @property
     def ready(self) -> tuple[Tensor, ...]:

@@ -8,35 +8,50 @@ instructions: ``Compute``, ``Start`` and ``Wait``. A collective that is started 
 | parallelism | collectives |
 | --- | --- |
 | dp | an all-reduce of each bucket, started when its last gradient is ready |
-| dp, zero1 | a reduce-scatter of each bucket, started likewise, and all-gathers of the parameters at the end |
-| dp, zero3 or fsdp | all-gathers of the parameters before both passes through a unit; a reduce-scatter after it |
+| dp, zero1 | a reduce-scatter of each bucket, started likewise; at the end all-gathers of the parameters |
+| dp, zero2 | the same; gradients are divided, too, and so reduced after every micro-batch |
+| dp, zero3 | as zero2, but the all-gathers precede both passes through a block, one for each tensor |
+| dp, fsdp | all-gathers of a block before both passes through it, in one piece; a reduce-scatter of it after them |
 | dp, hsdp | the same in groups of ``shard`` ranks; then an all-reduce of each shard over the replicas |
-| tp | an all-reduce after attention and after the feed-forward network, in both passes |
+| tp | an all-reduce after attention and after the feed-forward network, in both passes; one each of the embedding |
 | tp, sequence | an all-gather before and a reduce-scatter after each of them |
 | ep | an all-to-all before and one after the experts, in both passes |
 | pp | one message to the next stage for each micro-batch, one back; one forward, one backward in turn (1F1B) |
+
+Left out is what takes a few kilobytes (losses, norms of gradients), and what frameworks hide behind something else: the
+second all-gather of sequence parallelism in the backward pass, and the all-reduce of an embedding that the first and
+the last stage of a pipeline share.
 
 S. Li et al.: PyTorch Distributed, VLDB 13 (2020); S. Rajbhandari et al.: ZeRO, SC (2020); Y. Zhao et al.: PyTorch FSDP,
 VLDB 16 (2023); D. Narayanan et al.: Megatron-LM, SC (2021); V. Korthikanti et al.: Reducing activation recomputation,
 MLSys (2023).
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import TypeAlias
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import itemsize
-from hpccoll.training.buckets import BucketRule, bucket_bytes
+from hpccoll.training.buckets import Bucket, BucketRule, bucket_bytes
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module, Tensor
 
-FORWARD, BACKWARD = "forward", "backward"
+FORWARD, BACKWARD, STEP = "forward", "backward", "step"
 
-SHARDINGS = ("none", "zero1", "zero3", "fsdp", "hsdp")
-"""What data-parallel ranks divide: nothing; the optimizer's state; parameters by tensors (zero3) or by units (fsdp), or
-by units among ``shard`` of the ranks (hsdp)."""
+SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
+"""What data-parallel ranks divide: nothing; the state of the optimizer; gradients, too; parameters, too, by tensors
+(zero3) or by blocks (fsdp), or by blocks among ``shard`` of the ranks (hsdp)."""
+
+COLUMNS_FIRST = ("attention", "mlp", "experts", "output")
+"""The parts of a model whose first product tensor parallelism divides by columns: every rank needs the whole input, and
+the backward pass adds up its gradient."""
+
+ROWS_LAST = ("embedding", "attention", "mlp", "experts")
+"""The parts whose last product is divided by rows: the forward pass adds up the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +117,21 @@ Instruction: TypeAlias = Compute | Start | Wait
 
 
 @dataclass(frozen=True, slots=True)
+class GradientBucket:
+    """Gradients that are synchronised together.
+
+    Args:
+        label: its name: ``bucket 3``, or the block that it belongs to.
+        axis: the axis of the mesh over which they are summed.
+        tensors: the tensors, in the order in which their gradients become ready.
+    """
+
+    label: str
+    axis: str
+    tensors: Bucket
+
+
+@dataclass(frozen=True, slots=True)
 class Parallelism:
     """How a model is trained in parallel.
 
@@ -113,7 +143,7 @@ class Parallelism:
         overlap: whether gradients are synchronised while the backward pass goes on.
         micro_batches: the micro-batches of a step; their gradients are synchronised once.
         samples: the samples of a micro-batch of a data-parallel rank.
-        recompute: whether the backward pass computes the forward pass again.
+        recompute: whether the backward pass computes the forward pass of each block again.
         gradient_dtype: the type of gradients on the wire [that of the model].
         parameter_dtype: the type of gathered parameters and of activations [that of the model].
     """
@@ -136,6 +166,16 @@ class Parallelism:
             if getattr(self, key) < 1:
                 raise BadInputError(key, getattr(self, key), "at least 1")
 
+    @property
+    def shards_parameters(self) -> bool:
+        """Whether a rank has a part of each parameter, and gathers the others."""
+        return self.sharding in ("zero3", "fsdp", "hsdp")
+
+    @property
+    def by_block(self) -> bool:
+        """Whether the parameters, and the gradients, of a block are one piece, and buckets have no rule."""
+        return self.sharding in ("fsdp", "hsdp")
+
     def check(self, model: ModelShape) -> None:
         """Check that a model can be trained like this.
 
@@ -152,11 +192,15 @@ class Parallelism:
             what = f"a divisor of the {transformer.experts} experts" if transformer.experts else "1: it has no experts"
             raise BadInputError("parallel ep", mesh.ep, what)
         if self.sequence and mesh.tp == 1:
-            raise BadInputError("sequence", "true", "false: without tensor parallelism nothing divides the sequence")
+            raise BadInputError("sequence", 1, "0: without tensor parallelism nothing divides the sequence")
+        if self.recompute and transformer is None:
+            raise BadInputError("recompute", 1, f"0: {model.name} has no blocks")
         if (mesh.shard > 1) != (self.sharding == "hsdp"):
             raise BadInputError("parallel shard", mesh.shard, "more than 1 with hsdp, and 1 with other shardings")
-        if mesh.pp > 1 and self.sharding not in ("none", "zero1"):
-            raise BadInputError("sharding", self.sharding, "none or zero1 with a pipeline")
+        if self.shards_parameters and mesh.pp > 1:
+            raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with a pipeline")
+        if self.shards_parameters and mesh.ep > 1:
+            raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with expert parallelism")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +211,13 @@ class StepProgram:
         stage: the number of the stage.
         model: the part of the model that each of its ranks has.
         instructions: the instructions in order.
+        buckets: the buckets of gradients, in the order of their collectives; a single rank has them, too.
     """
 
     stage: int
     model: ModelShape
     instructions: tuple[Instruction, ...]
+    buckets: tuple[GradientBucket, ...]
 
     @property
     def operations(self) -> list[StepOperation]:
@@ -186,11 +232,12 @@ class StepProgram:
 def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
     """Return the part of a model that a rank of a stage has: its blocks, and its shards of tensors and of experts.
 
-    Blocks are dealt evenly, the first stages getting one more; what is before all blocks belongs to the first stage,
-    what is after them to the last.
+    The numbers of blocks of two stages differ by one at most, and the last stage, which has the output layer, too, has
+    no more than others. What is before all blocks belongs to the first stage, what is after them to the last. Of the
+    experts, those of the first rank stand for those of any: all compute as much, for tokens of all ranks.
     """
     blocks = model.transformer.blocks if model.transformer else 1
-    begins = [number * blocks // mesh.pp for number in range(mesh.pp + 1)]
+    begins = [-(-number * blocks // mesh.pp) for number in range(mesh.pp + 1)]
     seen_block = False
     modules = []
     for module in model.modules:
@@ -200,24 +247,15 @@ def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
         else:
             mine = begins[stage] <= module.block < begins[stage + 1]
         if mine:
-            tensors = tuple(filter(None, (_part_of_tensor(tensor, module, mesh) for tensor in module.tensors)))
-            split = mesh.tp if any(tensor.split for tensor in module.tensors) or not module.tensors else 1
+            has_tensors = module.expert is None or module.expert % mesh.ep == 0
+            tensors = tuple(
+                replace(tensor, elements=-(-tensor.elements // mesh.tp)) if tensor.split else tensor
+                for tensor in module.tensors
+                if has_tensors
+            )
+            split = mesh.tp if any(tensor.split for tensor in module.tensors) or module.part == "output" else 1
             modules.append(replace(module, tensors=tensors, forward_flops=module.forward_flops / split))
     return replace(model, modules=tuple(modules))
-
-
-def _part_of_tensor(tensor: Tensor, module: Module, mesh: Mesh) -> Tensor | None:
-    """Return the part of a tensor on a rank; None if its expert is on another one.
-
-    The first ``1 / ep`` of the experts stand for those of any rank.
-    """
-    if tensor.expert and mesh.ep > 1 and not _has_expert(module, mesh):
-        return None
-    return replace(tensor, elements=-(-tensor.elements // mesh.tp)) if tensor.split else tensor
-
-
-def _has_expert(module: Module, mesh: Mesh) -> bool:
-    return int(module.name.split("experts.")[1].partition(".")[0]) % mesh.ep == 0
 
 
 def step_programs(model: ModelShape, parallelism: Parallelism) -> list[StepProgram]:
@@ -240,6 +278,7 @@ class _Builder:
         self.parameter_dtype = parallelism.parameter_dtype or model.dtype
         self.instructions: list[Instruction] = []
         self.started = 0
+        self.buckets = tuple(self.gradient_buckets())
 
     def program(self) -> StepProgram:
         micro_batches = self.parallelism.micro_batches
@@ -249,9 +288,9 @@ class _Builder:
                 self.backward(last=number == micro_batches - 1)
         else:
             self.one_forward_one_backward(micro_batches)
-        if self.parallelism.sharding == "zero1":
+        if self.parallelism.sharding in ("zero1", "zero2"):
             self.gather_parameters()
-        return StepProgram(self.stage, self.model, tuple(_merged(self.instructions)))
+        return StepProgram(self.stage, self.model, tuple(_merged(self.instructions)), self.buckets)
 
     def one_forward_one_backward(self, micro_batches: int) -> None:
         """Append the passes of all micro-batches: the earlier a stage, the more forward passes precede the first back.
@@ -270,70 +309,64 @@ class _Builder:
 
     def forward(self) -> None:
         self.from_stage(self.stage - 1, FORWARD)
-        self.pass_through(self.model.modules, FORWARD)
+        for unit, modules in self.gathered_units(self.model.modules, FORWARD):
+            self.pass_through(unit, modules, FORWARD)
         self.to_stage(self.stage + 1, FORWARD)
 
     def backward(self, *, last: bool) -> None:
-        """Append a backward pass; the ``last`` one synchronises gradients."""
+        """Append a backward pass; without sharded gradients only the ``last`` one synchronises them."""
         self.from_stage(self.stage + 1, BACKWARD)
-        if self.parallelism.sharding in ("none", "zero1"):
-            starts = self.bucket_starts() if last else {}
-            self.pass_through(self.model.modules[::-1], BACKWARD, starts)
-        else:
-            self.pass_through(self.model.modules[::-1], BACKWARD)
+        synchronises = last or self.parallelism.sharding not in ("none", "zero1")
+        starts = self.bucket_starts() if synchronises else {}
+        late = {} if self.parallelism.overlap else starts
+        for unit, modules in self.gathered_units(self.model.modules[::-1], BACKWARD):
+            if self.parallelism.recompute and modules[0].block is not None:
+                self.pass_through(unit, modules[::-1], FORWARD, again=True)
+            self.pass_through(unit, modules, BACKWARD, {} if late else starts)
         self.to_stage(self.stage - 1, BACKWARD)
-
-    def pass_through(
-        self, modules: Sequence[Module], phase: str, starts: "dict[str, list[StepOperation]] | None" = None
-    ) -> None:
-        """Append a pass through modules, with the collectives inside of it.
-
-        Args:
-            modules: the modules in the order of the pass.
-            phase: ``forward`` or ``backward``.
-            starts: the operations that start after the backward pass through a module, by the name of the module.
-        """
-        held: list[StepOperation] = []
-        units = self.gathered_units(modules)
-        gather = self.gather_ahead(units, phase)
-        for number, (unit, inside) in enumerate(units):
-            gather(number)
-            for (_block, part), each in groupby(inside, key=lambda module: (module.block, module.part)):
-                self.part_begins(part, unit, phase)
-                for module in each:
-                    self.compute(module, phase)
-                    for operation in (starts or {}).get(module.name, ()):
-                        if self.parallelism.overlap:
-                            self.start(operation)
-                        else:
-                            held.append(operation)
-                self.part_ends(part, unit, phase)
-            if phase == BACKWARD and self.sharded:
-                self.scatter_gradients(unit, inside)
-        for operation in held:
+        for operation in chain.from_iterable(late.values()):
             self.start(operation)
 
-    def compute(self, module: Module, phase: str) -> None:
-        passes = 1 if phase == FORWARD else BACKWARD_OVER_FORWARD + self.parallelism.recompute
-        if module.forward_flops:
-            self.instructions.append(Compute(phase, module.forward_flops * passes * self.parallelism.samples))
+    def pass_through(
+        self, unit: str, modules: Sequence[Module], direction: str,
+        starts: Mapping[str, Sequence[StepOperation]] | None = None, *, again: bool = False,
+    ) -> None:  # fmt: skip
+        """Append a pass through the modules of a unit, with the collectives inside of it.
+
+        Args:
+            unit: the name of the unit.
+            modules: its modules in the order of the pass.
+            direction: ``forward`` or ``backward``.
+            starts: the operations that start after the pass through a module, by the name of the module.
+            again: whether the pass is repeated in the backward pass.
+        """
+        phase = BACKWARD if again else direction
+        flops = self.parallelism.samples * (1 if direction == FORWARD else BACKWARD_OVER_FORWARD)
+        for part, each in groupby(modules, key=attrgetter("part")):
+            self.part_begins(part, unit, direction, phase)
+            for module in each:
+                if module.forward_flops:
+                    self.instructions.append(Compute(phase, module.forward_flops * flops))
+                for operation in (starts or {}).get(module.name, ()):
+                    self.start(operation)
+            self.part_ends(part, unit, direction, phase)
 
     # ---- tensor, sequence and expert parallelism ----------------------------------------------------------------
 
-    def part_begins(self, part: str, unit: str, phase: str) -> None:
+    def part_begins(self, part: str, unit: str, direction: str, phase: str) -> None:
         label = f"{unit} {part}"
-        if part and self.parallelism.sequence:
-            self.run(self.operation(label, "all_gather", "tp", self.activations(), phase))
-        if part == "experts" and self.mesh.ep > 1:
+        if part == "experts":
             self.run(self.operation(label, "all_to_all_v", "ep", self.routed(), phase))
+        if self.parallelism.sequence and part in (COLUMNS_FIRST if direction == FORWARD else ROWS_LAST):
+            self.run(self.operation(label, "all_gather", "tp", self.divided(part), phase))
 
-    def part_ends(self, part: str, unit: str, phase: str) -> None:
+    def part_ends(self, part: str, unit: str, direction: str, phase: str) -> None:
         label = f"{unit} {part}"
-        if part == "experts" and self.mesh.ep > 1:
-            self.run(self.operation(label, "all_to_all_v", "ep", self.routed(), phase))
-        if part and self.mesh.tp > 1:
+        if part in (ROWS_LAST if direction == FORWARD else COLUMNS_FIRST):
             collective = "reduce_scatter" if self.parallelism.sequence else "all_reduce"
-            self.run(self.operation(label, collective, "tp", self.activations(), phase))
+            self.run(self.operation(label, collective, "tp", self.divided(part), phase))
+        if part == "experts":
+            self.run(self.operation(label, "all_to_all_v", "ep", self.routed(), phase))
 
     def activations(self) -> int:
         """Return the bytes of the activations of a micro-batch between two parts: b s h."""
@@ -341,84 +374,90 @@ class _Builder:
         assert shape  # noqa: S101  ``check`` has seen to it
         return self.parallelism.samples * shape.sequence * shape.hidden * itemsize(self.parameter_dtype)
 
+    def divided(self, part: str) -> int:
+        """Return the bytes that tensor-parallel ranks gather, or add up: those of experts have come from all ranks."""
+        arrived = part == "experts" and self.mesh.ep > 1 and self.parallelism.sequence
+        return self.activations() * (self.routed_experts if arrived else 1)
+
     def routed(self) -> int:
         """Return the bytes of the activations that go to experts: each token goes to several."""
-        shape = self.whole.transformer
-        assert shape  # noqa: S101
-        return self.activations() * shape.routed
+        return self.activations() * self.routed_experts // self.sequence_parts
+
+    @property
+    def routed_experts(self) -> int:
+        return self.whole.transformer.routed if self.whole.transformer else 0
+
+    @property
+    def sequence_parts(self) -> int:
+        return self.mesh.tp if self.parallelism.sequence else 1
 
     # ---- sharded parameters -------------------------------------------------------------------------------------
 
-    @property
-    def sharded(self) -> bool:
-        return self.parallelism.sharding in ("zero3", "fsdp", "hsdp")
+    def gathered_units(self, modules: Sequence[Module], phase: str) -> Iterator[tuple[str, list[Module]]]:
+        """Yield the units of a pass; the parameters of each are gathered while the one before it is computed."""
+        units = _units(modules)
+        gathered: list[list[int | None]] = []
+        for number, (unit, inside) in enumerate(units):
+            gathered += [
+                [self.start(operation) for operation in self.gathers(*ahead, phase)]
+                for ahead in units[len(gathered) : number + 1 + self.parallelism.overlap]
+            ]
+            self.wait(gathered[number])
+            yield unit, inside
+
+    def gathers(self, unit: str, modules: Sequence[Module], phase: str) -> list[StepOperation]:
+        """Return the all-gathers of the parameters of a unit: one for each tensor with zero3, else one."""
+        if not self.parallelism.shards_parameters:
+            return []
+        sizes = [(f"{module.name}.{each.name}", each.elements) for module in modules for each in module.tensors]
+        if self.parallelism.by_block and sizes:
+            sizes = [(unit, sum(elements for _, elements in sizes))]
+        size = itemsize(self.parameter_dtype)
+        return [self.operation(label, "all_gather", self.shard_axis, n * size, phase) for label, n in sizes]
 
     @property
     def shard_axis(self) -> str:
         return "shard" if self.parallelism.sharding == "hsdp" else "dp"
 
-    def gathered_units(self, modules: Sequence[Module]) -> list[tuple[str, list[Module]]]:
-        """Return the modules by units: blocks, and what is before or after all blocks."""
-        return [
-            (f"block {block}" if block is not None else each[0].name, each)
-            for block, grouped in groupby(modules, key=lambda module: module.block)
-            for each in [list(grouped)]
-        ]
-
-    def gather_ahead(self, units: Sequence[tuple[str, list[Module]]], phase: str) -> "_GatherAhead":
-        return _GatherAhead(self, units, phase)
-
-    def gathers(self, unit: str, modules: Sequence[Module], phase: str) -> list[StepOperation]:
-        """Return the all-gathers of the parameters of a unit: one each tensor with zero3, else one."""
-        if not self.sharded:
-            return []
-        size = itemsize(self.parameter_dtype)
-        if self.parallelism.sharding == "zero3":
-            sizes = [(f"{m.name}.{t.name}", t.elements * size) for m in modules for t in m.tensors]
-        else:
-            sizes = [(unit, sum(t.elements for m in modules for t in m.tensors) * size)]
-        return [self.operation(label, "all_gather", self.shard_axis, n, phase) for label, n in sizes if n]
-
-    def scatter_gradients(self, unit: str, modules: Sequence[Module]) -> None:
-        """Append the reduce-scatter of the gradients of a unit, and with hsdp the all-reduce of its shards."""
-        nbytes = sum(t.elements for m in modules for t in m.tensors) * itemsize(self.gradient_dtype)
-        if not nbytes:
-            return
-        dtype = self.gradient_dtype
-        begin = self.start if self.parallelism.overlap else self.run
-        begin(self.operation(unit, "reduce_scatter", self.shard_axis, nbytes, BACKWARD, dtype))
-        if self.parallelism.sharding == "hsdp":
-            begin(self.operation(unit, "all_reduce", "replica", nbytes // self.mesh.shard, BACKWARD, dtype))
-
     # ---- gradients ----------------------------------------------------------------------------------------------
 
-    def bucket_starts(self) -> dict[str, list[StepOperation]]:
-        """Return the operation of each bucket, by the name of the module whose gradients complete it."""
-        collective = "all_reduce" if self.parallelism.sharding == "none" else "reduce_scatter"
-        starts: dict[str, list[StepOperation]] = {}
-        for axis, model in self.synchronised():
-            size, ranks = itemsize(self.gradient_dtype), self.mesh.size(axis)
-            if ranks == 1:
-                continue
-            for number, bucket in enumerate(self.parallelism.buckets.buckets(model, size, ranks), 1):
-                operation = self.operation(
-                    f"bucket {number}{' of experts' * (axis == 'expert_replica')}", collective, axis,
-                    bucket_bytes(bucket, size), BACKWARD, self.gradient_dtype,
-                )  # fmt: skip
-                starts.setdefault(self.last_module(bucket), []).append(operation)
-        return starts
-
-    def synchronised(self) -> Iterator[tuple[str, ModelShape]]:
-        """Yield the axes over which gradients are summed, each with the tensors that are."""
-        if self.mesh.ep == 1:
-            yield "dp", self.model
+    def gradient_buckets(self) -> Iterator[GradientBucket]:
+        """Yield the buckets of gradients in the order of their collectives."""
+        if self.parallelism.by_block:
+            for unit, modules in _units(self.model.modules[::-1]):
+                if tensors := replace(self.model, modules=tuple(modules[::-1])).ready:
+                    yield GradientBucket(unit, self.shard_axis, tensors)
             return
-        for axis, expert in (("dp", False), ("expert_replica", True)):
-            modules = tuple(
-                replace(module, tensors=tuple(tensor for tensor in module.tensors if tensor.expert == expert))
-                for module in self.model.modules
-            )
-            yield axis, replace(self.model, modules=modules)
+        rule = self.parallelism.buckets
+        # Megatron-LM divides only what it overlaps, and what a pipeline ends with.
+        if rule.framework == "megatron" and (self.stage or not self.parallelism.overlap):
+            rule = replace(rule, framework="one")
+        for axis, what, modules in self.synchronised():
+            model = replace(self.model, modules=tuple(modules))
+            buckets = rule.buckets(model, itemsize(self.gradient_dtype), self.mesh.size(axis))
+            for number, bucket in enumerate(buckets, 1):
+                yield GradientBucket(f"bucket {number}{what}", axis, bucket)
+
+    def synchronised(self) -> Iterator[tuple[str, str, list[Module]]]:
+        """Yield the axes over which gradients are summed, each with the modules whose are."""
+        if self.mesh.ep == 1:
+            yield "dp", "", list(self.model.modules)
+        else:
+            yield "dp", "", [module for module in self.model.modules if module.expert is None]
+            yield "expert_replica", " of experts", [m for m in self.model.modules if m.expert is not None]
+
+    def bucket_starts(self) -> dict[str, list[StepOperation]]:
+        """Return the operations of the buckets, by the name of the module whose gradients complete each."""
+        collective = "all_reduce" if self.parallelism.sharding == "none" else "reduce_scatter"
+        starts: defaultdict[str, list[StepOperation]] = defaultdict(list)
+        for bucket in self.buckets:
+            nbytes, dtype = bucket_bytes(bucket.tensors, itemsize(self.gradient_dtype)), self.gradient_dtype
+            of_bucket = starts[self.last_module(bucket.tensors)]
+            of_bucket.append(self.operation(bucket.label, collective, bucket.axis, nbytes, BACKWARD, dtype))
+            if self.parallelism.sharding == "hsdp":
+                shard = -(-nbytes // self.mesh.shard)
+                of_bucket.append(self.operation(bucket.label, "all_reduce", "replica", shard, BACKWARD, dtype))
+        return starts
 
     def last_module(self, bucket: Sequence[Tensor]) -> str:
         """Return the name of the module of a bucket whose backward pass is the last."""
@@ -427,14 +466,10 @@ class _Builder:
 
     def gather_parameters(self) -> None:
         """Append the all-gathers of updated parameters, one for each bucket; they follow the reduce-scatters."""
-        before = [each.operation for each in self.instructions if isinstance(each, Start)]
-        sizes = itemsize(self.parameter_dtype), itemsize(self.gradient_dtype)
-        for number in range(self.started):
-            self.instructions.append(Wait(number))
-        for operation in before:
-            if operation.collective == "reduce_scatter" and operation.label.startswith("bucket"):
-                nbytes = operation.nbytes * sizes[0] // sizes[1]
-                self.start(self.operation(operation.label, "all_gather", operation.axis, nbytes, "step"))
+        self.wait(range(self.started))
+        for bucket in self.buckets:
+            nbytes = bucket_bytes(bucket.tensors, itemsize(self.parameter_dtype))
+            self.start(self.operation(bucket.label, "all_gather", bucket.axis, nbytes, STEP))
 
     # ---- pipeline -----------------------------------------------------------------------------------------------
 
@@ -447,7 +482,8 @@ class _Builder:
             self.start(self.message(stage, phase, sends=True))
 
     def message(self, stage: int, phase: str, *, sends: bool) -> StepOperation:
-        operation = self.operation(f"stage {stage}", "send_recv", "pp", self.activations(), phase)
+        nbytes = self.activations() // self.sequence_parts
+        operation = self.operation(f"stage {stage}", "send_recv", "pp", nbytes, phase)
         return replace(operation, peer=stage, sends=sends)
 
     # ---- instructions -------------------------------------------------------------------------------------------
@@ -457,38 +493,29 @@ class _Builder:
     ) -> StepOperation:
         return StepOperation(label.strip(), collective, axis, nbytes, dtype or self.parameter_dtype, phase)
 
-    def start(self, operation: StepOperation) -> int:
-        """Append the start of an operation of more than one rank, and return its number."""
-        if operation.axis != "pp" and self.mesh.size(operation.axis) == 1:
-            return -1
+    def start(self, operation: StepOperation) -> int | None:
+        """Append the start of an operation, and return its number; None if its group has a single rank."""
+        if operation.peer is None and self.mesh.size(operation.axis) == 1:
+            return None
         self.instructions.append(Start(operation))
         self.started += 1
         return self.started - 1
 
-    def run(self, operation: StepOperation) -> int:
-        """Append an operation that the rank waits for, and return its number."""
-        number = self.start(operation)
-        if number >= 0:
-            self.instructions.append(Wait(number))
-        return number
+    def wait(self, numbers: Iterable[int | None]) -> None:
+        self.instructions += [Wait(number) for number in numbers if number is not None]
+
+    def run(self, operation: StepOperation) -> None:
+        """Append an operation that the rank waits for."""
+        self.wait([self.start(operation)])
 
 
-class _GatherAhead:
-    """Gathers the parameters of each unit while the one before it is computed."""
-
-    def __init__(self, builder: _Builder, units: Sequence[tuple[str, list[Module]]], phase: str) -> None:
-        self.builder, self.units, self.phase = builder, units, phase
-        self.numbers: dict[int, list[int]] = {}
-
-    def __call__(self, number: int) -> None:
-        """Append the start of the gathers of unit ``number`` and of the next one, and wait for the first."""
-        ahead = 1 if self.builder.parallelism.overlap else 0
-        for each in range(number, number + 1 + ahead):
-            if each < len(self.units) and each not in self.numbers:
-                unit, modules = self.units[each]
-                gathers = self.builder.gathers(unit, modules, self.phase)
-                self.numbers[each] = [self.builder.start(operation) for operation in gathers]
-        self.builder.instructions += [Wait(each) for each in self.numbers[number] if each >= 0]
+def _units(modules: Sequence[Module]) -> list[tuple[str, list[Module]]]:
+    """Return modules by units: blocks, and what is before or after all blocks."""
+    return [
+        (f"block {block}" if block is not None else each[0].name, each)
+        for block, grouped in groupby(modules, key=attrgetter("block"))
+        for each in [list(grouped)]
+    ]
 
 
 def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:

@@ -27,13 +27,19 @@ def _rows(
     return Module(name, tensors, 2.0 * inputs * outputs * tokens + more, block, part)
 
 
+def _whole(name: str, inputs: int, outputs: int, tokens: int) -> Module:
+    """Return a product that tensor parallelism does not divide."""
+    tensors = Tensor("weight", inputs * outputs), Tensor("bias", outputs)
+    return Module(name, tensors, 2.0 * inputs * outputs * tokens)
+
+
 def _norm(name: str, hidden: int, block: int | None = None, *, bias: bool = True) -> Module:
     tensors = (Tensor("weight", hidden), *([Tensor("bias", hidden)] if bias else ()))
     return Module(name, tensors, block=block, weight_first=True)
 
 
 def _embedding(name: str, entries: int, hidden: int, *, split: bool = False) -> Module:
-    return Module(name, (Tensor("weight", entries * hidden, split=split),))
+    return Module(name, (Tensor("weight", entries * hidden, split=split),), part="embedding" * split)
 
 
 def _attention_flops(sequence: int, hidden: int) -> float:
@@ -76,7 +82,7 @@ def _gpt2(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[
         yield _columns(f"{name}.mlp.c_fc", hidden, 4 * hidden, sequence, block, "mlp")
         yield _rows(f"{name}.mlp.c_proj", 4 * hidden, hidden, sequence, block, "mlp")
     yield _norm("ln_f", hidden)
-    yield Module("lm_head", (), 2.0 * vocabulary * hidden * sequence)  # its matrix is that of wte
+    yield Module("lm_head", (), 2.0 * vocabulary * hidden * sequence, part="output")  # its matrix is that of wte
 
 
 # ---- BERT -----------------------------------------------------------------------------------------------------------
@@ -106,12 +112,13 @@ def _bert(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[
         yield _columns(f"{name}.intermediate", hidden, 4 * hidden, sequence, block, "mlp")
         yield _rows(f"{name}.output.dense", 4 * hidden, hidden, sequence, block, "mlp")
         yield _norm(f"{name}.output.LayerNorm", hidden, block)
-    yield _columns("pooler", hidden, hidden, 1)
-    yield _columns("cls.transform.dense", hidden, hidden, sequence)
+    yield _whole("pooler", hidden, hidden, 1)
+    yield _whole("cls.transform.dense", hidden, hidden, sequence)
     yield _norm("cls.transform.LayerNorm", hidden)
     # The matrix of the decoder is the embedding's; its bias is ready before the transform.
-    yield Module("cls.decoder", (Tensor("bias", vocabulary, split=True),), 2.0 * vocabulary * hidden * sequence)
-    yield Module("cls.seq_relationship", (Tensor("weight", 2 * hidden), Tensor("bias", 2)), 4.0 * hidden)
+    bias = Tensor("bias", vocabulary, split=True)
+    yield Module("cls.decoder", (bias,), 2.0 * vocabulary * hidden * sequence, part="output")
+    yield _whole("cls.seq_relationship", hidden, 2, 1)
 
 
 # ---- Llama and Mixtral ----------------------------------------------------------------------------------------------
@@ -173,7 +180,7 @@ def _llama(
         yield _norm(f"{name}.input_layernorm", hidden, block, bias=False)
         yield _norm(f"{name}.post_attention_layernorm", hidden, block, bias=False)
     yield _norm("norm", hidden, bias=False)
-    yield _columns("lm_head", hidden, vocabulary, sequence, bias=False)
+    yield _columns("lm_head", hidden, vocabulary, sequence, part="output", bias=False)
 
 
 def _experts(
@@ -183,6 +190,6 @@ def _experts(
     elements = hidden * feed_forward
     for expert in range(experts):
         for part in ("w1", "w2", "w3"):
-            weight = Tensor("weight", elements, split=True, expert=True)
+            weight = Tensor("weight", elements, split=True)
             flops = 2.0 * elements * sequence * routed / experts
-            yield Module(f"{name}.experts.{expert}.{part}", (weight,), flops, block, "experts")
+            yield Module(f"{name}.experts.{expert}.{part}", (weight,), flops, block, "experts", expert=expert)
