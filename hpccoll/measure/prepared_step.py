@@ -113,9 +113,9 @@ class PreparedStep:
         The communicator of every group of an axis is created when the axis is first used, by all ranks together.
         """
         name = operation.axis
-        if operation.peer is not None:
+        if operation.peer is not None:  # one for each direction: the two ends start both in different orders
             first, second = sorted((stage, operation.peer))
-            name = f"pp {first} {second}"
+            name = f"pp {first} {second} {operation.phase}"
         if name not in self._groups:
             groups = self.mesh.groups(operation.axis) if operation.peer is None else self.mesh.pairs(first, second)
             self._groups[name] = self._new_group(groups)
