@@ -9,16 +9,19 @@ Modules are in forward order. FLOPs are those of the forward pass of a sample; w
 its parameters, twice.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from hpccoll.errors import BadInputError
-from hpccoll.limits import IntegerRange
+from hpccoll.limits import NAME, IntegerRange, OneOfWords, PositiveNumber, check_mapping
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
 
 ELEMENTS = IntegerRange(1, 1 << 40)
-MAX_MODULES = 100_000
+FLOPS = PositiveNumber(1e24)
+MAX_MODULES = MAX_TENSORS = 100_000
+DTYPE = OneOfWords((*DTYPES, BFLOAT16))
 MODULE_KEYS = ("name", "tensors", "forward_flops")
 KEYS = ("dtype", "sample", "modules")
 
@@ -38,31 +41,30 @@ def model_from_json(name: str, content: object) -> ModelShape:
     if not isinstance(listed, list) or not 0 < len(listed) <= MAX_MODULES:
         raise BadInputError("modules", listed, f"a list of 1 to {MAX_MODULES} modules, each {{name: , tensors: }}")
     modules = [_module(f"modules.{number}", each) for number, each in enumerate(listed)]
-    if len({module.name for module in modules}) < len(modules):
-        raise BadInputError("modules", "two of one name", "names that differ")
+    names = Counter(module.name for module in modules)
+    if repeated := [name for name, number in names.items() if number > 1]:
+        raise BadInputError("modules", repeated[0], "a name that no other module has")
+    if not 0 < sum(tensor.elements for module in modules for tensor in module.tensors) <= ELEMENTS.maximum:
+        raise BadInputError("modules", list(names), f"modules that have 1 to {ELEMENTS.maximum} elements together")
     if not any(module.forward_flops for module in modules):
         modules = [
             Module(module.name, module.tensors, 2.0 * sum(tensor.elements for tensor in module.tensors))
             for module in modules
         ]
-    dtype = whole.get("dtype", "float32")
-    if dtype not in (*DTYPES, BFLOAT16):
-        raise BadInputError("dtype", dtype, (*DTYPES, BFLOAT16))
-    return ModelShape(name, tuple(modules), dtype, str(whole.get("sample", "a sample")), "a file of the user")
+    dtype, sample = whole.get("dtype", "float32"), whole.get("sample", "a sample")
+    DTYPE.check("dtype", dtype)
+    NAME.check("sample", sample)
+    return ModelShape(name, tuple(modules), dtype, sample, "a file of the user")
 
 
 def _module(key: str, content: object) -> Module:
     module = _mapping(key, content, MODULE_KEYS)
     name, tensors, flops = module.get("name"), module.get("tensors", {}), module.get("forward_flops", 0)
-    if not isinstance(name, str) or not name:
-        raise BadInputError(f"{key}.name", name, "a name")
-    if isinstance(flops, bool) or not isinstance(flops, int | float) or not 0 <= flops < float("inf"):
-        raise BadInputError(f"{key}.forward_flops", flops, "a number of at least 0")
-    if not isinstance(tensors, Mapping):
-        raise BadInputError(f"{key}.tensors", tensors, "numbers of elements by name, such as {weight: 1000}")
-    for each, elements in tensors.items():
-        ELEMENTS.check(f"{key}.tensors.{each}", elements)
-    return Module(name, tuple(Tensor(str(each), elements) for each, elements in tensors.items()), float(flops))
+    NAME.check(f"{key}.name", name)
+    if flops != 0:
+        FLOPS.check(f"{key}.forward_flops", flops)
+    check_mapping(f"{key}.tensors", tensors, MAX_TENSORS, NAME, ELEMENTS)
+    return Module(str(name), tuple(Tensor(each, elements) for each, elements in tensors.items()), float(flops))
 
 
 def _mapping(key: str, content: object, known: tuple[str, ...]) -> Mapping[str, Any]:

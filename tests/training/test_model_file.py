@@ -1,0 +1,92 @@
+"""A user's own model: what a file may say, and which key is named where it is wrong."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.training.model_file import model_from_json, model_to_json
+from hpccoll.training.models import MODELS, model_of
+
+CONV = {"name": "conv", "tensors": {"weight": 9408}, "forward_flops": 2.4e8}
+FC = {"name": "fc", "tensors": {"weight": 2_048_000, "bias": 1000}}
+
+
+def test_modules_become_tensors_in_the_order_of_the_file():
+    model = model_from_json("mine", {"dtype": "float16", "modules": [CONV, FC]})
+    assert [(tensor.name, tensor.elements) for tensor in model.tensors] == [
+        ("conv.weight", 9408), ("fc.weight", 2_048_000), ("fc.bias", 1000),
+    ]  # fmt: skip
+    assert (model.name, model.dtype, model.forward_flops) == ("mine", "float16", 2.4e8)
+
+
+def test_without_flops_each_module_takes_two_for_each_parameter():
+    assert model_from_json("mine", {"modules": [FC]}).forward_flops == 2 * 2_049_000
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_is_written_has_the_same_tensors_and_flops_when_it_is_read(name):
+    model = model_of(name)
+    again = model_from_json(name, model_to_json(model))
+    assert again.tensors == tuple(type(t)(t.name, t.elements) for t in model.tensors)
+    assert again.forward_flops == model.forward_flops
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        (None, "model"),
+        ([], "model"),
+        ("modules", "model"),
+        ({}, "modules"),
+        ({"modules": []}, "modules"),
+        ({"modules": {}}, "modules"),
+        ({"modules": [FC, FC]}, "modules"),
+        ({"modules": [FC], "layers": 3}, "model.layers"),
+        ({"modules": [FC], "dtype": "float"}, "dtype"),
+        ({"modules": [FC], "dtype": ["float32"]}, "dtype"),
+        ({"modules": [FC], "sample": 7}, "sample"),
+        ({"modules": ["fc"]}, "modules.0"),
+        ({"modules": [CONV, {"tensors": {}}]}, "modules.1.name"),
+        ({"modules": [{"name": ""}]}, "modules.0.name"),
+        ({"modules": [{"name": "a\nb"}]}, "modules.0.name"),
+        ({"modules": [{**FC, "flops": 1}]}, "modules.0.flops"),
+        ({"modules": [{**FC, "forward_flops": -1}]}, "modules.0.forward_flops"),
+        ({"modules": [{**FC, "forward_flops": float("nan")}]}, "modules.0.forward_flops"),
+        ({"modules": [{**FC, "forward_flops": float("inf")}]}, "modules.0.forward_flops"),
+        ({"modules": [{**FC, "forward_flops": True}]}, "modules.0.forward_flops"),
+        ({"modules": [{**FC, "forward_flops": "2e8"}]}, "modules.0.forward_flops"),
+        ({"modules": [{**FC, "forward_flops": 10**400}]}, "modules.0.forward_flops"),
+        ({"modules": [{"name": "fc", "tensors": [1]}]}, "modules.0.tensors"),
+        ({"modules": [{"name": "fc", "tensors": {"weight": 0}}]}, "modules.0.tensors.weight"),
+        ({"modules": [{"name": "fc", "tensors": {"weight": -3}}]}, "modules.0.tensors.weight"),
+        ({"modules": [{"name": "fc", "tensors": {"weight": 1.5}}]}, "modules.0.tensors.weight"),
+        ({"modules": [{"name": "fc", "tensors": {"weight": True}}]}, "modules.0.tensors.weight"),
+        ({"modules": [{"name": "fc", "tensors": {"weight": None}}]}, "modules.0.tensors.weight"),
+        ({"modules": [{"name": "fc", "tensors": {7: 7}}]}, "modules.0.tensors"),
+        ({"modules": [{"name": "relu"}]}, "modules"),
+        ({1: 2}, "model.1"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_key(content, key):
+    with pytest.raises(BadInputError) as error:
+        model_from_json("mine", content)
+    assert error.value.key == key
+    assert "\n" not in str(error.value)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inside),
+    max_leaves=8,
+)
+
+
+@given(
+    values | st.fixed_dictionaries({"modules": st.lists(st.fixed_dictionaries({"name": values, "tensors": values}))})
+)
+def test_any_content_is_a_model_or_one_line(content):
+    try:
+        model_from_json("mine", content)
+    except BadInputError as error:
+        assert "\n" not in str(error)  # noqa: PT017  either outcome is right

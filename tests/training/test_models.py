@@ -1,0 +1,101 @@
+"""Models generated from their architecture have the parameters, tensors and FLOPs that are published for them."""
+
+import pytest
+
+from hpccoll.errors import BadInputError
+from hpccoll.training.model_shape import scaled
+from hpccoll.training.models import MODELS, model_of
+from hpccoll.training.step_program import BACKWARD, FORWARD, Parallelism, step_programs
+
+PUBLISHED = {
+    # torchvision.models documents num_params of the weights IMAGENET1K_V1
+    "resnet50": (25_557_032, 161),
+    "vgg16": (138_357_544, 32),
+    # the lists of parameters of Hugging Face's classes: BertForPreTraining of google-bert/bert-large-uncased,
+    # GPT2LMHeadModel of openai-community/gpt2 and gpt2-xl
+    "bert-large": (336_226_108, 398),
+    "gpt2": (124_439_808, 148),
+    "gpt2-xl": (1_557_611_200, 580),
+    # half of total_size, bytes in bfloat16, in model.safetensors.index.json of the Hugging Face repositories
+    # meta-llama/Llama-2-7b-hf, Llama-2-70b-hf, Meta-Llama-3-8B, Llama-3.1-405B and mistralai/Mixtral-8x7B-v0.1
+    "llama2-7b": (6_738_415_616, 291),
+    "llama2-70b": (68_976_648_192, 723),
+    "llama3-8b": (8_030_261_248, 291),
+    "llama3-405b": (405_853_388_800, 1137),
+    "mixtral-8x7b": (46_702_792_704, 995),
+    # the dense layers of MLPerf training's recommendation benchmark: bottom 13-512-256-128, top 479-1024-1024-512-256-1
+    "dlrm": (2_368_897, 16),
+    # formula 2 of D. Narayanan et al., SC (2021), for l=96, h=12288, V=51200, s=2048, and the last norm, which it lacks
+    "gpt3-175b": (12 * 96 * 12288**2 + 13 * 96 * 12288 + (51200 + 2048) * 12288 + 2 * 12288, 1156),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_and_tensors_are_the_published_ones(name):
+    model = model_of(name)
+    assert (model.parameters, len(model.tensors)) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_ready_order_has_every_tensor_once(name):
+    model = model_of(name)
+    assert len({tensor.name for tensor in model.tensors}) == len(model.tensors)
+    assert sorted(tensor.name for tensor in model.ready) == sorted(tensor.name for tensor in model.tensors)
+
+
+def test_the_weight_of_a_norm_is_ready_before_its_bias_and_that_of_a_product_after_it():
+    ready = [tensor.name for tensor in model_of("resnet50").ready]
+    assert ready[:4] == ["fc.bias", "fc.weight", "layer4.2.bn3.weight", "layer4.2.bn3.bias"]
+
+
+@pytest.mark.parametrize(
+    ("name", "multiplications"),
+    [("resnet50", 4.09e9), ("vgg16", 15.47e9)],  # torchvision documents both as GFLOPS, with a product counted once
+)
+def test_flops_of_images_are_twice_the_published_multiplications(name, multiplications):
+    assert model_of(name).forward_flops == pytest.approx(2 * multiplications, rel=0.002)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-xl", "llama2-7b", "llama2-70b", "llama3-8b", "llama3-405b"])
+def test_flops_of_a_token_are_twice_the_parameters_and_those_of_attention(name):
+    model, shape = model_of(name), model_of(name).transformer
+    attention = 4 * shape.sequence * shape.hidden * shape.blocks
+    looked_up = sum(t.elements for t in model.tensors if t.name in ("embed_tokens.weight", "wpe.weight"))
+    expected = 2 * (model.parameters - looked_up) + attention
+    assert model.forward_flops / shape.sequence == pytest.approx(expected, rel=1e-3)  # norms and biases are no products
+
+
+def test_a_token_of_mixtral_takes_two_of_eight_experts():
+    model = model_of("mixtral-8x7b")
+    experts = sum(module.forward_flops for module in model.modules if module.expert is not None)
+    parameters = sum(t.elements for module in model.modules if module.expert is not None for t in module.tensors)
+    assert experts / model.transformer.sequence == pytest.approx(2 * parameters * 2 / 8)
+
+
+@pytest.mark.parametrize(("recompute", "factor"), [(True, 96), (False, 72)])
+def test_flops_of_gpt3_are_those_of_the_formula_of_megatron(recompute, factor):
+    # D. Narayanan et al., SC (2021), appendix: 96 B s l h^2 (1 + s / 6h + V / 16 l h) with recomputation; the output
+    # layer is not computed again, so that its term, 6 B s h V, is the same without it.
+    model, batch, blocks, hidden, vocabulary, sequence = model_of("gpt3-175b"), 3, 96, 12288, 51200, 2048
+    [program] = step_programs(model, Parallelism(samples=batch, recompute=recompute))
+    blocks_flops = factor * batch * sequence * blocks * hidden**2 * (1 + sequence / (6 * hidden))
+    expected = blocks_flops + 6 * batch * sequence * hidden * vocabulary
+    assert program.flops(FORWARD) + program.flops(BACKWARD) == pytest.approx(expected)
+    if recompute:
+        whole = 1 + sequence / (6 * hidden) + vocabulary / (16 * blocks * hidden)
+        assert expected == pytest.approx(96 * batch * sequence * blocks * hidden**2 * whole)
+
+
+@pytest.mark.parametrize("name", ["resnet50", "gpt2"])
+@pytest.mark.parametrize("factor", [1, 16, 1 << 20])
+def test_a_scaled_model_has_the_same_tensors_and_as_many_times_less_of_each(name, factor):
+    model, small = model_of(name), scaled(model_of(name), factor)
+    assert [tensor.name for tensor in small.tensors] == [tensor.name for tensor in model.tensors]
+    assert [t.elements for t in small.tensors] == [max(1, t.elements // factor) for t in model.tensors]
+    assert small.forward_flops == pytest.approx(model.forward_flops / factor)
+    assert small.scale == factor
+
+
+def test_an_unknown_model_is_refused_with_the_nearest_name():
+    with pytest.raises(BadInputError, match="did you mean resnet50"):
+        model_of("resnet-50")
