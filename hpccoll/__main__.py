@@ -14,13 +14,13 @@ def main() -> None:
 
 
 def _dispatch() -> None:
-    """Run ``run`` without the command line of the other commands: each rank of a job starts here and imports little."""
-    if sys.argv[1:2] == ["run"]:
+    """Run what ranks run without the command line of the other commands: each rank starts here and imports little."""
+    if sys.argv[1:2] in (["run"], ["train"]):
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback from every rank is noise
         from hpccoll.run import main as run
 
-        sys.exit(run(sys.argv[2:]))
+        sys.exit(run(sys.argv[2:], sys.argv[1]))
     from hpccoll.cli.main import main as command
 
     sys.exit(command())

@@ -222,19 +222,32 @@ def load_yaml(path: Path, model: type[Model], key: str) -> Model:
     Raises:
         BadInputError: names the file, the key, the value and the valid choices.
     """
-    text = read_text(path, key, SWEEP_BYTES)
-    try:
-        content: Any = yaml.load(text, _PlainLoader)  # noqa: S506  _PlainLoader is a SafeLoader
-    except RecursionError:
-        raise UnusableError(str(path), "it is no YAML that can be read: it is nested too deeply") from None
-    except (yaml.YAMLError, ValueError) as error:  # an integer with a tag, of thousands of digits
-        raise UnusableError(str(path), f"it is no YAML: {_syntax_error(error)}") from None
+    content = load_plain_yaml(path, key)
     if not isinstance(content, dict):
         raise UnusableError(str(path), f"it is no YAML of keys and values: {', '.join(_descriptions(model))}")
     try:
         return model(**content)
     except ValidationError as error:
         raise _to_bad_input(path, model, error) from None
+
+
+def load_plain_yaml(path: Path, key: str) -> Any:
+    """Return the content of a file: mappings and lists of whole numbers and texts.
+
+    Args:
+        path: the path of the file.
+        key: the command-line argument, or the key, with the path; error messages name it.
+
+    Raises:
+        BadInputError: if the file cannot be read or is no YAML.
+    """
+    text = read_text(path, key, SWEEP_BYTES)
+    try:
+        return yaml.load(text, _PlainLoader)  # noqa: S506  _PlainLoader is a SafeLoader
+    except RecursionError:
+        raise UnusableError(str(path), "it is no YAML that can be read: it is nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:  # an integer with a tag, of thousands of digits
+        raise UnusableError(str(path), f"it is no YAML: {_syntax_error(error)}") from None
 
 
 def _syntax_error(error: Exception) -> str:

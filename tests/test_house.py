@@ -40,7 +40,7 @@ MAY_IMPORT = {
         "evidence tuning store yaml_model spec training native host schedule errors files limits units "
         "pydantic yaml rich snakemake"
     ),
-    "run": "evidence tuning measure store spec training host schedule errors limits units mpi4py",
+    "run": "evidence tuning measure store spec training yaml_model host schedule errors limits units mpi4py",
     "cli": "evidence tuning run sweep report interop draw model store spec training schedule errors limits units typer",
     "__main__.py": "cli run terminal",
     "__init__.py": "analysis",

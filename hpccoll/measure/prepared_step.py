@@ -26,6 +26,10 @@ Prepare: TypeAlias = Callable[[MPI.Intracomm, Layout, Case], PreparedCase]
 """Prepares a case on the ranks of a communicator; all of them call it together."""
 
 
+MESSAGE = "binomial"
+"""The broadcast that sends a message from one rank to another: on two ranks all are alike."""
+
+
 class PreparedStep:
     """A training step compiled for the ranks of ``comm``; close it after the measurement.
 
@@ -112,13 +116,12 @@ class PreparedStep:
 
         The communicator of every group of an axis is created when the axis is first used, by all ranks together.
         """
-        name = operation.axis
-        if operation.peer is not None:  # one for each direction: the two ends start both in different orders
-            first, second = sorted((stage, operation.peer))
-            name = f"pp {first} {second} {operation.phase}"
+        name, groups = operation.axis, None
+        if operation.peer is not None:  # nonblocking calls of a communicator have one order: one for each direction
+            ends = (stage, operation.peer) if operation.sends else (operation.peer, stage)
+            name, groups = f"pp {ends[0]} to {ends[1]}", self.mesh.pairs(min(ends), max(ends))
         if name not in self._groups:
-            groups = self.mesh.groups(operation.axis) if operation.peer is None else self.mesh.pairs(first, second)
-            self._groups[name] = self._new_group(groups)
+            self._groups[name] = self._new_group(groups or self.mesh.groups(name))
         comm, layout = self._groups[name]
         if comm == MPI.COMM_NULL or (operation.peer is None and not self._is_of_stage(stage)):
             return None
@@ -139,7 +142,8 @@ class PreparedStep:
         """Return the case of an operation: with the requested algorithm where its collective has it, else native."""
         name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
         family, requested = collective(name), self.case.algorithm
-        algorithm = requested if requested in measurable_names(name) else NATIVE
+        other = MESSAGE if operation.peer is not None and requested != NATIVE else NATIVE
+        algorithm = requested if requested in measurable_names(name) else other
         known = known_parameters(name, algorithm)
         params = {key: value for key, value in self.case.params.items() if key in known and key not in WORKLOAD}
         if "traffic" in family.arguments:

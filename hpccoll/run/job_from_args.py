@@ -29,7 +29,11 @@ def job_from_args(arguments: argparse.Namespace, layout: "Layout") -> Job:
     """
     from hpccoll.tuning.table import check_job_table
 
-    job = Job.load(arguments.job) if arguments.job else _job_from_options(arguments, layout)
+    if arguments.workload:
+        from hpccoll.run.workload_job import job_of_workloads as from_options
+    else:
+        from_options = _job_from_options
+    job = Job.load(arguments.job) if arguments.job else from_options(arguments, layout)
     check_job_table(job.table)
     if job.communicator:
         from hpccoll.evidence.communicator_settings import overridden_settings
@@ -58,11 +62,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     sizes = _sizes(arguments)[:1] if family.token else _sizes(arguments)  # a barrier has one size
     op = arguments.op if family.has_op else None
     root = read_integer("-r", arguments.root or "0") if family.rooted or arguments.root else None
-    aggregators = read_integer("--aggregators", arguments.aggregators)
-    if aggregators >= launched.ranks:
-        raise BadInputError(
-            "--aggregators", aggregators, f"at most {launched.ranks - 1}: at least one rank is a worker"
-        )
+    layout = with_aggregators(arguments, launched)
     names = arguments.algorithms
     if names is None:
         names = DEFAULT_ALGORITHMS if arguments.collective == "all_reduce" else ALL
@@ -73,7 +73,6 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         raise BadInputError(
             "--in-place", family.name, "no --in-place: its contribution and its result have separate buffers"
         )
-    layout = replace(launched, aggregators=aggregators)
     parameters = dict(map(parse_parameter, arguments.param))
     mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
     transports, timings = arguments.transport.split(","), arguments.timing.split(",")
@@ -94,15 +93,29 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     )  # fmt: skip
     unique = {case.id: case for case in cases}
     return Job(
-        name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
+        name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
         **variant_settings(arguments),
-        seed=read_integer("--seed", arguments.seed), effort=_effort(arguments), table=table,
-        executor=_executor(arguments.executor),
+        seed=read_integer("--seed", arguments.seed), effort=effort_of(arguments), table=table,
+        executor=executor_of(arguments.executor),
         cases=tuple(unique.values()),
     )  # fmt: skip
 
 
-def _executor(requested: str | None) -> str | None:
+def with_aggregators(arguments: argparse.Namespace, launched: "Layout") -> "Layout":
+    """Return the layout of the ranks, of which the last ones are the requested aggregators.
+
+    Raises:
+        BadInputError: if no worker is left.
+    """
+    aggregators = read_integer("--aggregators", arguments.aggregators)
+    if aggregators >= launched.ranks:
+        raise BadInputError(
+            "--aggregators", aggregators, f"at most {launched.ranks - 1}: at least one rank is a worker"
+        )
+    return replace(launched, aggregators=aggregators)
+
+
+def executor_of(requested: str | None) -> str | None:
     if requested not in (*EXECUTORS, None):
         raise BadInputError("--executor", requested, EXECUTORS)
     return requested
@@ -154,7 +167,7 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
     return size_range(arguments.begin, arguments.end, read_integer("-f", arguments.factor))
 
 
-def _effort(arguments: argparse.Namespace) -> Effort:
+def effort_of(arguments: argparse.Namespace) -> Effort:
     warmup, rounds = read_integer("-w", arguments.warmup), read_integer("--rounds", arguments.rounds)
     seconds, timeout = read_number("--seconds", arguments.seconds), read_number("--timeout", arguments.timeout)
     operations = read_integer("--operations", arguments.operations)

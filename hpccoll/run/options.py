@@ -1,4 +1,4 @@
-"""The command-line parser of ``hpccoll run``; hpccoll/spec/input_keys.py declares the options."""
+"""The parsers of ``hpccoll run`` and ``hpccoll train``; hpccoll/spec/input_keys.py declares the options."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.errors import UnusableError, abbreviate, did_you_mean
-from hpccoll.spec.input_keys import NETWORKS, RUN_OPTIONS, Option
+from hpccoll.spec.input_keys import NETWORKS, OPTION_BY_FLAG, RUN_OPTIONS, TRAIN_ALGORITHMS, TRAIN_FLAGS, Option
 
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
@@ -20,12 +20,23 @@ rank. Every result is checked. The algorithm native is the library's own collect
 """
 
 
+TRAIN_EXAMPLES = """examples:
+  hpccoll train --model gpt2 --dry-run --ranks 8
+  mpiexec -n 2 hpccoll train --model resnet50 --scale 64
+  mpiexec -n 4 hpccoll train --model resnet50 --scale 16 --bucket 5M,25M,100M --overlap 0,1 -a ring,hierarchical,null
+  srun -N 4 -n 16 hpccoll train --model llama2-7b --scale 100 --parallel dp=4,tp=4 --out step.h5
+
+A step is a forward and a backward pass, and the collectives between the ranks. With several values of an option, each
+combination is measured. The algorithm null leaves collectives out: what others take longer is exposed communication.
+"""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         unknown = re.match(r"unrecognized arguments: --([\w-]+)", message)
         names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
         near = did_you_mean(unknown[1], names).replace("mean ", "mean --") if unknown else ""
-        raise UnusableError("hpccoll run", f"{message}: {near}see 'hpccoll run --help'")
+        raise UnusableError(self.prog, f"{message}: {near}see '{self.prog} --help'")
 
 
 MAX_PATH_BYTES, MAX_NAME_BYTES = 4000, 200
@@ -60,4 +71,33 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     for option in RUN_OPTIONS:
         parser.add_argument(*option.flags, **_argument(option))
+    parser.set_defaults(workload=None, dry_run=False)
     return parser
+
+
+def build_train_parser() -> argparse.ArgumentParser:
+    """Return the parser of ``hpccoll train``; what only ``hpccoll run`` has keeps its default."""
+    from hpccoll.training.workload import WORKLOAD  # it imports NumPy, which 'hpccoll run --help' does not need
+
+    parser = _Parser(
+        "hpccoll train", description="Measure training steps on the ranks of an MPI job.", epilog=TRAIN_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    parser.set_defaults(**{**vars(build_parser().parse_args([])), "workload": True})
+    for name, key in WORKLOAD.items():
+        shown = f"{key.help} [{key.default}]" if "[" not in key.help and key.default != "" else key.help
+        parser.add_argument(workload_flag(name), action="append", metavar="V,..", help=shown.replace("%", "%%"))
+    algorithms = f"comma-separated algorithms of all-reduce [{TRAIN_ALGORITHMS}]"
+    parser.add_argument("-a", "--algorithms", default=TRAIN_ALGORITHMS, help=algorithms)
+    for flag in TRAIN_FLAGS:
+        option = OPTION_BY_FLAG[flag]
+        parser.add_argument(*option.flags, **_argument(option))
+    parser.add_argument("--dry-run", action="store_true", help="no measurement: tensors, buckets and operations")
+    parser.add_argument("--ranks", default="8", help="with --dry-run: number of ranks [8]")
+    parser.add_argument("--json", action="store_true", help="with --dry-run: JSON output")
+    return parser
+
+
+def workload_flag(name: str) -> str:
+    """Return the option of a key of a workload."""
+    return f"--{name.replace('_', '-')}"

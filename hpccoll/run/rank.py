@@ -1,4 +1,4 @@
-"""The program of a rank, from the command line to the exit code."""
+"""The program of a rank, of ``hpccoll run`` and ``hpccoll train``, from the command line to the exit code."""
 
 import argparse
 import os
@@ -30,7 +30,7 @@ from hpccoll.run.mpi_startup import (
     start_mpi,
     without_deadline,
 )
-from hpccoll.run.options import build_parser
+from hpccoll.run.options import build_parser, build_train_parser
 from hpccoll.spec.case import Job
 from hpccoll.units import format_size
 
@@ -44,26 +44,32 @@ if TYPE_CHECKING:
     from hpccoll.schedule import Layout
 
 
+TRAIN = "train"
+
 ROOT_FIRST_S = 10.0
 """Seconds that other ranks give rank 0 to print an error: a launcher may kill all ranks when the first one exits."""
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run one rank of ``hpccoll run`` and return its exit code.
+def main(argv: Sequence[str], command: str = "run") -> int:
+    """Run one rank of ``hpccoll run`` or ``hpccoll train``, and return its exit code.
 
     Only rank 0 prints errors of the input; any other exception aborts all ranks after its traceback.
     """
     try:
-        code = _run(argv)
+        code = _run(argv, command)
         return finalize_mpi(code) if code and is_connected() else code
     finally:
         cancel_deadline()
 
 
-def _run(argv: Sequence[str]) -> int:
+def _run(argv: Sequence[str], command: str) -> int:
     try:
         check_arguments(argv)
-        arguments = build_parser().parse_args(argv)
+        arguments = (build_train_parser() if command == TRAIN else build_parser()).parse_args(argv)
+        if arguments.dry_run:
+            from hpccoll.run.workload_job import print_dry_run
+
+            return print_dry_run(arguments) if launcher_rank() == 0 else 0
         if arguments.probe:
             enable_logging(arguments.probe)  # before any library reads its variables
         return _measure(arguments)

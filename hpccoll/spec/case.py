@@ -31,7 +31,6 @@ from hpccoll.limits import (
     check_mapping,
 )
 from hpccoll.spec.input_keys import DEFAULT_OPERATIONS, EFFORT, SWEEP
-from hpccoll.training.model_file import model_from_json
 
 Parameter = int | str
 
@@ -298,8 +297,11 @@ class Job:
             raise BadInputError("executor", self.executor, EXECUTORS)
         if not isinstance(self.table, dict | None):
             raise BadInputError("table", self.table, "a table of 'hpccoll tune'")
-        for name, model in self.models.items():
-            model_from_json(name, model)
+        if self.models:
+            from hpccoll.training.model_file import model_from_json  # it imports NumPy, which a command line does not
+
+            for name, model in self.models.items():
+                model_from_json(name, model)
         check_mapping("environment", self.environment, MAX_NAMES, NAME, VARIABLE_VALUE)
         check_mapping("communicator", self.communicator, MAX_NAMES, NAME, VALUE)
         check_fields("effort.", self.effort, _EFFORT_KINDS)

@@ -18,9 +18,10 @@ from hpccoll.schedule import (
     unequal_blocks,
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
-from hpccoll.spec.algorithm_registry import COLLECTIVES, collective
+from hpccoll.spec.algorithm_registry import COLLECTIVES, WORKLOADS, collective
 from hpccoll.spec.case import TIMINGS, Case, Parameter
 from hpccoll.spec.transport_table import DEVICES, transports_by_device, transports_of_native, unmet_by_transport
+from hpccoll.training.workload import Workload
 from hpccoll.units import format_size, parse_size
 
 PLAN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": IntegerRange(1, MAX_BYTES)}
@@ -56,6 +57,8 @@ def check_case(case: Case) -> None:
         raise BadInputError(f"transport of {case.algorithm}", case.transport, transports)
     _check_call(case)
     _check_parameters(case)
+    if case.collective in WORKLOADS:
+        Workload.of(case.params)
 
 
 def _check_call(case: Case) -> None:
@@ -246,6 +249,8 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
         return f"{few} of {case.collective}"
     try:
         call_of(case, layout.workers)
+        if case.collective in WORKLOADS:
+            Workload.of(case.params).check_ranks(layout.workers, case.dtype)
     except BadInputError as error:
         return str(error)
     if case.algorithm == AUTO:

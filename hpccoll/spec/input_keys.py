@@ -65,6 +65,10 @@ SIZE_RANGE: Mapping[str, Key] = {
 """The keys of a range of sizes, ``bytes`` in a sweep file."""
 
 SWEEP: Mapping[str, Key] = {
+    "workloads": Key(
+        "training steps, a list of {model: resnet50, ...} with the options of 'hpccoll train'; without 'collectives' "
+        "nothing else is measured"
+    ),
     "collectives": Key("collectives, see 'hpccoll list'; all: every collective", ("all_reduce",)),
     "algorithms": Key(
         "algorithms, see 'hpccoll list'; native: the library's own; all: those of each collective", required=True
@@ -75,7 +79,7 @@ SWEEP: Mapping[str, Key] = {
         "element types: int32, int64, float16, float32, float64, bfloat16 (on device cpu not of native)", ("float32",)
     ),
     "ops": Key("reductions: sum, prod, min, max, avg", ("sum",)),
-    "bytes": Key("sizes: a list, or {from: 8, to: 4M, factor: 2}", required=True),
+    "bytes": Key("sizes: a list, or {from: 8, to: 4M, factor: 2}; required, except for workloads"),
     "in_place": Key("whether contribution and result share a buffer", (False, True)),
     "ranks": Key("numbers of ranks on one node, a job for each", bound=RANKS_PER_NODE),
     "nodes": Key("numbers of nodes, instead of 'ranks'", bound=RANKS),
@@ -200,6 +204,14 @@ RUN_OPTIONS = (
     Option(("--out",), "raw file; one of the same job is resumed", metavar="F.h5", kind="path"),
 )  # fmt: skip
 """The options of ``hpccoll run``."""
+
+TRAIN_ALGORITHMS = "ring,native,null"
+
+TRAIN_FLAGS = (
+    "-t", "-d", "-o", "-n", "-w", "--aggregators", "--mapping", "--table", "--param", "--variant", "--executor",
+    "--seconds", "--timeout", "--rounds", "--seed", "--shape", "--hosts", "--exit-zero", "--out",
+)  # fmt: skip
+"""The options that ``hpccoll train`` has in common with ``hpccoll run``."""
 
 NETWORKS = ("rdma", "tcp")
 OPTION_BY_FLAG: Mapping[str, Option] = {flag: option for option in RUN_OPTIONS for flag in option.flags}

@@ -5,7 +5,8 @@ from itertools import chain, combinations, product
 from math import prod
 
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import Collective, collective, unequal_blocks
+from hpccoll.schedule import Collective, unequal_blocks
+from hpccoll.spec.algorithm_registry import WORKLOADS, collective
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.catalogue import (
     GRAPH,
@@ -20,6 +21,9 @@ from hpccoll.spec.catalogue import (
 from hpccoll.spec.transport_table import transports_by_device
 from hpccoll.sweep.sweep_file import Sweep
 from hpccoll.sweep.validators import ALL, expand_collectives
+from hpccoll.sweep.workload_section import count_workloads, workloads
+from hpccoll.training.model_file import model_from_json
+from hpccoll.training.workload import TRAINING_STEP, Workload
 
 
 def expand_cases(sweep: Sweep, p: int) -> Iterator[Case]:
@@ -29,12 +33,15 @@ def expand_cases(sweep: Sweep, p: int) -> Iterator[Case]:
         BadInputError: if a name is unknown.
     """
     device_transports = transports_by_device(sweep.devices, sweep.transports)
+    models = {name: model_from_json(name, content) for name, content in sweep.models.items()}
     for name, algorithms in _algorithms_by_collective(sweep).items():
         family = collective(name)
         ops = sweep.ops if family.has_op else [None]
         limit = 1 if family.token else None  # a barrier has one size and no elements
-        calls = product(sweep.devices, algorithms, sweep.dtypes[:limit], ops, sweep.sizes()[:limit])
-        for device, algorithm, dtype, op, size in calls:
+        sizes: list[int] | list[None] = (
+            [None] if name in WORKLOADS else sweep.sizes()[:limit]
+        )  # workloads have their own
+        for device, algorithm, dtype, op, size in product(sweep.devices, algorithms, sweep.dtypes[:limit], ops, sizes):
             variations = product(
                 distinct_transports(name, algorithm, device_transports[device], device),
                 distinct_placements(name, algorithm, sweep.in_place),
@@ -44,9 +51,10 @@ def expand_cases(sweep: Sweep, p: int) -> Iterator[Case]:
             for transport, in_place, (root, arguments), params, mapping, timing in variations:
                 if params.get(GRAPH) and transport != "nccl":
                     continue  # only NCCL plans are captured as CUDA graphs
+                nbytes = Workload.of(arguments).gradient_bytes(dtype, models) if size is None else size
                 case = Case(
                     collective=name, algorithm=algorithm, transport=transport, device=device, dtype=dtype, op=op,
-                    bytes=size, in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping,
+                    bytes=nbytes, in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping,
                     timing=timing,
                 )  # fmt: skip
                 check_case(case)
@@ -61,7 +69,7 @@ def count_cases(sweep: Sweep, p: int) -> int:
     """
     return sum(
         len(sweep.devices) * len(sweep.transports) * len(sweep.dtypes) * len(sweep.ops if family.has_op else [None])
-        * len(sweep.sizes()[: 1 if family.token else None]) * len(sweep.in_place) * len(sweep.mapping or [None])
+        * len(_sizes(sweep, family)) * len(sweep.in_place) * len(sweep.mapping or [None])
         * len(sweep.timing)
         * _count_calls(sweep, family, p)
         * sum(prod(map(len, sweep.params.get(algorithm, {}).values())) for algorithm in algorithms)
@@ -69,11 +77,18 @@ def count_cases(sweep: Sweep, p: int) -> int:
     )  # fmt: skip
 
 
+def _sizes(sweep: Sweep, family: Collective) -> Sequence[int | None]:
+    """Return the sizes of a collective; None stands for the size that a workload has."""
+    return [None] if family.name in WORKLOADS else sweep.sizes()[: 1 if family.token else None]
+
+
 def _count_calls(sweep: Sweep, family: Collective, p: int) -> int:
     if "peer" in family.arguments:
         return {"ends": 1, "all": p * (p - 1) // 2}[sweep.pairs] if isinstance(sweep.pairs, str) else len(sweep.pairs)
     if "concurrent" in family.arguments:
         return len(sweep.concurrent)
+    if family.name in WORKLOADS:
+        return count_workloads(sweep.workloads)
     return len(sweep.traffic if "traffic" in family.arguments else sweep.roots if family.rooted else [None])
 
 
@@ -83,7 +98,8 @@ def _algorithms_by_collective(sweep: Sweep) -> dict[str, list[str]]:
     Raises:
         BadInputError: if a collective has none of them.
     """
-    available = {name: measurable_names(name) for name in expand_collectives(sweep.collectives)}
+    names = [*expand_collectives(sweep.collectives), *([TRAINING_STEP] if sweep.workloads else [])]
+    available = {name: measurable_names(name) for name in names}
     selected = {
         name: list(
             dict.fromkeys(chain.from_iterable(_matching_algorithms(name, word, known) for word in sweep.algorithms))
@@ -110,6 +126,9 @@ def _call_arguments(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[
     elif "concurrent" in family.arguments:
         for pairs in sweep.concurrent:
             yield None, {"concurrent": pairs}
+    elif family.name in WORKLOADS:
+        for workload in workloads(sweep.workloads):
+            yield None, workload.params
     elif "traffic" in family.arguments:
         for pattern in sweep.traffic:
             yield None, {"traffic": unequal_blocks.named(pattern)}

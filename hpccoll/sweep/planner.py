@@ -236,6 +236,7 @@ class _Allocation:
             variant=self.variant, environment=self.environment,
             communicator=self.communicator, seed=self.sweep.seed,
             effort=self.sweep.case_effort(), table=self.sweep.table, executor=self.sweep.executor,
+            models=self.sweep.models,
             cases=tuple(chain(*kept.values())),
         ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]  # fmt: skip
 

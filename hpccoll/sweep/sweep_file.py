@@ -10,16 +10,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, Tag, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    Tag,
+    model_validator,
+)
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import CommunicatorSettings
-from hpccoll.limits import RANKS
+from hpccoll.limits import MAX_LIST_ENTRIES, RANKS
 from hpccoll.spec.case import Effort, Shape
 from hpccoll.spec.input_keys import EFFORT, SIZE_RANGE, SWEEP, Key
 from hpccoll.spec.transport_table import check_timings
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
+from hpccoll.sweep.workload_section import WorkloadSection, own_models
 from hpccoll.tuning.resolve_auto import check_table_given
 from hpccoll.tuning.table import load_table
 from hpccoll.units import format_size, parse_size
@@ -106,13 +115,14 @@ class EffortSection(YamlSection):
 class Sweep(YamlSection):
     """A sweep: every combination of the entries of its lists is a case."""
 
+    workloads: list[WorkloadSection] = Field([], max_length=MAX_LIST_ENTRIES, description=SWEEP["workloads"].help)
     collectives: OneOrMore[validators.CollectiveName] = field(SWEEP["collectives"])
     algorithms: OneOrMore[validators.AlgorithmName] = field(SWEEP["algorithms"])
     devices: OneOrMore[Literal["cpu", "cuda"]] = field(SWEEP["devices"])
     transports: OneOrMore[validators.TransportName] = field(SWEEP["transports"])
     dtypes: OneOrMore[validators.DtypeName] = field(SWEEP["dtypes"])
     ops: OneOrMore[validators.OpName] = field(SWEEP["ops"])
-    bytes: Sizes = field(SWEEP["bytes"])
+    bytes: Sizes | None = field(SWEEP["bytes"])
     in_place: OneOrMore[bool] = field(SWEEP["in_place"])
     ranks: OneOrMore[Annotated[int, _bounded(SWEEP["ranks"])]] | None = field(SWEEP["ranks"])
     nodes: OneOrMore[Annotated[int, _bounded(SWEEP["nodes"])]] | None = field(SWEEP["nodes"])
@@ -134,6 +144,7 @@ class Sweep(YamlSection):
     effort: EffortSection = Field(EffortSection(), description=SWEEP["effort"].help)
     rounds: Annotated[int, _bounded(SWEEP["rounds"])] = field(SWEEP["rounds"])
     seed: Annotated[int, _bounded(SWEEP["seed"])] = field(SWEEP["seed"])
+    _models: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -141,6 +152,16 @@ class Sweep(YamlSection):
         sweep = read(written)
         check_table_given("table", None if sweep.table is None else str(written["table"]), sweep.algorithms)
         return sweep
+
+    @model_validator(mode="after")
+    def _has_sizes(self) -> "Sweep":
+        """Leave out the default collective of a file of workloads; a collective has sizes."""
+        if self.workloads and "collectives" not in self.model_fields_set:
+            self.collectives = []
+        if self.collectives and self.bytes is None:
+            raise BadInputError("bytes", None, "sizes, such as [8, 64K] or {from: 8, to: 4M, factor: 2}")
+        self._models = own_models(self.workloads)
+        return self
 
     @model_validator(mode="after")
     def _has_timings(self) -> "Sweep":
@@ -160,6 +181,11 @@ class Sweep(YamlSection):
         return self
 
     @property
+    def models(self) -> Mapping[str, Any]:
+        """The user's own models of workloads, by name, as their files have them."""
+        return self._models
+
+    @property
     def environments(self) -> dict[str, dict[str, str]]:
         """The variables of each variant."""
         return {name: variant.environment for name, variant in self.variants.items()}
@@ -173,7 +199,7 @@ class Sweep(YamlSection):
         return Effort(**self.effort.model_dump(), rounds=self.rounds)
 
     def sizes(self) -> list[int]:
-        return self.bytes.sizes() if isinstance(self.bytes, SizeRange) else self.bytes
+        return self.bytes.sizes() if isinstance(self.bytes, SizeRange) else self.bytes or []
 
     def notes(self) -> Iterator[str]:
         """Yield a note if the largest size of a range is not measured."""

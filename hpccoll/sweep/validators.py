@@ -11,6 +11,7 @@ from hpccoll.limits import NUMBER
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, unequal_blocks
 from hpccoll.spec.catalogue import check_algorithm, known_parameters, measurable_names
 from hpccoll.spec.transport_table import DEVICES, check_transport
+from hpccoll.training.workload import TRAINING_STEP
 from hpccoll.yaml_model import Bounded, OneOrMore, Text
 
 ALL = "all"
@@ -54,7 +55,8 @@ def _check_traffic(name: str) -> str:
 
 def _named_collectives(info: ValidationInfo) -> list[str]:
     """Return the collectives of the file; all collectives if the list is invalid."""
-    return expand_collectives(info.data.get("collectives", [ALL]))
+    names = expand_collectives(info.data.get("collectives", [ALL]))
+    return [*names, TRAINING_STEP] if info.data.get("workloads") else names
 
 
 def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterLists":

@@ -9,6 +9,7 @@ Modules are in forward order. FLOPs are those of the forward pass of a sample; w
 its parameters, twice.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -59,12 +60,22 @@ def model_from_json(name: str, content: object) -> ModelShape:
 
 def _module(key: str, content: object) -> Module:
     module = _mapping(key, content, MODULE_KEYS)
-    name, tensors, flops = module.get("name"), module.get("tensors", {}), module.get("forward_flops", 0)
+    name, tensors = module.get("name"), module.get("tensors", {})
     NAME.check(f"{key}.name", name)
-    if flops != 0:
-        FLOPS.check(f"{key}.forward_flops", flops)
+    flops = _flops(f"{key}.forward_flops", module.get("forward_flops", 0))
     check_mapping(f"{key}.tensors", tensors, MAX_TENSORS, NAME, ELEMENTS)
-    return Module(str(name), tuple(Tensor(each, elements) for each, elements in tensors.items()), float(flops))
+    return Module(str(name), tuple(Tensor(each, elements) for each, elements in tensors.items()), flops)
+
+
+def _flops(key: str, value: object) -> float:
+    """Return a number of at least 0; a file has 2.4e+8 as text."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # refused just below
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 <= number <= FLOPS.maximum:
+        raise BadInputError(key, value, f"a number from 0 to {FLOPS.maximum:g}")
+    return number
 
 
 def _mapping(key: str, content: object, known: tuple[str, ...]) -> Mapping[str, Any]:

@@ -372,7 +372,8 @@ class _Builder:
         """Return the bytes of the activations of a micro-batch between two parts: b s h."""
         shape = self.whole.transformer
         assert shape  # noqa: S101  ``check`` has seen to it
-        return self.parallelism.samples * shape.sequence * shape.hidden * itemsize(self.parameter_dtype)
+        elements = self.parallelism.samples * shape.sequence * shape.hidden
+        return max(1, elements // self.whole.scale) * itemsize(self.parameter_dtype)
 
     def divided(self, part: str) -> int:
         """Return the bytes that tensor-parallel ranks gather, or add up: those of experts have come from all ranks."""

@@ -14,8 +14,9 @@ from hpccoll.schedule import WORKLOADS, all_reduce, itemsize
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape, scaled
-from hpccoll.training.models import model_of
+from hpccoll.training.models import MODELS, model_of
 from hpccoll.training.step_program import SHARDINGS, Parallelism, StepProgram, step_programs
+from hpccoll.units import parse_size
 
 TRAINING_STEP = "training_step"
 
@@ -28,6 +29,7 @@ ROUTED_ARGUMENT = "zipf"
 
 MAX_US = 3_600_000_000
 FLAG = IntegerRange(0, 1)
+SIZE = IntegerRange(0, MAX_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +40,33 @@ class WorkloadKey:
         help: a noun phrase, with the default in brackets if it is not the value.
         default: the default.
         kind: the valid values.
+        size: whether it is a number of bytes, which may be written as 25M.
     """
 
     help: str
     default: int | str
     kind: IntegerRange | OneOfWords | PrintableText
+    size: bool = False
+
+    def read(self, name: str, text: str) -> int | str:
+        """Parse a value.
+
+        Raises:
+            BadInputError: if it is not valid.
+        """
+        if self.size:
+            value: int | str = parse_size(text, name)
+        elif isinstance(self.kind, PrintableText):
+            value = text
+        else:
+            return self.kind.read(name, text)
+        self.kind.check(name, value)
+        return value
 
 
 WORKLOAD: Mapping[str, WorkloadKey] = {
     "model": WorkloadKey("model, see 'hpccoll list', or your own file F.yaml", "resnet50", PrintableText(minimum=1)),
-    "scale": WorkloadKey("number by which tensors and the limits of buckets are divided", 1, IntegerRange(1, 1 << 20)),
+    "scale": WorkloadKey("number by which tensors, activations and the limits of buckets are divided", 1, IntegerRange(1, 1 << 20)),
     "compute": WorkloadKey("computation: wait (the rank is idle, as a host whose GPU computes), gemm (products of "
                            "matrices), none", WAIT, OneOfWords(COMPUTATIONS)),
     "compute_us": WorkloadKey(
@@ -58,8 +77,8 @@ WORKLOAD: Mapping[str, WorkloadKey] = {
     "micro_batches": WorkloadKey("micro-batches of a step, which synchronises once", 1, IntegerRange(1, 1 << 16)),
     "overlap": WorkloadKey("1: gradients are synchronised during the backward pass; 0: after it", 1, FLAG),
     "buckets": WorkloadKey(f"rule of buckets: {', '.join(FRAMEWORKS)}", "ddp", OneOfWords((*FRAMEWORKS,))),
-    "bucket": WorkloadKey("bytes of a bucket of the unscaled model [those of the rule]", 0, IntegerRange(0, MAX_BYTES)),
-    "first_bucket": WorkloadKey("bytes of the first bucket of ddp, likewise", 0, IntegerRange(0, MAX_BYTES)),
+    "bucket": WorkloadKey("bytes of a bucket of the unscaled model [those of the rule]", 0, SIZE, size=True),
+    "first_bucket": WorkloadKey("bytes of the first bucket of ddp, likewise", 0, SIZE, size=True),
     "parallel": WorkloadKey("mesh of the ranks, such as dp=4,tp=2,pp=2 [all data parallel]", "", PrintableText()),
     "sharding": WorkloadKey("sharding: none, zero1, zero3, fsdp, hsdp", "none", OneOfWords(SHARDINGS)),
     "sequence": WorkloadKey("1: tensor-parallel ranks divide the sequence, too", 0, FLAG),
@@ -100,6 +119,16 @@ class Workload:
         """Return the workload of the parameters of a case, of which others are left out."""
         return cls(**{name: params.get(name, key.default) for name, key in WORKLOAD.items()})
 
+    @property
+    def params(self) -> dict[str, int | str]:
+        """The parameters of a case: the model, and what differs from its default."""
+        return {
+            name: value
+            for name, key in WORKLOAD.items()
+            for value in [getattr(self, name)]
+            if name == "model" or value != key.default
+        }
+
     def shape(self, models: Mapping[str, ModelShape] | None = None) -> ModelShape:
         """Return the model, scaled.
 
@@ -120,6 +149,16 @@ class Workload:
             sequence=bool(self.sequence), overlap=bool(self.overlap), micro_batches=self.micro_batches,
             samples=self.samples, recompute=bool(self.recompute), gradient_dtype=dtype, parameter_dtype=dtype,
         )  # fmt: skip
+
+    def check_ranks(self, workers: int, dtype: str) -> None:
+        """Check that ``workers`` ranks can train the model; a model of the user's own is checked by the ranks.
+
+        Raises:
+            BadInputError: if they cannot.
+        """
+        parallelism = self.parallelism(workers, dtype)
+        if self.model in MODELS:
+            parallelism.check(self.shape())
 
     @property
     def rule(self) -> BucketRule:

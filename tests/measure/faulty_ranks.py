@@ -36,7 +36,7 @@ def run_wrong(self):
             time.sleep(1000)
         elif FAULT == "raises":
             raise RuntimeError("the moon is in the wrong house")
-    run_sequence(self)
+    return run_sequence(self)
 
 
 @all_reduce("short")

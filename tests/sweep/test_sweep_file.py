@@ -156,7 +156,7 @@ BAD = {
     "neither ranks nor nodes": ("algorithms: ring\nbytes: 8", ["a.yaml: ranks is missing", "'ranks'", "'nodes'"]),
     "nothing behind a key": (LEAST + "seed:", ["a.yaml: seed is missing: a whole number"]),
     "no algorithms behind the key": ("algorithms:\nbytes: 8\nranks: 2", ["algorithms is missing: one or several"]),
-    "no sizes behind the key": ("algorithms: ring\nbytes:\nranks: 2", ["a.yaml: bytes is missing: one or several"]),
+    "no sizes behind the key": ("algorithms: ring\nbytes:\nranks: 2", ["a.yaml: bytes is missing: sizes"]),
     "null of what is no algorithm": (LEAST + "ops: [null]", ["a.yaml: ops.0 is missing: one text"]),
     "pairs that there are not": (LEAST + "pairs: [[0, 1], [2]]", ["pairs", "ends, all", "[[0, 1], [0, 2]]"]),
     "a pair of one": (LEAST + "pairs: [[1, 1]]", ["pairs", "[[1, 1]]", "different ranks"]),

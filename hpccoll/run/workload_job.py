@@ -1,0 +1,116 @@
+"""The job that a command line of ``hpccoll train`` describes."""
+
+import argparse
+import json
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpccoll.limits import RANKS
+from hpccoll.run.job_from_args import effort_of, executor_of, variant_settings, with_aggregators
+from hpccoll.run.options import workload_flag
+from hpccoll.spec.case import RUN_JOB, Case, Job
+from hpccoll.spec.input_keys import read_integer
+from hpccoll.training.model_file import model_from_json
+from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.models import MODELS
+from hpccoll.training.workload import TRAINING_STEP, WORKLOAD, Workload
+from hpccoll.units import parse_parameter
+
+if TYPE_CHECKING:
+    from hpccoll.schedule import Layout
+
+WITH_COMMAS = "parallel"
+"""The key whose values have commas: its option is repeated for several."""
+
+
+def workloads_of(arguments: argparse.Namespace) -> tuple[list[Workload], dict[str, Any]]:
+    """Return the workloads of a command line, and the content of the model files that they name.
+
+    Raises:
+        BadInputError: if a value is invalid.
+    """
+    lists: dict[str, list[int | str]] = {}
+    models: dict[str, Any] = {}
+    for name, key in WORKLOAD.items():
+        given = getattr(arguments, name) or [str(key.default)]
+        texts = given if name == WITH_COMMAS else [text for each in given for text in each.split(",")]
+        lists[name] = [key.read(workload_flag(name), text) for text in texts]
+    for position, model in enumerate(lists["model"]):
+        if model not in MODELS and Path(str(model)).suffix:
+            from hpccoll.yaml_model import load_plain_yaml
+
+            path = Path(str(model))
+            models[path.stem] = load_plain_yaml(path, "--model")
+            model_from_json(path.stem, models[path.stem])
+            lists["model"][position] = path.stem
+    combined = [Workload.of(dict(zip(lists, values, strict=True))) for values in product(*lists.values())]
+    shapes = _shapes(models)
+    for workload in combined:
+        workload.shape(shapes)  # whose model exists
+    return list(dict.fromkeys(combined)), models
+
+
+def _shapes(models: dict[str, Any]) -> dict[str, ModelShape]:
+    return {name: model_from_json(name, content) for name, content in models.items()}
+
+
+def job_of_workloads(arguments: argparse.Namespace, launched: "Layout") -> Job:
+    """Return the job that the options describe."""
+    from hpccoll.spec.catalogue import (
+        algorithms_of,
+        check_algorithm,
+        distinct_mappings,
+        distinct_transports,
+        known_parameters,
+    )
+    from hpccoll.spec.input_keys import ALL
+    from hpccoll.tuning.resolve_auto import check_table_given
+    from hpccoll.tuning.table import load_table
+
+    found, models = workloads_of(arguments)
+    layout = with_aggregators(arguments, launched)
+    algorithms = algorithms_of(TRAINING_STEP) if arguments.algorithms == ALL else arguments.algorithms.split(",")
+    for algorithm in algorithms:
+        check_algorithm(algorithm, [TRAINING_STEP])
+    table = None if arguments.table is None else load_table(arguments.table, "--table")
+    check_table_given("--table", arguments.table and str(arguments.table), algorithms)
+    parameters = dict(map(parse_parameter, arguments.param))
+    mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
+    shapes = _shapes(models)
+    cases = (
+        Case(
+            collective=TRAINING_STEP, algorithm=algorithm, transport=transport, device=arguments.device,
+            dtype=arguments.dtype, op=arguments.op, bytes=workload.gradient_bytes(arguments.dtype, shapes),
+            in_place=True, mapping=mapping,
+            params=workload.params | {
+                name: value for name, value in parameters.items() if name in known_parameters(TRAINING_STEP, algorithm)
+            },
+        )
+        for workload in found
+        for algorithm in algorithms
+        for transport in distinct_transports(TRAINING_STEP, algorithm, arguments.transport.split(","), arguments.device)
+        for mapping in distinct_mappings(TRAINING_STEP, algorithm, mappings)
+    )  # fmt: skip
+    return Job(
+        name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
+        **variant_settings(arguments),
+        seed=read_integer("--seed", arguments.seed), effort=effort_of(arguments), table=table,
+        executor=executor_of(arguments.executor), models=models,
+        cases=tuple({case.id: case for case in cases}.values()),
+    )  # fmt: skip
+
+
+def print_dry_run(arguments: argparse.Namespace) -> int:
+    """Print the tensors, buckets and operations of each workload; nothing runs, and MPI does not start."""
+    from hpccoll.training.dry_run import dry_run_json, dry_run_lines
+
+    found, models = workloads_of(arguments)
+    ranks, shapes = RANKS.read("--ranks", arguments.ranks), _shapes(models)
+    if arguments.json:
+        made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in found]
+        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
+    else:
+        for workload in found:
+            print(*dry_run_lines(workload, ranks, arguments.dtype, shapes), sep="\n")
+    return 0

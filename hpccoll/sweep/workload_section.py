@@ -1,0 +1,105 @@
+"""The section ``workloads`` of a sweep file: training steps to measure, every combination of its lists."""
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
+
+from hpccoll.errors import BadInputError
+from hpccoll.limits import IntegerRange, OneOfWords
+from hpccoll.training.model_file import model_from_json
+from hpccoll.training.models import MODELS
+from hpccoll.training.workload import FLAG, WORKLOAD, Workload, WorkloadKey
+from hpccoll.units import parse_size
+from hpccoll.yaml_model import Bounded, OneOrMore, Text, YamlSection, load_plain_yaml
+
+MODEL_FILES = (".yaml", ".yml", ".json")
+
+
+def _flag(value: object) -> object:
+    """Return 1 for true and 0 for false."""
+    return {True: 1, False: 0, "true": 1, "false": 0}.get(value, value) if isinstance(value, bool | str) else value
+
+
+def _type_of(key: WorkloadKey) -> Any:
+    """Return the annotation of a value of a key."""
+    if key.size:
+        return Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
+    if key.kind is FLAG:
+        return Annotated[int, BeforeValidator(_flag, json_schema_input_type=bool | int), Field(ge=0, le=1)]
+    if isinstance(key.kind, IntegerRange):
+        return Annotated[int, Bounded(key.kind)]
+    return Annotated[Text, AfterValidator(_checked(key.kind))] if isinstance(key.kind, OneOfWords) else Text
+
+
+def _checked(words: OneOfWords) -> Any:
+    def check(value: str) -> str:
+        words.check("word", value)
+        return value
+
+    return check
+
+
+def _check_model(name: str) -> str:
+    if name not in MODELS and Path(name).suffix not in MODEL_FILES:
+        raise BadInputError("model", name, sorted(MODELS))
+    return name
+
+
+_TYPES = {name: _type_of(key) for name, key in WORKLOAD.items()} | {
+    "model": Annotated[Text, AfterValidator(_check_model)]
+}
+
+_LIST: Any = OneOrMore  # subscripted at run time
+_FIELDS: dict[str, Any] = {
+    name: (_LIST[_TYPES[name]], Field([key.default], description=key.help)) for name, key in WORKLOAD.items()
+}
+WorkloadSection: Any = create_model(
+    "WorkloadSection",
+    __base__=YamlSection,
+    __doc__="A training step to measure; every combination of the entries of its lists is a case.",
+    **_FIELDS,
+)
+"""A training step; its keys are those of ``training.workload.WORKLOAD``."""
+
+
+def own_models(sections: list[Any]) -> dict[str, Any]:
+    """Return the content of the model files that sections name, by the names of their models: the stems of the files.
+
+    Raises:
+        BadInputError: if a file cannot be read, or is no model.
+    """
+    models: dict[str, Any] = {}
+    for path in [Path(name) for section in sections for name in section.model if name not in MODELS]:
+        content = load_plain_yaml(path, "model")
+        try:
+            model_from_json(path.stem, content)
+        except BadInputError as error:
+            raise error.with_key(f"{path}: {error.key}") from None
+        if path.stem in MODELS:
+            raise BadInputError("model", str(path), f"a file with another name: {path.stem} is a model of hpccoll")
+        models[path.stem] = content
+    return models
+
+
+def workloads(sections: list[Any]) -> Iterator[Workload]:
+    """Yield every combination of the entries of each section, once."""
+    seen = set()
+    for section in sections:
+        lists: dict[str, list[int | str]] = {name: getattr(section, name) for name in WORKLOAD}
+        for values in product(*lists.values()):
+            chosen = dict(zip(lists, values, strict=True))
+            if chosen["model"] not in MODELS:
+                chosen["model"] = Path(str(chosen["model"])).stem
+            workload = Workload.of(chosen)
+            if workload not in seen:
+                seen.add(workload)
+                yield workload
+
+
+def count_workloads(sections: list[Any]) -> int:
+    """Return the number of combinations, without making any."""
+    return sum(prod(len(getattr(section, name)) for name in WORKLOAD) for section in sections)

@@ -1,0 +1,76 @@
+"""The engine of training steps drives what has started while it computes, whatever the collectives are."""
+
+from hpccoll.measure.step_engine import BEGIN, END, READY, StepEngine
+from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
+from hpccoll.training.workload import Workload
+
+MODEL = ModelShape("none", (), "float32", "a sample", "none")
+
+
+class Collective:
+    """A collective that ends when it has been driven so often."""
+
+    def __init__(self, polls):
+        self.polls, self.left, self.starts = polls, None, 0
+
+    def start(self):
+        self.left, self.starts = self.polls, self.starts + 1
+
+    def advance(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+def operation(axis):
+    return StepOperation("bucket", "all_reduce", axis, 4, "float32", "backward")
+
+
+def engine(instructions, collectives, compute_us=2000):
+    program = StepProgram(0, MODEL, tuple(instructions))
+    workload = Workload.of({"compute_us": compute_us})
+    return StepEngine(program, workload, collectives, [each.axis for each in program.operations])
+
+
+def test_a_collective_is_driven_while_the_rank_computes():
+    one = Collective(1)
+    made = engine([Compute("forward", 1.0), Start(operation("dp")), Compute("backward", 2.0)], [one])
+    seen = []
+    one.advance = lambda: seen.append(made.current) or True
+    made.run()
+    assert seen == ["the backward pass"]
+    (times,) = made.runs
+    assert times[READY] <= times[BEGIN] <= times[END]
+
+
+def test_collectives_of_one_stream_follow_one_another_and_others_do_not_wait_for_them():
+    slow, second, other = Collective(10**9), Collective(1), Collective(1)
+    program = [Start(operation("dp")), Start(operation("dp")), Start(operation("tp")), Wait(2)]
+    made = engine(program, [slow, second, other])
+    made._await = lambda number, wait=made._await: wait(number) if number == 2 else None
+    made.run()
+    assert (slow.starts, second.starts, other.starts) == (1, 0, 1)
+    assert made.times[3 * 2 + END] > 0
+
+
+def test_a_wait_ends_with_its_collective_and_what_follows_begins_then():
+    made = engine([Start(operation("tp")), Wait(0), Compute("forward", 1.0)], [Collective(5)])
+    made.run()
+    (times,) = made.runs
+    assert times[3] >= times[END]
+
+
+def test_the_step_ends_with_the_last_collective():
+    one = Collective(1000)
+    made = engine([Start(operation("dp"))], [one])
+    made.run()
+    assert one.left == 0
+    assert made.runs[0][END] > 0
+
+
+def test_an_aggregator_runs_the_collectives_and_computes_nothing():
+    collectives = [Collective(2), Collective(2)]
+    made = StepEngine(None, Workload.of({}), collectives, ["dp", "dp"])
+    made.run()
+    assert made.events == 6
+    assert [each.starts for each in collectives] == [1, 1]
