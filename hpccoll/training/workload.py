@@ -66,7 +66,7 @@ class WorkloadKey:
 
 WORKLOAD: Mapping[str, WorkloadKey] = {
     "model": WorkloadKey("model, see 'hpccoll list', or your own file F.yaml", "resnet50", PrintableText(minimum=1)),
-    "scale": WorkloadKey("number by which tensors, activations and the limits of buckets are divided", 1, IntegerRange(1, 1 << 20)),
+    "scale": WorkloadKey("divisor of tensors, activations and limits of buckets", 1, IntegerRange(1, 1 << 20)),
     "compute": WorkloadKey("computation: wait (the rank is idle, as a host whose GPU computes), gemm (products of "
                            "matrices), none", WAIT, OneOfWords(COMPUTATIONS)),
     "compute_us": WorkloadKey(

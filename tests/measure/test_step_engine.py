@@ -27,7 +27,7 @@ def operation(axis):
 
 
 def engine(instructions, collectives, compute_us=2000):
-    program = StepProgram(0, MODEL, tuple(instructions))
+    program = StepProgram(0, MODEL, tuple(instructions), ())
     workload = Workload.of({"compute_us": compute_us})
     return StepEngine(program, workload, collectives, [each.axis for each in program.operations])
 
