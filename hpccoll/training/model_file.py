@@ -71,7 +71,7 @@ def _flops(key: str, value: object) -> float:
     """Return a number of at least 0; a file has 2.4e+8 as text."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # refused just below
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 <= number <= FLOPS.maximum:
         raise BadInputError(key, value, f"a number from 0 to {FLOPS.maximum:g}")

@@ -55,7 +55,7 @@ def test_a_model_that_is_written_has_the_same_tensors_and_flops_when_it_is_read(
         ({"modules": [{**FC, "forward_flops": float("nan")}]}, "modules.0.forward_flops"),
         ({"modules": [{**FC, "forward_flops": float("inf")}]}, "modules.0.forward_flops"),
         ({"modules": [{**FC, "forward_flops": True}]}, "modules.0.forward_flops"),
-        ({"modules": [{**FC, "forward_flops": "2e8"}]}, "modules.0.forward_flops"),
+        ({"modules": [{**FC, "forward_flops": "much"}]}, "modules.0.forward_flops"),
         ({"modules": [{**FC, "forward_flops": 10**400}]}, "modules.0.forward_flops"),
         ({"modules": [{"name": "fc", "tensors": [1]}]}, "modules.0.tensors"),
         ({"modules": [{"name": "fc", "tensors": {"weight": 0}}]}, "modules.0.tensors.weight"),
