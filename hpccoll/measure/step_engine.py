@@ -106,7 +106,8 @@ class StepEngine:
         self.times = np.zeros(self.events, np.int64)
         self.runs: list[Nanoseconds] = []
         self._queues: dict[str, deque[int]] = {stream: deque() for stream in streams}
-        self._ended = [False] * len(operations)
+        self._after: list[int | None] = [None] * len(operations)
+        self._begun, self._ended = [False] * len(operations), [False] * len(operations)
         self.current = "the start of the step"
 
     @property
@@ -117,7 +118,7 @@ class StepEngine:
     def run(self) -> None:
         """Run the program once."""
         self.times = times = np.zeros(self.events, np.int64)
-        self._ended[:] = [False] * len(self.operations)
+        self._begun[:] = self._ended[:] = [False] * len(self.operations)
         begun = device = time.perf_counter_ns()
         started, at = 0, 3 * len(self.operations)
         for instruction in self.instructions:
@@ -128,7 +129,7 @@ class StepEngine:
                     times[at], times[at + 1] = now, device
                     at += 2
                 case Start():
-                    self._queue(started, max(device, begun))
+                    self._queue(started, max(device, begun), instruction.after)
                     started += 1
                 case Wait():
                     self._await(instruction.number)
@@ -150,29 +151,37 @@ class StepEngine:
             self._drive(end)
         return end
 
-    def _queue(self, number: int, now: int) -> None:
-        """Start an operation, or queue it behind others of its stream."""
+    def _queue(self, number: int, now: int, after: int | None) -> None:
+        """Start an operation, or queue it behind others: those of its stream, and the one that it comes after."""
         self.times[3 * number + READY] = now
-        queue = self._queues[self.streams[number]]
-        queue.append(number)
-        if len(queue) == 1:
-            self._begin(number)
+        self._after[number] = after
+        self._queues[self.streams[number]].append(number)
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        """Begin the first operation of every stream, if it has not begun and the one that it comes after has ended."""
+        for queue in self._queues.values():
+            while queue and not self._begun[queue[0]] and self._may_begin(queue[0]):
+                self._begin(queue[0])
+
+    def _may_begin(self, number: int) -> bool:
+        after = self._after[number]
+        return after is None or self._ended[after]
 
     def _begin(self, number: int) -> None:
         self.times[3 * number + BEGIN] = time.perf_counter_ns()
-        self.operations[number].start()
+        self._begun[number] = True
         operation = self.operations[number]
+        operation.start()
         if isinstance(operation, NativePlan) and not operation.running:
             self._end(number)
 
     def _end(self, number: int) -> None:
-        """Record the end of an operation, and start the next one of its stream."""
+        """Record the end of an operation, and begin what came after it."""
         self.times[3 * number + END] = time.perf_counter_ns()
         self._ended[number] = True
-        queue = self._queues[self.streams[number]]
-        queue.popleft()
-        if queue:
-            self._begin(queue[0])
+        self._queues[self.streams[number]].popleft()
+        self._begin_next()
 
     def _await(self, number: int) -> None:
         self.current = f"a wait for operation {number}"
@@ -182,7 +191,7 @@ class StepEngine:
     def _drive(self, until_ns: int, awaited: int | None = None) -> None:
         """Drive all running operations until a time, or until one that is awaited has ended."""
         while True:
-            running = [queue[0] for queue in self._queues.values() if queue]
+            running = [queue[0] for queue in self._queues.values() if queue and self._begun[queue[0]]]
             if awaited is not None and self._ended[awaited]:
                 return
             if len(self._native) == len(self.operations):

@@ -155,7 +155,7 @@ def _program_lines(program: StepProgram, parallelism: Parallelism) -> Iterator[s
     yield f"a rank computes {flops}"
     calls: dict[tuple[str, ...], Counter[int]] = {}
     for each in program.operations:
-        name = each.collective if each.peer is None else ("send" if each.sends else "receive")
+        name = "receive" if each.receives else ("send" if each.sends else each.collective)
         key = each.phase, each.axis, str(_group_ranks(each, parallelism)), name, each.dtype
         calls.setdefault(key, Counter())[each.nbytes] += 1
     for (phase, axis, size, name, dtype), sizes in calls.items():

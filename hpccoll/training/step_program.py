@@ -12,7 +12,7 @@ instructions: ``Compute``, ``Start`` and ``Wait``. A collective that is started 
 | dp, zero2 | the same; gradients are divided, too, and so reduced after every micro-batch |
 | dp, zero3 | as zero2, but the all-gathers precede both passes through a block, one for each tensor |
 | dp, fsdp | all-gathers of a block before both passes through it, in one piece; a reduce-scatter of it after them |
-| dp, hsdp | the same in groups of ``shard`` ranks; then an all-reduce of each shard over the replicas |
+| dp, hsdp | the same in groups of ``shard`` ranks; after each reduce-scatter an all-reduce over the replicas |
 | tp | an all-reduce after attention and after the feed-forward network, in both passes; one each of the embedding |
 | tp, sequence | an all-gather before and a reduce-scatter after each of them |
 | ep | an all-to-all before and one after the experts, in both passes |
@@ -80,10 +80,13 @@ class StepOperation:
 
     @property
     def stream(self) -> str:
-        """The stream on which it runs after those before it; the all-reduce of a shard follows its reduce-scatter."""
-        if self.peer is not None:
-            return f"pp {'to' if self.sends else 'from'} {self.peer}"
-        return "shard" if self.axis == "replica" else self.axis
+        """The stream on which it runs after those before it: that of its groups, or of its direction."""
+        return self.axis if self.peer is None else f"pp {'to' if self.sends else 'from'} {self.peer}"
+
+    @property
+    def receives(self) -> bool:
+        """Whether it is the receipt of a message."""
+        return self.peer is not None and not self.sends
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +104,15 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Starts an operation: it may run from now on."""
+    """Starts an operation: it may run from now on.
+
+    Args:
+        operation: the operation.
+        after: the number of the Start of an operation, on another stream, that must have ended before.
+    """
 
     operation: StepOperation
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +334,7 @@ class _Builder:
             self.pass_through(unit, modules, BACKWARD, {} if late else starts)
         self.to_stage(self.stage - 1, BACKWARD)
         for operation in chain.from_iterable(late.values()):
-            self.start(operation)
+            self.synchronise(operation)
 
     def pass_through(
         self, unit: str, modules: Sequence[Module], direction: str,
@@ -348,7 +357,7 @@ class _Builder:
                 if module.forward_flops:
                     self.instructions.append(Compute(phase, module.forward_flops * flops))
                 for operation in (starts or {}).get(module.name, ()):
-                    self.start(operation)
+                    self.synchronise(operation)
             self.part_ends(part, unit, direction, phase)
 
     # ---- tensor, sequence and expert parallelism ----------------------------------------------------------------
@@ -453,12 +462,16 @@ class _Builder:
         starts: defaultdict[str, list[StepOperation]] = defaultdict(list)
         for bucket in self.buckets:
             nbytes, dtype = bucket_bytes(bucket.tensors, itemsize(self.gradient_dtype)), self.gradient_dtype
-            of_bucket = starts[self.last_module(bucket.tensors)]
-            of_bucket.append(self.operation(bucket.label, collective, bucket.axis, nbytes, BACKWARD, dtype))
-            if self.parallelism.sharding == "hsdp":
-                shard = -(-nbytes // self.mesh.shard)
-                of_bucket.append(self.operation(bucket.label, "all_reduce", "replica", shard, BACKWARD, dtype))
+            operation = self.operation(bucket.label, collective, bucket.axis, nbytes, BACKWARD, dtype)
+            starts[self.last_module(bucket.tensors)].append(operation)
         return starts
+
+    def synchronise(self, operation: StepOperation) -> None:
+        """Append the operation of a bucket; with hsdp the all-reduce of its shards follows, beside the next bucket."""
+        number = self.start(operation)
+        if self.parallelism.sharding == "hsdp":
+            shard = -(-operation.nbytes // self.mesh.shard)
+            self.start(replace(operation, collective="all_reduce", axis="replica", nbytes=shard), after=number)
 
     def last_module(self, bucket: Sequence[Tensor]) -> str:
         """Return the name of the module of a bucket whose backward pass is the last."""
@@ -494,11 +507,11 @@ class _Builder:
     ) -> StepOperation:
         return StepOperation(label.strip(), collective, axis, nbytes, dtype or self.parameter_dtype, phase)
 
-    def start(self, operation: StepOperation) -> int | None:
+    def start(self, operation: StepOperation, after: int | None = None) -> int | None:
         """Append the start of an operation, and return its number; None if its group has a single rank."""
         if operation.peer is None and self.mesh.size(operation.axis) == 1:
             return None
-        self.instructions.append(Start(operation))
+        self.instructions.append(Start(operation, after))
         self.started += 1
         return self.started - 1
 

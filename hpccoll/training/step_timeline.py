@@ -4,7 +4,7 @@ A collective starts when the program has started it and the stream has ended tho
 takes alone. What stages send each other is there when the sender has started it and its time has passed. The step ends
 when all stages have computed and awaited everything.
 
-- *communication*: the seconds of all collectives of a stage, together.
+- *communication*: the seconds of all collectives of a stage, and of the messages that it sends, together.
 - *exposed*: what the step takes longer than the same step with collectives that take no time.
 - *share*: exposed seconds over those of the step.
 
@@ -12,8 +12,10 @@ The backward pass of bucket k ends at r(k); its collective starts at max(r(k), e
 Distributed, VLDB 13 (2020).
 """
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from hpccoll.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
 
@@ -42,6 +44,11 @@ class StepSpan:
     ready_s: float = 0.0
     operation: StepOperation | None = None
 
+    @property
+    def communicates(self) -> bool:
+        """Whether an operation lasts as long as its collective takes: a message is received for as long as awaited."""
+        return self.operation is not None and not self.operation.receives
+
 
 @dataclass(frozen=True, slots=True)
 class StepTimeline:
@@ -51,7 +58,7 @@ class StepTimeline:
         step_s: the seconds of the step.
         bare_s: the seconds of the same step without communication.
         compute_s: the seconds that the busiest stage computes.
-        communication_s: the seconds of all collectives of the stage that communicates longest.
+        communication_s: the seconds of all collectives and sent messages of the stage that communicates longest.
         spans: the computations and operations of each stage.
     """
 
@@ -88,72 +95,61 @@ def step_timeline(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost)
     spans, step_s = _run(programs, seconds, cost)
     _, bare_s = _run(programs, seconds, lambda _operation: 0.0)
     computed = [sum(span.end_s - span.begin_s for span in each if span.operation is None) for each in spans]
-    communicated = [sum(span.end_s - span.begin_s for span in each if span.operation) for each in spans]
+    communicated = [sum(span.end_s - span.begin_s for span in each if span.communicates) for each in spans]
     return StepTimeline(step_s, bare_s, max(computed), max(communicated), tuple(map(tuple, spans)))
+
+
+Messages: TypeAlias = defaultdict[tuple[int, int, str], deque[float]]
+"""When the messages arrive that no stage has received yet, by their sender, their receiver and their phase."""
 
 
 @dataclass(slots=True)
 class _Stage:
-    """The progress of a stage."""
+    """The progress of a pipeline stage."""
 
     program: StepProgram
     at: int = 0  # the next instruction
     now: float = 0.0
     spans: list[StepSpan] = field(default_factory=list)
-    streams: dict[str, float] = field(default_factory=dict)  # when each is free
-    ended: list[float | None] = field(default_factory=list)  # when each operation ends; None until its sender starts it
-    received: int = 0
+    ended: list[float] = field(default_factory=list)  # when each operation ends
+    free: dict[str, float] = field(default_factory=dict)  # when the last operation of each stream ends
+
+    def advance(self, seconds: Seconds, cost: Cost, messages: Messages) -> bool:
+        """Run instructions until one receives a message that has not been sent; return whether any has run."""
+        begin = self.at
+        while self.at < len(self.program.instructions):
+            match self.program.instructions[self.at]:
+                case Compute() as computation:
+                    end = self.now + seconds(computation)
+                    self.spans.append(StepSpan(computation.phase, self.now, end))
+                    self.now = end
+                case Wait(number):
+                    self.now = max(self.now, self.ended[number])
+                case Start(operation) if operation.receives:
+                    arrivals = messages[operation.peer or 0, self.program.stage, operation.phase]
+                    if not arrivals:
+                        break
+                    self._add(operation, self.now, max(self.now, arrivals.popleft()))
+                case Start(operation, after):
+                    before = self.ended[after] if after is not None else 0.0
+                    start = max(self.now, self.free.get(operation.stream, 0.0), before)
+                    self._add(operation, start, start + cost(operation))
+                    self.free[operation.stream] = self.ended[-1]
+                    if operation.peer is not None:
+                        messages[self.program.stage, operation.peer, operation.phase].append(self.ended[-1])
+            self.at += 1
+        return self.at > begin
+
+    def _add(self, operation: StepOperation, begin: float, end: float) -> None:
+        self.spans.append(StepSpan(operation.label, begin, end, self.now, operation))
+        self.ended.append(end)
 
 
 def _run(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost) -> tuple[list[list[StepSpan]], float]:
     """Return the spans of each stage, and when the last one ends."""
-    stages = [_Stage(program) for program in programs]
-    sent: dict[tuple[int, int, str], list[float]] = {}  # when messages have arrived, by sender, receiver and phase
-    taken: dict[tuple[int, int, str], int] = {}
-    advanced = True
-    while advanced:
-        advanced = False
-        for number, stage in enumerate(stages):
-            while stage.at < len(stage.program.instructions):
-                instruction = stage.program.instructions[stage.at]
-                if isinstance(instruction, Start) and not _start(number, stage, instruction, cost, sent, taken):
-                    break
-                if isinstance(instruction, Compute):
-                    end = stage.now + seconds(instruction)
-                    stage.spans.append(StepSpan(instruction.phase, stage.now, end))
-                    stage.now = end
-                elif isinstance(instruction, Wait):
-                    end_s = stage.ended[instruction.number]
-                    stage.now = max(stage.now, end_s or 0.0)
-                stage.at += 1
-                advanced = True
-    if stuck := [number for number, stage in enumerate(stages) if stage.at < len(stage.program.instructions)]:
+    stages, messages = [_Stage(program) for program in programs], Messages(deque)
+    while any(stage.advance(seconds, cost, messages) for stage in stages):
+        pass
+    if stuck := [stage.program.stage for stage in stages if stage.at < len(stage.program.instructions)]:
         raise RuntimeError(f"stages {stuck} wait for messages that no stage sends")
-    ends = [max([stage.now, *filter(None, stage.ended)]) for stage in stages]
-    return [stage.spans for stage in stages], max(ends)
-
-
-def _start(
-    number: int, stage: _Stage, instruction: Start, cost: Cost,
-    sent: dict[tuple[int, int, str], list[float]], taken: dict[tuple[int, int, str], int],
-) -> bool:  # fmt: skip
-    """Start an operation of a stage; return False if it receives a message that has not been sent yet."""
-    operation, now = instruction.operation, stage.now
-    if operation.peer is not None and not operation.sends:
-        key = operation.peer, number, operation.phase
-        index = taken.get(key, 0)
-        if index >= len(sent.get(key, ())):
-            return False
-        taken[key] = index + 1
-        arrived = sent[key][index]
-        stage.spans.append(StepSpan(operation.label, now, max(now, arrived), now, operation))
-        stage.ended.append(arrived)
-        return True
-    begin = max(now, stage.streams.get(operation.stream, 0.0))
-    end = begin + cost(operation)
-    stage.streams[operation.stream] = end
-    stage.spans.append(StepSpan(operation.label, begin, end, now, operation))
-    stage.ended.append(end)
-    if operation.peer is not None:
-        sent.setdefault((number, operation.peer, operation.phase), []).append(end)
-    return True
+    return [stage.spans for stage in stages], max(max([stage.now, *stage.ended]) for stage in stages)

@@ -1,0 +1,171 @@
+"""The timeline: closed forms of pipelines and of overlapped buckets, and what must hold for any program."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.training.mesh import Mesh
+from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer
+from hpccoll.training.step_program import (
+    BACKWARD,
+    FORWARD,
+    Compute,
+    Parallelism,
+    Start,
+    StepOperation,
+    StepProgram,
+    Wait,
+    step_programs,
+)
+from hpccoll.training.step_timeline import step_timeline
+
+MODEL = ModelShape("any", (Module("m", (Tensor("w", 1),)),), "float32", "a sample", "a test")
+
+
+def bucket(number, axis="dp", collective="all_reduce"):
+    return StepOperation(f"bucket {number}", collective, axis, 1, "float32", BACKWARD)
+
+
+def program(*instructions, stage=0):
+    return StepProgram(stage, MODEL, tuple(instructions), ())
+
+
+def flops(computation):
+    return computation.flops
+
+
+def free(_operation):
+    return 0.0
+
+
+def operations(timeline, stage=0):
+    return [span for span in timeline.spans[stage] if span.operation]
+
+
+# ---- buckets on one stream -----------------------------------------------------------------------------------------
+
+seconds = st.floats(0, 10, allow_nan=False)
+steps = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=12)
+"""The seconds of a part of the backward pass, and of the collective of the bucket that it completes."""
+
+
+def overlapped(parts):
+    instructions = [Compute(FORWARD, 1.0)]
+    for number, (computed, _) in enumerate(parts):
+        instructions += [Compute(BACKWARD, computed), Start(bucket(number))]
+    return program(*instructions)
+
+
+def cost_of(parts):
+    return lambda operation: parts[int(operation.label.split()[1])][1]
+
+
+@given(steps)
+def test_a_bucket_starts_when_it_is_ready_and_the_one_before_it_has_ended(parts):
+    timeline = step_timeline([overlapped(parts)], flops, cost_of(parts))
+    ready, end = 1.0, 0.0
+    for (computed, communicated), span in zip(parts, operations(timeline), strict=True):
+        ready += computed
+        begin, end = max(ready, end), max(ready, end) + communicated
+        assert (span.ready_s, span.begin_s, span.end_s) == pytest.approx((ready, begin, end))
+    assert timeline.step_s == pytest.approx(end)
+    assert timeline.exposed_s == pytest.approx(max(0.0, end - ready))
+    assert timeline.communication_s == pytest.approx(sum(communicated for _, communicated in parts))
+
+
+@given(steps)
+def test_overlap_hides_what_fits_and_no_more_than_the_backward_pass(parts):
+    timeline = step_timeline([overlapped(parts)], flops, cost_of(parts))
+    last = parts[-1][1]
+    after_first = sum(computed for computed, _ in parts[1:])
+    assert timeline.exposed_s >= last - 1e-9  # the last bucket has nothing to hide behind
+    assert timeline.exposed_s >= timeline.communication_s - after_first - 1e-9
+    if all(communicated <= following for (_, communicated), (following, _) in pairwise(parts)):
+        assert timeline.exposed_s == pytest.approx(last)
+
+
+@given(steps, st.data())
+def test_a_step_is_not_shorter_if_an_operation_takes_longer(parts, data):
+    longer = [(computed, communicated + data.draw(seconds)) for computed, communicated in parts]
+    before, after = (step_timeline([overlapped(each)], flops, cost_of(each)) for each in (parts, longer))
+    assert after.step_s >= before.step_s
+    assert after.bare_s == before.bare_s
+
+
+def test_an_operation_after_another_waits_for_it_and_the_stream_goes_on():
+    shards = [bucket(number, "shard", "reduce_scatter") for number in (1, 2)]
+    replicas = [bucket(number, "replica") for number in (1, 2)]
+    instructions = Start(shards[0]), Start(replicas[0], 0), Start(shards[1]), Start(replicas[1], 2)
+    timeline = step_timeline([program(*instructions)], flops, lambda each: {"shard": 2.0, "replica": 3.0}[each.axis])
+    assert [(each.begin_s, each.end_s) for each in operations(timeline)] == [(0, 2), (2, 5), (2, 4), (5, 8)]
+
+
+def test_a_wait_exposes_what_is_left():
+    timeline = step_timeline(
+        [program(Start(bucket(1)), Compute(FORWARD, 2.0), Wait(0), Compute(FORWARD, 1.0))], flops, lambda _: 5.0
+    )
+    assert (timeline.step_s, timeline.bare_s, timeline.exposed_s) == (6.0, 3.0, 3.0)
+    assert timeline.share == 0.5
+
+
+# ---- pipelines -----------------------------------------------------------------------------------------------------
+
+
+def equal_blocks(blocks):
+    """Return a transformer whose blocks compute as much, and that has nothing before or after them."""
+    modules = tuple(Module(f"h.{block}", (Tensor("w", 8, split=True),), 1.0, block, "mlp") for block in range(blocks))
+    return ModelShape("equal", modules, "float32", "a sample", "a test", Transformer(blocks, hidden=4, sequence=2))
+
+
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 12))
+def test_the_bubble_of_a_pipeline_is_that_of_the_formula(stages, blocks, micro_batches):
+    parallelism = Parallelism(Mesh(pp=stages), micro_batches=micro_batches)
+    timeline = step_timeline(step_programs(equal_blocks(stages * blocks), parallelism), flops, free)
+    assert timeline.step_s == pytest.approx((micro_batches + stages - 1) * 3 * blocks)
+    assert timeline.bubble_s / timeline.step_s == pytest.approx((stages - 1) / (micro_batches + stages - 1))
+    assert timeline.exposed_s == 0
+
+
+def test_a_message_delays_the_next_stage_by_its_time():
+    parallelism = Parallelism(Mesh(pp=3))
+    timeline = step_timeline(step_programs(equal_blocks(3), parallelism), flops, lambda _: 0.5)
+    assert timeline.exposed_s == pytest.approx(4 * 0.5)  # two forward, two back, one after the other
+    assert timeline.communication_s == pytest.approx(2 * 0.5)  # the stage in the middle; a receipt is no transfer
+
+
+def test_programs_that_wait_for_each_other_are_reported():
+    receive = StepOperation("stage 1", "send_recv", "pp", 1, "float32", FORWARD, peer=1)
+    with pytest.raises(RuntimeError, match="wait for messages"):
+        step_timeline([program(Start(receive))], flops, free)
+
+
+# ---- any mesh ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.sampled_from([Mesh(), Mesh(dp=4), Mesh(tp=2, dp=2), Mesh(pp=2, dp=2), Mesh(pp=4, tp=2)]),
+    st.sampled_from(["none", "zero1", "zero2"]), st.booleans(), st.integers(1, 4), st.floats(0, 2),
+)  # fmt: skip
+def test_a_step_lasts_from_its_computation_to_all_of_it_in_turn(mesh, sharding, overlap, micro_batches, communicated):
+    parallelism = Parallelism(mesh, sharding=sharding, overlap=overlap, micro_batches=micro_batches)
+    programs = step_programs(equal_blocks(4), parallelism)
+    timeline = step_timeline(programs, flops, lambda _: communicated)
+    operations = sum(len(program.operations) for program in programs)
+    computed = sum(program.flops(FORWARD) + program.flops(BACKWARD) for program in programs)
+    assert timeline.compute_s <= timeline.bare_s <= timeline.step_s
+    assert timeline.step_s <= computed + operations * communicated + 1e-9
+    assert 0 <= timeline.share < 1
+
+
+@given(st.sampled_from(["none", "zero1", "zero2", "zero3", "fsdp"]), st.floats(0.01, 2))
+def test_overlap_makes_no_step_longer(sharding, communicated):
+    with_overlap, without = (
+        step_timeline(
+            step_programs(equal_blocks(6), Parallelism(Mesh(dp=4), sharding=sharding, overlap=overlap)),
+            flops, lambda _: communicated,
+        ).step_s
+        for overlap in (True, False)
+    )  # fmt: skip
+    assert with_overlap <= without + 1e-9
