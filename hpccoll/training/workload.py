@@ -80,9 +80,9 @@ WORKLOAD: Mapping[str, WorkloadKey] = {
     "bucket": WorkloadKey("bytes of a bucket of the unscaled model [those of the rule]", 0, SIZE, size=True),
     "first_bucket": WorkloadKey("bytes of the first bucket of ddp, likewise", 0, SIZE, size=True),
     "parallel": WorkloadKey("mesh of the ranks, such as dp=4,tp=2,pp=2 [all data parallel]", "", PrintableText()),
-    "sharding": WorkloadKey("sharding: none, zero1, zero3, fsdp, hsdp", "none", OneOfWords(SHARDINGS)),
+    "sharding": WorkloadKey(f"sharding: {', '.join(SHARDINGS)}", "none", OneOfWords(SHARDINGS)),
     "sequence": WorkloadKey("1: tensor-parallel ranks divide the sequence, too", 0, FLAG),
-    "recompute": WorkloadKey("1: the backward pass computes the forward pass again", 0, FLAG),
+    "recompute": WorkloadKey("1: the backward pass computes the forward pass of blocks again", 0, FLAG),
 }  # fmt: skip
 """The keys of a workload, the arguments of ``training_step``."""
 

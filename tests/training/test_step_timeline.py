@@ -154,7 +154,8 @@ def test_a_step_lasts_from_its_computation_to_all_of_it_in_turn(mesh, sharding, 
     timeline = step_timeline(programs, flops, lambda _: communicated)
     operations = sum(len(program.operations) for program in programs)
     computed = sum(program.flops(FORWARD) + program.flops(BACKWARD) for program in programs)
-    assert timeline.compute_s <= timeline.bare_s <= timeline.step_s
+    assert timeline.compute_s <= timeline.bare_s + 1e-9
+    assert timeline.bare_s <= timeline.step_s
     assert timeline.step_s <= computed + operations * communicated + 1e-9
     assert 0 <= timeline.share < 1
 
