@@ -33,9 +33,9 @@ def workloads_of(arguments: argparse.Namespace) -> tuple[list[Workload], dict[st
     lists: dict[str, list[int | str]] = {}
     models: dict[str, Any] = {}
     for name, key in WORKLOAD.items():
-        given = getattr(arguments, name) or [str(key.default)]
+        given = getattr(arguments, name) or []
         texts = given if name == WITH_COMMAS else [text for each in given for text in each.split(",")]
-        lists[name] = [key.read(workload_flag(name), text) for text in texts]
+        lists[name] = [key.read(workload_flag(name), text) for text in texts] or [key.default]
     for position, model in enumerate(lists["model"]):
         if model not in MODELS and Path(str(model)).suffix:
             from hpccoll.yaml_model import load_plain_yaml

@@ -12,7 +12,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.limits import IntegerRange, OneOfWords
 from hpccoll.training.model_file import model_from_json
 from hpccoll.training.models import MODELS
-from hpccoll.training.workload import FLAG, WORKLOAD, Workload, WorkloadKey
+from hpccoll.training.workload import FLAG, SIZE, WORKLOAD, Workload, WorkloadKey
 from hpccoll.units import parse_size
 from hpccoll.yaml_model import Bounded, OneOrMore, Text, YamlSection, load_plain_yaml
 
@@ -24,10 +24,16 @@ def _flag(value: object) -> object:
     return {True: 1, False: 0, "true": 1, "false": 0}.get(value, value) if isinstance(value, bool | str) else value
 
 
+def _size(value: int | str) -> int:
+    size = parse_size(value)
+    SIZE.check("bytes", size)
+    return size
+
+
 def _type_of(key: WorkloadKey) -> Any:
     """Return the annotation of a value of a key."""
     if key.size:
-        return Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
+        return Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
     if key.kind is FLAG:
         return Annotated[int, BeforeValidator(_flag, json_schema_input_type=bool | int), Field(ge=0, le=1)]
     if isinstance(key.kind, IntegerRange):

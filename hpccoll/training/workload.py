@@ -29,7 +29,7 @@ ROUTED_ARGUMENT = "zipf"
 
 MAX_US = 3_600_000_000
 FLAG = IntegerRange(0, 1)
-SIZE = IntegerRange(0, MAX_BYTES)
+SIZE = IntegerRange(1, MAX_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class WorkloadKey:
         help: a noun phrase, with the default in brackets if it is not the value.
         default: the default.
         kind: the valid values.
-        size: whether it is a number of bytes, which may be written as 25M.
+        size: whether it is a number of bytes, which may be written as 25M; without a value it is 0.
     """
 
     help: str
@@ -54,12 +54,9 @@ class WorkloadKey:
         Raises:
             BadInputError: if it is not valid.
         """
-        if self.size:
-            value: int | str = parse_size(text, name)
-        elif isinstance(self.kind, PrintableText):
-            value = text
-        else:
+        if not self.size and not isinstance(self.kind, PrintableText):
             return self.kind.read(name, text)
+        value = parse_size(text, name) if self.size else text
         self.kind.check(name, value)
         return value
 
@@ -78,7 +75,7 @@ WORKLOAD: Mapping[str, WorkloadKey] = {
     "overlap": WorkloadKey("1: gradients are synchronised during the backward pass; 0: after it", 1, FLAG),
     "buckets": WorkloadKey(f"rule of buckets: {', '.join(FRAMEWORKS)}", "ddp", OneOfWords((*FRAMEWORKS,))),
     "bucket": WorkloadKey("bytes of a bucket of the unscaled model [those of the rule]", 0, SIZE, size=True),
-    "first_bucket": WorkloadKey("bytes of the first bucket of ddp, likewise", 0, SIZE, size=True),
+    "first_bucket": WorkloadKey("bytes of the first bucket of ddp [1M; with --bucket those]", 0, SIZE, size=True),
     "parallel": WorkloadKey("mesh of the ranks, such as dp=4,tp=2,pp=2 [all data parallel]", "", PrintableText()),
     "sharding": WorkloadKey(f"sharding: {', '.join(SHARDINGS)}", "none", OneOfWords(SHARDINGS)),
     "sequence": WorkloadKey("1: tensor-parallel ranks divide the sequence, too", 0, FLAG),
@@ -112,7 +109,9 @@ class Workload:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            WORKLOAD[each.name].kind.check(each.name, getattr(self, each.name))
+            key, value = WORKLOAD[each.name], getattr(self, each.name)
+            if not key.size or value != key.default:
+                key.kind.check(each.name, value)
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> "Workload":
