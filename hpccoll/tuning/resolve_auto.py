@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import Layout
+from hpccoll.schedule import WORKLOADS, Layout
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import Case
 from hpccoll.tuning.setting import Setting
@@ -34,6 +34,8 @@ def resolve_auto(
 ) -> tuple[Case, str | None]:
     """Return the concrete case for ``case`` on ``layout``, and for ``auto`` the reason of the choice.
 
+    A training step remains as it is: the choice is made for each collective of it.
+
     Args:
         case: the case, of any algorithm.
         layout: the layout of the ranks as they were launched.
@@ -45,7 +47,7 @@ def resolve_auto(
     Raises:
         BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for this setting.
     """
-    if case.algorithm != AUTO:
+    if case.algorithm != AUTO or case.collective in WORKLOADS:
         return case, None
     if table is None:
         raise BadInputError("table", None, VALID_TABLE)

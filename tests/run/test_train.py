@@ -1,0 +1,80 @@
+"""``hpccoll train``: training steps from a command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runner import invoke, rows, spawn
+
+from hpccoll.run import main
+from hpccoll.store.load_results import read_results
+
+FILE = """
+modules:
+  - {name: body, tensors: {weight: 9000}, forward_flops: 2.4e+3}
+  - {name: head, tensors: {weight: 500, bias: 10}}
+"""
+
+BAD = {
+    "unknown model": (["--model", "resnet51"], ["model", "'resnet51'", "resnet50, vgg16"]),
+    "missing file": (["--model", "none.yaml"], ["--model", "none.yaml"]),
+    "no bucket": (["--bucket", "-1"], ["--bucket", "'-1'", "a number of bytes"]),
+    "unknown rule": (["--buckets", "dpp"], ["--buckets", "'dpp'", "ddp", "horovod"]),
+    "unknown algorithm": (["-a", "rin"], ["algorithm", "'rin'", "ring", "native"]),
+    "a mesh that does not multiply": (["--parallel", "dp=3"], ["parallel", "'dp=3'", "tp x dp x pp = 1"]),
+    "an axis that is none": (["--parallel", "xp=3"], ["parallel", "'xp=3'", "tp, dp, pp"]),
+    "tensors that are not divided": (["--parallel", "pp=1,tp=1,dp=1,shard=2"], ["parallel shard", "2", "dp=1"]),
+    "a flag of three values": (["--overlap", "2"], ["--overlap", "'2'", "0 to 1"]),
+    "an option of run": (["--begin", "8"], ["hpccoll train: unrecognized arguments", "'hpccoll train --help'"]),
+    "a table without auto": (["--table", "t.json"], ["--table"]),
+    "too large for the memory": (["--model", "llama3-405b"], ["bytes", "GiB are free"]),
+}
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_takes_one_line(what, tmp_path):
+    arguments, words = BAD[what]
+    assert spawn("train", *arguments, cwd=tmp_path).is_bad_input(*words)
+
+
+def test_a_dry_run_of_several_workloads_is_a_list_of_them():
+    ended = invoke("train", "--dry-run", "--json", "--bucket", "5M,25M", "--ranks", "4")
+    assert ended.code == 0
+    small, large = json.loads(ended.out)
+    assert large["buckets"] == [30257056, 26255360, 28366848, 17348864]
+    assert len(small["buckets"]) > len(large["buckets"])
+    alone = json.loads(invoke("train", "--dry-run", "--json").out)
+    assert alone["buckets"] == [8196000, 31502336, 26255360, 26550272, 9724160]
+
+
+def test_every_option_of_a_workload_is_in_the_help(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"], "train")
+    printed = capsys.readouterr().out
+    assert all(option in printed for option in ("--model", "--micro-batches", "--first-bucket", "--dry-run", "-a"))
+
+
+@pytest.mark.mpi
+def test_steps_of_every_combination_are_measured_and_resumed(tmp_path, mpiexec):
+    model, out = tmp_path / "mine.yaml", tmp_path / "steps.h5"
+    model.write_text(FILE)
+    arguments = [
+        "train", "--model", model, "--compute-us", "500", "--overlap", "0,1", "-a", "ring,native,null",
+        "-n", "6", "--rounds", "1", "--out", out,
+    ]  # fmt: skip
+    first = mpiexec(2, "-m", "hpccoll", *arguments)
+    assert first.returncode == 0, first.stderr
+    assert len(rows(first.stdout)) == 6
+    read = read_results([out])
+    assert {row.status for row in read.rows} == {"ok"}
+    assert {row.bytes for row in read.rows} == {4 * 9510}
+    assert {row.params["model"] for row in read.rows} == {"mine"}
+    assert all(row.median_s >= 500e-6 for row in read.rows)
+    again = mpiexec(2, "-m", "hpccoll", *arguments)
+    assert again.returncode == 0, again.stderr
+    assert "nothing left to measure" in again.stdout
+    model.write_text(FILE.replace("9000", "9001"))
+    other = mpiexec(2, "-m", "hpccoll", *arguments)
+    assert other.returncode == 2
+    assert str(Path(out)) in other.stderr
