@@ -27,10 +27,10 @@ family = typer.Typer()
 
 @family.command("list", epilog="Example: hpccoll list --json | jq '.algorithms[].name'")
 def list_(*, as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False) -> None:
-    """List collectives, algorithms, transports and variants.
+    """List algorithms, transports, variants and models.
 
-    Variants have their settings and requirements, and every entry what is missing for it on this machine. --json
-    also has the evidence that each variant requires.
+    Algorithms have their collectives, variants their settings and requirements, and every entry what is missing for it
+    on this machine. --json also has the evidence that each variant requires.
     """
     from hpccoll.spec.listing import listing, listing_lines
 

@@ -1,4 +1,4 @@
-"""The listing of collectives, algorithms, transports and variants, and what each lacks on this machine."""
+"""The listing of collectives, algorithms, transports, variants and workloads, and what each lacks on this machine."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +15,8 @@ from hpccoll.spec.algorithm_registry import COLLECTIVES
 from hpccoll.spec.catalogue import GRAPH
 from hpccoll.spec.requirements import missing_requirements
 from hpccoll.spec.transport_table import TRANSPORTS
+from hpccoll.training.models import MODELS
+from hpccoll.training.workload import TRAINING_STEP, WORKLOAD
 
 PARAMETERS = {
     "channels": "schedules: number of pieces that advance independently, such as 4",
@@ -69,6 +71,19 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
             }
             for name, variant in named_variants().items()
         ],
+        "workloads": [
+            {
+                "name": TRAINING_STEP,
+                "keys": {name: {"meaning": key.help, "default": key.default} for name, key in WORKLOAD.items()},
+            }
+        ],
+        "models": [
+            {
+                "name": name, "parameters": model.parameters, "tensors": len(model.tensors), "dtype": model.dtype,
+                "forward_flops": model.forward_flops, "sample": model.sample, "source": model.source,
+            }
+            for name, model in ((name, make()) for name, make in MODELS.items())
+        ],
     }  # fmt: skip
 
 
@@ -106,6 +121,11 @@ def listing_lines(tables: Mapping[str, Any]) -> Iterator[str]:
     for row in tables["variants"]:
         yield f"variant {row['name']} ({row['what']}){_unavailable(row)}"
         yield f"    {'; '.join([_setting(row), *_limits(row['limits'])])}"
+    for row in tables["workloads"]:
+        values = "".join(f" {name}={key['default']}" for name, key in row["keys"].items())
+        yield f"workload {row['name']}{values}"
+    for row in tables["models"]:
+        yield f"model {row['name']} ({row['parameters']:,} parameters in {row['tensors']} tensors)"
     reasons: defaultdict[str, list[str]] = defaultdict(list)
     for kind in ("algorithms", "policies", "transports", "variants"):
         for row in tables[kind]:

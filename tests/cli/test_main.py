@@ -114,7 +114,9 @@ def test_where_no_file_that_is_named_can_be_read_it_is_bad_input(tmp_path, monke
 def test_list_as_json_has_the_shape_of_the_contract():
     result = invoke("list", "--json")
     listed = json.loads(result.out)
-    assert listed.keys() == {"collectives", "algorithms", "policies", "transports", "variants"}
+    assert listed.keys() == {
+        "collectives", "algorithms", "policies", "transports", "variants", "workloads", "models",
+    }  # fmt: skip
     assert listed["collectives"].keys() == COLLECTIVES.keys()
     for row in listed["algorithms"]:
         assert row.keys() == {"collective", "name", "needs", "available", "reason"}

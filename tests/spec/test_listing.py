@@ -11,6 +11,8 @@ from hpccoll.host import gpu_stack
 from hpccoll.spec import requirements
 from hpccoll.spec.catalogue import GRAPH, PLAN_PARAMETERS
 from hpccoll.spec.listing import listing, listing_lines
+from hpccoll.training.models import MODELS
+from hpccoll.training.workload import TRAINING_STEP, WORKLOAD
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +97,25 @@ def test_the_printed_listing_has_the_parameters_of_all_cases():
     assert sorted(named) == sorted((*PLAN_PARAMETERS, GRAPH))
 
 
+def test_the_listing_has_the_models_with_their_parameters_and_tensors(tmp_path):
+    rows = {row["name"]: row for row in listing(tmp_path)["models"]}
+    assert list(rows) == list(MODELS)
+    assert (rows["resnet50"]["parameters"], rows["resnet50"]["tensors"]) == (25_557_032, 161)
+    lines = invoke("list").out.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("model ")] == list(MODELS)
+    assert "model resnet50 (25,557,032 parameters in 161 tensors)" in lines
+
+
+def test_the_listing_has_the_training_step_with_its_keys(tmp_path):
+    (row,) = listing(tmp_path)["workloads"]
+    assert row["name"] == TRAINING_STEP
+    assert {name: key["default"] for name, key in row["keys"].items()} == {
+        name: key.default for name, key in WORKLOAD.items()
+    }
+    (line,) = [line for line in invoke("list").out.splitlines() if line.startswith("workload ")]
+    assert line.startswith("workload training_step model=resnet50 scale=1 ")
+
+
 def test_the_printed_listing_has_each_reason_once(tmp_path):
     found = listing(tmp_path)
     lines = [*listing_lines(found)]
@@ -108,5 +129,6 @@ def test_the_printed_listing_has_each_reason_once(tmp_path):
 
 def test_a_listing_without_missing_entries_has_no_reasons():
     row = {"name": "mpi", "devices": ["cpu"], "available": True, "reason": None}
-    lines = [*listing_lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})]
+    tables = dict.fromkeys(("algorithms", "policies", "variants", "workloads", "models"), ())
+    lines = [*listing_lines({**tables, "transports": [row]})]
     assert [line for line in lines if not line.startswith("parameter ")] == ["transport mpi (of cpu)"]

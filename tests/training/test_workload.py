@@ -96,7 +96,9 @@ def test_a_value_is_read_from_text(name, text, value):
     assert WORKLOAD[name].read(name, text) == value
 
 
-@pytest.mark.parametrize(("name", "text"), [("bucket", "-1"), ("bucket", "0"), ("bucket", "x"), ("scale", "0"), ("compute", "gpu")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("bucket", "-1"), ("bucket", "0"), ("bucket", "x"), ("scale", "0"), ("compute", "gpu")]
+)
 def test_a_wrong_text_is_refused(name, text):
     with pytest.raises(BadInputError):
         WORKLOAD[name].read(name, text)
