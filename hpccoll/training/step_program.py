@@ -18,9 +18,9 @@ instructions: ``Compute``, ``Start`` and ``Wait``. A collective that is started 
 | ep | an all-to-all before and one after the experts, in both passes |
 | pp | one message to the next stage for each micro-batch, one back; one forward, one backward in turn (1F1B) |
 
-Left out is what takes a few kilobytes (losses, norms of gradients), and what frameworks hide behind something else: the
-second all-gather of sequence parallelism in the backward pass, and the all-reduce of an embedding that the first and
-the last stage of a pipeline share.
+Left out is what takes little of a step: losses and norms of gradients, the second all-gather of a divided sequence in
+the backward pass, which frameworks hide, and the all-reduce of an embedding that the first and the last stage of a
+pipeline share.
 
 S. Li et al.: PyTorch Distributed, VLDB 13 (2020); S. Rajbhandari et al.: ZeRO, SC (2020); Y. Zhao et al.: PyTorch FSDP,
 VLDB 16 (2023); D. Narayanan et al.: Megatron-LM, SC (2021); V. Korthikanti et al.: Reducing activation recomputation,
