@@ -1,7 +1,8 @@
 """Parsers and formatters of sizes and times: sizes are binary (64M is 64 MiB); GB is 1e9 bytes."""
 
 import re
-from math import floor, isfinite, log10
+from collections.abc import Mapping
+from math import floor, inf, isfinite, log10
 
 from hpccoll.errors import BadInputError
 from hpccoll.limits import MAX_BYTES
@@ -44,6 +45,40 @@ def size_range(begin: str, end: str, factor: int) -> list[int]:
     return sizes
 
 
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_BITS_PER_SECOND = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
+
+
+def parse_seconds(text: str, key: str) -> float:
+    """Parse a duration: ``3.5ms``, ``2 s``; a number without a unit is in seconds.
+
+    Raises:
+        BadInputError: if ``text`` is no duration above 0.
+    """
+    return _parse_quantity(text, _SECONDS, key, "a duration above 0 such as 3.5ms, with us, ms or s")
+
+
+def parse_rate(text: str, key: str) -> float:
+    """Parse a rate in bits a second: ``400gbit``, ``100 Mbit``; a number without a unit is in bits a second.
+
+    Raises:
+        BadInputError: if ``text`` is no rate above 0.
+    """
+    return _parse_quantity(text, _BITS_PER_SECOND, key, "a rate above 0 such as 400gbit, with mbit, gbit or tbit")
+
+
+def _parse_quantity(text: str, units: Mapping[str, float], key: str, expected: str) -> float:
+    match = re.fullmatch(r"\s*([0-9.]+(?:e[-+]?[0-9]+)?)\s*([a-z]*)(?:/s)?\s*", text.lower())
+    factor = (units.get(match[2]) if match[2] else 1.0) if match else None
+    try:
+        value = float(match[1]) * factor if match and factor else 0.0
+    except ValueError:
+        value = 0.0
+    if not 0 < value < inf:
+        raise BadInputError(key, text, expected)
+    return value
+
+
 def parse_parameter(text: str) -> tuple[str, int | str]:
     """Parse the name and the value of ``channels=4`` or ``outer=ring``; digits are a whole number.
 
@@ -84,6 +119,22 @@ def format_seconds(seconds: float) -> str:
         if seconds >= 0.9995 * scale:  # 0.9995 rounds to 1
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+def format_bit_rate(rate: float) -> str:
+    """Format a rate in bits a second with a decimal prefix: ``400 Gbit/s``, ``56,000 Gbit/s``."""
+    for scale, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s")):
+        if rate >= 0.9995 * scale:
+            return f"{rate / scale:,.0f} {unit}" if rate >= 1000 * scale else f"{rate / scale:.3g} {unit}"
+    return f"{rate:.3g} bit/s"
+
+
+def format_decimal_bytes(nbytes: float) -> str:
+    """Format bytes with three significant digits and a decimal prefix: ``14 GB``, ``8.2 MB``."""
+    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if nbytes >= 0.9995 * scale:
+            return f"{nbytes / scale:.3g} {unit}"
+    return f"{nbytes:.0f} B"
 
 
 def format_count(count: object, noun: str) -> str:

@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
 from hpccoll.limits import MAX_BYTES
-from hpccoll.units import format_number, format_seconds, format_size, parse_size
+from hpccoll.units import (
+    format_bit_rate,
+    format_decimal_bytes,
+    format_number,
+    format_seconds,
+    format_size,
+    parse_rate,
+    parse_seconds,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +85,42 @@ def test_a_duration_has_no_exponent(seconds):
     number, _unit = format_seconds(seconds).split()
     assert "e" not in number
     assert float(number) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("3.5ms", 3.5e-3), ("2 s", 2.0), ("0.5", 0.5), ("1e2us", 1e-4), ("10NS", 1e-8)]
+)
+def test_durations_have_units(text, seconds):
+    assert parse_seconds(text, "--compute") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [("400gbit", 4e11), ("100 Mbit/s", 1e8), ("1.6Tbit", 1.6e12), ("8e9", 8e9), ("64kbit", 64e3)]
+)
+def test_rates_have_units(text, rate):
+    assert parse_rate(text, "--rate") == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("text", ["", "ms", "0s", "-1ms", "1.2.3s", "1min", "inf", "1e999s", "400gbit"])
+def test_what_is_no_duration_is_bad_input(text):
+    with pytest.raises(BadInputError, match="--compute"):
+        parse_seconds(text, "--compute")
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (4e11, "400 Gbit/s"),
+        (5.6e13, "56,000 Gbit/s"),
+        (1e8, "100 Mbit/s"),
+        (2.5e9, "2.5 Gbit/s"),
+        (9600, "9.6e+03 bit/s"),
+    ],
+)
+def test_rates_are_printed_with_decimal_prefixes(rate, text):
+    assert format_bit_rate(rate) == text
+
+
+@pytest.mark.parametrize(("nbytes", "text"), [(14e9, "14 GB"), (8.2e6, "8.2 MB"), (12, "12 B"), (1.6e12, "1.6 TB")])
+def test_bytes_are_printed_with_decimal_prefixes(nbytes, text):
+    assert format_decimal_bytes(nbytes) == text

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from hpccoll.errors import to_one_line
+from hpccoll.errors import BadInputError, UnusableError, to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from hpccoll.model.machine_file import MachineFile
 
 PATHS = Annotated[list[Path], typer.Argument(help="raw files, or directories with raw files", metavar="PATHS...")]
 PROFILE = Annotated[
@@ -43,6 +45,40 @@ def report_damaged(read: FilesRead) -> int:
     for line in (*damaged, *(f"note: {note}" for note in read.notes)):
         typer.echo(f"hpccoll: {to_one_line(line)}", err=True)
     return INCOMPLETE if damaged else 0
+
+
+def read_machine_or_cluster(machine: Path | None, cluster: str | None) -> "MachineFile":
+    """Read the machine of --machine or of --cluster.
+
+    Raises:
+        BadInputError: if both or neither is given, or the file is invalid.
+    """
+    from hpccoll.model.machine_file import read_machine
+
+    if machine and not cluster:
+        return read_machine(machine, "--machine")
+    if cluster and not machine:
+        return read_machine(cluster, "--cluster")
+    raise UnusableError("hpccoll predict", "exactly one of --machine (fitted) and --cluster (described)")
+
+
+def parse_counts(text: str, key: str) -> list[int]:
+    """Return counts, ascending: ``2,6``, or ``2-64``, which doubles them up to the last one.
+
+    Raises:
+        BadInputError: if ``text`` is none of both, or a count is out of range.
+    """
+    from hpccoll.limits import RANKS
+
+    counts = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        least = RANKS.read(key, first.strip())
+        most = RANKS.read(key, last.strip()) if dash else least
+        if most < least:
+            raise BadInputError(key, part, "numbers such as 2,8,64, or 2-64: the first is not the larger one")
+        counts |= {least << power for power in range((most // least).bit_length())} | {most}
+    return sorted(counts)
 
 
 REDRAW_S = 0.2

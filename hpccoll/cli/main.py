@@ -42,9 +42,11 @@ def main() -> int:
             return _print_refusal(refused)
         raise
     except typer.TyperException as error:
-        context = getattr(error, "ctx", None)
-        command = context.info_name if context and context.parent else None
-        where = " ".join(filter(None, ("hpccoll", command, "--help")))
+        context, words = getattr(error, "ctx", None), ["--help"]
+        while context and context.parent:
+            words.insert(0, context.info_name or "")
+            context = context.parent
+        where = " ".join(("hpccoll", *words))
         message = to_one_line(error.format_message())
         end = "" if message.endswith((".", "?")) else "."
         typer.echo(f"hpccoll: {message}{end} See '{where}'.", err=True)

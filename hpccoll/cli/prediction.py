@@ -1,4 +1,4 @@
-"""The command predict."""
+"""The command predict, and its command step."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpccoll.cli.common import progress_counter, report_damaged
+from hpccoll.cli.common import parse_counts, progress_counter, read_machine_or_cluster, report_damaged
+from hpccoll.cli.predict_step import EXAMPLE, predict_step
 from hpccoll.errors import BadInputError, UnusableError, file_error
 
 if TYPE_CHECKING:
@@ -14,14 +15,20 @@ if TYPE_CHECKING:
     from hpccoll.model.predict import Predictions, Request
 
 family = typer.Typer()
+group = typer.Typer()
+family.add_typer(group, name="predict")
+group.command("step", epilog=EXAMPLE)(predict_step)
 
 QUESTIONS = ("best",)
 PICTURES = (".html", ".svg", ".png")
 RAW_FILE = ".h5"
 
 
-@family.command(epilog="Example: hpccoll predict --cluster 8xh100-400g --nodes 2-512 -b 16M")
+@group.callback(
+    invoke_without_command=True, epilog="Example: hpccoll predict --cluster 8xh100-400g --nodes 2-512 -b 16M"
+)
 def predict(
+    context: typer.Context,
     machine: Annotated[Path | None, typer.Option(help="fitted machine, of hpccoll model", metavar="M.json")] = None,
     cluster: Annotated[
         str | None, typer.Option(help="described cluster: a file, or a name such as 8xh100-400g", metavar="NAME|F.yaml")
@@ -67,6 +74,8 @@ def predict(
     and answers leave it out. With --against, measured times are compared with predicted ones; ends with 3 if a file
     cannot be read.
     """
+    if context.invoked_subcommand:
+        return 0
     from hpccoll.model import prediction_report
     from hpccoll.model.predict import Request
     from hpccoll.model.predict import predict as predict_all
@@ -74,18 +83,17 @@ def predict(
 
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
-    model = _read_either(machine, cluster)
+    model = read_machine_or_cluster(machine, cluster)
     if against:
         if question or out:
             raise UnusableError("--against", "neither --question nor --out: they belong to predictions")
         return _compare(against, model, as_json=as_json)
     request = Request(
-        nodes=_node_counts(nodes), sizes=_sizes(begin, end, factor, collective), collective=collective,
+        nodes=parse_counts(nodes, "--nodes"), sizes=_sizes(begin, end, factor, collective), collective=collective,
         algorithms=_names(algorithms, collective), ranks_per_node=ranks_per_node, dtype=dtype,
         aggregators=aggregators, mapping=mapping, parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
-    if out:
-        _check_out(out, model, request)
+    _check_out(out, model, request)
     with progress_counter("predictions") as progress:
         predicted = predict_all(model, request, progress)
     if out:
@@ -104,16 +112,6 @@ def predict(
     return 0
 
 
-def _read_either(machine: Path | None, cluster: str | None) -> "MachineFile":
-    from hpccoll.model.machine_file import read_machine
-
-    if machine and not cluster:
-        return read_machine(machine, "--machine")
-    if cluster and not machine:
-        return read_machine(cluster, "--cluster")
-    raise UnusableError("hpccoll predict", "exactly one of --machine (fitted) and --cluster (described)")
-
-
 def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     from hpccoll.model.expectations import expectations
     from hpccoll.store.result_files import read_all
@@ -128,10 +126,12 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     return report_damaged(files)
 
 
-def _check_out(out: Path, machine: "MachineFile", request: "Request") -> None:
+def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> None:
     """Check what can be checked of the output before anything is simulated."""
     from hpccoll.model.prediction_file import check_file
 
+    if out is None:
+        return
     if out.suffix not in (*PICTURES, RAW_FILE):
         raise BadInputError("--out", str(out), f"a file name that ends with {', '.join((*PICTURES, RAW_FILE))}")
     if out.suffix == RAW_FILE:
@@ -161,21 +161,6 @@ def _names(text: str | None, collective: str) -> list[str]:
     from hpccoll.spec.input_keys import ALL
 
     return list(row(collective).components) if text == ALL else [name for name in (text or "").split(",") if name]
-
-
-def _node_counts(text: str) -> list[int]:
-    """Return numbers of nodes, ascending: ``2,6``, or ``2-64``, which doubles them up to the last one."""
-    from hpccoll.limits import RANKS
-
-    counts = set()
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        least = RANKS.read("--nodes", first.strip())
-        most = RANKS.read("--nodes", last.strip()) if dash else least
-        if most < least:
-            raise BadInputError("--nodes", part, "numbers such as 2,8,64, or 2-64: the first is not the larger one")
-        counts |= {least << power for power in range((most // least).bit_length())} | {most}
-    return sorted(counts)
 
 
 def _sizes(begin: str | None, end: str | None, factor: str, collective: str) -> list[int]:

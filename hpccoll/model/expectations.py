@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.model_report import RunModel, ratio_table
 from hpccoll.model.observations import Observation, observations
-from hpccoll.model.predict import BOUNDS, distance
+from hpccoll.model.predict import distance
 from hpccoll.model.validation import Errors, Validated, validate
 from hpccoll.schedule import MAPPINGS
 from hpccoll.store.raw_results import RawResults

@@ -70,12 +70,12 @@ class Cpus:
     """CPUs that several ranks share, and what a message takes of them besides the overheads of its ranks.
 
     Args:
-        cores: the number of CPUs.
+        cores: the number of CPUs, or the part of them that some of the ranks have.
         byte_s: seconds of one CPU for a byte of a message, both ends together.
         of: ``machine`` if all ranks share them, ``node`` if those of a node do.
     """
 
-    cores: int
+    cores: float
     byte_s: float = 0.0
     of: str = "node"
 

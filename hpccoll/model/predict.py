@@ -1,32 +1,25 @@
 """Predictions: the simulated times of algorithms by size and number of nodes, with intervals, and NCCL's own model."""
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.limits import AGGREGATORS, RANKS, IntegerRange
+from hpccoll.limits import RANKS
+from hpccoll.model.algorithm_simulation import BOUNDS, AlgorithmSimulation
 from hpccoll.model.machine_file import Bound, MachineFile, MeasuredSection
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
-from hpccoll.model.simulate import Simulated, simulate
-from hpccoll.schedule import Layout, Parameter, itemsize
+from hpccoll.schedule import Parameter, itemsize
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import Case
 from hpccoll.spec.catalogue import check_case, parameters_by_algorithm
-from hpccoll.spec.channel_defaults import plan_channels
-from hpccoll.spec.requested_schedule import DTYPE, requested_operation, requested_schedule
+from hpccoll.spec.requested_schedule import DTYPE
 from hpccoll.store.schema import MODELLED, SIMULATED
-from hpccoll.units import format_size
-
-BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
 
 USUAL = {"all_reduce": ("ring", "recursive_doubling", "rabenseifner", "hierarchical")}
 """The algorithms that are predicted without a choice, of collectives with so many that all of them take long."""
-
-RADIX = IntegerRange(2, (1 << 16) - 1)
-"""The ports of an aggregator: see ``sharp_emulated``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +196,16 @@ def predict(machine: MachineFile, request: Request, progress: Callable[[int, int
 
     for nodes in request.nodes:
         for name, parameters in choices:
-            predictor = _Predictor(machine, request, nodes, name, parameters)
+            simulation = AlgorithmSimulation(
+                machine, request.collective, name, parameters,
+                partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping),
+                dtype=request.dtype, aggregators=request.aggregators,
+            )  # fmt: skip
             for nbytes in request.sizes:
-                if reason := predictor.unpredicted_reason(nbytes):
+                if reason := simulation.unpredicted_reason(nbytes):
                     left_out[name, reason].append(nodes)
                 else:
-                    predictions.append(predictor.predict(nbytes, report))
+                    predictions.append(_prediction(simulation, request, nodes, nbytes, report))
                 done += 1
                 report()
         predictions += _nccl_predictions(machine, request, nodes)
@@ -218,110 +215,21 @@ def predict(machine: MachineFile, request: Request, progress: Callable[[int, int
     return Predictions(machine, request, predictions, counts)
 
 
-class _Predictor:
-    """An algorithm on a number of nodes."""
-
-    def __init__(
-        self, machine: MachineFile, request: Request, nodes: int, name: str, parameters: Mapping[str, Parameter]
-    ) -> None:
-        self.machine, self.request, self.nodes = machine, request, nodes
-        self.family = collective(request.collective)
-        self.algorithm = self.family.algorithm(name)
-        self.parameters = dict(parameters)
-        self.layout, self.assumed = self._layout(), None
-        if self.algorithm.aggregates and machine.aggregators.kind == "switches":
-            self.assumed = machine.aggregators.source or "assumed: aggregators are switches"
-
-    @property
-    def own_parameters(self) -> dict[str, Parameter]:
-        """The parameters of the algorithm and of the collective, without those of runs, such as channels."""
-        known = {*self.algorithm.parameters, *self.family.arguments}
-        return {name: value for name, value in self.parameters.items() if name in known}
-
-    def _layout(self) -> Layout:
-        """Return the layout, with as many switches as the algorithm needs."""
-        request = self.request
-
-        def with_aggregators(count: int) -> Layout:
-            return self.machine.layout(self.nodes, request.ranks_per_node, count, request.mapping)
-
-        bare = with_aggregators(request.aggregators or 0)
-        switches = self.machine.aggregators.kind == "switches"
-        if not (self.algorithm.aggregates and switches and request.aggregators is None):
-            return bare
-        if "radix" in self.algorithm.parameters and "radix" not in self.parameters:  # a switch for every rack
-            ports = max(map(len, bare.groups("rack")))
-            self.parameters["radix"] = min(max(ports, RADIX.minimum), RADIX.maximum)
-        counts = range(AGGREGATORS.maximum + 1)
-        enough = bisect_left(counts, True, key=lambda count: self._unmet(with_aggregators(count)) is None)
-        return with_aggregators(min(enough, AGGREGATORS.maximum))
-
-    def _unmet(self, layout: Layout) -> str | None:
-        arguments = self.family.arguments
-        return self.algorithm.unmet(
-            layout, **{name: value for name, value in self.own_parameters.items() if name not in arguments}
-        )
-
-    def unpredicted_reason(self, nbytes: int) -> str | None:
-        """Return why nothing can be predicted for a size; None if something can."""
-        workers, dtype = self.layout.workers, self.request.dtype
-        if workers == 1:
-            return "one rank sends no messages"
-        if self.family.elements(nbytes, itemsize(dtype), workers) < 1:
-            each = "" if self.family.units == "divisible" else f" for each of {workers} ranks"
-            return f"{format_size(nbytes)} is less than one {dtype}{each}"
-        arguments = {name: self.parameters[name] for name in self.family.arguments}
-        try:
-            self.family.call(workers, None, **arguments)
-        except BadInputError as error:
-            return str(error)
-        if int(self.parameters.get("copies", self.algorithm.parameters.get("copies", 0))) > 0:
-            return "copies on a rank are not modelled"
-        whose = f"{self.algorithm.name} of {self.family.name}"
-        return (self._unmet(self.layout) or "").removeprefix(whose).lstrip(": ") or None
-
-    def predict(self, nbytes: int, progress: Callable[[int], None]) -> Prediction:
-        """Return the prediction for a size.
-
-        Args:
-            nbytes: the size.
-            progress: is called now and then with the number of messages simulated so far.
-        """
-        request, name = self.request, self.algorithm.name
-        lanes = {} if self.family.uncut else self._lanes(nbytes)
-        parameters = {**self.own_parameters, **lanes}
-        operation = requested_operation(
-            name, self.family.name, self.layout, nbytes, dtype=request.dtype, parameters=parameters
-        )
-        machines = {bound: self.machine.machine(bound) for bound in BOUNDS}
-        simulated: dict[Bound, Simulated] = {}
-        for bound, costs in machines.items():
-            same = next((other for other in simulated if machines[other] == costs), None)
-            simulated[bound] = simulated[same] if same else simulate(
-                operation.schedules, operation.cut, costs, operation.window, request.dtype, progress
-            )  # fmt: skip
-        seconds = {bound: each.seconds for bound, each in simulated.items()}
-        exact = all(each.exact for each in simulated.values())
-        least, most = (self.machine.validation.get(name, 1.0) for name in ("ratio_p5", "ratio_p95"))
-        moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
-        return Prediction(
-            self.family.name, name, {**self.algorithm.parameters, **parameters}, self.nodes,
-            self.layout.workers // self.nodes, self.layout.racks, self.layout.aggregators, nbytes, moved,
-            request.dtype, request.mapping, seconds, min(seconds.values()) * min(1.0, least),
-            max(seconds.values()) * max(1.0, most), exact,
-            distance(self.machine.measured, self.nodes, self.layout.workers // self.nodes, nbytes), self.assumed,
-        )  # fmt: skip
-
-    def _lanes(self, nbytes: int) -> dict[str, Parameter]:
-        """Return the channels and the window that a run would use."""
-        slices = requested_schedule(
-            self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters
-        ).slices
-        queued = self.machine.nccl is not None
-        channels, window = plan_channels(
-            self.parameters, nbytes, self.layout, slices, pipelined=self.algorithm.pipelined, queued=queued
-        )
-        return {"channels": channels, "window": window}
+def _prediction(
+    simulation: AlgorithmSimulation, request: Request, nodes: int, nbytes: int, progress: Callable[[int], None]
+) -> Prediction:
+    """Return the prediction of an algorithm for a size on a number of nodes."""
+    machine, layout = simulation.machine, simulation.layout
+    operation, parameters, seconds, exact = simulation.times(nbytes, progress)
+    least, most = (machine.validation.get(name, 1.0) for name in ("ratio_p5", "ratio_p95"))
+    moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
+    per_node = layout.workers // nodes
+    return Prediction(
+        simulation.family.name, simulation.algorithm.name, {**simulation.algorithm.parameters, **parameters}, nodes,
+        per_node, layout.racks, layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
+        min(seconds.values()) * min(1.0, least), max(seconds.values()) * max(1.0, most), exact,
+        distance(machine.measured, nodes, per_node, nbytes), simulation.assumed,
+    )  # fmt: skip
 
 
 def _nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Iterator[Prediction]:

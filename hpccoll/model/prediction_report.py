@@ -9,9 +9,10 @@ from itertools import pairwise
 from string import ascii_uppercase
 from typing import Any
 
+from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.model_report import interpolated_size
-from hpccoll.model.predict import BOUNDS, Prediction, Predictions
+from hpccoll.model.predict import Prediction, Predictions
 from hpccoll.model.validation import overtaking
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.store.schema import MODELLED

@@ -46,7 +46,16 @@ def write_prediction_chart(
         *map(printable, lines),
         "Dashed: simulated; dotted: modelled. Pale: not the fastest within the whole interval.",
     ]
-    spec = json.dumps(chart_axes.apply_theme(alt.vconcat(*charts, spacing=30), printable(title), keyed, names))
+    write_picture(chart_axes.apply_theme(alt.vconcat(*charts, spacing=30), printable(title), keyed, names), out)
+
+
+def write_picture(specification: Mapping[str, object], out: Path) -> None:
+    """Write a Vega-Lite specification as the picture that the suffix of the path says: html, svg or png.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    spec = json.dumps(specification)
     with replacing_file(out.resolve()) as unfinished:
         match out.suffix:
             case ".html":

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from predicted_machines import NCCL, cluster, fitted, in_racks
 
-from hpccoll.model.predict import BOUNDS, Prediction, Request, predict
+from hpccoll.model.algorithm_simulation import BOUNDS
+from hpccoll.model.predict import Prediction, Request, predict
 from hpccoll.model.prediction_report import BestChoice, crossovers, question_lines, question_rows, report_lines
 
 SIZES = [1 << power for power in range(10, 22, 2)]

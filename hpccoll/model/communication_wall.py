@@ -1,0 +1,201 @@
+"""The communication wall: what synchronising the gradients of a model takes of a step, by closed formulas.
+
+Every GPU holds all gradients, S bytes, computes for C seconds, and has a link of B bytes a second to the others (one to
+its node's NVLink, where ``hierarchical`` says so); alpha is the latency of a message. On n GPUs, m of them on a node:
+
+| algorithm | seconds |
+| --- | --- |
+| ring | 2 (n - 1) alpha + 2 (n - 1)/n S/B |
+| hierarchical | 2 (m - 1) (alpha + S/m/A) + 2 (n/m - 1) alpha + 2 (1 - m/n) S/m/B, with A the rate inside a node |
+| in_network | 2 alpha + S/B: the network adds up what each GPU sends once and receives once |
+
+Without overlap a step takes C and the seconds of the all-reduce; with it, at best, the longer of both. The rate that
+would hide the all-reduce is that at which it takes C. If the batch is fixed, n GPUs compute for C n0/n, where n0 is the
+least number of them: what n0 GPUs compute, over the seconds of the all-reduce, bounds the speed-up over one GPU, as the
+serial part does in Amdahl's law. A pipeline of p stages is idle for (p - 1)/(m + p - 1) of a step with m micro-batches.
+
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
+G. Amdahl: Validity of the single processor approach, AFIPS (1967). Y. Huang et al.: GPipe, NeurIPS (2019).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.errors import BadInputError
+from hpccoll.store.schema import MODELLED
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """Data-parallel training.
+
+    Args:
+        parameters: the parameters of the model.
+        bytes_per_element: the bytes of a gradient.
+        link: B, the rate of the link of a GPU in bits a second.
+        compute_s: C, the seconds that each GPU computes in a step, on the least number of them.
+        algorithm: one of ALGORITHMS.
+        latency_s: alpha, the seconds of a message without bytes.
+        gpus_per_node: m, of which each has its own link.
+        node_link: A, the rate between the GPUs of a node in bits a second.
+    """
+
+    parameters: float
+    bytes_per_element: int
+    link: float
+    compute_s: float
+    algorithm: str = "ring"
+    latency_s: float = 0.0
+    gpus_per_node: int = 1
+    node_link: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise BadInputError("--algorithm", self.algorithm, ALGORITHMS)
+        if self.algorithm == "hierarchical" and (self.gpus_per_node < 2 or self.node_link is None):
+            raise BadInputError(
+                "--algorithm",
+                self.algorithm,
+                "with --ranks-per-node of 2 or more, and --node-rate, the rate inside a node",
+            )
+
+    @property
+    def gradient_bytes(self) -> float:
+        """S, the bytes of all gradients."""
+        return self.parameters * self.bytes_per_element
+
+    @property
+    def links(self) -> int:
+        """The links of a node that the all-reduce uses at once."""
+        return self.gpus_per_node if self.algorithm == "hierarchical" else 1
+
+    def cost(self, gpus: int) -> tuple[float, float, float]:
+        """Return the all-reduce on some GPUs: seconds of latency, seconds inside nodes, and bytes on a GPU's link.
+
+        Raises:
+            BadInputError: if they do not fill nodes that the algorithm needs.
+        """
+        return ALGORITHMS[self.algorithm](self, gpus)
+
+    def point(self, gpus: int, least: int) -> "WallPoint":
+        """Return the step on some GPUs.
+
+        Args:
+            gpus: the number of GPUs.
+            least: the least number of GPUs, which compute for C seconds.
+        """
+        latency_s, inside_s, sent = self.cost(gpus)
+        return WallPoint(self, gpus, latency_s + inside_s + 8 * sent / self.link, latency_s + inside_s, sent, least)
+
+
+@dataclass(frozen=True, slots=True)
+class WallPoint:
+    """A step on a number of GPUs.
+
+    Args:
+        wall: the training.
+        gpus: the number of GPUs.
+        communication_s: the seconds of the all-reduce.
+        fixed_s: those of them that a faster link does not save.
+        sent: the bytes that a GPU sends over its link.
+        least: the least number of GPUs.
+    """
+
+    wall: Wall
+    gpus: int
+    communication_s: float
+    fixed_s: float
+    sent: float
+    least: int
+
+    @property
+    def step_s(self) -> float:
+        """The seconds of a step without overlap."""
+        return self.wall.compute_s + self.communication_s
+
+    @property
+    def overlapped_s(self) -> float:
+        """The seconds of a step whose computation and communication overlap, at best."""
+        return max(self.wall.compute_s, self.communication_s)
+
+    @property
+    def hide_rate(self) -> float | None:
+        """The rate of a link in bits a second at which the all-reduce takes as long as the computation.
+
+        None if no rate is enough.
+        """
+        left = self.wall.compute_s - self.fixed_s
+        return 8 * self.sent / left if left > 0 else None
+
+    @property
+    def busbw(self) -> float:
+        """Bus bandwidth of the all-reduce in bytes a second."""
+        return 2 * (self.gpus - 1) / self.gpus * self.wall.gradient_bytes / self.communication_s
+
+    @property
+    def work_s(self) -> float:
+        """The seconds that one GPU would compute for the batch of the least number of GPUs."""
+        return self.wall.compute_s * self.least
+
+    @property
+    def fixed_batch_speedup(self) -> float:
+        """How many times as fast as one GPU these are with the batch of the least number of GPUs."""
+        return self.work_s / (self.work_s / self.gpus + self.communication_s)
+
+    def row(self) -> dict[str, Any]:
+        """Return the step in SI units."""
+        wall, exposed_s = self.wall, self.overlapped_s - self.wall.compute_s
+        return {
+            "gpus": self.gpus, "algorithm": wall.algorithm, "gradient_bytes": round(wall.gradient_bytes),
+            "communication_s": self.communication_s, "exposed_s": self.communication_s,
+            "compute_s": wall.compute_s, "step_s": self.step_s, "share": self.communication_s / self.step_s,
+            "hide_rate_bps": self.hide_rate, "busbw_Bps": self.busbw, "link_Bps": wall.link / 8,
+            "links": wall.links, "overlapped_exposed_s": exposed_s, "overlapped_step_s": self.overlapped_s,
+            "overlapped_share": exposed_s / self.overlapped_s,
+            "scaling_efficiency": wall.compute_s / self.step_s,
+            "fixed_batch_speedup": self.fixed_batch_speedup,
+            "amdahl_limit": self.work_s / self.communication_s, "kind": MODELLED,
+        }  # fmt: skip
+
+
+def _ring(wall: Wall, gpus: int) -> tuple[float, float, float]:
+    return 2 * (gpus - 1) * wall.latency_s, 0.0, 2 * (gpus - 1) / gpus * wall.gradient_bytes
+
+
+def _hierarchical(wall: Wall, gpus: int) -> tuple[float, float, float]:
+    m, inside = wall.gpus_per_node, wall.node_link or wall.link
+    if gpus % m:
+        raise BadInputError("--gpus", gpus, f"a multiple of --ranks-per-node {m}")
+    latency_s = 2 * (m - 1 + gpus // m - 1) * wall.latency_s
+    part = wall.gradient_bytes / m
+    return latency_s, 2 * (m - 1) * 8 * part / inside, 2 * (1 - m / gpus) * part
+
+
+def _in_network(wall: Wall, gpus: int) -> tuple[float, float, float]:
+    return 2 * wall.latency_s, 0.0, wall.gradient_bytes * (gpus > 1)
+
+
+ALGORITHMS: Mapping[str, Callable[[Wall, int], tuple[float, float, float]]] = {
+    "ring": _ring,
+    "hierarchical": _hierarchical,
+    "in_network": _in_network,
+}
+"""The algorithms with a formula: their seconds of latency and inside nodes, and the bytes on the link of a GPU."""
+
+
+def wall_points(wall: Wall, gpus: Sequence[int]) -> list[WallPoint]:
+    """Return the steps on numbers of GPUs, each of at least two."""
+    return [wall.point(each, min(gpus)) for each in gpus]
+
+
+def bubble_share(stages: int, micro_batches: int) -> float:
+    """Return the part of a step for which the stages of a pipeline are idle."""
+    return (stages - 1) / (micro_batches + stages - 1)
+
+
+def bubble_rows(stages: Sequence[int] = (2, 4, 8, 16), most: int = 256) -> Iterator[dict[str, float]]:
+    """Yield the bubble of pipelines by stages and micro-batches."""
+    for each in stages:
+        for power in range(most.bit_length()):
+            yield {"stages": each, "micro_batches": 1 << power, "share": bubble_share(each, 1 << power)}

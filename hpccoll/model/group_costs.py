@@ -1,0 +1,311 @@
+"""The cost of a collective on the groups of a mesh: simulated on one of them, while all others do the same.
+
+Groups that use one port, one uplink or the CPUs of one node at once have a part of its rate each. A few sizes are
+simulated; the time of a size between two of them is interpolated, which is exact where it is linear. Large groups are
+simulated by part of their ranks where this changes nothing:
+
+- a ring of p ranks takes p - 1 equal steps: a ring of fewer ranks is simulated with messages of the same size, and its
+  time multiplied by the ratio of the steps. It has the first and the last ranks, so that it crosses the same tiers.
+- a reduction in switches takes as long for a few ranks of each rack as for all of them, with switches of as many ports.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import exp, log
+from typing import NamedTuple
+
+from hpccoll.errors import UnusableError
+from hpccoll.model.algorithm_simulation import RADIX, AlgorithmSimulation
+from hpccoll.model.machine import Machine
+from hpccoll.model.machine_file import Bound, MachineFile
+from hpccoll.schedule import Layout, Parameter, itemsize
+from hpccoll.schedule.layout import racks_of_aggregators
+from hpccoll.spec.algorithm_registry import collective
+from hpccoll.training.mesh import Mesh
+from hpccoll.training.step_program import StepOperation, StepProgram
+
+USUAL_IN_STEPS: Mapping[str, tuple[str, ...]] = {
+    "all_reduce": ("ring", "recursive_doubling", "rabenseifner", "hierarchical"),
+    "reduce_scatter": ("ring", "recursive_halving"),
+    "all_gather": ("ring", "bruck", "recursive_doubling"),
+    "all_to_all_v": ("pairwise",),
+    "send_recv": ("ping_pong",),
+}
+"""The algorithms of which the fastest runs a collective of a training step, unless one is requested."""
+
+RING = "ring"
+MOST_IN_A_RING = 64
+"""The most ranks of a simulated ring: its time grows with their square."""
+
+MOST_UNDER_SWITCHES = 256
+"""The most ranks whose reduction in switches is simulated."""
+
+MOST_SIZES = 4
+"""The most sizes of a collective on a group that are simulated; they divide the range of its sizes evenly."""
+
+ONE_WAY = 0.5
+"""The part of a round trip that a message between two stages takes."""
+
+
+class AlgorithmTime(NamedTuple):
+    """The time of a collective.
+
+    Args:
+        algorithm: the fastest algorithm.
+        seconds: its time by bound.
+    """
+
+    algorithm: str
+    seconds: Mapping[Bound, float]
+
+
+class GroupUse(NamedTuple):
+    """How many groups of an axis use what one of them uses.
+
+    Args:
+        port: the groups at its busiest port.
+        uplink: the groups at its busiest uplink of a rack.
+        node: the ranks of all groups on a node over those of the group.
+        ranks: all ranks over those of the group.
+    """
+
+    port: float
+    uplink: float
+    node: float
+    ranks: float
+
+    def shared(self, machine: Machine) -> Machine:
+        """Return the costs of a machine for one group while the others do the same."""
+        cpus = machine.cpus
+        if cpus:
+            divided = self.ranks if cpus.of == "machine" else self.node
+            cpus = replace(cpus, cores=cpus.cores / divided)
+        return replace(
+            machine, port_byte_s=machine.port_byte_s * self.port, uplink_byte_s=machine.uplink_byte_s * self.uplink,
+            memory_byte_s=machine.memory_byte_s * self.node, cpus=cpus,
+        )  # fmt: skip
+
+
+def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
+    """Return how groups of ranks share a machine, seen from the first of them.
+
+    Args:
+        layout: the layout of all ranks.
+        groups: the groups that communicate at the same time.
+    """
+    ports: dict[tuple[int, int], set[int]] = defaultdict(set)
+    uplinks: dict[tuple[int, int], set[int]] = defaultdict(set)
+    on_node: dict[int, int] = defaultdict(int)
+    for number, group in enumerate(groups):
+        several_nodes = len({layout.node[me] for me in group}) > 1
+        several_racks = len({layout.rack[me] for me in group}) > 1
+        for me in group:
+            on_node[layout.node[me]] += 1
+            if several_nodes:
+                ports[layout.node[me], layout.rail[me]].add(number)
+            if several_racks:
+                uplinks[layout.rack[me], layout.rail[me]].add(number)
+    first = groups[0]
+    mine: dict[int, int] = defaultdict(int)
+    for me in first:
+        mine[layout.node[me]] += 1
+    return GroupUse(
+        max((len(ports.get((layout.node[me], layout.rail[me]), ())) for me in first), default=1) or 1,
+        max((len(uplinks.get((layout.rack[me], layout.rail[me]), ())) for me in first), default=1) or 1,
+        max(on_node[node] / count for node, count in mine.items()),
+        sum(map(len, groups)) / len(first),
+    )
+
+
+@dataclass
+class GroupCosts:
+    """The costs of the operations of a step on a machine.
+
+    Args:
+        machine: the machine.
+        layout: the layout of all ranks.
+        mesh: the mesh of the ranks.
+        algorithm: the requested algorithm, for the collectives that have it and can run it [the fastest].
+        parameters: its parameters.
+    """
+
+    machine: MachineFile
+    layout: Layout
+    mesh: Mesh
+    algorithm: str | None = None
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
+    _assumed: dict[str, None] = field(default_factory=dict)
+
+    def prepare(self, programs: Iterable[StepProgram], progress: Callable[[], None] = lambda: None) -> None:
+        """Simulate the collectives of programs.
+
+        Args:
+            programs: the programs of all stages.
+            progress: is called now and then.
+
+        Raises:
+            BadInputError: if no algorithm can run one of them.
+        """
+        sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
+        for operation in {each for program in programs for each in program.operations}:
+            sizes[self._key(operation)].add(self._padded(operation))
+        for key, needed in sizes.items():
+            if key not in self._times:
+                self._times[key] = list(self._simulated(key, simulated_sizes(needed), progress))
+
+    def cost(self, operation: StepOperation, bound: Bound = "value") -> float:
+        """Return the seconds of an operation that was prepared."""
+        return interpolated(self._times[self._key(operation)], self._padded(operation), bound)
+
+    def algorithms(self) -> dict[str, str]:
+        """Return the algorithms of each collective and axis, from the smallest to the largest size."""
+        return {
+            " ".join(key[:2]): ", ".join(dict.fromkeys(time.algorithm for _, time in times))
+            for key, times in self._times.items()
+        }
+
+    @property
+    def assumed(self) -> list[str]:
+        """The assumptions behind the costs."""
+        return list(self._assumed)
+
+    def _key(self, operation: StepOperation) -> tuple[str, ...]:
+        """Return the collective, the axis, the type and, of a message, the stages between which it goes."""
+        stages = self._stages(operation)
+        return operation.collective, operation.axis, operation.dtype, *map(str, stages)
+
+    def _stages(self, operation: StepOperation) -> tuple[int, ...]:
+        """Return the two stages of a message, the earlier one first."""
+        peer = operation.peer
+        if peer is None:
+            return ()
+        forward = operation.phase == "forward"
+        return (peer - 1, peer) if forward == operation.sends else (peer, peer + 1)
+
+    def _padded(self, operation: StepOperation) -> int:
+        """Return the size of an operation, padded to whole elements of all ranks, as frameworks do."""
+        family = collective(operation.collective)
+        ranks = 2 if operation.peer is not None else self.mesh.size(operation.axis)
+        grain = itemsize(operation.dtype) * family.blocks(ranks)
+        return -(-operation.nbytes // grain) * grain
+
+    def _groups(self, key: tuple[str, ...]) -> list[Sequence[int]]:
+        _, axis, _, *stages = key
+        return self.mesh.pairs(int(stages[0]), int(stages[1])) if stages else self.mesh.groups(axis)
+
+    def _simulated(
+        self, key: tuple[str, ...], sizes: Sequence[int], progress: Callable[[], None]
+    ) -> Iterator[tuple[int, AlgorithmTime]]:
+        """Yield the time of the fastest algorithm for each size."""
+        family, _, dtype, *_ = key
+        groups = self._groups(key)
+        use = group_use(self.layout, groups)
+        layout = self.layout.subset(groups[0]).renumbered()
+        asked = self.algorithm if self.algorithm in collective(family).components else None
+        parameters = self.parameters if asked else {}
+        simulations = {
+            name: _GroupSimulation(self.machine, family, name, layout, use, dtype, parameters)
+            for name in ([asked] if asked else USUAL_IN_STEPS[family])
+        }
+        for nbytes in sizes:
+            reasons = {name: each.unpredicted_reason(nbytes) for name, each in simulations.items()}
+            usable = [name for name, reason in reasons.items() if reason is None]
+            if not usable:
+                said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+                raise UnusableError(f"{family} of {len(groups[0])} ranks", said)
+            likely = {name: simulations[name].seconds(nbytes, progress, ["value"]) for name in usable}
+            fastest = min(usable, key=lambda name: likely[name]["value"])
+            ends = simulations[fastest].seconds(nbytes, progress, ["low_cost", "high_cost"])
+            self._assumed |= dict.fromkeys(simulations[fastest].assumed)
+            yield nbytes, AlgorithmTime(fastest, likely[fastest] | ends)
+
+
+class _GroupSimulation:
+    """An algorithm on a group, simulated on all or on some of its ranks."""
+
+    def __init__(
+        self, machine: MachineFile, family: str, name: str, layout: Layout, use: GroupUse, dtype: str,
+        parameters: Mapping[str, Parameter],
+    ) -> None:  # fmt: skip
+        self.steps, self.ratio = 1.0, 1.0
+        arguments, part = dict(parameters), layout
+        aggregates = collective(family).algorithm(name).aggregates
+        if name == RING and layout.workers > MOST_IN_A_RING:
+            half = MOST_IN_A_RING // 2
+            part = layout.subset([*range(half), *range(layout.workers - half, layout.workers)])
+            self.ratio = MOST_IN_A_RING / layout.workers
+            self.steps = (layout.workers - 1) / (MOST_IN_A_RING - 1)
+        elif aggregates and machine.aggregators.kind == "switches" and layout.workers > MOST_UNDER_SWITCHES:
+            racks = layout.groups("rack")
+            arguments.setdefault("radix", min(max(map(len, racks)), RADIX.maximum))
+            each = max(1, MOST_UNDER_SWITCHES // len(racks))
+            part = layout.subset([me for rack in racks for me in rack[:each]])
+        bare = part.renumbered()
+        use = use._replace(ranks=use.ranks * layout.workers / part.workers)
+        self.simulation = AlgorithmSimulation(
+            machine, family, name, arguments, lambda count: with_aggregators(bare, count), dtype=dtype,
+            shared=use.shared,
+        )  # fmt: skip
+        self.one_way = ONE_WAY if family == "send_recv" else 1.0
+
+    @property
+    def assumed(self) -> list[str]:
+        """The assumptions behind the simulation."""
+        simulation = self.simulation
+        several = f"{simulation.algorithm.name}: {simulation.assumed}" if simulation.assumed else None
+        return [each for each in (several,) if each]
+
+    def unpredicted_reason(self, nbytes: int) -> str | None:
+        """Return why nothing can be predicted for a size; None if something can."""
+        return self.simulation.unpredicted_reason(self._part(nbytes))
+
+    def seconds(self, nbytes: int, progress: Callable[[], None], bounds: Sequence[Bound]) -> dict[Bound, float]:
+        """Return the time of the group for a size, by bound."""
+        times = self.simulation.times(self._part(nbytes), lambda _messages: progress(), bounds)
+        return {bound: seconds * self.steps * self.one_way for bound, seconds in times.seconds.items()}
+
+    def _part(self, nbytes: int) -> int:
+        """Return the size with which the simulated ranks exchange messages as large as those of the group."""
+        if self.ratio == 1.0:
+            return nbytes
+        grain = itemsize(self.simulation.dtype) * self.simulation.layout.workers
+        return max(grain, round(nbytes * self.ratio / grain) * grain)
+
+
+def with_aggregators(layout: Layout, count: int) -> Layout:
+    """Return the layout of some ranks with aggregators, each on a node of its own: see ``MachineFile.layout``."""
+    nodes = range(layout.nodes, layout.nodes + count)
+    racks = racks_of_aggregators(count, layout.racks)
+    return Layout(
+        (*layout.node, *nodes), (*layout.rack, *racks), (*layout.rail, *(0 for _ in nodes)), aggregators=count
+    )  # fmt: skip
+
+
+def simulated_sizes(needed: Iterable[int]) -> list[int]:
+    """Return the sizes to simulate: all that are needed, or at most MOST_SIZES that divide their range evenly."""
+    sizes = sorted(needed)
+    if len(sizes) <= MOST_SIZES:
+        return sizes
+    low, high = log(sizes[0]), log(sizes[-1])
+    wanted = [exp(low + (high - low) * number / (MOST_SIZES - 1)) for number in range(MOST_SIZES)]
+    return sorted({min(sizes, key=lambda size: abs(log(size) - log(each))) for each in wanted})
+
+
+def interpolated(times: Sequence[tuple[int, AlgorithmTime]], nbytes: int, bound: Bound) -> float:
+    """Return the time of a size: that of a simulated one, or on the straight line between two of them.
+
+    Args:
+        times: the times by size, ascending.
+        nbytes: the size; beyond the last one the time grows in proportion.
+        bound: the bound.
+    """
+    number = min(bisect_left(times, nbytes, key=lambda each: each[0]), len(times) - 1)
+    size, time = times[number]
+    if size == nbytes or number == 0:
+        return time.seconds[bound] * max(1.0, nbytes / size)
+    before, earlier = times[number - 1]
+    slope = (time.seconds[bound] - earlier.seconds[bound]) / (size - before)
+    return max(0.0, time.seconds[bound] + slope * (nbytes - size))

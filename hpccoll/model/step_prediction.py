@@ -1,0 +1,306 @@
+"""The predicted time of a training step, by the number of nodes: its programs, with simulated collectives.
+
+All ranks compute at a stated rate; the collectives of the programs take what ``group_costs`` simulates; the timeline of
+all stages says what is exposed. Computation and communication do not slow each other down, which GPUs do whose
+collectives take some of their multiprocessors.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from hpccoll.errors import BadInputError
+from hpccoll.limits import RANKS
+from hpccoll.model.algorithm_simulation import BOUNDS
+from hpccoll.model.group_costs import GroupCosts
+from hpccoll.model.machine_file import Bound, MachineFile
+from hpccoll.model.predict import distance
+from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Parameter, itemsize
+from hpccoll.spec.algorithm_registry import collective
+from hpccoll.store.schema import SIMULATED
+from hpccoll.training.mesh import Mesh
+from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.step_program import Compute, Parallelism, StepProgram, step_programs
+from hpccoll.training.step_timeline import StepTimeline, step_timeline
+
+PEAK_FLOPS: Mapping[str, float] = {
+    "v100": 125e12, "a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12, "mi300x": 1307e12,
+}  # fmt: skip
+"""Dense FLOPs a second of 16-bit products of matrices, by the data sheets of NVIDIA and AMD."""
+
+GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
+"""The axes of the mesh over which gradients are synchronised."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeRate:
+    """How fast a rank computes: exactly one of both.
+
+    Args:
+        flops_per_s: FLOPs a second.
+        step_s: the seconds that the busiest rank computes in a step, whatever its FLOPs.
+        source: where the rate comes from, in words.
+    """
+
+    flops_per_s: float | None = None
+    step_s: float | None = None
+    source: str = ""
+
+    @property
+    def text(self) -> str:
+        """The rate in words."""
+        if self.step_s is not None:
+            return f"each rank computes for {self.step_s:g} s in a step"
+        source = f" ({self.source})" if self.source else ""
+        return f"each rank computes {(self.flops_per_s or 0.0) / 1e12:.4g} TFLOP/s{source}"
+
+    def seconds(self, programs: Sequence[StepProgram]) -> Callable[[Compute], float]:
+        """Return the duration of a computation of the programs of all stages."""
+        rate = self.flops_per_s
+        if rate is None:
+            busiest = max(sum(each.flops(phase) for phase in ("forward", "backward")) for each in programs)
+            rate = busiest / (self.step_s or 1.0)
+        return lambda compute: compute.flops / rate if compute.flops else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """Which training step to predict.
+
+    Args:
+        model: the model.
+        nodes: the numbers of nodes.
+        compute: how fast ranks compute.
+        parallel: the mesh as text; data-parallel ranks are as many as are left.
+        parallelism: everything else about the parallelism; its mesh does not matter.
+        batch: the samples of a step on all ranks together, which sets the micro-batches [as many as ``parallelism``
+            says on every data-parallel rank].
+        ranks_per_node: the ranks on each node [those of the machine].
+        algorithm: the algorithm of the collectives that have it [of each the fastest of the usual ones].
+        parameters: its parameters.
+    """
+
+    model: ModelShape
+    nodes: Sequence[int]
+    compute: ComputeRate
+    parallel: str = ""
+    parallelism: Parallelism = field(default_factory=Parallelism)
+    batch: int | None = None
+    ranks_per_node: int | None = None
+    algorithm: str | None = None
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Check what does not depend on the number of nodes.
+
+        Raises:
+            BadInputError: if a value is invalid.
+        """
+        known = sorted(collective("all_reduce").components)
+        if self.algorithm is not None and self.algorithm not in known:
+            raise BadInputError("--algorithm", self.algorithm, known)
+        for dtype in (self.parallelism.gradient_dtype, self.parallelism.parameter_dtype):
+            if dtype is not None and dtype not in (*DTYPES, BFLOAT16):
+                raise BadInputError("--dtype", dtype, (*DTYPES, BFLOAT16))
+        for nodes in self.nodes:
+            RANKS.check("--nodes", nodes)
+
+    def on(self, ranks: int) -> Parallelism:
+        """Return the parallelism of a number of ranks.
+
+        Raises:
+            BadInputError: if they cannot be divided so.
+        """
+        mesh = Mesh.parse(self.parallel, ranks)
+        if self.batch is None:
+            return replace(self.parallelism, mesh=mesh)
+        each = mesh.dp * self.parallelism.samples
+        if self.batch % each:
+            raise BadInputError("--batch", self.batch, f"a multiple of {each}: dp={mesh.dp} times the samples")
+        return replace(self.parallelism, mesh=mesh, micro_batches=self.batch // each)
+
+
+@dataclass(frozen=True, slots=True)
+class StepPrediction:
+    """The predicted step on a number of nodes.
+
+    Args:
+        nodes: the number of nodes.
+        layout: the layout of the ranks.
+        parallelism: how the model is trained.
+        gradient_bytes: the bytes of all gradients of the model.
+        rank_gradient_bytes: the bytes of the gradients of a rank of the stage with the most of them.
+        timelines: the timeline by bound.
+        samples: the samples of a step on all ranks together.
+        busbw: bus bandwidth of the collectives of gradients, in bytes a second; None without any.
+        link: the rate of a link that these collectives cross, in bytes a second; None without any.
+        links: the links of a node that one of these collectives uses at once.
+        algorithms: the algorithms of each collective and axis.
+        ratios: measured over predicted time of held-out measurements of the machine, 5th and 95th percentile.
+        distance: how far the prediction is from the nearest measurement, in words.
+        assumptions: the assumptions behind the prediction.
+    """
+
+    nodes: int
+    layout: Layout
+    parallelism: Parallelism
+    gradient_bytes: int
+    rank_gradient_bytes: int
+    timelines: Mapping[Bound, StepTimeline]
+    samples: int
+    busbw: float | None
+    link: float | None
+    links: int
+    algorithms: Mapping[str, str]
+    ratios: tuple[float, float]
+    distance: str
+    assumptions: Sequence[str]
+
+    @property
+    def step(self) -> StepTimeline:
+        """The timeline at the likely values of the machine."""
+        return self.timelines["value"]
+
+    @property
+    def communication_share(self) -> float:
+        """The seconds of all collectives over those of the step."""
+        return self.step.communication_s / self.step.step_s if self.step.step_s else 0.0
+
+    @property
+    def hide_rate(self) -> float | None:
+        """The rate of a link, in bits a second, at which all communication takes as long as the computation."""
+        step = self.step
+        return 8 * self.link * step.communication_s / step.compute_s if self.link and step.compute_s else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval of the time of the step: held-out errors of the machine widen what is exposed."""
+        low, high = (
+            [step.bare_s + step.exposed_s * factor for step in self.timelines.values()] for factor in self.ratios
+        )
+        return min(self.step.step_s, *low), max(self.step.step_s, *high)
+
+    def row(self) -> dict[str, Any]:
+        """Return the prediction in SI units; absent values are None."""
+        step, (low, high) = self.step, self.interval
+        return {
+            "gpus": self.layout.workers, "nodes": self.nodes, "ranks_per_node": self.layout.workers // self.nodes,
+            "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,
+            "samples": self.samples, "gradient_bytes": self.gradient_bytes,
+            "rank_gradient_bytes": self.rank_gradient_bytes, "communication_s": step.communication_s,
+            "exposed_s": step.exposed_s, "compute_s": step.compute_s, "bubble_s": step.bubble_s,
+            "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
+            "communication_share": self.communication_share, "hide_rate_bps": self.hide_rate,
+            "busbw_Bps": self.busbw, "link_Bps": self.link, "links": self.links,
+            "algorithms": dict(self.algorithms), "kind": SIMULATED, "distance": self.distance,
+            "assumptions": list(self.assumptions),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StepPredictions:
+    """The predictions of a request.
+
+    Args:
+        machine: the machine.
+        request: the request.
+        predictions: the predictions, by nodes.
+        left_out: the numbers of nodes without a prediction, by reason.
+    """
+
+    machine: MachineFile
+    request: StepRequest
+    predictions: Sequence[StepPrediction]
+    left_out: Mapping[str, Sequence[int]]
+
+    @property
+    def wall_nodes(self) -> int | None:
+        """The least of the numbers of nodes on which communication takes longer than computation; None without any."""
+        passed = (each.nodes for each in self.predictions if each.step.communication_s > each.step.compute_s)
+        return next(passed, None)
+
+
+def predict_steps(
+    machine: MachineFile, request: StepRequest, progress: Callable[[int, int], None] | None = None
+) -> StepPredictions:
+    """Return the predictions of a request.
+
+    Args:
+        machine: the machine.
+        request: what to predict.
+        progress: is called now and then with the number of predictions done, and of all.
+
+    Raises:
+        BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
+    """
+    request.check()
+    predictions: list[StepPrediction] = []
+    left_out: dict[str, list[int]] = defaultdict(list)
+    refusals: list[BadInputError] = []
+    done, total = 0, len(request.nodes)
+
+    def report() -> None:
+        if progress:
+            progress(done, total)
+
+    report()
+    for done, nodes in enumerate(request.nodes):  # noqa: B007  ``report`` reads it
+        try:
+            predictions.append(_predict(machine, request, nodes, report))
+        except BadInputError as error:
+            left_out[str(error)].append(nodes)
+            refusals.append(error)
+    if not predictions:
+        raise refusals[0]
+    return StepPredictions(machine, request, predictions, left_out)
+
+
+def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: Callable[[], None]) -> StepPrediction:
+    """Return the prediction for a number of nodes."""
+    layout = machine.layout(nodes, request.ranks_per_node)
+    parallelism = request.on(layout.workers)
+    mesh = parallelism.mesh
+    programs = step_programs(request.model, parallelism)
+    costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters)
+    costs.prepare(programs, progress)
+    seconds = request.compute.seconds(programs)
+    timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
+    size = itemsize(parallelism.gradient_dtype or request.model.dtype)
+    errors = machine.validation
+    largest = max((each.nbytes for program in programs for each in program.operations), default=0)
+    busbw = _gradient_busbw(mesh, timelines["value"])
+    link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
+    return StepPrediction(
+        nodes, layout, parallelism, request.model.parameters * size,
+        max(program.model.parameters for program in programs) * size, timelines,
+        mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
+        (min(1.0, errors.get("ratio_p5", 1.0)), max(1.0, errors.get("ratio_p95", 1.0))),
+        distance(machine.measured, nodes, layout.workers // nodes, largest), costs.assumed,
+    )  # fmt: skip
+
+
+def _gradient_busbw(mesh: Mesh, timeline: StepTimeline) -> float | None:
+    """Return the bus bandwidth of the collectives of gradients of a stage; None without any."""
+    moved = taken = 0.0
+    for span in max(timeline.spans, key=len):
+        operation = span.operation
+        if operation is None or operation.axis not in GRADIENT_AXES:
+            continue
+        factor = collective(operation.collective).busbw
+        moved += operation.nbytes * (factor(mesh.size(operation.axis)) if factor else 0.0)
+        taken += span.end_s - span.begin_s
+    return moved / taken if taken else None
+
+
+def _gradient_link(machine: MachineFile, layout: Layout, mesh: Mesh) -> tuple[float | None, int]:
+    """Return the rate of a link that data-parallel ranks cross, and how many of them a group uses on a node."""
+    group, costs = mesh.groups("dp")[0], machine.machine()
+    nodes, racks = ({tier[me] for me in group} for tier in (layout.node, layout.rack))
+    tier = costs.tiers["fabric" if len(racks) > 1 else "rack" if len(nodes) > 1 else "node"]
+    byte_s = tier.segments[-1].byte_s
+    if len(nodes) == 1:
+        return 1 / byte_s, 1
+    rails = {layout.rail[me] for me in group if layout.node[me] == layout.node[group[0]]}
+    return 1 / max(byte_s, costs.port_byte_s), len(rails)

@@ -1,0 +1,167 @@
+"""Predicted training steps: formulas where there are any, what overlaps, shares, and what is left out."""
+
+import pytest
+from predicted_machines import LATENCY, RATE, SEGMENT, cluster, fitted
+
+from hpccoll.errors import BadInputError
+from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
+from hpccoll.model.step_report import step_lines
+from hpccoll.training.buckets import BucketRule
+from hpccoll.training.model_shape import ModelShape, Module, Tensor
+from hpccoll.training.models.transformers import gpt2
+from hpccoll.training.step_program import Parallelism
+
+KIB = 1024
+LAYERS = 4
+EXACT = {"rack": {"latency_s": LATENCY, "bytes_per_s": RATE}}
+
+TOY = ModelShape(
+    "toy", tuple(Module(f"layer{i}", (Tensor("weight", 64 * KIB),), 1e6) for i in range(LAYERS)), "float32", "a vector",
+    "",
+)  # fmt: skip
+LAYER_BYTES = 4 * 64 * KIB
+
+
+def steps(nodes, *, model=TOY, machine=None, compute=None, parallel="", batch=None, algorithm="ring", **parallelism):
+    """Return the predictions on numbers of nodes."""
+    request = StepRequest(
+        model, nodes, compute or ComputeRate(step_s=0.1), parallel=parallel, parallelism=Parallelism(**parallelism),
+        batch=batch, algorithm=algorithm, parameters={"channels": 1},
+    )  # fmt: skip
+    return predict_steps(machine or cluster(tiers=EXACT), request)
+
+
+def ring_s(nbytes, ranks):
+    """Return the seconds of a ring."""
+    return 2 * (ranks - 1) * (LATENCY + nbytes / ranks / RATE)
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_one_bucket_after_the_backward_pass_takes_the_formula_of_the_ring(ranks):
+    (one,) = steps([ranks], buckets=BucketRule("one")).predictions
+    row = one.row()
+    assert row["gradient_bytes"] == LAYERS * LAYER_BYTES
+    assert row["compute_s"] == pytest.approx(0.1)
+    assert row["communication_s"] == row["exposed_s"] == pytest.approx(ring_s(LAYERS * LAYER_BYTES, ranks))
+    assert row["step_s"] == pytest.approx(0.1 + ring_s(LAYERS * LAYER_BYTES, ranks))
+    assert row["share"] == pytest.approx(row["exposed_s"] / row["step_s"])
+    busbw = 2 * (ranks - 1) / ranks * LAYERS * LAYER_BYTES / row["communication_s"]
+    assert (row["busbw_Bps"], row["link_Bps"], row["links"]) == pytest.approx((busbw, RATE, 1))
+    assert row["hide_rate_bps"] == pytest.approx(8 * RATE * row["communication_s"] / 0.1)
+
+
+def test_a_bucket_for_each_layer_hides_all_but_the_last_one_behind_a_long_backward_pass():
+    (one,) = steps([4], buckets=BucketRule("each")).predictions
+    assert one.step.exposed_s == pytest.approx(ring_s(LAYER_BYTES, 4))
+    assert one.step.communication_s == pytest.approx(LAYERS * ring_s(LAYER_BYTES, 4))
+
+
+def test_a_short_backward_pass_hides_what_it_lasts():
+    each_s = ring_s(LAYER_BYTES, 4)
+    compute_s = 6 * each_s  # 4 for the backward pass, in four parts: each bucket is ready when the one before it ends
+    (one,) = steps([4], buckets=BucketRule("each"), compute=ComputeRate(step_s=compute_s / 2)).predictions
+    first_ready = compute_s / 2 / 3 + compute_s / 3 / LAYERS
+    assert one.step.step_s == pytest.approx(first_ready + LAYERS * each_s)
+
+
+def test_without_overlap_all_communication_is_exposed():
+    (one,) = steps([4], buckets=BucketRule("each"), overlap=False).predictions
+    assert (
+        one.step.exposed_s == pytest.approx(one.step.communication_s) == pytest.approx(LAYERS * ring_s(LAYER_BYTES, 4))
+    )
+
+
+def test_one_rank_communicates_nothing():
+    row = steps([1]).predictions[0].row()
+    assert (row["communication_s"], row["exposed_s"], row["share"], row["busbw_Bps"], row["hide_rate_bps"]) == (
+        0, 0, 0, None, None,
+    )  # fmt: skip
+    assert row["step_s"] == pytest.approx(0.1)
+
+
+def test_the_share_grows_with_the_number_of_nodes():
+    shares = [each.step.share for each in steps([2, 4, 8, 16, 100, 1000], buckets=BucketRule("one")).predictions]
+    assert shares == sorted(shares)
+
+
+def test_where_communication_passes_computation():
+    found = steps(
+        [2, 4, 8], buckets=BucketRule("one"), compute=ComputeRate(step_s=ring_s(LAYERS * LAYER_BYTES, 4) * 0.99)
+    )
+    assert found.wall_nodes == 4
+    assert steps([2], compute=ComputeRate(step_s=1.0)).wall_nodes is None
+
+
+def test_flops_and_a_rate_give_the_time_of_computation():
+    (one,) = steps([2], compute=ComputeRate(1e9), samples=2, micro_batches=3).predictions
+    assert one.step.compute_s == pytest.approx(LAYERS * 1e6 * 3 * 2 * 3 / 1e9)
+    assert one.samples == 2 * 2 * 3
+
+
+def test_a_batch_is_divided_into_micro_batches():
+    found = steps([2, 4], batch=16, samples=2).predictions
+    assert [each.parallelism.micro_batches for each in found] == [4, 2]
+    with pytest.raises(BadInputError, match="a multiple of 8"):
+        steps([4], batch=12, samples=2)
+
+
+def test_a_pipeline_has_a_bubble():
+    model = gpt2("toy-gpt", blocks=4, hidden=64, vocabulary=1, sequence=8)
+    (one,) = steps([4], model=model, parallel="pp=4", micro_batches=8, algorithm=None).predictions
+    assert one.step.bubble_s == pytest.approx(0.1 * 3 / 8, rel=0.01)
+    assert one.row()["busbw_Bps"] is None
+
+
+def test_tensor_parallel_ranks_of_a_node_do_not_use_its_port():
+    model = gpt2("toy-gpt", blocks=2, hidden=64, vocabulary=1, sequence=8)
+    port = {
+        "layout": {"ranks_per_node": 2},
+        "port": {"bytes_per_s": 1e3},
+        "tiers": dict.fromkeys(("node", "rack"), SEGMENT),
+    }
+    (one,) = steps([1], model=model, machine=cluster(**port), parallel="tp=2", algorithm=None).predictions
+    assert one.step.communication_s < 1
+
+
+def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():
+    low, high = 0.5, 2.0
+    bare, wide = (
+        steps([2], machine=fitted(tiers=EXACT, validation=of), buckets=BucketRule("one")).predictions[0]
+        for of in ({}, {"ratio_p5": low, "ratio_p95": high})
+    )
+    exposed = bare.step.exposed_s
+    assert bare.interval == pytest.approx((bare.step.step_s, bare.step.step_s))
+    assert wide.interval == pytest.approx((0.1 + low * exposed, 0.1 + high * exposed))
+    assert "within" in bare.distance
+
+
+def test_ranks_that_the_mesh_does_not_divide_are_left_out_with_the_reason():
+    model = gpt2("toy-gpt", blocks=2, hidden=64, vocabulary=1, sequence=8)
+    found = steps([2, 3, 4], model=model, parallel="pp=2", algorithm=None)
+    assert [each.nodes for each in found.predictions] == [2, 4]
+    ((reason, nodes),) = found.left_out.items()
+    assert nodes == [3]
+    assert "parallel" in reason
+    assert any(reason in line for line in step_lines(found))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"parallel": "tp=2"}, ["parallel", "toy"]),
+        ({"parallel": "tp=three"}, ["parallel", "whole number"]),
+        ({"algorithm": "rung"}, ["--algorithm", "ring"]),
+        ({"gradient_dtype": "float31"}, ["--dtype", "float32"]),
+        ({"sharding": "zero9"}, ["sharding", "zero3"]),
+    ],
+)
+def test_what_cannot_be_predicted_is_bad_input(changed, words):
+    with pytest.raises(BadInputError) as refused:
+        steps([2], **changed)
+    assert [word for word in words if word not in str(refused.value)] == []
+
+
+def test_progress_counts_numbers_of_nodes():
+    shown = []
+    predict_steps(cluster(tiers=EXACT), StepRequest(TOY, [2, 4], ComputeRate(1e9)), lambda *n: shown.append(n))
+    assert {total for _, total in shown} == {2}
