@@ -100,6 +100,15 @@ def format_size(nbytes: int) -> str:
     return f"{nbytes} {_PREFIXES[power]}{'iB' if power else 'B'}"
 
 
+def format_rounded_size(nbytes: int) -> str:
+    """Format a size with about three digits: ``1.88 MiB``, ``594 KiB``; exactly if that is as short."""
+    exact = format_size(nbytes)
+    if len(exact) <= 7:  # as 999 KiB
+        return exact
+    power = min(len(_PREFIXES) - 1, (nbytes.bit_length() - 1) // 10)
+    return f"{nbytes / 1024**power:.3g} {_PREFIXES[power]}iB"
+
+
 def format_number(value: float, decimals: int) -> str:
     """Format a number with ``decimals`` decimals, or with more if its first three digits need them."""
     first = floor(log10(abs(value))) if value and isfinite(value) else 0

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import xarray as xr
 from hpccoll.analysis.time_dataset import RowTimes, read_row_times, time_dataset
 from hpccoll.errors import BadInputError, UnusableError, did_you_mean, format_value
 from hpccoll.store.load_results import read_results
-from hpccoll.store.rows import ROW_COLUMNS, RULES, Gap, Results, Row, Run, unit_of
+from hpccoll.store.rows import ROW_COLUMNS, RULES, Gap, Results, Row, RowKey, Run, unit_of
+from hpccoll.store.step_times import StepTimes
 
 PathLike = str | os.PathLike[str]
 
@@ -56,7 +57,7 @@ class ResultSet:
 
     def __init__(self, results: Results) -> None:
         self._results = results
-        self._positions = {_key(row): position for position, row in enumerate(results.rows)}
+        self._positions = {row.key: position for position, row in enumerate(results.rows)}
         self.rows: pd.DataFrame = _frame(Row, results.rows, ROW_COLUMNS).rename_axis("case")
         self.rows.attrs["units"] = {name: unit for name in ROW_COLUMNS if (unit := unit_of(name))}
         self.runs: pd.DataFrame = _run_frame(results.runs)
@@ -91,6 +92,28 @@ class ResultSet:
             warnings.warn("of some cases only every n-th rank has times: n is rank_stride", stacklevel=2)
         return time_dataset(rows, times, per_rank=per_rank).assign_coords(case=positions)
 
+    def timeline(self, case: "pd.DataFrame | pd.Series | str") -> pd.DataFrame:
+        """Return when each part of a training step was ready, began and ended, in seconds since the start of the step.
+
+        One row is an operation, or a computation, of a rank; times are medians over all iterations. A computation has
+        no ``ready_s``. The times of each iteration are ``times(case).event_ns``.
+
+        Args:
+            case: a row of ``rows``, or a ``case_id``.
+
+        Raises:
+            BadInputError: if several rows or none are selected, or the row is no measured training step.
+        """
+        rows = [self._results.rows[position] for position in self._select(case)]
+        if len(rows) != 1:
+            raise UnusableError("case", f"one row is needed, and {len(rows)} are selected")
+        read = self._read_times(rows)[0]
+        step = StepTimes.of(read.times, read.program, rows[0].ranks) if read else None
+        if step is None:
+            raise UnusableError("case", f"{rows[0].case_id} is no measured training step")
+        median = step.median_over_iterations()
+        return pd.DataFrame([part for position in range(len(step.ranks)) for part in _parts(median, position)])
+
     def _select(self, cases: "pd.DataFrame | pd.Series | str | None") -> list[int]:
         """Return the positions of the selected rows."""
         if cases is None:
@@ -116,15 +139,23 @@ class ResultSet:
         for row in rows:
             if row.rounds:
                 timed[paths[row.job, row.run_id]].append(row)
-        times: dict[tuple[str, ...], RowTimes] = {}
+        times: dict[RowKey, RowTimes] = {}
         for path, of_path in timed.items():
             run_ids = {run.run_id for run in self._results.runs if run.path == str(path)}
-            times |= zip(map(_key, of_path), read_row_times(path, run_ids, of_path), strict=True)
-        return [times.get(_key(row)) for row in rows]
+            times |= zip((row.key for row in of_path), read_row_times(path, run_ids, of_path), strict=True)
+        return [times.get(row.key) for row in rows]
 
 
-def _key(row: Row) -> tuple[str, ...]:
-    return row.job, row.run_id, row.case_id
+def _parts(step: StepTimes, position: int) -> Iterator[dict[str, object]]:
+    """Yield the operations and the computations of a rank, each as a row of a frame."""
+    program = step.program(position)
+    of_rank = {"rank": int(step.ranks[position]), "stage": int(step.stages[position])}
+    for operation, (ready, begin, end) in zip(program.operations, step.operations(position)[0].tolist(), strict=True):
+        yield {**of_rank, "operation": operation["label"], "collective": operation["collective"],
+               "axis": operation["axis"], "bytes": operation["bytes"], "phase": operation["phase"],
+               "ready_s": ready, "begin_s": begin, "end_s": end}  # fmt: skip
+    for phase, (begin, end) in zip(program.phases, step.computations(position)[0].tolist(), strict=True):
+        yield {**of_rank, "operation": "computation", "phase": phase, "begin_s": begin, "end_s": end}
 
 
 def _frame(kind: type[Row | Run | Gap], items: Sequence[object], names: Iterable[str] | None = None) -> pd.DataFrame:

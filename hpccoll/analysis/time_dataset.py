@@ -30,6 +30,7 @@ _MEANINGS = {
     "time_s": "the time of one operation, by the rule in timing",
     "start_ns": "start of the operation by the rank's clock, since zero_ns",
     "end_ns": "end of the operation by the rank's clock, since zero_ns",
+    "event_ns": "times of the operations and computations of a training step, as in program, since zero_ns",
     "zero_ns": "first start of the round by the rank's clock",
     "round": "the round of the case, from 1",
     "iterations": "timed iterations of the round",
@@ -47,10 +48,12 @@ class RowTimes:
     Args:
         times: the times of all rounds in the file.
         attempts: the attempt that measured each round of the row.
+        program: of a training step, its operations and computations as JSON; empty for other rows.
     """
 
     times: CaseTimes
     attempts: Mapping[int, Attempt]
+    program: str
 
     def rounds(self) -> Iterator[tuple[int, Attempt, NDArray[np.bool_]]]:
         """Yield each round of the row, its attempt, and which iterations belong to it."""
@@ -90,7 +93,8 @@ def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) ->
         history = next(opened.histories(row.case_id), None)
         if history is None or history.outcome.times is None or not launches.items() <= history.runs.items():
             raise UnusableError("path", f"{format_value(str(path))} has changed since it was opened; open it again")
-        yield RowTimes(history.outcome.times, {number: attempts[run_id][0] for number, run_id in launches.items()})
+        of_rounds = {number: attempts[run_id][0] for number, run_id in launches.items()}
+        yield RowTimes(history.outcome.times, of_rounds, history.outcome.program or "")
 
 
 def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_rank: bool) -> xr.Dataset:
@@ -124,7 +128,33 @@ def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_r
             "attempt": _variable("attempt", numbers, "case", "round"),
         },
     )
-    return dataset.merge(_rank_dataset(timed, shape)) if per_rank else dataset
+    if per_rank:
+        dataset = dataset.merge(_rank_dataset(timed, shape))
+        if any(each.times.event_ns.size for _, each in timed):
+            dataset = dataset.merge(_event_dataset(timed, dataset))
+    return dataset
+
+
+def _event_dataset(timed: Sequence[tuple[int, RowTimes]], dataset: xr.Dataset) -> xr.Dataset:
+    """Return the times of the parts of training steps, for the ranks of a dataset."""
+    ranks = dataset["rank"].to_numpy()
+    timed = [(case, each) for case, each in timed if each.times.event_ns.size]
+    events = max(each.times.event_ns.shape[2] for _, each in timed)
+    shape = [dataset.sizes[name] for name in ("case", "round", "iteration", "rank")]
+    times = np.full((*shape, events), np.nan)
+    programs = np.full(shape[0], "", object)
+    for case, each in timed:
+        programs[case] = each.program
+        kept = np.arange(each.times.event_ns.shape[1]) * each.times.rank_stride
+        for number, attempt, mask in each.rounds():
+            of_round = each.times.event_ns[mask]
+            since = np.where(of_round < 0, np.nan, of_round - each.zero_ns(attempt, mask)[:, None])
+            place = times[case, number - 1, : len(since), :, : since.shape[2]]
+            place[:, np.searchsorted(ranks, kept)] = since
+    dims = ("case", "round", "iteration", "rank", "event")
+    return xr.Dataset(
+        {"event_ns": _variable("event_ns", times, *dims)}, {"program": _variable("program", programs, "case")}
+    )
 
 
 def _rank_dataset(timed: Sequence[tuple[int, RowTimes]], shape: tuple[int, int, int]) -> xr.Dataset:

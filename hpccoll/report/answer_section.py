@@ -1,14 +1,16 @@
 """The first screen of the page: what to use for each collective, how sure that is, and how noisy the machine was."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from itertools import groupby
 
 from hpccoll.report.definitions import with_tooltip
 from hpccoll.report.terminal_summary import case_counts
+from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import Results
 from hpccoll.tuning.answers import AnswerLine, Answers, noise_sentence
+from hpccoll.tuning.step_answers import step_lines
 from hpccoll.units import format_count
 
 MAX_LINES = 8
@@ -27,7 +29,10 @@ def answer_section(
         unmeasured: the other collectives that were planned.
     """
     measured = {row.collective for row in results.without_predictions.rows}
-    parts = [_sentences(answers, collectives, unmeasured, measured)]
+    answered = {name: answers.sentences(name) for name in answers.by_collective}
+    if steps := step_lines(results):
+        answered |= dict.fromkeys(WORKLOADS, steps)
+    parts = [_sentences(answers, answered, collectives, unmeasured, measured)]
     if len(collectives) == 1:
         parts.append(answer_table(answers, collectives[0]))
     parts.append(f'<p class="noise">{escape(noise_sentence(results))} {escape(_counts(results))}.</p>')
@@ -46,12 +51,13 @@ def _is_complete(results: Results) -> bool:
 
 
 def _sentences(
-    answers: Answers, collectives: Sequence[str], unmeasured: Sequence[str], measured: Collection[str]
-) -> str:
+    answers: Answers, answered: Mapping[str, Sequence[str]], collectives: Sequence[str], unmeasured: Sequence[str],
+    measured: Collection[str],
+) -> str:  # fmt: skip
     items = (
         f"<li>{_sentence(answers, name, sentence, linked=name in collectives and len(collectives) > 1)}</li>"
         for name in (*collectives, *unmeasured)
-        for sentence in _sentences_of(answers, name, measured=name in measured)
+        for sentence in answered.get(name) or [_unanswered(name, measured=name in measured)]
     )
     return f'<ul class="sentences">{"".join(items)}</ul>'
 
@@ -65,10 +71,8 @@ def _sentence(answers: Answers, name: str, sentence: str, *, linked: bool) -> st
     return f"{subject}{colon}{_mark_choices(answers, name, rest)}"
 
 
-def _sentences_of(answers: Answers, name: str, *, measured: bool) -> list[str]:
-    if name in answers.by_collective:
-        return answers.sentences(name)
-    return [f"{name}: {'no result is complete and correct' if measured else 'nothing was measured'}."]
+def _unanswered(name: str, *, measured: bool) -> str:
+    return f"{name}: {'no result is complete and correct' if measured else 'nothing was measured'}."
 
 
 def _mark_choices(answers: Answers, name: str, text: str) -> str:

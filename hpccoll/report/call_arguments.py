@@ -1,7 +1,7 @@
 """Arguments of the call that a row measured: root, ranks, traffic pattern, and placement of the buffers."""
 
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.schedule.collective_table import COLLECTIVES
+from hpccoll.spec.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.spec.catalogue import choice_parameters
 from hpccoll.store.rows import Row
 from hpccoll.units import format_count
@@ -45,13 +45,13 @@ def root_rank(row: Row) -> int | None:
 
 
 def has_size(collective: str) -> bool:
-    """Return whether a collective has a message size: a barrier moves a token only."""
-    return collective not in COLLECTIVES or not COLLECTIVES[collective].token
+    """Return whether a collective has a message size: a barrier moves a token only, a training step many messages."""
+    return collective not in WORKLOADS and (collective not in COLLECTIVES or not COLLECTIVES[collective].token)
 
 
 def placement_label(row: Row) -> str:
     """Return ``in place`` or ``out of place``; empty if the collective has one placement only."""
-    known = COLLECTIVES.get(row.collective)
+    known = COLLECTIVES.get(row.collective) or WORKLOADS.get(row.collective)
     one_placement = known and not (known.in_place and known.out_of_place)
     if known and (one_placement or (row.algorithm == NATIVE and known.one_buffer)):
         return ""

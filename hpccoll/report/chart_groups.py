@@ -25,9 +25,10 @@ from hpccoll.report.series_colours import (
 from hpccoll.report.series_names import group_file_names, series_namer, setting_keys
 from hpccoll.report.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.spec.algorithm_registry import COLLECTIVES, EMULATIONS
+from hpccoll.spec.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
 from hpccoll.spec.case import PYTHON, SINGLE
 from hpccoll.store.rows import Results, Row, Run, timing_mode
+from hpccoll.store.step_times import StepTimes
 from hpccoll.tuning.measured_choices import choice_of, setting_of
 from hpccoll.tuning.recommendations import Recommendation
 from hpccoll.tuning.setting import Setting
@@ -54,6 +55,7 @@ class SeriesPoint:
     colour_of: str = ""  # the series whose colour a prediction has, measured or not
     prediction: str = ""  # the machine file of a prediction, and its error on held-out measurements
     fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
+    step: StepTimes | None = field(default=None, compare=False)  # of a training step, the times of one iteration
 
     @property
     def kind(self) -> str:
@@ -113,6 +115,11 @@ class ChartGroup:
         """Return the parts of the setting that not all of ``others`` share."""
         shared = set.intersection(*({*other.setting.split(", "), other.kind} for other in others))
         return ", ".join(word for word in (*self.setting.split(", "), self.kind) if word not in shared) or "others"
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether the rows are training steps."""
+        return self.collective in WORKLOADS
 
     @property
     def has_size(self) -> bool:
@@ -391,8 +398,11 @@ def _series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPo
     probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
     suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
     return [
-        _series_point(
-            row, name(row) + suffixes.get(row.run_id, ""), runs, probes, measured_name(row) if row.predicted else ""
+        replace(
+            _series_point(
+                row, name(row) + suffixes.get(row.run_id, ""), runs, probes, measured_name(row) if row.predicted else ""
+            ),
+            step=results.step_times.get(row.key),
         )
         for row in rows
     ]

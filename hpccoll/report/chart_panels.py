@@ -110,7 +110,7 @@ def curves_over_size(
     sizes = chart_axes.size_axis(point.row.bytes for point in group.drawn)
     counts = len(measured or set(field_values(beyond, "at")))
     fits = counts < 5 and not (measured and beyond and counts == 1)  # a row for each placement
-    return _curves(group, shown, y, PanelLayout(titles, counts if fits else 3, sizes), extra)
+    return curves(group, shown, y, PanelLayout(titles, counts if fits else 3, sizes), extra)
 
 
 def panels_of_collectives(
@@ -121,7 +121,7 @@ def panels_of_collectives(
         return None
     titles = list(dict.fromkeys(field_values(data, "panel")))
     sizes = chart_axes.size_axis(point.row.bytes for point in group.points)
-    return _curves(group, data, y, PanelLayout(titles, min(4, len(titles)), sizes), extra)
+    return curves(group, data, y, PanelLayout(titles, min(4, len(titles)), sizes), extra)
 
 
 def curves_over_ranks(group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis) -> Chart | None:
@@ -135,12 +135,21 @@ def curves_over_ranks(group: ChartGroup, data: Sequence[ChartRecord], y: ValueAx
     sizes = evenly_spaced(sorted((measured & predicted) or measured or predicted), MAX_SIZES)
     titles = [group.size_label(nbytes) for nbytes in sizes]
     shown = [d | {"panel": d["size"]} for d in data if d["size"] in titles]
-    return _curves(group, shown, y, PanelLayout(titles, len(titles), chart_axes.count_axis(group)))
+    return curves(group, shown, y, PanelLayout(titles, len(titles), chart_axes.count_axis(group)))
 
 
-def _curves(
+def curves(
     group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis, panels: PanelLayout, extra: ExtraLayers = None
 ) -> Chart:
+    """Return lines over an axis, in panels.
+
+    Args:
+        group: the group.
+        data: the records; ``panel`` is the title of the panel of each.
+        y: returns the vertical axis of some values.
+        panels: the panels, and the horizontal axis.
+        extra: returns the layers below the lines.
+    """
     order = list(group.colours)  # native first, so that the others are drawn over it
     data = sorted(_number_repeats(data, panels.x.shorthand.split(":")[0]), key=lambda d: order.index(str(d["series"])))
     pick = alt.selection_point("pick", fields=["series"], bind="legend")

@@ -23,11 +23,14 @@ from hpccoll.report.chart_panels import (
 )
 from hpccoll.report.choice_map import choice_map
 from hpccoll.report.comparisons import best_placements, efficiencies, mixed_hosts, speedups
+from hpccoll.report.definitions import heading_of
 from hpccoll.report.host_ranges import jobs_and_hosts
 from hpccoll.report.pair_heatmap import pair_busbw_map, pair_time_map
 from hpccoll.report.rail_usage import port_bytes_chart
 from hpccoll.report.rank_pairs import curve_points, map_sizes
 from hpccoll.report.round_statistics import busbw_interval, median_interval, median_seconds, round_stats
+from hpccoll.report.step_charts import share_against_ranks, time_against_bucket
+from hpccoll.report.step_timeline_chart import step_timeline_chart
 from hpccoll.report.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.spec.case import PYTHON
 from hpccoll.store.statistics import Interval
@@ -78,7 +81,7 @@ class Figure:
 
     def heading(self, group: ChartGroup) -> tuple[str, tuple[str, ...]]:
         """Return the title of a picture for ``group`` and the lines below it."""
-        return f"{group.collective}: {self.title_of(group)}", heading_lines(group)
+        return f"{heading_of(group.collective)}: {self.title_of(group)}", heading_lines(group)
 
 
 def heading_lines(group: ChartGroup) -> tuple[str, ...]:
@@ -338,4 +341,30 @@ FIGURES = (
         port_bytes_chart,
     ),
 )
-"""All charts of the report, in order."""
+"""All charts of collectives, in order."""
+
+STEP_FIGURES = (
+    Figure(
+        "timeline",
+        "the timeline of one step",
+        "The median iteration of the last round of the foremost workload. Of each rank: above, the forward and the "
+        "backward pass; below, the collectives, each with its bytes, from its begin to its end on that rank; a thin "
+        "line leads from when it was ready. Red: the step goes on, and nothing is computed. Of many ranks the first, "
+        "the last, the slowest and a few others. The per cent are those of exposed communication by the null step.",
+        step_timeline_chart,
+    ),
+    Figure(
+        "share",
+        "communication in the step against {unit}",
+        "Exposed: what the step takes longer than the same step without communication (null), over the step. All: the "
+        "durations of all collectives of a rank, added up, over the step, whether or not computation hides them.",
+        share_against_ranks,
+    ),
+    Figure(
+        "bucket",
+        "time of the step against the limit of a bucket",
+        "Median, with its 95 % interval as a band. The dotted grey line is the step without communication.",
+        time_against_bucket,
+    ),
+)
+"""The charts of training steps, which have no size and no bandwidth."""

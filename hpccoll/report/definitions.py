@@ -28,9 +28,15 @@ COLLECTIVE_DESCRIPTIONS = {
     "that report half of the round trip as latency show half of this time. All other ranks are idle.",
     "bidirectional": "Two ranks send a message of S bytes to each other at the same time. busbw = S / t, for each of "
     "the two directions. All other ranks are idle.",
+    "training_step": "Every rank computes a step of the model, and meanwhile runs the collectives of its parallelism, "
+    "by the named algorithm where they have it. Exposed communication is what the step takes longer than with null, "
+    "which leaves the collectives out.",
     "multi_pair": "Pairs, a rank of the first half and one of the second, send messages of S bytes to each other. "
     "busbw = S / t, of one pair: k pairs at once carry k times as much. All other ranks are idle.",
 }
+
+HEADINGS = {"training_step": "Training steps"}
+"""The headings of parts of the page that are not named after a collective."""
 
 DEFINITIONS = {
     "size": "S, the bytes of the collective as nccl-tests count them: the whole buffer, even if each rank has only a "
@@ -61,6 +67,13 @@ DEFINITIONS = {
     "one round, the intervals are disjoint. a tie: neither is clearly faster. slightly slower: another is clearly "
     "faster at that size, by less than a range of its own is worth. The rule is that of hpccoll tune: native stays "
     "unless another choice gains more than the noise, and a range has to gain more than the noise, too.",
+    "exposed, share": "Of a training step, the median of the step minus that of the same step without communication "
+    "(null), and its part of the step.",
+    "null": "Of a training step, the same step without communication.",
+    "all communication": "Of a training step, the durations of all collectives of a rank, added up, whether or not "
+    "computation hides them: the largest over ranks, the median over iterations.",
+    "forward, backward": "Of a training step, the time up to the end of each computation of that phase since the one "
+    "before, and so with the waiting before it: the largest over ranks, the median over iterations.",
     "pairs of ranks": "If messages go between two ranks, lines show the median pair, the faster of two medians; of a "
     "pair that was measured repeatedly, the last measurement.",
     "traffic": "The distribution of the blocks of an all_to_all_v: uniform, all equal; zipf, rank j is as popular as "
@@ -105,6 +118,11 @@ DEFINITIONS = {
     "NCCL's own formulas): predictions, which charts draw dashed or dotted, and which no answer, finding or ratio "
     "includes.",
 }  # fmt: skip
+
+
+def heading_of(collective: str) -> str:
+    """Return the heading of the part of the page on a collective."""
+    return HEADINGS.get(collective, collective)
 
 
 def describe_collective(collective: str, groups: Sequence[ChartGroup]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from hpccoll.report.host_ranges import jobs_and_hosts
 from hpccoll.report.report_finding import ReportFinding
 from hpccoll.report.wire_bandwidth import UNUSED_PORT_SHARE, format_rate
-from hpccoll.units import format_count, format_seconds, format_size
+from hpccoll.units import format_count, format_rounded_size, format_seconds, format_size
 
 Values: TypeAlias = Mapping[str, Any]
 Text: TypeAlias = str | Callable[[Values], str]
@@ -37,13 +37,17 @@ class Template:
 
 
 class _UnitFormatter(Formatter):
-    """Format strings with units: ``{S:size}``, ``{t:time}``, ``{r:rate}``, ``{names:list}``, ``{n:count row}``."""
+    """Format strings with units.
+
+    ``{S:size}``, ``{S:rounded}``, ``{t:time}``, ``{r:rate}``, ``{names:list}``, ``{n:count row}``.
+    """
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec.startswith("count "):
             return format_count(value, format_spec.removeprefix("count "))
         units: Mapping[str, Callable[[Any], str]] = {
             "size": format_size,
+            "rounded": format_rounded_size,
             "time": format_seconds,
             "rate": format_rate,
             "list": ", ".join,
@@ -271,6 +275,70 @@ def _some_gpus(gpus: Sequence[str]) -> str:
     return "; ".join((*gpus[:MAX_GPUS], *([f"and {format_count(others, 'other GPU')}"] if others > 0 else [])))
 
 
+def _of_workload(values: Values) -> str:
+    """Return the model, the ranks and further words: ``resnet50 on 4 nodes, 2 micro-batches``."""
+    return ", ".join((f"{values['model']} on {values['shape']}", *values.get("details", ())))
+
+
+def _overlap(values: Values) -> str:
+    return f"{_of_workload(values)}: overlap hides {'; '.join(map(_overlap_clause, values['algorithms']))}."
+
+
+def _overlap_clause(clause: Values) -> str:
+    if clause["hidden"] <= 0:
+        return _write("nothing of {of:time} with {algorithm}", clause)
+    text = "{hidden:time} of {of:time} ({percent:.0f} %) with {algorithm}"
+    return _write(text, {**clause, "percent": 100 * clause["hidden"] / clause["of"]})
+
+
+def _limit(limit: int) -> str:
+    return format_size(limit) if limit else "the default"
+
+
+def _best_bucket(values: Values) -> str:
+    worse = [f"{_limit(each['bucket'])} costs {100 * each['cost']:.0f} %" for each in values["costs"] if each["clear"]]
+    equal = [_limit(each["bucket"]) for each in values["costs"] if not each["clear"]]
+    tie = f"{_listed(equal)} {'is' if len(equal) == 1 else 'are'} not clearly slower" if equal else ""
+    scale = f" (limits of the full model; here divided by {values['scale']})" if values["scale"] > 1 else ""
+    best = f"{_limit(values['bucket'])} is best"
+    parts = "; ".join(filter(None, (best, ", ".join(worse), tie)))
+    return f"{values['model']} on {values['shape']}, {values['algorithm']}: {parts}{scale}."
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _last_bucket(values: Values) -> str:
+    text = (
+        "{model} on {shape}: the last of {buckets} buckets, {nbytes:rounded}, is never hidden: it is ready when the "
+        "backward pass has ended, and takes {seconds:time} ({percent:.0f} % of the step) with {algorithm}."
+    )
+    return _write(text, {**values, "percent": 100 * values["share"]})
+
+
+def _null_overhead(values: Values) -> str:
+    text = "without communication the step takes {excess:time} ({percent:.1f} %) more than its computation"
+    several = " in {workloads} of {of:count workload}, most of all {where}"
+    where = _of_workload(values)
+    how = text + (several if values["workloads"] > 1 else ": {where}")
+    return _write(how + ".", {**values, "percent": 100 * values["share"], "where": where})
+
+
+def _null_remedy(values: Values) -> str:
+    remedy = "use fewer ranks, which wait for a core here" if values["oversubscribed"] else "use an idle machine"
+    return f"The harness or the machine delays computations: exposed times leave that out. To lower it, {remedy}."
+
+
+def _below_null(values: Values) -> str:
+    more = f", and {format_count(values['rows'] - 1, 'other step')} likewise" if values["rows"] > 1 else ""
+    return _write(
+        "{where}: with {algorithm} the step takes {seconds:time} less than without communication{more}: something else "
+        "slowed the null step down.", {**values, "where": _of_workload(values), "more": more},
+    )  # fmt: skip
+
+
 TEMPLATES: Mapping[str, Template] = {
     # Findings that the page begins with.
     "ranks_stalled": Template("", "{cause}. Rows of the remaining ranks are exported, not drawn. In {jobs:list}."),
@@ -311,6 +379,21 @@ TEMPLATES: Mapping[str, Template] = {
     "wire_share": Template("Per cent of wire", _wire_share),
     "wire_below_rate": Template("No per cent of wire", _wire_below_rate),
     "rails": Template("Rails", _rails),
+    "overlap": Template(
+        "Overlap",
+        _overlap,
+        "The step with overlap is compared with the same step that synchronises gradients after the backward pass; "
+        "without overlap everything is exposed.",
+    ),
+    "best_bucket": Template("Buckets", _best_bucket),
+    "last_bucket": Template("Last bucket", _last_bucket),
+    "null_missing": Template(
+        "Exposed time unknown",
+        "{workloads} of {of:count workload} have no step without communication.",
+        "Add the algorithm null: exposed communication is what a step takes longer than it.",
+    ),
+    "null_overhead": Template("Null is not zero", _null_overhead, _null_remedy),
+    "below_null": Template("Below null", _below_null),
     "not_converged": Template(
         "Wide intervals",
         "the 95 % interval of {loose} of {rows:count row} did not become narrow enough in time.",

@@ -16,11 +16,11 @@ from zlib import crc32
 
 import vl_convert
 
-from hpccoll.report.answer_section import answer_section, answer_table
+from hpccoll.report.answer_section import MAX_LINES, answer_section, answer_table
 from hpccoll.report.chart_groups import ChartGroup
 from hpccoll.report.charts import OVERVIEW, Figure, heading_lines
 from hpccoll.report.critical_findings import opening_findings
-from hpccoll.report.definitions import DEFINITIONS, describe_collective
+from hpccoll.report.definitions import DEFINITIONS, describe_collective, heading_of
 from hpccoll.report.finding_templates import explain_finding, render_finding
 from hpccoll.report.findings import group_findings
 from hpccoll.report.html_tables import missing_table, plain_table, provenance_list, rows_table, slurm_jobs_table
@@ -28,6 +28,7 @@ from hpccoll.report.mapping_comparison import mapping_table
 from hpccoll.report.measured_summary import measured_heading, measured_summary
 from hpccoll.report.report_finding import ReportFinding
 from hpccoll.report.sent_bytes_table import sent_bytes_table
+from hpccoll.report.step_findings import TABLE_HEAD, step_findings, step_table
 from hpccoll.report.terminal_summary import case_counts
 from hpccoll.report.wire_bandwidth import HEADER_MODEL
 from hpccoll.spec.algorithm_registry import COLLECTIVES
@@ -110,7 +111,7 @@ def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], 
     groups = [group for members in collectives.values() for group in members]
     several = len(collectives) > 1
     picks = [OVERVIEW, *collectives] if several else [*collectives]
-    links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in picks)
+    links = "".join(f'<a href="#{escape(name)}">{escape(heading_of(name))}</a>' for name in picks)
     links = f'<span class="picks">{links}</span>' if several else links
     shown = {"rows": not several, "skipped": results.skipped, "jobs": results.scheduled}
     parts = (part for part in ("rows", "skipped", "jobs", "provenance", "glossary") if shown.get(part, True))
@@ -134,7 +135,7 @@ def _completeness(results: Results) -> str:
 
 
 def _section(name: str, parts: Iterable[str], *, tab: bool = False) -> str:
-    marked = f'<section id="{escape(name)}"{" class=tab" if tab else ""}>\n<h2>{escape(name)}</h2>'
+    marked = f'<section id="{escape(name)}"{" class=tab" if tab else ""}>\n<h2>{escape(heading_of(name))}</h2>'
     return "\n".join([marked, *parts, "</section>"])
 
 
@@ -174,6 +175,8 @@ def _collective_parts(collective: str, groups: Sequence[ChartGroup], charts: Seq
         if len(groups) > 1:
             parts.append(f'<h3 class="setting">{escape(group.distinguishing_setting(groups))}</h3>')
         parts.append(f'<p class="note">{"<br>".join(map(escape, heading_lines(group)))}</p>')
+        if group.of_steps and (lines := step_table(group)):
+            parts.append(plain_table(TABLE_HEAD, lines, tall=len(lines) > MAX_LINES))
         parts += [_figure(drawn) for drawn in charts if drawn.group is group]
         parts.append(_findings(group))
     return parts
@@ -184,7 +187,7 @@ def _findings(group: ChartGroup) -> str:
         return "<p>No usable result: nothing is drawn.</p>"
     if not group.usable:
         return ""
-    items = "".join(map(_finding, group_findings(group)))
+    items = "".join(map(_finding, step_findings(group) if group.of_steps else group_findings(group)))
     head, body = mapping_table(group)
     placed = plain_table(head, body) + f'<p class="note">{escape(MAPPING_NOTE)}</p>' if body else ""
     head, body = sent_bytes_table(group)

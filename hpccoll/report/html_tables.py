@@ -22,7 +22,7 @@ def rows_table(groups: Iterable[ChartGroup]) -> str:
     every = chain.from_iterable((*group.points, *group.predictions) for group in groups)
     points = [*{id(point): point for point in every}.values()]  # a prediction may be in several groups
     columns = table_columns(points)
-    shown = [column for column in columns if column.always or len(set(column.texts)) > 1]
+    shown = [column for column in columns if (column.always and any(column.texts)) or len(set(column.texts)) > 1]
     shared = [f"{column.heading} {column.texts[0]}" for column in columns if column not in shown and column.texts[0]]
     agreed = f'<p class="note">The same in all rows: {escape(", ".join(shared))}.</p>' if shared else ""
     head = "".join(f'<th scope="col" tabindex="0">{with_tooltip(column.heading)}</th>' for column in shown)
@@ -47,13 +47,24 @@ def _cell(text: str) -> str:
     return f"<td{' class=words' if len(text) > LONG_TEXT else ''}>{escape(text)}</td>"
 
 
-def plain_table(head: Sequence[str], body: Iterable[Sequence[str]], parts: Iterable[str] = ()) -> str:
-    """Return a table of texts; the first cell of each line links to the element of the page that ``parts`` names."""
+def plain_table(
+    head: Sequence[str], body: Iterable[Sequence[str]], parts: Iterable[str] = (), *, tall: bool = False
+) -> str:
+    """Return a table of texts.
+
+    Args:
+        head: the headings.
+        body: the lines.
+        parts: the elements of the page to which the first cells of the lines link.
+        tall: whether the table scrolls, because it is long.
+    """
     heads = "".join(f'<th scope="col">{with_tooltip(cell)}</th>' for cell in head)
     links = (f'<td><a href="#{escape(part)}">{escape(part)}</a></td>' for part in parts)
     lines = ([_cell(cell) for cell in cells] for cells in body)
     rows = "".join(f"<tr>{''.join([link or line[0], *line[1:]])}</tr>" for link, line in zip_longest(links, lines))
-    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return (
+        f'<div class="scroll{" tall" * tall}"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
 
 
 def missing_table(missing: Iterable[Gap]) -> str:

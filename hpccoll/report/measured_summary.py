@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.report.definitions import heading_of
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.tuning.answers import library_name
 from hpccoll.units import format_count, format_size
 
@@ -16,7 +18,14 @@ def measured_heading(groups: Sequence[ChartGroup]) -> str:
         return "No results"
     names = list(dict.fromkeys(point.row.collective for point in points))
     predicted = "" if measured else ", predicted"
-    return f"{names[0] if len(names) == 1 else f'{len(names)} collectives'} on {_shapes(points)}{predicted}"
+    return f"{heading_of(names[0]) if len(names) == 1 else _counted(names)} on {_shapes(points)}{predicted}"
+
+
+def _counted(names: Sequence[str]) -> str:
+    """Return the number of collectives, and that there are training steps, too."""
+    collectives = [name for name in names if name not in WORKLOADS]
+    counted = f"{len(collectives)} collectives" if len(collectives) > 1 else collectives[0]
+    return counted + (" and training steps" if len(collectives) < len(names) else "")
 
 
 def _shapes(points: Iterable[SeriesPoint]) -> str:

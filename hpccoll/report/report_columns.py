@@ -8,6 +8,8 @@ from hpccoll.report.call_arguments import concurrent_label, has_size, traffic_pa
 from hpccoll.report.chart_groups import SeriesPoint
 from hpccoll.report.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
 from hpccoll.schedule.collective import AUTO
+from hpccoll.spec.algorithm_registry import WORKLOADS
+from hpccoll.store.exposed_times import workload_of
 from hpccoll.store.rows import Row
 from hpccoll.store.schema import RESULT_COLUMNS
 from hpccoll.units import format_number, format_size
@@ -47,6 +49,7 @@ REPORT_COLUMNS = (
     ReportColumn("concurrent", "concurrent"),
     ReportColumn("aggregators", "aggregators", "count"),
     ReportColumn("mapping", "mapping"),
+    ReportColumn("workload", "workload"),
     ReportColumn("median_s", "median (us)", "us", always=True),
     ReportColumn("interval_s", "95 % interval (us)", "interval_us", always=True),
     ReportColumn("medians_of_rounds_s", "by round (us)", "list_us"),
@@ -57,6 +60,11 @@ REPORT_COLUMNS = (
     ReportColumn("gpu_power", "highest GPU power (W)", "whole"),
     ReportColumn("gpu_temperature", "highest GPU temperature (°C)", "whole"),
     ReportColumn("gpu_nvlink_sent", "sent by a GPU over NVLink (B)", "whole"),
+    ReportColumn("forward_s", "forward (us)", "us"),
+    ReportColumn("backward_s", "backward (us)", "us"),
+    ReportColumn("communication_s", "all communication (us)", "us"),
+    ReportColumn("exposed_s", "exposed (us)", "us"),
+    ReportColumn("exposed_share", "share", "percent"),
     ReportColumn("algbw_Bps", "algbw ({rate})", "rate", always=True),
     ReportColumn("busbw_Bps", "busbw ({rate})", "rate", always=True),
     ReportColumn("wire_share", "of the wire", "percent"),
@@ -93,6 +101,12 @@ def _between_nodes(row: Row, nbytes: float | None) -> float | None:
     return nbytes if row.nodes > 1 else None
 
 
+def _workload(row: Row) -> str:
+    """Return the requested keys of the workload of a training step; empty for other rows."""
+    known = workload_of(row) if row.collective in WORKLOADS else {}
+    return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()) if name in known)
+
+
 def _port_shares(row: Row) -> str:
     """Return the part of the bytes that each port carried; empty if there is one port."""
     return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items()) if len(row.port_sent) > 1 else ""
@@ -102,6 +116,7 @@ DERIVED: Mapping[str, Callable[[SeriesPoint], object]] = {
     "series": lambda p: p.series,
     "size": lambda p: p.row.requested_bytes if has_size(p.row.collective) else None,
     "transport_of_series": lambda p: "" if p.row.algorithm == AUTO else p.row.transport,  # auto: see its evidence
+    "workload": lambda p: _workload(p.row),
     "pair": lambda p: p.pair_label,
     "traffic": lambda p: traffic_pattern(p.row),
     "concurrent": lambda p: concurrent_label(p.row),

@@ -8,7 +8,7 @@ from typing import Any
 import vl_convert
 
 from hpccoll.report.chart_groups import ChartGroup, chart_groups
-from hpccoll.report.charts import FIGURES, OVERVIEW_FIGURES, Figure, overview_group
+from hpccoll.report.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.report.html_page import ReportChart, render_page
 from hpccoll.report.output_directory import PAGE_NAME, input_names, inputs_meta_tag
 from hpccoll.store.durable_files import replacing_file
@@ -37,7 +37,7 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
     recommendations = recommend(results)
     answers = Answers(recommendations)
     groups = chart_groups(results, recommendations, input_names(results, paths))
-    charts = [chart for group in groups for chart in _group_charts(group, FIGURES)]
+    charts = [chart for group in groups for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)]
     if len({group.collective for group in groups}) > 1:
         charts += _group_charts(overview_group(groups, answers), OVERVIEW_FIGURES)
     for chart in charts:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.spec.case import COMPILED, PYTHON
+from hpccoll.store.exposed_times import workload_of
 from hpccoll.store.rows import RULES, Row
 from hpccoll.units import format_count
 
@@ -81,11 +83,13 @@ def setting_keys(rows: Iterable[Row]) -> list[tuple[str, ...]]:
     def key(row: Row) -> tuple[str, ...]:
         pattern, root = call_arguments.traffic_pattern(row), call_arguments.root_rank(row)
         call = (
+            str(workload_of(row)["model"]) if row.collective in WORKLOADS else "",
             f"traffic {pattern}" if pattern else "",
             call_arguments.concurrent_label(row),
             f"root {root}" if row.collective in rooted else "",
         )
-        silent = () if call_arguments.has_size(row.collective) else _ELEMENT_FIELDS
+        moves = call_arguments.has_size(row.collective) or row.collective in WORKLOADS
+        silent = () if moves else _ELEMENT_FIELDS
         if len({other.mapping for other in by_collective[row.collective]}) > 1:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared
         values = {field: None if field in silent else getattr(row, field) for field in _SETTING_LABELS}

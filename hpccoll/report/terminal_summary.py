@@ -9,6 +9,7 @@ from hpccoll.report.finding_templates import render_finding
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence
 from hpccoll.tuning.recommendations import recommend
+from hpccoll.tuning.step_answers import step_lines
 from hpccoll.units import format_wait
 
 MAX_REASONS = 5
@@ -73,6 +74,7 @@ def outcome_lines(results: Results) -> Iterator[str]:
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
     yield from answer_lines(Answers(recommend(results)))
+    yield from step_lines(results)
     if noise := noise_sentence(results):
         yield noise
     yield from remarks.values()

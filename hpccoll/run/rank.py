@@ -175,11 +175,13 @@ def _print_results(program: "JobRunner", table: "PrintedTable") -> None:
     from hpccoll.store.result_files import ResultFiles
     from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence
     from hpccoll.tuning.recommendations import recommend, verdicts_by_setting
+    from hpccoll.tuning.step_answers import step_lines
 
     results = to_results(ResultFiles(raw_results=[program.raw]))
     recommendations = recommend(results)
     table.end(program.job, program.raw.histories(), verdicts_by_setting(recommendations))
-    for line in filter(None, (*answer_lines(Answers(recommendations)), noise_sentence(results))):
+    lines = (*answer_lines(Answers(recommendations)), *step_lines(results), noise_sentence(results))
+    for line in filter(None, lines):
         print(f"# {line}")
 
 

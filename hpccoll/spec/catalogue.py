@@ -220,7 +220,7 @@ def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, P
         name: the name of the collective, which may be unknown.
         params: the parameters of a case.
     """
-    arguments = COLLECTIVES[name].arguments if name in COLLECTIVES else {}
+    arguments = collective(name).arguments if name in {*COLLECTIVES, *WORKLOADS} else {}
     return {key: value for key, value in params.items() if key not in arguments and (key, value) != (GRAPH, 0)}
 
 

@@ -5,15 +5,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Job
+from hpccoll.store.exposed_times import with_exposed_times
 from hpccoll.store.journal import read_failure_notes
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 from hpccoll.store.result_files import ResultFiles, read_all
-from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results, Row, Run
+from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results, Row, RowKey, Run
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
 from hpccoll.store.statistics import make_row, status_and_reason
-from hpccoll.store.step_times import with_exposed_times
+from hpccoll.store.step_times import StepTimes
 
 
 def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
@@ -69,6 +72,7 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), timing: str = "
     runs = tuple(_to_run(raw, attempt) for raw in raw_results for attempt, _ in raw.attempts)
     rows = (row for raw in raw_results for row in _to_rows(raw, timing))
     return Results(
+        step_times={key: times for raw in raw_results for key, times in _step_times(raw)},
         rows=tuple(sorted(with_exposed_times(rows, {run.run_id: run.machine for run in runs}), key=_row_order)),
         runs=runs,
         planned=sum(len(job.cases) for job in [*(raw.job for raw in raw_results), *unstarted]),
@@ -163,6 +167,20 @@ def _to_run(raw: RawResults, attempt: Attempt) -> Run:
         environment=raw.job.environment,
         communicator=raw.job.communicator,
     )
+
+
+def _step_times(raw: RawResults) -> Iterator[tuple[RowKey, StepTimes]]:
+    """Yield the times of the median iteration of the last round of each training step."""
+    for attempt, outcome, _ in raw.histories():
+        if outcome.times is not None and outcome.program:
+            step = StepTimes.of(outcome.times, outcome.program, attempt.ranks - attempt.aggregators)
+            if step is not None:
+                last = np.flatnonzero(outcome.times.round == outcome.times.round.max())
+                ordered = last[np.argsort(outcome.times.max_ns[last], kind="stable")]
+                yield (
+                    (raw.job.name, attempt.run_id, outcome.case.id),
+                    step.iteration(int(ordered[(len(last) - 1) // 2])),
+                )
 
 
 def _to_rows(raw: RawResults, timing: str) -> Iterator[Row]:

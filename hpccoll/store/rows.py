@@ -6,10 +6,13 @@ within a schema version. Values are in seconds and bytes per second; an absent v
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import TypeAlias
 
+from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.spec.case import SINGLE
 from hpccoll.store.scheduler_log import ScheduledJob
 from hpccoll.store.schema import COLUMNS, PREDICTED_KINDS, CaseResult
+from hpccoll.store.step_times import StepTimes
 
 NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""
@@ -17,6 +20,10 @@ NOT_PLANNED = "left out"
 RULES = ("max", "span")
 """The rules for the time of a single operation, by one of which results are read: the longest duration over ranks; the
 latest end minus the earliest start. Operations that were timed otherwise have the longest duration over ranks."""
+
+
+RowKey: TypeAlias = tuple[str, str, str]
+"""What identifies a row: its job, run_id and case_id."""
 
 
 def timing_mode(timing: str) -> str:
@@ -88,6 +95,11 @@ class Row(CaseResult):
     reason: str | None  # why it is not ok
     oversubscribed: bool
     kind: str  # measured, measured on a testbed, measured on a shared GPU, simulated, modelled
+
+    @property
+    def key(self) -> RowKey:
+        """What identifies the row."""
+        return self.job, self.run_id, self.case_id
 
     @property
     def exposed_share(self) -> float | None:
@@ -184,6 +196,7 @@ class Results:
     progress: tuple[JobProgress, ...] = ()  # of each file, and of each job without a file
     damaged: tuple[str, ...] = ()  # unreadable files and damaged lines of journals, with the reason
     notes: tuple[str, ...] = ()  # further remarks on files: copies, files without a digest
+    step_times: Mapping[RowKey, StepTimes] = field(default_factory=dict, compare=False)  # a median iteration of steps
 
     @property
     def done(self) -> tuple[int, int]:
@@ -200,6 +213,11 @@ class Results:
             rows=tuple(row for row in self.rows if not row.predicted),
             runs=tuple(run for run in self.runs if run.kind not in PREDICTED_KINDS),
         )
+
+    @property
+    def without_steps(self) -> "Results":
+        """The results without training steps, whose algorithms are no choice for a size."""
+        return replace(self, rows=tuple(row for row in self.rows if row.collective not in WORKLOADS))
 
     def for_job(self, job: str) -> "Results":
         """Return the results and gaps of one job, without cases that planning left out."""

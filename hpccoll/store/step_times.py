@@ -10,15 +10,11 @@ second one, with all waiting in between, and what follows the last one is the ta
 - *tail*: from the end of the last computation to the end of the step: what no computation can hide.
 - *communication*: the durations of all operations, added up, also of those that ran at the same time; the time in which
   a rank waits inside an operation for others is included.
-- *exposed*: the median of the step minus that of the same step without communication (``null``). Where communication
-  also slows computations or waiting down, that is more than the tail.
-
 Each is the largest over ranks, and of that the median over all timed iterations.
 """
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -26,9 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.rows import Row
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -164,51 +158,3 @@ class StepTimes:
         """Return the largest over ranks, the median over iterations."""
         of_ranks = [seconds(position) for position in range(len(self.ranks))]
         return float(np.median(np.max(of_ranks, axis=0)))
-
-
-def workload_of(row: Row) -> dict[str, Any]:
-    """Return the workload of the row of a training step, with defaults: without the parameters of its algorithm."""
-    arguments = WORKLOADS[row.collective].arguments
-    return {name: row.params.get(name, default) for name, default in arguments.items()}
-
-
-def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Row]:
-    """Return rows, of which training steps have their exposed time if the same step was measured without communication.
-
-    Of several such steps the one of the same launch counts, else one of the same job, else one on the same machine. The
-    interval contains all differences of the intervals of the two medians.
-
-    Args:
-        rows: the rows.
-        machines: the machine of each run, by run_id.
-    """
-    rows = list(rows)
-    bare: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        if row.collective in WORKLOADS and row.floor and row.median_s is not None and row.status in ("ok", "partial"):
-            bare[_step_key(row, machines)].append(row)
-    return [_with_exposed_time(row, bare.get(_step_key(row, machines), ())) for row in rows] if bare else rows
-
-
-def _step_key(row: Row, machines: Mapping[str, str]) -> tuple[object, ...]:
-    """Return what a step and the same step without communication have in common."""
-    workload = tuple(workload_of(row).items()) if row.collective in WORKLOADS else ()
-    return (
-        row.collective, workload, row.dtype, row.device, row.ranks, row.nodes, row.ranks_per_node, row.mapping,
-        row.variant, row.kind, row.timing, machines.get(row.run_id),
-    )  # fmt: skip
-
-
-def _with_exposed_time(row: Row, bare: Sequence[Row]) -> Row:
-    if row.floor or not bare or row.median_s is None:
-        return row
-
-    def closeness(null: Row) -> tuple[bool | int, ...]:
-        return null.run_id == row.run_id, null.job == row.job, null.transport == row.transport, null.attempt
-
-    null = max(bare, key=closeness)
-    exposed_s = row.median_s - (null.median_s or 0.0)
-    if row.ci_low_s is None or row.ci_high_s is None or null.ci_low_s is None or null.ci_high_s is None:
-        return replace(row, exposed_s=exposed_s)
-    low, high = row.ci_low_s - null.ci_high_s, row.ci_high_s - null.ci_low_s
-    return replace(row, exposed_s=exposed_s, exposed_low_s=low, exposed_high_s=high)

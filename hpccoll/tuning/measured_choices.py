@@ -150,7 +150,7 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
     Raises:
         BadInputError: if a setting was measured on several machines, with several MPI libraries or by both executors.
     """
-    grouped = rows_by_setting(results)
+    grouped = rows_by_setting(results.without_steps)
     check_conditions(grouped)
     return {setting: MeasuredSetting.of(rows, conditions) for (setting, conditions), rows in grouped.items()}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import raw_examples
+import step_examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_examples import CASES, begin
@@ -176,3 +177,26 @@ def test_rows_are_charted_by_altair(file):
         warnings.simplefilter("error")
         chart = altair.Chart(rows).mark_line().encode(x="bytes", y="busbw_Bps", color="algorithm").to_dict()
     assert [chart["encoding"][axis]["type"] for axis in ("x", "y", "color")] == ["quantitative"] * 2 + ["nominal"]
+
+
+def test_a_timeline_has_each_part_of_a_step_on_each_rank(tmp_path):
+    hdf5.write_raw_file(step_examples.steps({"ring": 12, "null": 0}), tmp_path / "F.h5")
+    results = hpccoll.open(tmp_path / "F.h5")
+    (case,) = results.rows.case_id[results.rows.algorithm == "ring"]
+    timeline = results.timeline(case)
+    buckets = timeline[(timeline["rank"] == 1) & (timeline.operation == "bucket 3")]
+    assert buckets[["ready_s", "begin_s", "end_s"]].iloc[0].tolist() == pytest.approx([0.030, 0.030, 0.034])
+    assert buckets[["collective", "bytes", "phase"]].iloc[0].tolist() == ["all_reduce", 8000, "backward"]
+    computed = timeline[timeline.operation == "computation"]
+    assert computed.groupby("phase").size().to_dict() == {"forward": 2, "backward": 6}
+    assert computed.end_s.max() == pytest.approx(0.030)
+    assert results.timeline(results.rows.set_index("case_id", drop=False).loc[case]).equals(timeline)
+
+
+def test_only_a_single_training_step_has_a_timeline(tmp_path, file):
+    with pytest.raises(BadInputError, match="no measured training step"):
+        hpccoll.open(file).timeline(hpccoll.open(file).rows.iloc[0])
+    hdf5.write_raw_file(step_examples.steps({"ring": 12, "null": 0}), tmp_path / "S.h5")
+    results = hpccoll.open(tmp_path / "S.h5")
+    with pytest.raises(BadInputError, match="2 are selected"):
+        results.timeline(results.rows)

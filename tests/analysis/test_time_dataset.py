@@ -1,5 +1,6 @@
 """Raw times as xarray: joined over attempts, jobs and rounds, exact, and the source of the rows' medians."""
 
+import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import raw_examples
+import step_examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -245,3 +247,25 @@ def test_a_file_that_was_replaced_or_removed_is_refused(tmp_path):
     path.unlink()
     with pytest.raises(BadInputError, match=r"F\.h5"):
         results.times()
+
+
+def test_the_parts_of_a_training_step_are_times_too(tmp_path):
+    raw = step_examples.steps({"ring": 12}, rounds=2)
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
+    times = hpccoll.open(tmp_path / "F.h5").times()
+    events = raw.attempts[0][1][0].times.event_ns.reshape(2, 6, 2, -1)
+    assert times.event_ns.dims == ("case", "round", "iteration", "rank", "event")
+    assert ((times.event_ns + times.zero_ns).to_numpy()[0] == events).all()
+    assert [operation["label"] for operation in json.loads(times.program.item())[0][:2]] == ["bucket 1", "bucket 2"]
+
+
+def test_other_cases_have_no_parts_next_to_a_training_step(tmp_path):
+    raw = step_examples.steps({"ring": 12})
+    attempt, (step,) = raw.attempts[0]
+    other = raw_examples.outcome(CASES[0], times=raw_examples.times(2))
+    raw.attempts[0] = attempt, [step, other]
+    raw.job = raw_examples.job(step.case, other.case, effort=raw.job.effort)
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
+    opened = hpccoll.open(tmp_path / "F.h5")
+    assert opened.times().event_ns.isel(case=[*opened.rows.collective].index("all_reduce")).isnull().all()
+    assert "event_ns" not in opened.times(opened.rows[opened.rows.collective == "all_reduce"])

@@ -71,6 +71,32 @@ EXAMPLES = {
             },
         ),
     },
+    "overlap": {
+        "model": "resnet50", "shape": "4 nodes", "details": ("25 MiB buckets",),
+        "algorithms": (
+            {"algorithm": "ring", "hidden": 11e-3, "of": 20e-3}, {"algorithm": "native", "hidden": -1e-3, "of": 30e-3},
+        ),
+    },
+    "best_bucket": {
+        "model": "gpt2", "scale": 16, "shape": "4 nodes", "algorithm": "ring", "bucket": 80 << 20,
+        "costs": (
+            {"bucket": 0, "cost": 0.09, "clear": True}, {"bucket": 25 << 20, "cost": 0.06, "clear": True},
+            {"bucket": 160 << 20, "cost": 0.01, "clear": False},
+        ),
+    },
+    "last_bucket": {
+        "model": "gpt2", "shape": "4 nodes", "algorithm": "ring", "nbytes": 176446464, "buckets": 13, "seconds": 12e-3,
+        "share": 0.29,
+    },
+    "null_missing": {"workloads": 2, "of": 3},
+    "null_overhead": {
+        "model": "resnet50", "shape": "4 ranks", "details": (), "excess": 4.4e-3, "share": 0.12, "workloads": 2,
+        "of": 3, "oversubscribed": True,
+    },
+    "below_null": {
+        "model": "resnet50", "shape": "2 ranks", "details": ("overlapped",), "rows": 2, "algorithm": "ring",
+        "seconds": 2e-3,
+    },
     "between_rounds": {
         **POINT, "median_ratio": 1.3, "cases": 3, "max_ratio": 2.0, "shared_variance": 0.9, "machine_varies": True,
     },

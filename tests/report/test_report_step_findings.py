@@ -1,0 +1,134 @@
+"""The part of the report on training steps: its table, its findings, and that nothing of collectives is there."""
+
+import re
+
+import pytest
+import raw_examples
+from step_examples import stage, step_case, step_outcome, step_times, steps
+
+from hpccoll.report.chart_groups import chart_groups
+from hpccoll.report.report_writer import build_report
+from hpccoll.report.step_findings import TABLE_HEAD, step_findings, step_table
+from hpccoll.report.terminal_summary import outcome_lines
+from hpccoll.store.load_results import to_results
+from hpccoll.store.result_files import ResultFiles
+
+MIB = 1 << 20
+
+
+def results(*raw_results):
+    return to_results(ResultFiles(raw_results=list(raw_results)))
+
+
+def group_of(*raw_results):
+    (group,) = chart_groups(results(*raw_results))
+    return group
+
+
+def finding(kind, *raw_results):
+    return next((each for each in step_findings(group_of(*raw_results)) if each.kind == kind), None)
+
+
+def test_a_line_of_the_table_has_the_step_and_what_is_exposed():
+    ring, native = (dict(zip(TABLE_HEAD, line, strict=True)) for line in step_table(
+        group_of(steps({"native": 60, "ring": 12, "null": 0}, [{"scale": 16}]))))  # fmt: skip
+    assert (ring["model"], ring["on"], ring["algorithm"], ring[""]) == ("resnet50/16", "2 nodes", "ring", "best")
+    assert (ring["step"], ring["null"], ring["exposed"], ring["share"]) == ("34 ms", "30 ms", "4 ms", "12 %")
+    assert ring["all communication"] == "12 ms"
+    assert (native["model"], native["algorithm"], native[""]) == ("", "native", "")
+
+
+def test_without_null_the_table_has_no_exposed_time():
+    (line,) = step_table(group_of(steps({"ring": 12})))
+    ring = dict(zip(TABLE_HEAD, line, strict=True))
+    assert (ring["null"], ring["exposed"], ring["share"], ring["all communication"]) == ("", "", "", "12 ms")
+    assert finding("null_missing", steps({"ring": 12})).severity == "warning"
+    assert finding("null_missing", steps({"ring": 12, "null": 0})) is None
+
+
+def test_overlap_hides_what_it_saves():
+    found = finding("overlap", steps({"ring": 12, "null": 0}, [{"overlap": 0}, {"overlap": 1}]))
+    (ring,) = found.values["algorithms"]
+    assert (ring["algorithm"], ring["hidden"], ring["of"]) == ("ring", pytest.approx(0.008), pytest.approx(0.012))
+
+
+def test_overlap_is_not_judged_across_other_workloads():
+    assert finding("overlap", steps({"ring": 12, "null": 0}, [{"overlap": 0, "bucket": 8}, {"overlap": 1}])) is None
+
+
+def test_the_best_bucket_and_the_cost_of_others():
+    raw = steps({"ring": 0, "null": 0}, [{"bucket": n * MIB} for n in (4, 25, 80)])
+    _, outcomes = raw.attempts[0]
+    takes = {4: 40, 25: 33, 80: 30}  # the step in ms; of null 30 ms
+    outcomes[:] = [
+        step_outcome(
+            each.case,
+            step_times([[0, 1, 2, 0, 10, 10, 30]] * 2,
+                       [takes[each.case.params["bucket"] // MIB] if each.case.algorithm == "ring" else 30] * 2),
+            [stage((8,), ("forward", "backward"))],
+        )
+        for each in outcomes
+    ]  # fmt: skip
+    values = finding("best_bucket", raw).values
+    assert (values["bucket"], values["algorithm"]) == (80 * MIB, "ring")
+    assert [(each["bucket"] // MIB, round(each["cost"], 3)) for each in values["costs"]] == [(4, 0.333), (25, 0.1)]
+
+
+def test_the_last_bucket_is_ready_only_after_the_backward_pass():
+    values = finding("last_bucket", steps({"ring": 12, "null": 0})).values
+    assert (values["nbytes"], values["buckets"], values["seconds"]) == (8000, 3, pytest.approx(0.004))
+    assert finding("last_bucket", steps({"ring": 12}, [{"overlap": 0}])) is None
+
+
+def test_a_last_bucket_that_is_ready_earlier_is_no_finding():
+    raw = steps({"ring": 12})
+    attempt, _ = raw.attempts[0]
+    events = [*(10, 10, 12), *(15, 15, 18), 0, 10, 10, 30]
+    program = [stage((8, 8), ("forward", "backward"))]
+    raw.attempts[0] = attempt, [step_outcome(step_case(), step_times([events] * 2), program)]
+    assert finding("last_bucket", raw) is None
+
+
+def test_a_null_step_that_takes_longer_than_its_computation_is_a_warning():
+    assert finding("null_overhead", steps({"ring": 12, "null": 0})) is None
+    found = finding("null_overhead", steps({"ring": 12, "null": 0}, [{"compute_us": 25_000}]))
+    assert (found.severity, found.values["excess"]) == ("warning", pytest.approx(0.005))
+    assert finding("null_overhead", steps({"ring": 12, "null": 0}, [{"compute_us": 5, "compute": "none"}])) is None
+
+
+def test_a_step_below_its_null_step_is_a_warning():
+    found = finding("below_null", steps({"ring": 3, "null": 12}))
+    assert (found.values["algorithm"], found.values["seconds"]) == ("ring", pytest.approx(0.003))
+    assert finding("below_null", steps({"ring": 12, "null": 0})) is None
+
+
+def page(out, *raw_results):
+    return build_report(results(*raw_results), out, "steps").read_text()
+
+
+def test_the_page_of_steps_has_no_sizes_bandwidths_and_maps(tmp_path):
+    text = page(tmp_path, steps({"ring": 12, "native": 60, "null": 0}, [{"overlap": 0}, {"overlap": 1}]))
+    assert "<h2>Training steps</h2>" in text
+    assert "34 ms with ring" in text
+    names = {path.stem for path in (tmp_path / "charts").glob("*.svg")}
+    assert names == {"training_step-timeline"}
+    headings = re.findall(r'<th scope="col"[^>]*>(?:<abbr[^>]*>)?([^<]*)', text)
+    assert not {"size", "speed-up over native"} & set(headings)
+    assert not [name for name in headings if name.startswith(("algbw", "busbw"))]
+
+
+def test_steps_are_a_tab_next_to_collectives(tmp_path):
+    ring = raw_examples.outcome(raw_examples.case(), times=raw_examples.times(8))
+    other = raw_examples.raw(ring, path="other.h5")
+    other.attempts[0] = raw_examples.attempt(run_id="other"), [ring]
+    text = page(tmp_path, steps({"ring": 12, "null": 0}), other)
+    assert '<section id="all_reduce" class=tab>' in text
+    assert '<section id="training_step" class=tab>' in text
+    assert re.search(r'<a href="#training_step">resnet50 on 2 nodes</a>: the step takes 34 ms', text)
+    assert "no result is complete" not in text
+
+
+def test_the_summary_of_a_sweep_has_the_sentence_of_each_workload():
+    lines = list(outcome_lines(results(steps({"ring": 12, "null": 0}, ranks=4))))
+    assert any(re.search(r"resnet50 on 4 nodes: .*34 ms with ring", line) for line in lines)
+    assert not any(line.startswith("training_step") for line in lines)
