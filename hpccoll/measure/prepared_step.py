@@ -265,6 +265,7 @@ def describe_program(program: StepProgram) -> list[dict[str, Any]]:
             "axis": each.axis,
             "bytes": each.nbytes,
             "phase": each.phase,
+            **({"receives": True} if each.receives else {}),
         }
         for each in program.operations
     ]

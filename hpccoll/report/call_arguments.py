@@ -1,7 +1,7 @@
 """Arguments of the call that a row measured: root, ranks, traffic pattern, and placement of the buffers."""
 
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.spec.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.spec.algorithm_registry import COLLECTIVES, WORKLOADS, collective
 from hpccoll.spec.catalogue import choice_parameters
 from hpccoll.store.rows import Row
 from hpccoll.units import format_count
@@ -10,8 +10,8 @@ ON_ONE_NODE, BETWEEN_NODES = "on one node", "between nodes"
 
 
 def call_arguments(row: Row) -> dict[str, int | str]:
-    """Return the arguments of the call other than the root, with the defaults of the collective."""
-    known = COLLECTIVES[row.collective].arguments if row.collective in COLLECTIVES else {}
+    """Return the arguments of the call other than the root, or the workload, with defaults."""
+    known = collective(row.collective).arguments if row.collective in {*COLLECTIVES, *WORKLOADS} else {}
     return {name: row.params.get(name, value) for name, value in known.items()}
 
 

@@ -348,9 +348,10 @@ STEP_FIGURES = (
         "timeline",
         "the timeline of one step",
         "The median iteration of the last round of the foremost workload. Of each rank: above, the forward and the "
-        "backward pass; below, the collectives, each with its bytes, from its begin to its end on that rank; a thin "
-        "line leads from when it was ready. Red: the step goes on, and nothing is computed. Of many ranks the first, "
-        "the last, the slowest and a few others. The per cent are those of exposed communication by the null step.",
+        "backward pass; below, the collectives, each with its bytes, from its begin to its end on that rank. A thin "
+        "line leads from when it was ready to its begin; a message that is received is such a line only. Red: the step "
+        "goes on, and nothing is computed. Of many ranks the first, the last, the slowest and a few others are drawn. "
+        "The per cent of exposed communication are by the null step.",
         step_timeline_chart,
     ),
     Figure(

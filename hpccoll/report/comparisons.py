@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hpccoll.report.call_arguments import placement_label, rank_pair
+from hpccoll.report.call_arguments import call_arguments, placement_label, rank_pair
 from hpccoll.report.chart_groups import SeriesPoint, is_ranked, is_usable
 from hpccoll.report.round_statistics import (
     median_interval,
@@ -121,7 +121,7 @@ def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str
         row = point.row
         if is_usable(row) and point.hosts:
             curve = point.machine, point.series, row.in_place
-            measured = *curve, rank_pair(row), row.ranks, row.nodes, row.requested_bytes
+            measured = *curve, *call_arguments(row).values(), row.root, row.ranks, row.nodes, row.requested_bytes
             repetition = times[measured]  # a repeated measurement is another curve
             curves[*curve, repetition][row.job, frozenset(point.hosts)] = None
             times[measured] += 1
@@ -157,7 +157,8 @@ def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
     for point in points:
         row = point.row
         if is_usable(row) and not row.floor:
-            key = (point.machine, point.series, rank_pair(row), row.in_place, row.ranks, row.nodes, row.requested_bytes)
+            call = *call_arguments(row).values(), row.root, row.in_place
+            key = (point.machine, point.series, call, row.ranks, row.nodes, row.requested_bytes)
             by_point[key].append(point)
     several = (points for points in by_point.values() if len({point.row.run_id for point in points}) > 1)
     return tuple(RepeatedPoint(min(points, key=median_seconds), max(points, key=median_seconds)) for points in several)

@@ -64,7 +64,7 @@ REPORT_COLUMNS = (
     ReportColumn("backward_s", "backward (us)", "us"),
     ReportColumn("communication_s", "all communication (us)", "us"),
     ReportColumn("exposed_s", "exposed (us)", "us"),
-    ReportColumn("exposed_share", "share", "percent"),
+    ReportColumn("share", "share", "percent"),
     ReportColumn("algbw_Bps", "algbw ({rate})", "rate", always=True),
     ReportColumn("busbw_Bps", "busbw ({rate})", "rate", always=True),
     ReportColumn("wire_share", "of the wire", "percent"),
@@ -117,6 +117,7 @@ DERIVED: Mapping[str, Callable[[SeriesPoint], object]] = {
     "size": lambda p: p.row.requested_bytes if has_size(p.row.collective) else None,
     "transport_of_series": lambda p: "" if p.row.algorithm == AUTO else p.row.transport,  # auto: see its evidence
     "workload": lambda p: _workload(p.row),
+    "share": lambda p: p.row.exposed_share,
     "pair": lambda p: p.pair_label,
     "traffic": lambda p: traffic_pattern(p.row),
     "concurrent": lambda p: concurrent_label(p.row),

@@ -60,9 +60,11 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
         y=alt.Y("top:Q", title="rank", scale=alt.Scale(domain=[len(ranks), 0], nice=False), axis=rows),
         y2="bottom:Q",
     )  # fmt: skip
+    pipeline = any(len(step.programs) > 1 for step in steps)
+    legend = "datum.label === 'exposed' ? 'exposed or bubble' : datum.label" if pipeline else "datum.label"
     present = [name for name in COLOURS if any(d["part"] == name for d in data)]
     scale = alt.Scale(domain=present, range=[COLOURS[name] for name in present])
-    colour = alt.Color("part:N", scale=scale, legend=alt.Legend(symbolType="square"))
+    colour = alt.Color("part:N", scale=scale, legend=alt.Legend(symbolType="square", labelExpr=legend))
     shown = tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
     crowded = len(data) > MAX_MARKS // 4
     marked = base.transform_filter("datum.part === 'exposed'").mark_rect(opacity=0.22)
@@ -148,7 +150,10 @@ def _computed(step: StepTimes, position: int, row: int, longest: float) -> Itera
 
 
 def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest: float) -> Iterator[ChartRecord]:
-    """Yield the collectives of a rank; a thin line leads from when one is ready to when it begins."""
+    """Yield the collectives of a rank.
+
+    A thin line leads from when one is ready to when it begins; the receipt of a message is such a line only.
+    """
     length = float(step.step_s[0, position])
     operations = step.operations(position)[0]
     first, last = COLLECTIVE_LANES
@@ -157,10 +162,14 @@ def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest:
     for each, lane, (ready, begin, end) in zip(about, _lanes(operations), operations.tolist(), strict=True):
         top = row + first + lane * height
         bottom, size = top + height * 0.94, format_rounded_size(each["bytes"])
-        more = {"size": size, "collective": each["collective"], "ready": format_seconds(ready)}
-        yield _record("collective", each["label"], begin, end, top, bottom) | more | _label(size, begin, end, longest)
-        if begin - ready > LEAST_PAUSE * length:
-            yield _record("queued", each["label"], ready, begin, bottom - height * 0.08, bottom)
+        queued_until = end if each.get("receives") else begin
+        if queued_until - ready > LEAST_PAUSE * length:
+            yield _record("queued", each["label"], ready, queued_until, bottom - height * 0.08, bottom)
+        if not each.get("receives"):
+            more: ChartRecord = {"size": size, "collective": each["collective"], "ready": format_seconds(ready)}
+            yield (
+                _record("collective", each["label"], begin, end, top, bottom) | more | _label(size, begin, end, longest)
+            )
 
 
 def _record(part: str, what: str, begin: float, end: float, top: float, bottom: float) -> ChartRecord:

@@ -9,7 +9,8 @@ second one, with all waiting in between, and what follows the last one is the ta
   delay.
 - *tail*: from the end of the last computation to the end of the step: what no computation can hide.
 - *communication*: the durations of all operations, added up, also of those that ran at the same time; the time in which
-  a rank waits inside an operation for others is included.
+  a rank waits inside an operation for others is included. The receipt of a message between pipeline stages does not
+  count, because it lasts as long as the message is awaited.
 Each is the largest over ranks, and of that the median over all timed iterations.
 """
 
@@ -37,7 +38,8 @@ class StageProgram:
     """What the ranks of a pipeline stage run.
 
     Args:
-        operations: of each operation ``label``, ``collective``, ``axis``, ``bytes`` and ``phase``, in order of start.
+        operations: of each operation ``label``, ``collective``, ``axis``, ``bytes`` and ``phase``, in order of start;
+            ``receives`` if it is the receipt of a message.
         phases: the phase of each computation, in order.
     """
 
@@ -139,10 +141,13 @@ class StepTimes:
 
     @cached_property
     def communication_s(self) -> float:
-        """The seconds of all operations of a rank, added up."""
-        return self._slowest(
-            lambda position: (each := self.operations(position))[:, :, 2].sum(axis=1) - each[:, :, 1].sum(axis=1)
-        )
+        """The seconds of all operations of a rank but receipts, added up."""
+        return self._slowest(self._communication_s)
+
+    def _communication_s(self, position: int) -> Seconds:
+        counts = np.array([not each.get("receives") for each in self.program(position).operations], bool)
+        durations: Seconds = np.diff(self.operations(position)[:, counts, 1:], axis=2).sum(axis=(1, 2))
+        return durations
 
     def _phase_s(self, position: int, phase: str) -> Seconds:
         belongs = np.array([each == phase for each in self.program(position).phases], bool)

@@ -132,3 +132,10 @@ def test_the_summary_of_a_sweep_has_the_sentence_of_each_workload():
     lines = list(outcome_lines(results(steps({"ring": 12, "null": 0}, ranks=4))))
     assert any(re.search(r"resnet50 on 4 nodes: .*34 ms with ring", line) for line in lines)
     assert not any(line.startswith("training_step") for line in lines)
+
+
+def test_other_workloads_are_no_repetitions():
+    of_launches = (
+        steps({"ring": takes}, [{"bucket": takes}], path=f"{takes}.h5", run_id=str(takes)) for takes in (12, 60)
+    )
+    assert not {"repeated_points", "mixed_hosts"} & {each.kind for each in step_findings(group_of(*of_launches))}

@@ -46,7 +46,7 @@ def test_of_many_algorithms_the_fastest_and_native_are_drawn():
 def test_passes_and_buckets_are_where_they_ran():
     chart = drawn(steps({"ring": 12}))
     of_first = [d for d in marks(chart, "collective") if d["rank"].startswith("0")]
-    assert [d["size"] for d in of_first] == ["4000 B", "15.6 KiB", "8000 B"]
+    assert [d["size"] for d in of_first] == ["4000 B", "16000 B", "8000 B"]
     assert [(d["begin"], d["end"]) for d in of_first] == [
         pytest.approx(((10 + 20 * n / 3) * 1e-3, (14 + 20 * n / 3) * 1e-3)) for n in (1, 2, 3)
     ]

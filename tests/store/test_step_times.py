@@ -58,6 +58,13 @@ def test_stages_of_a_pipeline_have_programs_of_their_own():
     assert np.isnan(step.event_s[:, 2:, 4:]).all()
 
 
+def test_the_receipt_of_a_message_is_no_communication():
+    sends, receives = stage((64, 64), ("forward",))[:2]
+    events = [*(0, 0, 9), *(10, 10, 12), 9, 20]
+    program = [[{**receives, "receives": True}, sends, {"phase": "forward"}]]
+    assert of([events], program=program).communication_s == pytest.approx(0.002)
+
+
 def test_rows_of_steps_have_these_figures_and_other_rows_do_not():
     ring = rows(steps({"ring": 12, "null": 0}))["ring"]
     assert (ring.forward_s, ring.backward_s, ring.tail_s, ring.communication_s) == pytest.approx(
