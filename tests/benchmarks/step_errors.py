@@ -1,0 +1,195 @@
+"""How far predicted training steps are from measured ones on the testbed, and what the best bucket size is.
+
+By hand, as root, on an idle machine:
+
+    python tests/benchmarks/step_errors.py                    # both rates, about 40 minutes
+    python tests/benchmarks/step_errors.py 1gbit --keep DIR   # one of them; keeps the raw files in DIR
+    python tests/benchmarks/step_errors.py 1gbit --read DIR   # prints the tables of raw files kept there
+
+The machine is fitted to the patterns of calibrate.yaml on at most 4 nodes. It ends with 1 if an error is larger than
+asked.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+from model_errors import CALIBRATE, CPU_RATE, CPUS, TESTBED, complete, run_testbed
+
+from hpccoll.errors import BadInputError
+from hpccoll.model.machine_file import DeclaredSections, MachineFile
+from hpccoll.model.model_report import models_of
+from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
+from hpccoll.store.load_results import read_results
+from hpccoll.store.result_files import read_all
+from hpccoll.store.rows import Row
+from hpccoll.training.workload import Workload
+from hpccoll.units import format_size
+
+HOSTS = "--nodes 8 --cpus 1 --aggregators 1"
+EFFORT = {"warmup": 1, "min_iterations": 4, "max_iterations": 12, "seconds": 3}
+STEPS = {
+    "workloads": [{"model": "resnet50", "scale": 64, "compute_us": 200_000, "overlap": [1, 0]}],
+    "algorithms": ["ring", "hierarchical", "sharp_emulated", "native", "null"], "nodes": [2, 4, 8], "aggregators": 1,
+    "effort": EFFORT, "rounds": 3, "seed": 1,
+}  # fmt: skip
+BUCKETS = STEPS | {
+    "workloads": [
+        {"model": "resnet50", "scale": 64, "compute_us": 200_000, "bucket": ["2M", "5M", "10M", "25M", "50M", "100M"]}
+    ],
+    "algorithms": ["ring", "null"], "nodes": [4, 8], "aggregators": 0,
+}  # fmt: skip
+FASTER = 8
+"""At 1 Gbit/s tensors are so many times larger than at 100 Mbit/s; eight ranks then move what two CPUs can."""
+
+DECLARED: Mapping[str, dict[str, Any]] = {"100mbit": {}, "1gbit": {"cpus": {**CPUS, "bytes_per_s": CPU_RATE}}}
+MEDIAN, HIDDEN, BUCKET = 0.10, 0.10, 0.05
+"""What is asked: the median error of the step, what overlap hides over the step, and the cost of the named bucket."""
+
+
+def scaled_sweep(sweep: Mapping[str, Any], rate: str) -> dict[str, Any]:
+    """Return a sweep for a rate of the wires."""
+    factor = FASTER if rate == "1gbit" else 1
+    return {**sweep, "workloads": [{**each, "scale": each["scale"] // factor} for each in sweep["workloads"]]}
+
+
+def sweeps(rate: str) -> dict[str, Mapping[str, Any]]:
+    """Return the sweeps of a rate by name."""
+    return {"calibrate": CALIBRATE, "steps": scaled_sweep(STEPS, rate), "buckets": scaled_sweep(BUCKETS, rate)}
+
+
+def measure(rate: str, keep: Path) -> None:
+    """Measure all sweeps of a rate into ``keep``."""
+    try:
+        run_testbed("up", *HOSTS.split(), "--rate", rate)
+        for name, sweep in sweeps(rate).items():
+            config, out = keep / f"{rate}-{name}.yaml", keep / f"{rate}-{name}"
+            config.write_text(yaml.safe_dump(dict(sweep)))
+            command = "hpccoll", "sweep", str(config), "--profile", "testbed", "--out", str(out)
+            while run_testbed("run", *command, check=False) == 3 and not complete(out):
+                print(f"{rate}-{name}: goes on after its time limit", file=sys.stderr)
+    finally:
+        subprocess.run([str(TESTBED), "down"], stdout=sys.stderr, check=False)
+
+
+def fitted(rate: str, keep: Path) -> MachineFile:
+    raw = read_all([keep / f"{rate}-calibrate"]).raw_results
+    declared = DeclaredSections.model_validate(DECLARED[rate]) if DECLARED[rate] else None
+    return next(model.machine for model in models_of(raw, declared) if model.fit)
+
+
+def predicted_s(machine: MachineFile, row: Row) -> float | None:
+    """Return the predicted time of a measured step; None if the library's own algorithm ran."""
+    workload = Workload.of(row.params)
+    if row.algorithm == "native":
+        return None
+    parallelism = workload.parallelism(row.ranks, row.dtype)
+    compute = ComputeRate(step_s=workload.compute_us * 1e-6)
+    if row.floor:
+        return compute.step_s
+    request = StepRequest(
+        workload.shape(), [row.nodes], compute, workload.parallel, parallelism, algorithm=row.algorithm,
+        aggregators=row.aggregators or None,
+    )  # fmt: skip
+    try:
+        return predict_steps(machine, request).predictions[0].step.step_s
+    except BadInputError as error:
+        print(f"{row.algorithm} on {row.nodes} nodes: {error}", file=sys.stderr)
+        return None
+
+
+def steps(keep: Path, rate: str, name: str) -> list[Row]:
+    rows = read_results([keep / f"{rate}-{name}"]).rows
+    return [row for row in rows if row.collective == "training_step" and row.status == "ok" and row.median_s]
+
+
+def print_steps(rate: str, keep: Path, machine: MachineFile) -> Iterator[bool]:
+    """Print measured and predicted steps, and yield whether each figure is as asked."""
+    by_case: dict[tuple[int, str], dict[int, Row]] = defaultdict(dict)
+    for row in steps(keep, rate, "steps"):
+        by_case[row.nodes, row.algorithm][int(row.params.get("overlap", 1))] = row
+    errors, hidden_errors, nulls = [], [], []
+    print("| nodes | algorithm | step ms | predicted | without overlap | predicted | exposed | share | hidden | predicted |")
+    print("| --: | --- | --: | --: | --: | --: | --: | --: | --: | --: |")
+    for (nodes, algorithm), rows in sorted(by_case.items()):
+        overlapped, serial = rows[1], rows[0]
+        floor = by_case[nodes, "null"][1].median_s or 0.0
+        measured = [row.median_s or 0.0 for row in (overlapped, serial)]
+        predicted = [predicted_s(machine, row) for row in (overlapped, serial)]
+        hidden, exposed = measured[1] - measured[0], measured[0] - floor
+        cells = [f"{1e3 * value:.0f}" if value else "" for pair in zip(measured, predicted, strict=True) for value in pair]
+        gained = f"{1e3 * (predicted[1] - predicted[0]):.0f}" if predicted[0] and predicted[1] else ""
+        print(
+            f"| {nodes} | {algorithm} | {' | '.join(cells)} | {1e3 * exposed:.0f} | {exposed / measured[0]:.0%} "
+            f"| {1e3 * hidden:.0f} | {gained} |"
+        )
+        if algorithm == "null":
+            nulls += [abs(each / (each_predicted or each) - 1) for each, each_predicted in zip(measured, predicted, strict=True)]
+        elif predicted[0] and predicted[1]:
+            errors += [abs(value / each - 1) for value, each in zip(measured, predicted, strict=True) if each]
+            hidden_errors.append(abs(hidden - (predicted[1] - predicted[0])) / measured[0])
+    print()
+    yield verdict(f"median error of {len(errors)} steps", median(errors), MEDIAN)
+    yield verdict("what overlap hides, largest error over the step", max(hidden_errors), HIDDEN)
+    print(f"- null: {max(nulls):.1%} longer than the computation at most\n")
+
+
+def print_buckets(rate: str, keep: Path, machine: MachineFile) -> Iterator[bool]:
+    """Print steps by bucket size, and yield whether the size named by the model is as good as asked."""
+    for nodes in (4, 8):
+        rows = {
+            int(row.params["bucket"]): row for row in steps(keep, rate, "buckets")
+            if row.nodes == nodes and row.algorithm == "ring"
+        }  # fmt: skip
+        predicted = {size: predicted_s(machine, row) or 0.0 for size, row in rows.items()}
+        print(f"ring on {nodes} nodes\n\n| bucket | step ms | rounds | predicted |\n| --: | --: | --- | --: |")
+        for size, row in sorted(rows.items()):
+            rounds = ", ".join(f"{1e3 * each:.0f}" for each in row.round_medians_s if each)
+            print(f"| {format_size(size)} | {1e3 * (row.median_s or 0):.1f} | {rounds} | {1e3 * predicted[size]:.1f} |")
+        named = min(predicted, key=lambda size: predicted[size])
+        best = min(row.median_s or 0.0 for row in rows.values())
+        print()
+        yield verdict(f"{format_size(named)}, which the model names, over the best", (rows[named].median_s or 0.0) / best - 1, BUCKET)
+    print()
+
+
+def verdict(what: str, got: float, most: float) -> bool:
+    print(f"- {what}: {got:.1%}, asked {most:.0%}: {'reached' if got <= most else '**missed**'}")
+    return got <= most
+
+
+def print_rate(rate: str, keep: Path) -> Sequence[bool]:
+    machine = fitted(rate, keep)
+    sweep = sweeps(rate)["steps"]["workloads"][0]
+    print(f"## {rate}\n\n`testbed up {HOSTS} --rate {rate}`; resnet50, {sweep}.\n")
+    return [*print_steps(rate, keep, machine), *print_buckets(rate, keep, machine)]
+
+
+def main() -> int:
+    parse = argparse.ArgumentParser(description="Compare predicted training steps with measured ones.")
+    parse.add_argument("rates", nargs="*", default=[*DECLARED], metavar="RATE", help=", ".join(DECLARED))
+    parse.add_argument("--keep", type=Path, help="directory of the raw files [a temporary one]")
+    parse.add_argument("--read", type=Path, help="directory of raw files that were kept: nothing is measured")
+    given = parse.parse_args()
+    if strange := [rate for rate in given.rates if rate not in DECLARED]:
+        parse.error(f"{strange[0]}: choose from {', '.join(DECLARED)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        keep = given.read or given.keep or Path(temporary)
+        keep.mkdir(parents=True, exist_ok=True)
+        reached: list[bool] = []
+        for rate in given.rates:
+            if not given.read:
+                measure(rate, keep.resolve())
+            reached += print_rate(rate, keep)
+        return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
