@@ -129,6 +129,7 @@ class GroupCosts:
         mesh: the mesh of the ranks.
         algorithm: the requested algorithm, for the collectives that have it and can run it [the fastest].
         parameters: its parameters.
+        aggregators: the aggregators of algorithms that have some [none; if they are switches, as many as needed].
     """
 
     machine: MachineFile
@@ -136,6 +137,7 @@ class GroupCosts:
     mesh: Mesh
     algorithm: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    aggregators: int | None = None
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
     _assumed: dict[str, None] = field(default_factory=dict)
 
@@ -207,7 +209,7 @@ class GroupCosts:
         asked = self.algorithm if self.algorithm in collective(family).components else None
         parameters = self.parameters if asked else {}
         simulations = {
-            name: _GroupSimulation(self.machine, family, name, layout, use, dtype, parameters)
+            name: _GroupSimulation(self.machine, family, name, layout, use, dtype, parameters, self.aggregators)
             for name in ([asked] if asked else USUAL_IN_STEPS[family])
         }
         for nbytes in sizes:
@@ -228,7 +230,7 @@ class _GroupSimulation:
 
     def __init__(
         self, machine: MachineFile, family: str, name: str, layout: Layout, use: GroupUse, dtype: str,
-        parameters: Mapping[str, Parameter],
+        parameters: Mapping[str, Parameter], aggregators: int | None,
     ) -> None:  # fmt: skip
         self.steps, self.ratio = 1.0, 1.0
         arguments, part = dict(parameters), layout
@@ -247,7 +249,7 @@ class _GroupSimulation:
         use = use._replace(ranks=use.ranks * layout.workers / part.workers)
         self.simulation = AlgorithmSimulation(
             machine, family, name, arguments, lambda count: with_aggregators(bare, count), dtype=dtype,
-            shared=use.shared,
+            aggregators=aggregators if aggregates else None, shared=use.shared,
         )  # fmt: skip
         self.one_way = ONE_WAY if family == "send_recv" else 1.0
 

@@ -326,6 +326,12 @@ class MachineFile(YamlSection):
         nodes = self.geometry.nodes_per_rack if self.geometry else None
         return _byte_s(self.port, bound) * self.uplink.oversubscription.at(bound) / (nodes or 1)
 
+    @property
+    def usual_ranks_per_node(self) -> int | None:
+        """The ranks on each node: those of the file, or the most that were measured; None if neither says."""
+        measured = max(self.measured.ranks_per_node) if self.measured else None
+        return self.geometry.ranks_per_node if self.geometry else measured
+
     def layout(
         self, nodes: int, ranks_per_node: int | None = None, aggregators: int = 0, mapping: str | None = None
     ) -> Layout:
@@ -333,7 +339,7 @@ class MachineFile(YamlSection):
 
         Args:
             nodes: the nodes, in as few racks as hold them, as evenly as possible.
-            ranks_per_node: the ranks on each node [those of the file].
+            ranks_per_node: the ranks on each node [``usual_ranks_per_node``].
             aggregators: the aggregators, each on a node of its own; if there are enough, the first ones are in one rack
                 each, and the others above the racks.
             mapping: the order of ranks, a word of MAPPINGS [consecutive ranks on each node].
@@ -347,7 +353,7 @@ class MachineFile(YamlSection):
         if mapping is not None and mapping not in MAPPINGS:
             raise BadInputError("--mapping", mapping, MAPPINGS)
         most = geometry.ranks_per_node if geometry else RANKS_PER_NODE.maximum
-        per_node = (geometry.ranks_per_node if geometry else None) if ranks_per_node is None else ranks_per_node
+        per_node = self.usual_ranks_per_node if ranks_per_node is None else ranks_per_node
         if per_node is None or not 1 <= per_node <= most:
             raise BadInputError("--ranks-per-node", per_node, f"the ranks on a node of {self.name}, 1 to {most}")
         rails = min(geometry.rails if geometry else 1, per_node)  # fewer ranks leave rails idle

@@ -52,8 +52,7 @@ class Request:
         """Return the request with the ranks on each node of a machine; None if its file does not say."""
         if self.ranks_per_node is not None:
             return self
-        measured = max(machine.measured.ranks_per_node) if machine.measured else None
-        return replace(self, ranks_per_node=machine.geometry.ranks_per_node if machine.geometry else measured)
+        return replace(self, ranks_per_node=machine.usual_ranks_per_node)
 
     def choices(self, machine: MachineFile) -> list[tuple[str, dict[str, Parameter]]]:
         """Return the algorithms with their parameters.

@@ -80,6 +80,7 @@ class StepRequest:
         ranks_per_node: the ranks on each node [those of the machine].
         algorithm: the algorithm of the collectives that have it [of each the fastest of the usual ones].
         parameters: its parameters.
+        aggregators: the aggregators of algorithms that have some [none; if they are switches, as many as needed].
     """
 
     model: ModelShape
@@ -91,6 +92,7 @@ class StepRequest:
     ranks_per_node: int | None = None
     algorithm: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    aggregators: int | None = None
 
     def check(self) -> None:
         """Check what does not depend on the number of nodes.
@@ -263,7 +265,7 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: C
     parallelism = request.on(layout.workers)
     mesh = parallelism.mesh
     programs = step_programs(request.model, parallelism)
-    costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters)
+    costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators)
     costs.prepare(programs, progress)
     seconds = request.compute.seconds(programs)
     timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}

@@ -82,7 +82,7 @@ def measure(rate: str, keep: Path) -> None:
 def fitted(rate: str, keep: Path) -> MachineFile:
     raw = read_all([keep / f"{rate}-calibrate"]).raw_results
     declared = DeclaredSections.model_validate(DECLARED[rate]) if DECLARED[rate] else None
-    return next(model.machine for model in models_of(raw, declared) if model.fit)
+    return next(model.machine_file() for model in models_of(raw, declared) if model.fit)
 
 
 def predicted_s(machine: MachineFile, row: Row) -> float | None:
@@ -116,7 +116,7 @@ def print_steps(rate: str, keep: Path, machine: MachineFile) -> Iterator[bool]:
     for row in steps(keep, rate, "steps"):
         by_case[row.nodes, row.algorithm][int(row.params.get("overlap", 1))] = row
     errors, hidden_errors, nulls = [], [], []
-    print("| nodes | algorithm | step ms | predicted | without overlap | predicted | exposed | share | hidden | predicted |")
+    print("| nodes | algorithm | step ms | predicted | no overlap | predicted | exposed | share | hidden | predicted |")
     print("| --: | --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     for (nodes, algorithm), rows in sorted(by_case.items()):
         overlapped, serial = rows[1], rows[0]
@@ -124,16 +124,17 @@ def print_steps(rate: str, keep: Path, machine: MachineFile) -> Iterator[bool]:
         measured = [row.median_s or 0.0 for row in (overlapped, serial)]
         predicted = [predicted_s(machine, row) for row in (overlapped, serial)]
         hidden, exposed = measured[1] - measured[0], measured[0] - floor
-        cells = [f"{1e3 * value:.0f}" if value else "" for pair in zip(measured, predicted, strict=True) for value in pair]
+        pairs = list(zip(measured, predicted, strict=True))
+        cells = [f"{1e3 * value:.0f}" if value else "" for pair in pairs for value in pair]
         gained = f"{1e3 * (predicted[1] - predicted[0]):.0f}" if predicted[0] and predicted[1] else ""
         print(
             f"| {nodes} | {algorithm} | {' | '.join(cells)} | {1e3 * exposed:.0f} | {exposed / measured[0]:.0%} "
             f"| {1e3 * hidden:.0f} | {gained} |"
         )
         if algorithm == "null":
-            nulls += [abs(each / (each_predicted or each) - 1) for each, each_predicted in zip(measured, predicted, strict=True)]
+            nulls += [value / (each or value) - 1 for value, each in pairs]
         elif predicted[0] and predicted[1]:
-            errors += [abs(value / each - 1) for value, each in zip(measured, predicted, strict=True) if each]
+            errors += [abs(value / each - 1) for value, each in pairs if each]
             hidden_errors.append(abs(hidden - (predicted[1] - predicted[0])) / measured[0])
     print()
     yield verdict(f"median error of {len(errors)} steps", median(errors), MEDIAN)
@@ -156,7 +157,8 @@ def print_buckets(rate: str, keep: Path, machine: MachineFile) -> Iterator[bool]
         named = min(predicted, key=lambda size: predicted[size])
         best = min(row.median_s or 0.0 for row in rows.values())
         print()
-        yield verdict(f"{format_size(named)}, which the model names, over the best", (rows[named].median_s or 0.0) / best - 1, BUCKET)
+        cost = (rows[named].median_s or 0.0) / best - 1
+        yield verdict(f"{format_size(named)}, which the model names, over the best", cost, BUCKET)
     print()
 
 
