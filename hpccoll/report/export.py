@@ -87,12 +87,14 @@ _TABLE_KEY = (
 def _nccl_tests(results: Results) -> str:
     """Return one table for each series of a run, identified by comment lines, which begin with ``#``.
 
-    Where operations were timed in several ways, the rows of aggregated ones are exported: nccl-tests times that way.
+    Training steps are left out: nccl-tests have nothing like them. Where operations were timed in several ways, the rows
+    of aggregated ones are exported: nccl-tests times that way.
     """
     tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
     as_nccl_tests = {_without_timing(row) for row in results.rows if row.timing == AGGREGATED and row.median_s}
     left_out: Counter[str] = Counter()
-    for row in results.rows:
+    collectives = results.without_steps.rows
+    for row in collectives:
         if row.timing != AGGREGATED and _without_timing(row) in as_nccl_tests:
             left_out[row.timing] += 1
             continue
@@ -101,6 +103,8 @@ def _nccl_tests(results: Results) -> str:
     head = ["# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"]
     used = {row.timing for sizes in tables.values() for placements in sizes.values() for row in placements.values()}
     head += [f"# timing {timing}: {text}" for timing, text in _TIMING_TEXTS.items() if timing in used]
+    if steps := len(results.rows) - len(collectives):
+        head.append(f"# left out, because they are no collectives: {format_count(steps, 'training step')}")
     if left_out:
         counts = ", ".join(f"{timing} {format_count(count, 'row')}" for timing, count in sorted(left_out.items()))
         head.append(f"# left out, because the same cases were also timed aggregated: {counts}")

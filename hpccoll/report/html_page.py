@@ -28,7 +28,7 @@ from hpccoll.report.mapping_comparison import mapping_table
 from hpccoll.report.measured_summary import measured_heading, measured_summary
 from hpccoll.report.report_finding import ReportFinding
 from hpccoll.report.sent_bytes_table import sent_bytes_table
-from hpccoll.report.step_findings import TABLE_HEAD, step_findings, step_table
+from hpccoll.report.step_findings import step_findings, step_table
 from hpccoll.report.terminal_summary import case_counts
 from hpccoll.report.wire_bandwidth import HEADER_MODEL
 from hpccoll.spec.algorithm_registry import COLLECTIVES
@@ -175,8 +175,9 @@ def _collective_parts(collective: str, groups: Sequence[ChartGroup], charts: Seq
         if len(groups) > 1:
             parts.append(f'<h3 class="setting">{escape(group.distinguishing_setting(groups))}</h3>')
         parts.append(f'<p class="note">{"<br>".join(map(escape, heading_lines(group)))}</p>')
-        if group.of_steps and (lines := step_table(group)):
-            parts.append(plain_table(TABLE_HEAD, lines, tall=len(lines) > MAX_LINES))
+        head, lines = step_table(group) if group.of_steps else ([], [])
+        if lines:
+            parts.append(plain_table(head, lines, tall=len(lines) > MAX_LINES))
         parts += [_figure(drawn) for drawn in charts if drawn.group is group]
         parts.append(_findings(group))
     return parts

@@ -28,7 +28,7 @@ def share_against_ranks(group: ChartGroup) -> Chart | None:
     name = workload_namer([point.row for point in group.drawn])
     points = [point for point in group.drawn if is_ranked(point.row)]
     counts: dict[tuple[str, ...], set[int]] = {}
-    for point in sorted(points, key=lambda point: not workload_of(point.row)["overlap"]):
+    for point in sorted(points, key=lambda point: (not workload_of(point.row)["overlap"], bucket_of(point.row))):
         counts.setdefault(name(point.row), set()).add(group.axis_value(point.row))
     workloads = [words for words, of_words in counts.items() if len(of_words) > 1][:MAX_WORKLOADS]
     data: list[ChartRecord] = []

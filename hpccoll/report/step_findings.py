@@ -17,16 +17,20 @@ from hpccoll.units import format_seconds
 NULL_SHARE = 0.02
 """How much longer than its computation a step without communication may take before a finding names it."""
 
-TABLE_HEAD = (
+_HEAD = (
     "model", "workload", "on", "algorithm", "", "step", "95 % interval", "null", "exposed", "share",
     "all communication",
 )  # fmt: skip
 
 
-def step_table(group: ChartGroup) -> list[tuple[str, ...]]:
-    """Return the lines of the table of steps, the fastest algorithm of each workload first."""
-    compared = compare_steps(point.row for point in group.usable)
-    return [line for each in compared for line in _lines(each)]
+def step_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and lines of the table of steps, the fastest algorithm of each workload first.
+
+    Columns without any text are left out.
+    """
+    lines = [line for each in compare_steps(point.row for point in group.usable) for line in _lines(each)]
+    columns = [(head, texts) for head, *texts in zip(_HEAD, *lines, strict=True) if any(texts)]
+    return [head for head, _ in columns], [list(line) for line in zip(*(texts for _, texts in columns), strict=True)]
 
 
 def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:

@@ -26,8 +26,8 @@ MAX_RANKS = 8
 MAX_MARKS = 2400
 """Collectives that are drawn; with more of them there are fewer ranks."""
 
-ROW_HEIGHT = 46
-"""Pixels of a rank."""
+ROW_HEIGHTS = 46, 38
+"""Pixels of a rank if there are a few ranks, and more of them."""
 
 LETTER_SHARE = 0.0105
 """The width of a letter of a label, as a share of the width of the picture."""
@@ -35,7 +35,7 @@ LETTER_SHARE = 0.0105
 LEAST_PAUSE = 0.002
 """Pauses between computations that are marked, as a share of the step."""
 
-COMPUTE_LANE, COLLECTIVE_LANES = (0.08, 0.34), (0.4, 0.92)
+COMPUTE_LANE, COLLECTIVE_LANES = (0.06, 0.37), (0.42, 0.94)
 """From where to where in its row the computations and the collectives of a rank are."""
 
 COLOURS = {"forward": "#7fb2dc", "backward": PALETTE[0], "collective": PALETTE[1], "exposed": PALETTE[6]}
@@ -77,7 +77,9 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
         x=alt.X("middle:Q"), x2=alt.value(0), y=alt.Y("centre:Q"), y2=alt.value(0), text="label:N"
     )  # fmt: skip
     seen = (each.encode(color=colour, tooltip=shown) for each in (marked, parts))
-    chart = alt.layer(*seen, queued, text).properties(width=chart_axes.WIDTH, height=ROW_HEIGHT * len(ranks))
+    chart = alt.layer(*seen, queued, text).properties(
+        width=chart_axes.WIDTH, height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks)
+    )
     return facet_chart(chart, data, "panel", 1, titles)
 
 

@@ -1,5 +1,6 @@
 """The part of the report on training steps: its table, its findings, and that nothing of collectives is there."""
 
+import json
 import re
 
 import pytest
@@ -7,8 +8,9 @@ import raw_examples
 from step_examples import stage, step_case, step_outcome, step_times, steps
 
 from hpccoll.report.chart_groups import chart_groups
+from hpccoll.report.export import export
 from hpccoll.report.report_writer import build_report
-from hpccoll.report.step_findings import TABLE_HEAD, step_findings, step_table
+from hpccoll.report.step_findings import step_findings, step_table
 from hpccoll.report.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
@@ -29,9 +31,14 @@ def finding(kind, *raw_results):
     return next((each for each in step_findings(group_of(*raw_results)) if each.kind == kind), None)
 
 
+def table(*raw_results):
+    """Return the lines of the table by their headings."""
+    head, lines = step_table(group_of(*raw_results))
+    return [dict(zip(head, line, strict=True)) for line in lines]
+
+
 def test_a_line_of_the_table_has_the_step_and_what_is_exposed():
-    ring, native = (dict(zip(TABLE_HEAD, line, strict=True)) for line in step_table(
-        group_of(steps({"native": 60, "ring": 12, "null": 0}, [{"scale": 16}]))))  # fmt: skip
+    ring, native = table(steps({"native": 60, "ring": 12, "null": 0}, [{"scale": 16}]))
     assert (ring["model"], ring["on"], ring["algorithm"], ring[""]) == ("resnet50/16", "2 nodes", "ring", "best")
     assert (ring["step"], ring["null"], ring["exposed"], ring["share"]) == ("34 ms", "30 ms", "4 ms", "12 %")
     assert ring["all communication"] == "12 ms"
@@ -39,9 +46,9 @@ def test_a_line_of_the_table_has_the_step_and_what_is_exposed():
 
 
 def test_without_null_the_table_has_no_exposed_time():
-    (line,) = step_table(group_of(steps({"ring": 12})))
-    ring = dict(zip(TABLE_HEAD, line, strict=True))
-    assert (ring["null"], ring["exposed"], ring["share"], ring["all communication"]) == ("", "", "", "12 ms")
+    (ring,) = table(steps({"ring": 12}))
+    assert ring["all communication"] == "12 ms"
+    assert not {"null", "exposed", "share", "workload"} & ring.keys()
     assert finding("null_missing", steps({"ring": 12})).severity == "warning"
     assert finding("null_missing", steps({"ring": 12, "null": 0})) is None
 
@@ -139,3 +146,13 @@ def test_other_workloads_are_no_repetitions():
         steps({"ring": takes}, [{"bucket": takes}], path=f"{takes}.h5", run_id=str(takes)) for takes in (12, 60)
     )
     assert not {"repeated_points", "mixed_hosts"} & {each.kind for each in step_findings(group_of(*of_launches))}
+
+
+def test_rows_of_steps_are_exported_but_not_as_tables_of_nccl_tests():
+    found = results(steps({"ring": 12, "null": 0}))
+    (ring,) = (row for row in json.loads(export(found, "json")) if row["algorithm"] == "ring")
+    figures = ring["communication_s"], ring["backward_s"], ring["forward_s"], ring["exposed_s"]
+    assert figures == pytest.approx((0.012, 0.020, 0.010, 0.004))
+    lines = export(found, "nccl-tests").splitlines()
+    assert all(line.startswith("#") for line in lines)
+    assert any("2 training steps" in line for line in lines)
