@@ -87,8 +87,8 @@ _TABLE_KEY = (
 def _nccl_tests(results: Results) -> str:
     """Return one table for each series of a run, identified by comment lines, which begin with ``#``.
 
-    Training steps are left out: nccl-tests have nothing like them. Where operations were timed in several ways, the rows
-    of aggregated ones are exported: nccl-tests times that way.
+    Training steps are left out: nccl-tests have nothing like them. Where operations were timed in several ways, the
+    rows of aggregated ones are exported: nccl-tests times that way.
     """
     tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
     as_nccl_tests = {_without_timing(row) for row in results.rows if row.timing == AGGREGATED and row.median_s}
