@@ -105,10 +105,6 @@ class Mesh:
         """Return the number of ranks of a group of an axis."""
         return self.dp // int(getattr(self, REPLICAS[axis])) if axis in REPLICAS else int(getattr(self, axis))
 
-    def group_of(self, axis: str, rank: int) -> Sequence[int]:
-        """Return the group of an axis that has a rank."""
-        return next(group for group in self.groups(axis) if rank in group)
-
     def stage_of(self, rank: int) -> int:
         """Return the number of the pipeline stage of a rank."""
         return rank // (self.dp * self.tp)

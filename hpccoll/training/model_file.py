@@ -85,17 +85,3 @@ def _mapping(key: str, content: object, known: tuple[str, ...]) -> Mapping[str, 
         if name not in known:
             raise BadInputError(f"{key}.{name}", content[name], known)
     return content
-
-
-def model_to_json(model: ModelShape) -> dict[str, Any]:
-    """Return the content of a file with the modules of a model."""
-    return {
-        "dtype": model.dtype, "sample": model.sample,
-        "modules": [
-            {
-                "name": module.name, "tensors": {tensor.name: tensor.elements for tensor in module.tensors},
-                "forward_flops": module.forward_flops,
-            }
-            for module in model.modules
-        ],
-    }  # fmt: skip

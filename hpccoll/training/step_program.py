@@ -18,6 +18,7 @@ instructions: ``Compute``, ``Start`` and ``Wait``. A collective that is started 
 | ep | an all-to-all before and one after the experts, in both passes |
 | pp | one message to the next stage for each micro-batch, one back; one forward, one backward in turn (1F1B) |
 
+DeepSpeed's stages 1 and 2 run an all-reduce of each bucket where ZeRO's authors and Megatron-LM have a reduce-scatter.
 Left out is what takes little of a step: losses and norms of gradients, the second all-gather of a divided sequence in
 the backward pass, which frameworks hide, and the all-reduce of an embedding that the first and the last stage of a
 pipeline share.

@@ -149,6 +149,12 @@ def test_buckets_are_in_the_order_in_which_gradients_become_ready(model, rule, i
     assert tuple(chain(*rule.buckets(model, itemsize))) == ready
 
 
+def test_a_bucket_of_exactly_the_limit_is_closed():
+    model = ModelShape("any", tuple(Module(f"m{n}", (Tensor("w", 4),)) for n in range(6)), "float32", "", "a test")
+    assert sizes(model, BucketRule("ddp", limit=16)) == [16] * 6
+    assert sizes(model, BucketRule("horovod", limit=32)) == [32] * 3
+
+
 @given(models, st.integers(1, 40_000))
 def test_ddp_overshoots_by_less_than_its_last_tensor_and_horovod_never(model, limit):
     for bucket in BucketRule("ddp", limit).buckets(model, 4)[:-1]:

@@ -137,6 +137,19 @@ def test_with_overlap_a_bucket_starts_when_its_last_gradient_is_ready_and_withou
     assert sum(shares) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("overlap", [True, False])
+def test_updated_parameters_are_gathered_after_all_gradients_have_been_reduced(overlap):
+    model, parallelism = mixtral_8x7b(), Parallelism(Mesh(dp=8, ep=2), sharding="zero1", overlap=overlap)
+    [program] = step_programs(model, parallelism)
+    first = next(
+        i for i, each in enumerate(program.instructions) if isinstance(each, Start) and each.operation.phase == STEP
+    )
+    before, after = program.instructions[:first], program.instructions[first:]
+    awaited = {each.number for each in before if isinstance(each, Wait)}
+    assert awaited == set(range(sum(isinstance(each, Start) for each in before)))
+    assert {each.operation.collective for each in after} == {"all_gather"}
+
+
 @pytest.mark.parametrize("sharding", ["zero3", "fsdp"])
 def test_parameters_are_gathered_one_unit_ahead_of_the_computation(sharding):
     [program] = step_programs(SMALL, Parallelism(Mesh(dp=4), sharding=sharding))
@@ -177,6 +190,27 @@ def test_a_sequence_that_is_divided_turns_each_all_reduce_into_a_reduce_scatter_
     }
 
 
+@pytest.mark.parametrize("sequence", [False, True])
+def test_the_first_stage_adds_up_the_embedding_forward_and_the_last_the_output_backward(sequence):
+    collective = "reduce_scatter" if sequence else "all_reduce"
+    first, last = (
+        totals(operations(SMALL, stage, mesh=Mesh(tp=2, pp=2), sequence=sequence)) for stage in (0, 1)
+    )  # fmt: skip
+    calls = [stage[(collective, "tp", phase)][0] for stage in (first, last) for phase in (FORWARD, BACKWARD)]
+    assert calls == [2 * 3 + 1, 2 * 3, 2 * 3, 2 * 3 + 1]
+    if sequence:  # gathered before the output layer forward, and before the embedding backward
+        gathers = [stage[("all_gather", "tp", phase)][0] for stage in (first, last) for phase in (FORWARD, BACKWARD)]
+        assert gathers == [2 * 3, 2 * 3 + 1, 2 * 3 + 1, 2 * 3]
+
+
+def test_stages_send_their_part_of_a_divided_sequence():
+    whole, divided = (
+        totals(operations(SMALL, mesh=Mesh(tp=4, pp=2), sequence=sequence)) for sequence in (False, True)
+    )  # fmt: skip
+    assert whole[("send_recv", "pp", FORWARD)] == (1, 32 * 64 * 4)
+    assert divided[("send_recv", "pp", FORWARD)] == (1, 32 * 64 * 4 / 4)
+
+
 def test_recomputation_repeats_the_collectives_of_the_blocks():
     plain, again = (operations(SMALL, mesh=Mesh(tp=2), recompute=recompute) for recompute in (False, True))
     assert totals(again)[("all_reduce", "tp", FORWARD)] == totals(plain)[("all_reduce", "tp", FORWARD)]
@@ -202,6 +236,9 @@ def test_ranks_that_divide_experts_and_sequences_exchange_their_part_of_the_toke
     for phase in (FORWARD, BACKWARD):
         key = "all_to_all_v", "ep", phase
         assert divided[key][1] * 4 == whole[key][1]
+    activations = 4096 * 4096 * 2
+    gathered = 32 * (1 + 2) + 1  # of each block once for attention, and twice for its experts; for the output layer
+    assert divided[("all_gather", "tp", FORWARD)] == (2 * 32 + 1, gathered * activations)
 
 
 # ---- any mesh ------------------------------------------------------------------------------------------------------

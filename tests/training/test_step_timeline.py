@@ -158,6 +158,11 @@ def test_a_step_lasts_from_its_computation_to_all_of_it_in_turn(mesh, sharding, 
     assert timeline.bare_s <= timeline.step_s
     assert timeline.step_s <= computed + operations * communicated + 1e-9
     assert 0 <= timeline.share < 1
+    for spans in timeline.spans:
+        assert all(0 <= span.begin_s <= span.end_s for span in spans)
+        for stream in {span.operation.stream for span in spans if span.operation}:
+            ends = [span for span in spans if span.operation and span.operation.stream == stream]
+            assert all(one.end_s <= two.begin_s for one, two in pairwise(ends) if not two.operation.receives)
 
 
 @given(st.sampled_from(["none", "zero1", "zero2", "zero3", "fsdp"]), st.floats(0.01, 2))
