@@ -32,6 +32,9 @@ STEP_FIGURES = "forward_s", "backward_s", "tail_s", "communication_s"
 
 Seconds: TypeAlias = NDArray[np.float64]
 
+Positions: TypeAlias = NDArray[np.int64] | slice
+"""The positions of some ranks among those whose times are kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class StageProgram:
@@ -111,14 +114,11 @@ class StepTimes:
 
     def operations(self, position: int) -> Seconds:
         """Return when operations of the rank at ``position`` were ready, began and ended, [iteration, operation, 3]."""
-        count = len(self.program(position).operations)
-        return self.event_s[:, position, : 3 * count].reshape(len(self.event_s), count, 3)
+        return self._operations(int(self.stages[position]), slice(position, position + 1))[:, 0]
 
     def computations(self, position: int) -> Seconds:
         """Return when computations of the rank at ``position`` began and ended, [iteration, computation, 2]."""
-        program = self.program(position)
-        first, count = 3 * len(program.operations), len(program.phases)
-        return self.event_s[:, position, first : first + 2 * count].reshape(len(self.event_s), count, 2)
+        return self._computations(int(self.stages[position]), slice(position, position + 1))[:, 0]
 
     def program(self, position: int) -> StageProgram:
         """Return the program of the rank at ``position``."""
@@ -127,39 +127,55 @@ class StepTimes:
     @cached_property
     def forward_s(self) -> float:
         """The seconds of the forward passes."""
-        return self._slowest(lambda position: self._phase_s(position, FORWARD))
+        return self._slowest(lambda stage, ranks: self._phase_s(stage, ranks, FORWARD))
 
     @cached_property
     def backward_s(self) -> float:
         """The seconds of the backward passes."""
-        return self._slowest(lambda position: self._phase_s(position, BACKWARD))
+        return self._slowest(lambda stage, ranks: self._phase_s(stage, ranks, BACKWARD))
 
     @cached_property
     def tail_s(self) -> float:
         """The seconds from the end of the last computation to the end of the step."""
-        return self._slowest(lambda position: self.step_s[:, position] - self._ends(position)[:, -1])
+        return self._slowest(lambda stage, ranks: self.step_s[:, ranks] - self._ends(stage, ranks)[:, :, -1])
 
     @cached_property
     def communication_s(self) -> float:
         """The seconds of all operations of a rank but receipts, added up."""
         return self._slowest(self._communication_s)
 
-    def _communication_s(self, position: int) -> Seconds:
-        counts = np.array([not each.get("receives") for each in self.program(position).operations], bool)
-        durations: Seconds = np.diff(self.operations(position)[:, counts, 1:], axis=2).sum(axis=(1, 2))
+    def _operations(self, stage: int, ranks: Positions) -> Seconds:
+        """Return the times of operations of ranks of a stage, [iteration, rank, operation, 3]."""
+        of_ranks, count = self.event_s[:, ranks], len(self.programs[stage].operations)
+        return of_ranks[:, :, : 3 * count].reshape(*of_ranks.shape[:2], count, 3)
+
+    def _computations(self, stage: int, ranks: Positions) -> Seconds:
+        """Return the times of computations of ranks of a stage, [iteration, rank, computation, 2]."""
+        of_ranks, program = self.event_s[:, ranks], self.programs[stage]
+        count = len(program.phases)
+        return of_ranks[:, :, program.events - 2 * count : program.events].reshape(*of_ranks.shape[:2], count, 2)
+
+    def _ends(self, stage: int, ranks: Positions) -> Seconds:
+        """Return the start of the step and the ends of all computations, [iteration, rank, 1 + computation]."""
+        ends = self._computations(stage, ranks)[..., 1]
+        return np.concatenate([np.zeros((*ends.shape[:2], 1)), ends], axis=2)
+
+    def _phase_s(self, stage: int, ranks: Positions, phase: str) -> Seconds:
+        belongs = np.array([each == phase for each in self.programs[stage].phases], bool)
+        durations: Seconds = np.diff(self._ends(stage, ranks), axis=2)[:, :, belongs].sum(axis=2)
         return durations
 
-    def _phase_s(self, position: int, phase: str) -> Seconds:
-        belongs = np.array([each == phase for each in self.program(position).phases], bool)
-        durations: Seconds = np.diff(self._ends(position), axis=1)[:, belongs].sum(axis=1)
+    def _communication_s(self, stage: int, ranks: Positions) -> Seconds:
+        counts = np.array([not each.get("receives") for each in self.programs[stage].operations], bool)
+        operations = self._operations(stage, ranks)[:, :, counts]
+        durations: Seconds = (operations[..., 2] - operations[..., 1]).sum(axis=2)
         return durations
 
-    def _ends(self, position: int) -> Seconds:
-        """Return the start of the step and the ends of all computations, [iteration, 1 + computation]."""
-        ends = self.computations(position)[:, :, 1]
-        return np.concatenate([np.zeros((len(ends), 1)), ends], axis=1)
+    def _slowest(self, seconds: Callable[[int, NDArray[np.int64]], Seconds]) -> float:
+        """Return the largest over ranks, the median over iterations.
 
-    def _slowest(self, seconds: Callable[[int], Seconds]) -> float:
-        """Return the largest over ranks, the median over iterations."""
-        of_ranks = [seconds(position) for position in range(len(self.ranks))]
-        return float(np.median(np.max(of_ranks, axis=0)))
+        Args:
+            seconds: returns the seconds of ranks, given their stage and their positions, [iteration, rank].
+        """
+        of_stages = [seconds(stage, np.flatnonzero(self.stages == stage)) for stage in np.unique(self.stages).tolist()]
+        return float(np.median(np.concatenate(of_stages, axis=1).max(axis=1)))

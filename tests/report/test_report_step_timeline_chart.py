@@ -86,8 +86,8 @@ def test_of_many_ranks_the_first_the_last_and_the_slowest_are_drawn():
 
 
 def test_with_many_buckets_fewer_ranks_are_drawn():
-    sizes = (1000,) * 226
-    program = [stage(sizes, ("forward", *["backward"] * 226))]
+    sizes = (1000,) * 400
+    program = [stage(sizes, ("forward", *["backward"] * 400))]
     chart = drawn(one_step([timeline_ms(30, buckets=sizes)] * 32, program))
     collectives = marks(chart, "collective")
     assert len(collectives) <= MAX_MARKS

@@ -1,9 +1,12 @@
 """Exposed communication: a step less the same step without communication."""
 
+from dataclasses import replace
+
 import pytest
 import step_examples
 from step_examples import step_case, step_outcome, steps
 
+from hpccoll.store.exposed_times import with_exposed_times
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
@@ -50,3 +53,11 @@ def test_parameters_of_the_algorithm_are_no_part_of_the_workload():
     raw.attempts[0] = attempt, [null, split]
     raw.job = step_examples.raw_examples.job(null.case, split.case, effort=raw.job.effort)
     assert rows(raw)["ring"].exposed_s == pytest.approx(0.004)
+
+
+def test_the_interval_has_all_differences_of_both_intervals():
+    of = rows(steps({"ring": 12, "null": 0}))
+    ring = replace(of["ring"], ci_low_s=0.033, ci_high_s=0.036)
+    null = replace(of["null"], ci_low_s=0.029, ci_high_s=0.031)
+    exposed, _ = with_exposed_times([ring, null], {})
+    assert (exposed.exposed_low_s, exposed.exposed_high_s) == pytest.approx((0.002, 0.007))
