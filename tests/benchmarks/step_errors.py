@@ -34,7 +34,7 @@ from hpccoll.training.workload import Workload
 from hpccoll.units import format_size
 
 HOSTS = "--nodes 8 --cpus 1 --aggregators 1"
-EFFORT = {"warmup": 1, "min_iterations": 4, "max_iterations": 12, "seconds": 3}
+EFFORT = {"warmup": 1, "min_iterations": 6, "max_iterations": 12, "seconds": 3}
 STEPS = {
     "workloads": [{"model": "resnet50", "scale": 64, "compute_us": 200_000, "overlap": [1, 0]}],
     "algorithms": ["ring", "hierarchical", "sharp_emulated", "native", "null"], "nodes": [2, 4, 8], "aggregators": 1,

@@ -98,6 +98,18 @@ def test_flops_and_a_rate_give_the_time_of_computation():
     assert one.samples == 2 * 2 * 3
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_an_aggregator_that_is_a_rank_takes_what_its_children_send_through_one_port(ranks):
+    """The port of the aggregator receives the bytes of all ranks, and sends them as many: two latencies, no overlap."""
+    request = StepRequest(
+        TOY, [ranks], ComputeRate(step_s=0.1), parallelism=Parallelism(buckets=BucketRule("one")),
+        algorithm="sharp_emulated", parameters={"channels": 1}, aggregators=1,
+    )  # fmt: skip
+    (found,) = predict_steps(cluster(tiers=EXACT, port={"bytes_per_s": RATE}), request).predictions
+    nbytes = LAYERS * LAYER_BYTES
+    assert found.step.communication_s == pytest.approx(2 * (LATENCY + ranks * nbytes / RATE))
+
+
 def test_a_batch_is_divided_into_micro_batches():
     found = steps([2, 4], batch=16, samples=2).predictions
     assert [each.parallelism.micro_batches for each in found] == [4, 2]
