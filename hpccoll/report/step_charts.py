@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import altair as alt
 
 from hpccoll.report import chart_axes
-from hpccoll.report.chart_groups import ChartGroup, SeriesPoint, is_ranked
+from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.chart_panels import Chart, ChartRecord, PanelLayout, chart_record, curves
 from hpccoll.report.round_statistics import median_interval, median_seconds
 from hpccoll.store.exposed_times import workload_of
@@ -26,7 +26,7 @@ MAX_BUCKET_PANELS = 6
 def share_against_ranks(group: ChartGroup) -> Chart | None:
     """Return the share of exposed and of all communication in the step; None for one number of ranks only."""
     name = workload_namer([point.row for point in group.drawn])
-    points = [point for point in group.drawn if is_ranked(point.row)]
+    points = [point for point in group.drawn if not point.row.floor]
     counts: dict[tuple[str, ...], set[int]] = {}
     for point in sorted(points, key=lambda point: (not workload_of(point.row)["overlap"], bucket_of(point.row))):
         counts.setdefault(name(point.row), set()).add(group.axis_value(point.row))

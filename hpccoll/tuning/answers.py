@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from hpccoll.spec.algorithm_registry import WORKLOADS, collective
+from hpccoll.schedule import collective
 from hpccoll.spec.case import SINGLE
 from hpccoll.store.rows import Results
 from hpccoll.tuning.recommendations import Gain, Recommendation, RecommendedRange
@@ -57,8 +57,6 @@ class Answers:
     def __init__(self, recommendations: Iterable[Recommendation]) -> None:
         self.by_collective: dict[str, list[Recommendation]] = {}
         for each in recommendations:
-            if each.setting.collective in WORKLOADS:  # see step_answers
-                continue
             self.by_collective.setdefault(each.setting.collective, []).append(each)
 
     def sentences(self, name: str) -> list[str]:

@@ -25,7 +25,6 @@ def build_table(results: Results) -> TuneTable:
     Raises:
         BadInputError: if the results have no choices, or mix machines, MPI libraries or executors within a setting.
     """
-    results = results.without_steps
     check_conditions(rows_by_setting(results))
     recommendations = recommend(results)
     if not recommendations:

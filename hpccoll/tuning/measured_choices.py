@@ -150,14 +150,14 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
     Raises:
         BadInputError: if a setting was measured on several machines, with several MPI libraries or by both executors.
     """
-    grouped = rows_by_setting(results.without_steps)
+    grouped = rows_by_setting(results)
     check_conditions(grouped)
     return {setting: MeasuredSetting.of(rows, conditions) for (setting, conditions), rows in grouped.items()}
 
 
 def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[Row]]:
-    """Return the rows among which a table can choose, by setting and conditions."""
-    results = results.without_predictions
+    """Return the rows among which a table can choose, by setting and conditions: no training steps."""
+    results = results.without_predictions.without_steps
     runs = {run.run_id: run for run in results.runs}
     rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
     for row in results.rows:

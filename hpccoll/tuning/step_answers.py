@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.spec.catalogue import choice_parameters
 from hpccoll.store.exposed_times import workload_of
@@ -130,7 +129,7 @@ def compare_steps(rows: Iterable[Row]) -> list[StepComparison]:
         first = members[0]
         best: dict[str, Row] = {}
         for row in sorted(members, key=lambda row: row.median_s or 0.0):
-            if not row.floor and row.algorithm != AUTO:
+            if not row.floor:
                 best.setdefault(algorithm_name(row), row)
         if best:
             null = next((row for row in members if row.floor), None)

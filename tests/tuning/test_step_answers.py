@@ -85,3 +85,8 @@ def test_answers_on_collectives_and_tables_of_choices_leave_steps_out():
 def test_a_table_of_choices_is_not_made_of_steps_alone():
     with pytest.raises(BadInputError, match="no complete and correct result"):
         build_table(results(steps({"ring": 12, "native": 9})))
+
+
+def test_auto_is_an_algorithm_of_its_own_because_it_chooses_for_each_collective():
+    (each,) = compare_steps(results(steps({"ring": 12, "auto": 6, "null": 0})).rows)
+    assert [row.algorithm for row in each.rows] == ["auto", "ring"]
