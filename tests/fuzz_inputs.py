@@ -25,6 +25,7 @@ import bad_inputs
 import yaml
 from bad_inputs import ESCAPE, NO_FILES
 from planning_inputs import last_of_each_key
+from shipped_sweeps import sweep_files
 from synthetic_timings import measured_table
 
 from hpccoll.spec.case import Case, Job
@@ -87,7 +88,7 @@ def bad_sweep(draw: random.Random) -> str:
         return draw.choice(bad_inputs.FILES)
     if way < 4:
         return last_of_each_key(bad_inputs.LEAST + draw.choice(bad_inputs.SWEEPS) + "\n")
-    good = draw.choice(_shipped(tuple(sorted((workflow_directory() / "config").glob("*.yaml")))))
+    good = draw.choice(_shipped(sweep_files(workflow_directory())))
     key, values = draw.choice([*Sweep.model_fields]), bad_inputs.VALUES
     if key in ("seed", "rounds", "aggregators", "roots"):
         values = (*bad_inputs.VALUES, *bad_inputs.NO_NUMBERS)

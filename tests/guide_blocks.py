@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 from cli_runner import ENVIRONMENT, CommandResult
+from shipped_sweeps import sweep_files
 
 ROOT = Path(__file__).parents[1]
 GUIDES = (
@@ -95,7 +96,7 @@ def copy_working_directory(into: Path) -> Path:
         shutil.copy(ROOT / name, into)
     profile = into / "workflows" / "profiles" / "slurm-nodbd" / "profile.yaml"
     profile.write_text(re.sub(r"(?<=status-checks: )\d+", "1", profile.read_text()))
-    for path in (into / "workflows" / "config").glob("*.yaml"):
+    for path in sweep_files(into / "workflows"):
         sweep = yaml.safe_load(path.read_text())
         path.write_text(yaml.safe_dump(sweep | SHORT | ({"ranks": 2} if "ranks" in sweep else {})))
     return into

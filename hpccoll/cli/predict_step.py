@@ -54,6 +54,9 @@ def predict_step(
     batch: Annotated[
         int | None, typer.Option(help="samples of a step on all GPUs, instead of --micro-batches", metavar="SAMPLES")
     ] = None,
+    sequence_length: Annotated[
+        int | None, typer.Option(help="tokens of a sample of a transformer [its own]", metavar="TOKENS")
+    ] = None,
     dtype: Annotated[str | None, typer.Option("-d", "--dtype", help="type of gradients [that of the model]")] = None,
     params: Annotated[
         str | None, typer.Option(help="parameters, without a machine: closed formulas", metavar="NUMBER")
@@ -109,7 +112,7 @@ def predict_step(
     from hpccoll.training.step_program import Parallelism
 
     request = StepRequest(
-        model=read_model_shape(model or "", "--model"), nodes=parse_counts(nodes, "--nodes"),
+        model=read_model_shape(model or "", "--model", sequence_length), nodes=parse_counts(nodes, "--nodes"),
         compute=compute_rate(flops_rate, mfu, gpu, compute), parallel=parallel,
         parallelism=Parallelism(
             buckets=BucketRule(buckets, parse_size(bucket, "--bucket") if bucket else None), sharding=sharding,
@@ -197,7 +200,7 @@ def _closed_form(
 
 
 def _scenarios(path: Path, out: Path | None, *, as_json: bool) -> int:
-    from hpccoll.model.step_scenarios import predict_scenarios, scenario_lines
+    from hpccoll.model.step_scenarios import predict_scenarios, scenario_lines, scenario_titles
 
     with progress_counter("scenarios") as progress:
         predicted = predict_scenarios(path, progress)
@@ -205,9 +208,7 @@ def _scenarios(path: Path, out: Path | None, *, as_json: bool) -> int:
     if out:
         from hpccoll.report.step_chart import write_scenario_chart
 
-        _write(
-            lambda: write_scenario_chart(rows, out, f"{path.stem}: simulated", [each.title for each in predicted]), out
-        )
+        _write(lambda: write_scenario_chart(rows, out, f"{path.name}: simulated", scenario_titles(predicted)), out)
     typer.echo(json.dumps(rows, indent=1) if as_json else "\n".join(scenario_lines(predicted)))
     if out and not as_json:
         typer.echo(f"picture: {out}")

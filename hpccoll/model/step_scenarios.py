@@ -9,7 +9,7 @@ A scenario has the keys of ``common``, and may set each of them anew.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -18,7 +18,6 @@ from pydantic import Field, model_validator
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.limits import MAX_LIST_ENTRIES, NAME, RANKS, RANKS_PER_NODE, IntegerRange, PositiveNumber
 from hpccoll.model.machine_file import read_machine
-from hpccoll.model.prediction_report import WIDTH
 from hpccoll.model.step_prediction import PEAK_FLOPS, ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.training.buckets import BucketRule
 from hpccoll.training.model_file import model_from_json
@@ -28,7 +27,8 @@ from hpccoll.training.step_program import Parallelism
 from hpccoll.units import format_seconds, parse_seconds, parse_size
 from hpccoll.yaml_model import Bounded, Text, YamlSection, load_plain_yaml, load_yaml
 
-Count = Annotated[int, Bounded(IntegerRange(1, 1 << 24))]
+TOKENS = IntegerRange(1, 1 << 24)
+Count = Annotated[int, Bounded(TOKENS)]
 
 
 class ScenarioKeys(YamlSection):
@@ -36,6 +36,7 @@ class ScenarioKeys(YamlSection):
 
     cluster: Text | None = Field(None, description="described cluster or fitted machine: a name or a file")
     model: Text | None = Field(None, description="model: a name or a file")
+    sequence_length: Count | None = Field(None, description="tokens of a sample")
     nodes: Annotated[int, Bounded(RANKS)] | None = Field(None, description="number of nodes")
     ranks_per_node: Annotated[int, Bounded(RANKS_PER_NODE)] | None = Field(None, description="GPUs on each node")
     parallel: Text | None = Field(None, description="mesh such as tp=8,pp=4")
@@ -70,7 +71,7 @@ class Scenario(ScenarioKeys):
         """
         rule = BucketRule(self.buckets or "ddp", parse_size(self.bucket, "bucket") if self.bucket else None)
         return StepRequest(
-            model=read_model_shape(self.model or "", "model"), nodes=[self.nodes or 1],
+            model=read_model_shape(self.model or "", "model", self.sequence_length), nodes=[self.nodes or 1],
             compute=compute_rate(_text(self.flops_rate), _text(self.mfu), self.gpu, self.compute),
             parallel=self.parallel or "",
             parallelism=Parallelism(
@@ -162,22 +163,45 @@ def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
             f"{format_seconds(step.exposed_s):>10}{format_seconds(step.step_s):>10}{step.share:>9.1%}"
             f"  {format_seconds(low)} to {format_seconds(high)}"
         )
+    yield from scenario_titles(predicted)
     for each in predicted:
-        works = "; ".join(f"{work}: {names}" for work, names in each.prediction.algorithms.items())
-        yield f"{each.title}; {works}"[: 2 * WIDTH]
+        works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))
+        yield f"{each.scenario.name}: {works}"
     for assumed in dict.fromkeys(each for one in predicted for each in one.prediction.assumptions):
         yield f"assumed: {assumed}"
 
 
-def read_model_shape(name: str, key: str) -> ModelShape:
+def scenario_titles(predicted: Sequence[ScenarioPrediction]) -> list[str]:
+    """Return what the steps are: one line if all have the same model and mesh."""
+    alike = {(each.scenario.model, each.prediction.nodes, each.prediction.parallelism.mesh.text) for each in predicted}
+    if len(alike) > 1:
+        return [each.title for each in predicted]
+    ((model, nodes, mesh),) = alike
+    machines = ", ".join(dict.fromkeys(each.machine for each in predicted))
+    return [f"{model} on {predicted[0].prediction.layout.workers:,} GPUs, {nodes} nodes of {machines}; {mesh}"]
+
+
+def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelShape:
     """Return the model of this name, or of a user's own file.
 
+    Args:
+        name: the name, or the path of the file.
+        key: the option that names it.
+        tokens: of a transformer, the tokens of a sample [as many as its own]; FLOPs are in proportion.
+
     Raises:
-        BadInputError: if there is no such model, or the file is invalid.
+        BadInputError: if there is no such model, the file is invalid, or the model is no transformer.
     """
-    if name in MODELS or not Path(name).suffix:
-        return model_of(name)
-    return model_from_json(Path(name).stem, load_plain_yaml(Path(name), key))
+    own = name not in MODELS and Path(name).suffix
+    model = model_from_json(Path(name).stem, load_plain_yaml(Path(name), key)) if own else model_of(name)
+    if tokens is None:
+        return model
+    TOKENS.check("--sequence-length", tokens)
+    if model.transformer is None:
+        raise BadInputError("--sequence-length", tokens, f"a transformer, unlike {model.name}")
+    factor = tokens / model.transformer.sequence
+    modules = tuple(replace(module, forward_flops=module.forward_flops * factor) for module in model.modules)
+    return replace(model, modules=modules, transformer=replace(model.transformer, sequence=tokens))
 
 
 def compute_rate(flops_rate: str | None, mfu: str | None, gpu: str | None, compute: str | None) -> ComputeRate:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from cli_runner import invoke
 from planning_inputs import last_of_each_key
+from shipped_sweeps import sweep_files
 from synthetic_timings import measured_table
 
 from hpccoll.limits import IntegerRange
@@ -349,7 +350,7 @@ def test_the_json_schema_is_current():
     assert SCHEMA.read_text() == json_schema(), f"run: python -m hpccoll.sweep.sweep_file > {SCHEMA}"
 
 
-@pytest.mark.parametrize("path", sorted((workflow_directory() / "config").glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sweep_files(workflow_directory()), ids=lambda path: path.name)
 def test_sweep_files_that_we_ship_are_valid_to_both(path):
     load_sweep(path)
     jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(json_schema()))
