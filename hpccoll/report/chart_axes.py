@@ -34,6 +34,7 @@ def _unit_expression(units: Iterable[tuple[float, str]], least: tuple[float, str
 
 SIZE_LABEL = _unit_expression(_SIZE_UNITS, (1, "B"))
 TIME_LABEL = _unit_expression(_TIME_UNITS, (1e-9, "ns"))
+LINEAR_TIME_LABEL = f"datum.value ? {TIME_LABEL} : '0'"
 
 
 def size_axis(sizes: Iterable[int]) -> alt.X:

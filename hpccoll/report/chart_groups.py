@@ -178,6 +178,11 @@ class ChartGroup:
         """The machines, in order of first use."""
         return tuple(dict.fromkeys(point.machine for point in self.points))
 
+    @property
+    def machine_of_run(self) -> dict[str, str]:
+        """The machine of each run, by run_id."""
+        return {point.row.run_id: point.machine for point in self.points}
+
     def machine_label(self, point: SeriesPoint) -> str:
         """Return the short name of the machine of ``point``: ``machine 1``."""
         if point.row.predicted:

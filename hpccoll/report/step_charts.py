@@ -101,6 +101,6 @@ def bucket_label(limit: int) -> str:
 
 def step_axis(values: Iterable[float]) -> alt.Y:
     """Return the vertical axis of the seconds of a step: linear."""
-    axis = alt.Axis(labelExpr=chart_axes.TIME_LABEL, tickCount=5)
+    axis = alt.Axis(labelExpr=chart_axes.LINEAR_TIME_LABEL, tickCount=5)
     scale = alt.Scale(zero=False, nice=True, domainMin=0.0 if min(values) < 0.5 * max(values) else alt.Undefined)
     return alt.Y("value:Q", title="time of the step", axis=axis, scale=scale)

@@ -28,7 +28,8 @@ def step_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
 
     Columns without any text are left out.
     """
-    lines = [line for each in compare_steps(point.row for point in group.usable) for line in _lines(each)]
+    compared = compare_steps((point.row for point in group.usable), group.machine_of_run)
+    lines = [line for each in compared for line in _lines(each)]
     columns = [(head, texts) for head, *texts in zip(_HEAD, *lines, strict=True) if any(texts)]
     return [head for head, _ in columns], [list(line) for line in zip(*(texts for _, texts in columns), strict=True)]
 
@@ -54,7 +55,7 @@ def _time(seconds: float | None) -> str:
 
 def step_findings(group: ChartGroup) -> list[ReportFinding]:
     """Return the findings of a group of training steps; warnings come first."""
-    compared = compare_steps(point.row for point in group.usable)
+    compared = compare_steps((point.row for point in group.usable), group.machine_of_run)
     steps = {id(point.row): point for point in group.usable}
     findings = [
         *_null_findings(compared),
@@ -72,7 +73,7 @@ def _without(each: StepComparison, key: str) -> tuple[object, ...]:
     """Return what a comparison has in common with others that differ in one key of the workload."""
     row = each.rows[0]
     others = (value for name, value in each.workload.items() if name != key)
-    return *others, row.nodes, row.ranks, row.mapping, row.dtype, row.variant, row.device
+    return *others, row.nodes, row.ranks, row.mapping, row.dtype, row.variant, row.device, each.machine
 
 
 def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFinding]:

@@ -55,7 +55,7 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     rows = alt.Axis(labelExpr=named, values=[i + 0.5 for i in range(len(ranks))], grid=False, ticks=False, domain=False)
     base = alt.Chart().encode(
         x=alt.X("begin:Q", title="time since the start of the step", scale=alt.Scale(domain=[0, longest], nice=False),
-                axis=alt.Axis(labelExpr=f"datum.value ? {chart_axes.TIME_LABEL} : '0'", tickCount=8)),
+                axis=alt.Axis(labelExpr=chart_axes.LINEAR_TIME_LABEL, tickCount=8)),
         x2="end:Q",
         y=alt.Y("top:Q", title="rank", scale=alt.Scale(domain=[len(ranks), 0], nice=False), axis=rows),
         y2="bottom:Q",
@@ -86,14 +86,14 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
 def _drawn_points(group: ChartGroup) -> list[SeriesPoint]:
     """Return the points of the foremost workload with a timeline: the fastest ones, and native."""
     by_row = {id(point.row): point for point in group.usable if point.step}
-    for each in compare_steps(point.row for point in by_row.values()):
-        points = [by_row[id(row)] for row in each.rows]
-        native = [point for point in points if point.row.algorithm == NATIVE]
-        chosen = [*points[:MAX_PANELS]]
-        if native and native[0] not in chosen:
-            chosen[-1] = native[0]
-        return chosen
-    return []
+    compared = compare_steps((point.row for point in by_row.values()), group.machine_of_run)
+    if not compared:
+        return []
+    fastest = compared[0].rows[:MAX_PANELS]
+    native = next((row for row in compared[0].rows if row.algorithm == NATIVE), None)
+    if native and native not in fastest:
+        fastest = (*fastest[:-1], native)
+    return [by_row[id(row)] for row in fastest]
 
 
 def _shown_ranks(steps: Sequence[StepTimes]) -> list[int]:
@@ -113,9 +113,8 @@ def _title(group: ChartGroup, point: SeriesPoint) -> str:
     """Return the algorithm, the workload, the time of the step and what of it is exposed."""
     row = point.row
     workload = workload_namer([other.row for other in group.usable])(row)
-    exposed = f", {exposed_words(row)}" if row.exposed_s is not None else ""
     where = f"{point.series} on {', '.join((group.shape_label(row), *workload))}"
-    return f"{where}: {format_seconds(row.median_s or 0.0)}{exposed}"
+    return f"{where}: {format_seconds(row.median_s or 0.0)}{exposed_words(row)}"
 
 
 def _records(point: SeriesPoint, panel: str, ranks: Sequence[int], longest: float) -> Iterator[ChartRecord]:

@@ -177,10 +177,8 @@ def _step_times(raw: RawResults) -> Iterator[tuple[RowKey, StepTimes]]:
             if step is not None:
                 last = np.flatnonzero(outcome.times.round == outcome.times.round.max())
                 ordered = last[np.argsort(outcome.times.max_ns[last], kind="stable")]
-                yield (
-                    (raw.job.name, attempt.run_id, outcome.case.id),
-                    step.iteration(int(ordered[(len(last) - 1) // 2])),
-                )
+                median = step.iteration(int(ordered[(len(last) - 1) // 2]))
+                yield (raw.job.name, attempt.run_id, outcome.case.id), median
 
 
 def _to_rows(raw: RawResults, timing: str) -> Iterator[Row]:

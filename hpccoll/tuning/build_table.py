@@ -31,7 +31,7 @@ def build_table(results: Results) -> TuneTable:
         rows = results.rows
         statuses = Counter(row.kind if row.predicted else "wrong" if row.wrong else row.status for row in rows)
         counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no rows"
-        missing = "no complete and correct result of an algorithm (a floor and auto do not count)"
+        missing = "no complete and correct result of an algorithm (a floor, auto and training steps do not count)"
         raise UnusableError("PATHS", f"{missing}; results: {counts}")
     entries = tuple(
         TableEntry(

@@ -13,6 +13,7 @@ from hpccoll.spec.catalogue import choice_parameters
 from hpccoll.store.exposed_times import workload_of
 from hpccoll.store.round_comparison import clearly_faster
 from hpccoll.store.rows import Results, Row
+from hpccoll.tuning.measured_choices import setting_of
 from hpccoll.units import format_count, format_seconds, format_size
 
 MAX_SENTENCES = 4
@@ -38,6 +39,7 @@ class StepComparison:
 
     Args:
         workload: the workload, with defaults.
+        machine: the machine.
         shape: the nodes and ranks in words: ``4 nodes``, ``4 ranks``.
         details: what distinguishes the workload, and where it ran, from others of its model.
         rows: a row for each algorithm, the fastest first.
@@ -46,6 +48,7 @@ class StepComparison:
     """
 
     workload: Workload
+    machine: str
     shape: str
     details: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -116,14 +119,20 @@ def _words(workload: Workload, key: str) -> str:
     return _KEY_WORDS[key](workload) if key in _KEY_WORDS else f"{key}={workload[key]}"
 
 
-def compare_steps(rows: Iterable[Row]) -> list[StepComparison]:
-    """Return the steps of each workload and shape: of each model those on most ranks with cores of their own first."""
+def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[StepComparison]:
+    """Return the steps of each workload and shape: of each model those on most ranks with cores of their own first.
+
+    Args:
+        rows: the rows, of which those of measured steps count.
+        machines: the machine of each run, by run_id; steps of several machines are not compared.
+    """
     rows = [row for row in rows if is_step(row)]
+    several_machines = len({machines.get(row.run_id) for row in rows}) > 1
     details = workload_namer(rows)
     grouped: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in rows:
         place = (getattr(row, name) for name in _PLACE)
-        grouped[(*workload_of(row).values(), row.nodes, row.ranks, *place)].append(row)
+        grouped[(*workload_of(row).values(), row.nodes, row.ranks, *place, machines.get(row.run_id))].append(row)
     made = []
     for members in grouped.values():
         first = members[0]
@@ -133,9 +142,16 @@ def compare_steps(rows: Iterable[Row]) -> list[StepComparison]:
                 best.setdefault(algorithm_name(row), row)
         if best:
             null = next((row for row in members if row.floor), None)
+            machine = machines.get(first.run_id, "unknown machine")
             made.append(
                 StepComparison(
-                    workload_of(first), _shape(first), details(first), (*best.values(),), null, first.oversubscribed
+                    workload=workload_of(first),
+                    machine=machine,
+                    shape=setting_of(first).shape_label,
+                    details=(*details(first), *([machine] if several_machines else [])),
+                    rows=(*best.values(),),
+                    null=null,
+                    oversubscribed=first.oversubscribed,
                 )
             )
     models = list(dict.fromkeys(each.workload["model"] for each in made))
@@ -149,18 +165,11 @@ def compare_steps(rows: Iterable[Row]) -> list[StepComparison]:
     return sorted(made, key=order)
 
 
-def _shape(row: Row) -> str:
-    if row.nodes == 1:
-        return format_count(row.ranks, "rank")
-    nodes = f"{row.nodes} nodes"
-    return nodes if row.ranks == row.nodes else f"{format_count(row.ranks, 'rank')} on {nodes}"
-
-
 def step_lines(results: Results) -> list[str]:
     """Return a sentence for each of the fastest workloads of each model, on the most ranks with cores of their own."""
     lines = []
     by_model: dict[str, list[StepComparison]] = defaultdict(list)
-    for each in compare_steps(results.rows):
+    for each in compare_steps(results.rows, {run.run_id: run.machine for run in results.runs}):
         by_model[each.workload["model"]].append(each)
     for model, several in by_model.items():
         first = several[0].rows[0]
@@ -175,20 +184,20 @@ def step_lines(results: Results) -> list[str]:
 def step_sentence(each: StepComparison) -> str:
     """Return what the step takes with each algorithm, and how much of that is exposed."""
     best, *others = each.rows
-    exposed = f", {exposed_words(best)}" if best.exposed_s is not None else ""
     rest = "".join(f"; {algorithm_name(other)} {format_seconds(other.median_s or 0.0)}" for other in others)
     tie = " (a tie)" if others and not each.clear else ""
-    return f"the step takes {format_seconds(best.median_s or 0.0)} with {algorithm_name(best)}{exposed}{rest}{tie}"
+    fastest = f"{format_seconds(best.median_s or 0.0)} with {algorithm_name(best)}{exposed_words(best)}"
+    return f"the step takes {fastest}{rest}{tie}"
 
 
 def exposed_words(row: Row) -> str:
-    """Return the exposed time of a row and its share: ``9 ms (22 %) of it exposed communication``."""
+    """Return the end of a sentence: ``, 9 ms (22 %) of it exposed communication``; empty if that is unknown."""
     if row.exposed_s is None or row.exposed_share is None:
-        return "how much of it is exposed is unknown without null"
+        return ""
     if row.exposed_s <= 0:
-        return "no exposed communication"
+        return ", no exposed communication"
     noise = " (within the noise)" if row.exposed_low_s is not None and row.exposed_low_s <= 0 else ""
-    return f"{format_seconds(row.exposed_s)} ({per_cent(row.exposed_share)}) of it exposed communication{noise}"
+    return f", {format_seconds(row.exposed_s)} ({per_cent(row.exposed_share)}) of it exposed communication{noise}"
 
 
 def per_cent(share: float) -> str:

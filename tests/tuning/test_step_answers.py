@@ -20,6 +20,11 @@ def results(*raw_results):
     return to_results(ResultFiles(raw_results=list(raw_results)))
 
 
+def compared(*raw_results):
+    found = results(*raw_results)
+    return compare_steps(found.rows, {run.run_id: run.machine for run in found.runs})
+
+
 def test_a_sentence_has_the_fastest_step_what_is_exposed_and_the_others():
     (line,) = step_lines(results(steps({"native": 60, "ring": 12, "null": 0}, ranks=4)))
     assert line.startswith("resnet50 on 4 nodes: ")
@@ -38,7 +43,7 @@ def test_communication_that_costs_nothing_is_not_exposed():
 
 
 def test_algorithms_are_compared_within_a_workload():
-    of = compare_steps(results(steps({"ring": 12, "native": 9, "null": 0}, [{"overlap": 1}, {"overlap": 0}])).rows)
+    of = compared(steps({"ring": 12, "native": 9, "null": 0}, [{"overlap": 1}, {"overlap": 0}]))
     assert [each.workload["overlap"] for each in of] == [1, 0]
     assert [[row.algorithm for row in each.rows] for each in of] == [["native", "ring"]] * 2
     assert [each.null.params["overlap"] for each in of] == [1, 0]
@@ -46,7 +51,7 @@ def test_algorithms_are_compared_within_a_workload():
 
 
 def test_what_all_workloads_share_is_not_named_but_the_scale_is():
-    (each,) = compare_steps(results(steps({"ring": 12}, [{"scale": 16, "bucket": 4096}])).rows)
+    (each,) = compared(steps({"ring": 12}, [{"scale": 16, "bucket": 4096}]))
     assert (each.model, each.details) == ("resnet50/16", ())
 
 
@@ -56,7 +61,7 @@ def test_the_most_ranks_with_cores_of_their_own_are_foremost():
     )
     lines = step_lines(results(two, four, eight))
     assert lines[0].startswith("resnet50 on 4 nodes: ")
-    assert [each.shape for each in compare_steps(results(two, four, eight).rows)] == ["4 nodes", "2 nodes", "8 nodes"]
+    assert [each.shape for each in compared(two, four, eight)] == ["4 nodes", "2 nodes", "8 nodes"]
     assert lines[1:] == ["resnet50: the report has 2 more workloads."]
 
 
@@ -88,5 +93,15 @@ def test_a_table_of_choices_is_not_made_of_steps_alone():
 
 
 def test_auto_is_an_algorithm_of_its_own_because_it_chooses_for_each_collective():
-    (each,) = compare_steps(results(steps({"ring": 12, "auto": 6, "null": 0})).rows)
+    (each,) = compared(steps({"ring": 12, "auto": 6, "null": 0}))
     assert [row.algorithm for row in each.rows] == ["auto", "ring"]
+
+
+def test_steps_of_several_machines_are_not_compared():
+    raws = (
+        steps({name: 12, "null": 0}, path=f"{name}.h5", run_id=name, machine=f"machine of {name}")
+        for name in ("ring", "native")
+    )
+    of = compared(*raws)
+    assert sorted(row.algorithm for each in of for row in each.rows) == ["native", "ring"]
+    assert {each.details for each in of} == {("machine of ring",), ("machine of native",)}
