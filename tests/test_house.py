@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "store": "spec schedule errors files limits units numpy h5py",
     "tuning": "store spec schedule errors files limits units numpy",
     "model": "store spec training schedule yaml_model errors files limits units numpy scipy pydantic",
+    "compare": "store errors units numpy scipy",
     "report": "tuning evidence store spec training schedule terminal errors files units numpy scipy altair vl_convert",
     "analysis": "store errors numpy pandas xarray",
     "interop": "schedule",
@@ -41,7 +42,10 @@ MAY_IMPORT = {
         "pydantic yaml rich snakemake"
     ),
     "run": "evidence tuning measure store spec training yaml_model host schedule errors limits units mpi4py",
-    "cli": "evidence tuning run sweep report interop draw model store spec training schedule errors limits units typer",
+    "cli": (
+        "evidence tuning run sweep compare report interop draw model store spec training schedule errors limits units "
+        "typer"
+    ),
     "__main__.py": "cli run terminal",
     "__init__.py": "analysis",
 }

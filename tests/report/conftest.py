@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import altair as alt
 import pytest
+import row_examples
 from altair.utils.schemapi import validate_jsonschema
 
 from hpccoll.report.wire_bandwidth import add_headers
-from hpccoll.store.rows import Gap, Results, Row, Run
+from hpccoll.store.rows import Gap, Results, Run
 
 MODELS = {  # alpha in s and beta in s per byte, from p
     "ring": (lambda p: 2 * (p - 1) * 1.8e-6, lambda p: 2 * (p - 1) / p * 2.6e-10),
@@ -52,60 +53,7 @@ def valid():
 def make_row():
     """A row by its coordinates and its time; anything else may be changed."""
 
-    def make(algorithm="ring", ranks=2, nbytes=1024, in_place=False, seconds=1e-5, half_interval=0.03, **changes):
-        row = Row(
-            case_id=f"{algorithm}-{ranks}-{nbytes}-{in_place:d}",
-            run_id="run-1",
-            job="local",
-            attempt=1,
-            collective="all_reduce",
-            algorithm=algorithm,
-            transport="vendor" if algorithm == "native" else "mpi",
-            device="host",
-            dtype="float32",
-            op="sum",
-            in_place=in_place,
-            mapping="block",
-            root=None,
-            params={},
-            variant=None,
-            bytes=nbytes,
-            requested_bytes=nbytes,
-            ranks=ranks,
-            nodes=1,
-            ranks_per_node=ranks,
-            racks=1,
-            aggregators=0,
-            iterations=400,
-            timing="max",
-            median_s=seconds,
-            p99_s=seconds * 1.7,
-            ci_low_s=seconds * (1 - half_interval),
-            ci_high_s=seconds * (1 + half_interval),
-            algbw_Bps=nbytes / seconds,
-            busbw_Bps=nbytes / seconds * 2 * (ranks - 1) / ranks,
-            cpu_s=seconds,
-            wire_bytes_predicted=0,
-            wire_bytes_measured=None,
-            worker_sent_predicted=None,
-            worker_sent_measured=None,
-            worker_received_predicted=None,
-            worker_received_measured=None,
-            port_sent={},
-            rack_bytes_predicted=None,
-            wrong=0,
-            status="ok",
-            reason=None,
-            converged=True,
-            oversubscribed=ranks > CORES,
-            executed=algorithm,
-            evidence="schedule run by us",
-            kind="measured",
-            floor=algorithm == "null",
-        )
-        return replace(row, **changes)
-
-    return make
+    return row_examples.make_row
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,146 @@
+"""The shift of a case between two runs: a factor with an interval, from the medians of rounds.
+
+Iterations of a round are correlated, so that the unit is the round: its median is one sample. Shifts are differences of
+the logarithms of round medians. A case has few rounds, and its own variance says little; the variances of all cases of
+both runs say how large they usually are. Each is therefore shrunk towards that common value, as much as the spread of
+the variances allows (moderated t-statistics): if all cases are alike, their variance is pooled.
+
+G. Smyth: Linear models and empirical Bayes methods for assessing differential expression in microarray experiments,
+Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3, section 6.2. Y. Benjamini, Y. Hochberg:
+Controlling the false discovery rate, Journal of the Royal Statistical Society B 57 (1995) 289-300.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+FALSE_DISCOVERIES = 0.05
+"""The expected part of the changes found that are none."""
+
+VARIANCE_FLOOR = 1e-12
+"""A variance of logarithms below the resolution of clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """The shift of a case.
+
+    Args:
+        factor: the new time over the old one: the ratio of the geometric means of round medians.
+        low: the lower end of its 95 % interval.
+        high: the upper end.
+        p_value: the probability of a factor so far from 1 without a change, adjusted for the number of cases.
+        deviation: the standard deviation of the logarithm of a round median, moderated.
+        freedom: its degrees of freedom.
+    """
+
+    factor: float
+    low: float
+    high: float
+    p_value: float
+    deviation: float
+    freedom: float
+
+    def rounds_to_decide(self, tolerance: float) -> int:
+        """Return about how many rounds of each run make the interval so short that it decides.
+
+        Args:
+            tolerance: the smallest change that matters, such as 0.05.
+        """
+        distance = abs(abs(math.log(self.factor)) - math.log1p(tolerance))
+        half = max(distance, math.log1p(tolerance) / 4)  # a shift near the tolerance would need any number
+        quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.freedom))
+        return math.ceil(2 * (quantile * self.deviation / half) ** 2)
+
+
+def shifts(old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> list[Shift | None]:
+    """Return the shift of every case; None without a round in one of the runs, or with one round in all of them.
+
+    Args:
+        old: the medians of the rounds of each case in the old run, in seconds.
+        new: likewise in the new run.
+    """
+    logs = [(np.log(before), np.log(after)) for before, after in zip(old, new, strict=True)]
+    usable = [number for number, (before, after) in enumerate(logs) if len(before) and len(after)]
+    freedom = np.array([len(logs[n][0]) + len(logs[n][1]) - 2 for n in usable], float)
+    squares = np.array([sum(((each - each.mean()) ** 2).sum() for each in logs[n]) for n in usable])
+    if not usable or not freedom.sum():
+        return [None] * len(logs)
+    variance, degrees = moderated(squares, freedom)
+    found: list[Shift | None] = [None] * len(logs)
+    estimates = np.array([logs[n][1].mean() - logs[n][0].mean() for n in usable])
+    widths = np.sqrt(variance * np.array([1 / len(logs[n][0]) + 1 / len(logs[n][1]) for n in usable]))
+    p_values = benjamini_hochberg(np.asarray(2 * stats.t.sf(np.abs(estimates) / widths, degrees)))
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, degrees) * widths
+    for position, number in enumerate(usable):
+        middle = float(estimates[position])
+        found[number] = Shift(
+            math.exp(middle), math.exp(middle - half[position]), math.exp(middle + half[position]),
+            float(p_values[position]), math.sqrt(variance[position]), float(degrees[position]),
+        )  # fmt: skip
+    return found
+
+
+def moderated(squares: Floats, freedom: Floats) -> tuple[Floats, Floats]:
+    """Return the moderated variance of each case, and its degrees of freedom.
+
+    Args:
+        squares: the sum of the squared deviations of each case.
+        freedom: its degrees of freedom; cases without any get the common variance.
+    """
+    known = freedom > 0
+    prior, prior_freedom = _prior(squares[known] / freedom[known], freedom[known])
+    if math.isinf(prior_freedom):  # no more spread than chance makes: all cases share one variance
+        total = float(freedom.sum())
+        pooled = max(float(squares.sum()) / total, VARIANCE_FLOOR)
+        return np.full(len(squares), pooled), np.full(len(squares), total)
+    degrees = prior_freedom + freedom
+    variance = (prior_freedom * prior + squares) / degrees
+    return np.maximum(variance, VARIANCE_FLOOR), np.minimum(degrees, float(freedom.sum()))
+
+
+def _prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
+    """Return the common variance and its degrees of freedom, from the spread of the variances of cases.
+
+    The logarithm of a variance with d degrees of freedom has the mean log(s^2) + digamma(d/2) - log(d/2) and the
+    variance trigamma(d/2); what its spread has beyond that is trigamma of half the degrees of the prior.
+    """
+    logs = np.log(np.maximum(variances, VARIANCE_FLOOR))
+    corrected = logs - special.digamma(freedom / 2) + np.log(freedom / 2)
+    if len(logs) < 2:
+        return float(np.exp(corrected.mean())), math.inf
+    mean = corrected.mean()
+    excess = float(((corrected - mean) ** 2).sum() / (len(logs) - 1) - special.polygamma(1, freedom / 2).mean())
+    if excess <= 0:
+        return float(np.exp(mean)), math.inf
+    half = _inverse_trigamma(excess)
+    return float(np.exp(mean + special.digamma(half) - np.log(half))), 2 * half
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Return x with trigamma(x) = value, by Newton's iteration on 1 / trigamma, which is nearly linear."""
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(special.polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(special.polygamma(2, x))
+        x += step
+        if -step / x < 1e-10:
+            break
+    return x
+
+
+def benjamini_hochberg(p_values: Floats) -> Floats:
+    """Return p-values adjusted for their number, so that rejecting those below q has a false discovery rate of q."""
+    count = len(p_values)
+    order = np.argsort(p_values)[::-1]
+    scaled = p_values[order] * count / np.arange(count, 0, -1)
+    adjusted = np.empty(count)
+    adjusted[order] = np.minimum.accumulate(np.minimum(scaled, 1.0))
+    return adjusted

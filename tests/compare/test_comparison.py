@@ -1,0 +1,148 @@
+"""Verdicts on two runs: what became slower, what is gone or wrong, what stayed, and what else changed."""
+
+import json
+
+import numpy as np
+import pytest
+from cli_runner import invoke
+from row_examples import make_row
+
+from hpccoll.compare.comparison import (
+    IMPROVEMENT,
+    MISSING,
+    NEW,
+    REGRESSION,
+    UNCHANGED,
+    UNDECIDED,
+    WRONG,
+    check_tolerance,
+    compare,
+)
+from hpccoll.compare.comparison_text import KEYS, comparison_json, comparison_lines
+from hpccoll.errors import UnusableError
+from hpccoll.store.rows import Gap, Results, Run
+
+SIZES = [1024 * 2**power for power in range(8)]
+
+
+def run(provenance=None, **changes):
+    return Run(
+        run_id="run-1", job="local", attempt=1, created="2026-11-01T00:00:00+00:00", status="complete",
+        kind="measured", machine="here", path="a.h5", provenance=provenance or {"kernel": "Linux"}, **changes,
+    )  # fmt: skip
+
+
+def results(factors=None, *, rounds=5, seed=1, noise=0.01, provenance=None, missing=(), **changes):
+    """Return results of SIZES, some with times that a factor changes, or without a row where it is None."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for nbytes in SIZES:
+        factor = (factors or {}).get(nbytes, 1.0)
+        if factor is not None:
+            medians = nbytes * 1e-9 * factor * np.exp(noise * generator.standard_normal(rounds))
+            rows.append(
+                make_row(
+                    nbytes=nbytes, seconds=float(np.median(medians)), round_medians_s=tuple(map(float, medians)),
+                    round_run_ids=("run-1",) * rounds, round_intervals_s=(None,) * rounds, **changes,
+                )
+            )  # fmt: skip
+    return Results(rows=tuple(rows), runs=(run(provenance),), planned=len(SIZES), missing=tuple(missing))
+
+
+def verdicts(old, new, **options):
+    return {int(case.case_id.split("-")[2]): case.verdict for case in compare(old, new, **options).cases}
+
+
+def test_a_slower_and_a_faster_case_are_found_among_unchanged_ones():
+    found = verdicts(results(), results({1024: 1.2, 2048: 0.8}, seed=2))
+    assert found == dict.fromkeys(SIZES, UNCHANGED) | {1024: REGRESSION, 2048: IMPROVEMENT}
+    assert compare(results(), results({1024: 1.2}, seed=2)).worse
+    assert not compare(results(), results({1024: 0.8}, seed=2)).worse
+
+
+def test_a_change_below_the_tolerance_is_no_regression():
+    found = verdicts(results(noise=0.001), results(dict.fromkeys(SIZES, 1.03), seed=2, noise=0.001))
+    assert set(found.values()) == {UNCHANGED}
+    strict = verdicts(results(noise=0.001), results(dict.fromkeys(SIZES, 1.03), seed=2, noise=0.001), tolerance=0.02)
+    assert set(strict.values()) == {REGRESSION}
+
+
+def test_noise_is_undecided_and_says_how_many_rounds_would_decide():
+    compared = compare(results(rounds=3, noise=0.1), results(rounds=3, noise=0.1, seed=2))
+    assert {case.verdict for case in compared.cases} <= {UNDECIDED}
+    assert all("rounds of each run would decide" in case.reason for case in compared.cases)
+
+
+def test_one_round_in_each_run_decides_nothing():
+    assert set(verdicts(results(rounds=1), results(rounds=1, seed=2)).values()) == {UNDECIDED}
+
+
+def test_what_is_gone_is_missing_with_its_reason_and_what_is_there_now_is_new():
+    gone = results(
+        {1024: None}, missing=[Gap(case="ring-2-1024-0", job="local", status="failed", reason="rank 1 died")]
+    )
+    (missing,) = compare(results(), gone).of(MISSING)
+    assert missing.reason == "rank 1 died"
+    assert compare(results(), gone).worse
+    assert [case.verdict for case in compare(gone, results()).cases].count(NEW) == 1
+    assert not compare(gone, results()).worse
+
+
+def test_a_wrong_result_is_worse_however_fast_it_is():
+    wrong = results({1024: 0.5}, seed=2)
+    broken = make_row(nbytes=1024, seconds=1e-9, status="wrong", reason="3 elements differ")
+    compared = compare(results(), Results(rows=(broken, *wrong.rows[1:]), runs=wrong.runs, planned=8))
+    assert (compared.cases[0].verdict, compared.cases[0].reason) == (WRONG, "3 elements differ")
+
+
+def test_cases_are_matched_by_what_was_asked_and_where():
+    elsewhere = results(ranks=4)
+    with pytest.raises(UnusableError, match="no case in common"):
+        compare(results(), elsewhere)
+    other = results(dtype="float64")
+    with pytest.raises(UnusableError, match="float64"):
+        compare(results(), other)
+
+
+def test_changes_of_the_provenance_are_named_and_those_of_every_run_are_not():
+    before = {"versions": {"numpy": "2.4"}, "variables": {"SLURM_JOB_ID": "1"}, "host_load": [], "kernel": "6.1"}
+    now = {"versions": {"numpy": "2.5"}, "variables": {"SLURM_JOB_ID": "2", "UCX_TLS": "tcp"}, "kernel": "6.1"}
+    compared = compare(results(provenance=before), results(provenance=now, seed=2))
+    assert compared.changes == {"variables.UCX_TLS": ("none", "tcp"), "versions.numpy": ("2.4", "2.5")}
+
+
+def test_a_busy_run_is_named():
+    load = {
+        "host_load": [{"host": "n1", "stolen": 0.0, "other_cores": 1.5, "busiest": [{"name": "gcc", "cores": 1.5}]}]
+    }
+    lines = [*comparison_lines(compare(results(), results(provenance=load, seed=2)))]
+    assert lines[-1].startswith("the new run was disturbed: other processes used 1.50 cores of n1 (gcc")
+
+
+def test_text_and_json_have_every_case_once():
+    compared = compare(results(), results({1024: 1.2, 4096: None}, seed=2))
+    made = comparison_json(compared)
+    assert sum(len(made[key]) for key in KEYS.values()) == len(SIZES)
+    (regression,) = made["regressions"]
+    assert regression["low"] < regression["factor"] < regression["high"]
+    assert json.loads(json.dumps(made)) == made
+    text = "\n".join(comparison_lines(compared))
+    assert "1 regression" in text
+    assert "all_reduce 1 KiB ring" in text
+
+
+def test_false_regressions_are_rare():
+    found = [
+        set(verdicts(results(rounds=3, seed=seed), results(rounds=3, seed=1000 + seed)).values()) for seed in range(40)
+    ]
+    assert sum(REGRESSION in each for each in found) <= 2
+
+
+@pytest.mark.parametrize("tolerance", [0.0, -0.1, 5.0, float("nan")])
+def test_a_tolerance_that_is_no_share_is_refused(tolerance):
+    with pytest.raises(UnusableError, match="--tolerance"):
+        check_tolerance(tolerance)
+
+
+def test_the_command_refuses_what_is_not_there(tmp_path):
+    assert invoke("compare", tmp_path / "none", tmp_path).is_bad_input("none")
