@@ -1,0 +1,126 @@
+"""Published times of training steps, and what is predicted after fitting one number to the smallest row of a table."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hpccoll.model.group_costs import GroupCosts
+from hpccoll.model.machine_file import read_machine
+from hpccoll.model.step_prediction import ComputeRate
+from hpccoll.training.buckets import BucketRule
+from hpccoll.training.mesh import Mesh
+from hpccoll.training.models import model_of
+from hpccoll.training.models.transformers import gpt2
+from hpccoll.training.step_program import Parallelism, step_programs
+from hpccoll.training.step_timeline import StepTimeline, step_timeline
+
+DATA = Path(__file__).parent / "model" / "published_steps.yaml"
+GPUS_PER_NODE = 8
+ROUNDS = 8
+"""The steps of the fit: each divides the error by the ratio of computation to what it hides."""
+
+
+class PublishedStep:
+    """A row of a table, with its programs and the costs of its collectives."""
+
+    def __init__(self, cluster: str, keys: dict[str, Any]) -> None:
+        self.name, self.gpus, self.keys = str(keys["name"]), keys["gpus"], keys
+        self.machine = read_machine(cluster, "cluster")
+        tp, pp = keys["tp"], keys["pp"]
+        self.mesh = Mesh(tp=tp, pp=pp, dp=self.gpus // tp // pp)
+        self.model = (
+            model_of(keys["model"])
+            if "model" in keys
+            else gpt2(self.name, keys["blocks"], keys["hidden"], keys["vocabulary"], keys["sequence"])
+        )
+        parallelism = Parallelism(
+            mesh=self.mesh, buckets=BucketRule(keys.get("buckets", "megatron")), sharding=keys.get("sharding", "none"),
+            sequence=keys.get("sequence_parallel", False), overlap=keys.get("overlap", True),
+            micro_batches=keys["batch"] // self.mesh.dp // keys["samples"], samples=keys["samples"],
+            recompute=keys.get("recompute", False), gradient_dtype="bfloat16", parameter_dtype="bfloat16",
+        )  # fmt: skip
+        self.programs = step_programs(self.model, parallelism)
+        nodes = -(-self.gpus // GPUS_PER_NODE)
+        layout = self.machine.layout(nodes, min(self.gpus, GPUS_PER_NODE))
+        self.costs = GroupCosts(self.machine, layout, self.mesh)
+        self.costs.prepare(self.programs)
+
+    @property
+    def measured_s(self) -> float:
+        """The published seconds of a step."""
+        keys = self.keys
+        if "seconds" in keys:
+            return float(keys["seconds"])
+        if keys.get("flops") == "model":
+            flops = 3 * self.model.forward_flops * keys["batch"]
+        else:
+            tokens, blocks, hidden = keys["batch"] * keys["sequence"], keys["blocks"], keys["hidden"]
+            more = keys["sequence"] / (6 * hidden) + keys["vocabulary"] / (16 * blocks * hidden)
+            flops = 96 * tokens * blocks * hidden**2 * (1 + more)
+        return float(flops / (keys["tflops"] * 1e12 * self.gpus))
+
+    def step(self, flops_per_s: float) -> "PredictedStep":
+        """Return the predicted step at a rate of computation."""
+        seconds = ComputeRate(flops_per_s).seconds(self.programs)
+        return PredictedStep(self, step_timeline(self.programs, seconds, self.costs.cost))
+
+    def fit(self) -> float:
+        """Return the rate of computation at which the predicted step takes as long as the published one."""
+        rate = 1e14
+        for _ in range(ROUNDS):
+            rate *= self.step(rate).seconds / self.measured_s
+        return rate
+
+
+@dataclass(frozen=True)
+class PredictedStep:
+    """A predicted step.
+
+    Args:
+        row: the published row.
+        timeline: its timeline.
+    """
+
+    row: PublishedStep
+    timeline: StepTimeline
+
+    @property
+    def bubble_s(self) -> float:
+        """The bubble; an interleaved schedule of v parts of each stage has a v-th of it."""
+        return self.timeline.bubble_s / int(self.row.keys.get("interleaved", 1))
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of the step."""
+        return self.timeline.step_s - self.timeline.bubble_s + self.bubble_s
+
+    @property
+    def error(self) -> float:
+        """The predicted over the published time, minus 1."""
+        return self.seconds / self.row.measured_s - 1
+
+
+def tables() -> list[dict[str, Any]]:
+    """Return the tables of the file."""
+    content: list[dict[str, Any]] = yaml.safe_load(DATA.read_text())
+    return content
+
+
+def predicted(table: dict[str, Any], names: Sequence[str] = ()) -> Iterator[tuple[float, PredictedStep]]:
+    """Yield the fitted fraction of the peak and the prediction of each row of a table, the fitted one first.
+
+    Args:
+        table: the table.
+        names: the rows besides the first one [all].
+    """
+    rate = 0.0
+    for number, keys in enumerate(table["rows"]):
+        if number and names and keys["name"] not in names:
+            continue
+        row = PublishedStep(table["cluster"], table["common"] | keys)
+        if not number:
+            rate = row.fit()
+        yield rate / float(table["peak"]), row.step(rate)
