@@ -61,7 +61,9 @@ def predict_step(
     params: Annotated[
         str | None, typer.Option(help="parameters, without a machine: closed formulas", metavar="NUMBER")
     ] = None,
-    gpus: Annotated[str, typer.Option(help="with --params: numbers of GPUs, 8 or 8-16384")] = "8",
+    gpus: Annotated[
+        str | None, typer.Option(help="with --params: numbers of GPUs, such as 8-16384 [8]", metavar="COUNTS")
+    ] = None,
     rate: Annotated[
         str | None, typer.Option(help="with --params: rate of the link of a GPU, such as 400gbit", metavar="RATE")
     ] = None,
@@ -99,11 +101,16 @@ def predict_step(
         raise BadInputError("--out", str(out), f"a file name that ends with {', '.join(PICTURES)}")
     if sum(each is not None for each in (model, params, scenarios)) != 1:
         raise UnusableError("hpccoll predict step", "exactly one of --model, --params and --scenarios")
+    simulated = {"--machine": machine, "--cluster": cluster, "--parallel": parallel, "--mfu": mfu, "--batch": batch}
+    closed = {"--gpus": gpus, "--rate": rate, "--node-rate": node_rate, "--latency": latency, "--tokens": tokens}
+    for form, others in (("--model", simulated), ("--params", closed)):
+        if (params if form == "--model" else model) and (given := [name for name, value in others.items() if value]):
+            raise UnusableError(given[0], f"with {form} only")
     if scenarios:
         return _scenarios(scenarios, out, as_json=as_json)
     if params:
         return _closed_form(
-            params, gpus, rate, node_rate, bytes_per_element, latency, compute, flops_rate, tokens, algorithm,
+            params, gpus or "8", rate, node_rate, bytes_per_element, latency, compute, flops_rate, tokens, algorithm,
             ranks_per_node, out, as_json=as_json,
         )  # fmt: skip
     from hpccoll.model.step_prediction import StepRequest

@@ -75,7 +75,7 @@ def predict(
     cannot be read.
     """
     if context.invoked_subcommand:
-        return 0
+        return _check_no_options(context)
     from hpccoll.model import prediction_report
     from hpccoll.model.predict import Request
     from hpccoll.model.predict import predict as predict_all
@@ -109,6 +109,18 @@ def predict(
             typer.echo(f"hpccoll: {line}", err=True)
     elif out:
         typer.echo(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")
+    return 0
+
+
+def _check_no_options(context: typer.Context) -> int:
+    """Check that a command inside has its options after its name.
+
+    Raises:
+        BadInputError: if there are options before it.
+    """
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    if given := [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]:
+        raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")
     return 0
 
 

@@ -261,7 +261,8 @@ def predict_steps(
 
 def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: Callable[[], None]) -> StepPrediction:
     """Return the prediction for a number of nodes."""
-    layout = machine.layout(nodes, request.ranks_per_node)
+    per_node = request.ranks_per_node
+    layout = machine.layout(nodes, machine.usual_ranks_per_node if per_node is None else per_node)
     parallelism = request.on(layout.workers)
     mesh = parallelism.mesh
     programs = step_programs(request.model, parallelism)

@@ -166,6 +166,7 @@ def test_a_bad_file_of_scenarios_is_bad_input(tmp_path, text, words):
         (["--flops-rate", "1e12"], ["--compute", "exactly one"]),
         (["--model", "gpt2"], ["exactly one", "--model"]),
         (["--out", "a.pdf"], ["--out", ".svg"]),
+        (["--cluster", "8xh100-400g"], ["--cluster", "--model only"]),
     ],
 )
 def test_a_wall_that_cannot_be_is_bad_input(changed, words):
@@ -186,6 +187,7 @@ def test_a_wall_that_cannot_be_is_bad_input(changed, words):
         (["--dtype", "float31"], ["--dtype", "float32"]),
         (["--nodes", "0"], ["--nodes", "from 1"]),
         (["--machine", "m.json"], ["--machine", "--cluster"]),
+        (["--rate", "400gbit"], ["--rate", "--params only"]),
     ],
 )
 def test_a_step_that_cannot_be_is_bad_input(model, changed, words):
@@ -204,6 +206,10 @@ def test_a_step_that_cannot_be_is_bad_input(model, changed, words):
 def test_a_rate_of_computation_that_cannot_be_is_bad_input(paper, rate, words):
     command = ("predict", "step", "--model", "resnet50", "--cluster", paper, "--nodes", "2")
     assert invoke(*command, *rate).is_bad_input(*words)
+
+
+def test_options_before_the_word_step_are_bad_input():
+    assert invoke("predict", "--nodes", "4", "step", "--model", "gpt2").is_bad_input("nodes", "after the word step")
 
 
 def test_help_has_an_example_and_an_unknown_option_points_at_it():

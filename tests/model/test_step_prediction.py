@@ -85,9 +85,8 @@ def test_the_share_grows_with_the_number_of_nodes():
 
 
 def test_where_communication_passes_computation():
-    found = steps(
-        [2, 4, 8], buckets=BucketRule("one"), compute=ComputeRate(step_s=ring_s(LAYERS * LAYER_BYTES, 4) * 0.99)
-    )
+    compute = ComputeRate(step_s=LAYERS * ring_s(LAYER_BYTES, 4) * 0.99)  # of which overlap hides most
+    found = steps([2, 4, 8], buckets=BucketRule("each"), compute=compute)
     assert found.wall_nodes == 4
     assert steps([2], compute=ComputeRate(step_s=1.0)).wall_nodes is None
 
@@ -145,6 +144,10 @@ def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():
     assert bare.interval == pytest.approx((bare.step.step_s, bare.step.step_s))
     assert wide.interval == pytest.approx((0.1 + low * exposed, 0.1 + high * exposed))
     assert "within" in bare.distance
+
+
+def test_a_fitted_machine_without_a_layout_has_as_many_ranks_on_a_node_as_were_measured():
+    assert steps([2], machine=fitted(tiers=EXACT, layout=None)).predictions[0].layout.workers == 2
 
 
 def test_ranks_that_the_mesh_does_not_divide_are_left_out_with_the_reason():
