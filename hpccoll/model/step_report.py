@@ -27,8 +27,10 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     yield from _table(predicted.predictions)
     yield ""
     yield from wall_lines(predicted)
-    for work, names in dict.fromkeys(each for one in predicted.predictions for each in one.algorithms.items()):
-        yield f"  {work}: {names}"
+    used: dict[str, dict[str, None]] = {}
+    for work, names in (each for one in predicted.predictions for each in one.algorithms.items()):
+        used.setdefault(work, {}).update(dict.fromkeys(names.split(", ")))
+    yield from (f"  {work}: {', '.join(names)}" for work, names in used.items())
     distances = dict.fromkeys(one.distance for one in predicted.predictions)
     yield f"distance: {', to '.join(dict.fromkeys((next(iter(distances)), next(reversed(distances)))))}"
     for assumed in dict.fromkeys(each for one in predicted.predictions for each in one.assumptions):
@@ -66,7 +68,7 @@ def _table(predictions: Sequence[StepPrediction]) -> Iterator[str]:
         "all",
         "busbw",
     )
-    widths = (8, 7, 10, 10, 10, 10, 10, 21, 9, 7, 14)
+    widths = (8, 7, 10, 10, 10, 10, 10, 21, 9, 6, 17)
     yield "  " + "".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
     for one in predictions:
         step, (low, high) = one.step, one.interval
