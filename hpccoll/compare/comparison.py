@@ -180,10 +180,10 @@ def _verdict(
     if after is None or not _timed(after):
         gaps = (gap.reason for gap in (*new.missing, *new.skipped) if gap.case == before.case_id)
         return MISSING, (after.reason if after else None) or next(gaps, "the new run does not have it")
-    return _verdict_on_shift(shift, min(len(_rounds(before)), len(_rounds(after))), tolerance)
+    return verdict_on_shift(shift, min(len(_rounds(before)), len(_rounds(after))), tolerance)
 
 
-def _verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tuple[str, str | None]:
+def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tuple[str, str | None]:
     """Return the verdict on two results, and its reason if it needs one.
 
     Args:

@@ -3,7 +3,8 @@
 Iterations of a round are correlated, so that the unit is the round: its median is one sample. Shifts are differences of
 the logarithms of round medians. A case has few rounds, and its own variance says little; the variances of all cases of
 both runs say how large they usually are. Each is therefore shrunk towards that common value, as much as the spread of
-the variances allows (moderated t-statistics): if all cases are alike, their variance is pooled.
+the variances allows (moderated t-statistics): if all cases are alike, their variance is pooled. Where cases differ, a
+case that scatters more than others keeps its own variance: noise of machines comes in bursts, and some cases have more.
 
 G. Smyth: Linear models and empirical Bayes methods for assessing differential expression in microarray experiments,
 Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3, section 6.2. Y. Benjamini, Y. Hochberg:
@@ -103,7 +104,8 @@ def moderated(squares: Floats, freedom: Floats) -> tuple[Floats, Floats]:
         return np.full(len(squares), pooled), np.full(len(squares), total)
     degrees = prior_freedom + freedom
     variance = (prior_freedom * prior + squares) / degrees
-    return np.maximum(variance, VARIANCE_FLOOR), np.minimum(degrees, float(freedom.sum()))
+    own = np.divide(squares, freedom, out=np.zeros(len(squares)), where=known)
+    return np.maximum(np.maximum(variance, own), VARIANCE_FLOOR), np.minimum(degrees, float(freedom.sum()))
 
 
 def _prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
