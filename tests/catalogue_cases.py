@@ -1,6 +1,6 @@
 """Cases of everything that can be asked for."""
 
-from hpccoll.schedule import COLLECTIVES
+from hpccoll.schedule import COLLECTIVES, collective
 from hpccoll.spec.case import Case
 from hpccoll.spec.catalogue import NATIVE, distinct_placements
 
@@ -9,7 +9,7 @@ ALL = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.a
 
 
 def case(name="all_reduce", algorithm="ring", **more):
-    family = COLLECTIVES[name]
+    family = collective(name)
     in_place = distinct_placements(name, algorithm, BOTH)[0]
     about = {"op": "sum" if family.has_op else None, "bytes": 4096, "in_place": in_place}
     return Case(collective=name, algorithm=algorithm, **{**about, **more})

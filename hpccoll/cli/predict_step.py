@@ -108,7 +108,7 @@ def predict_step(
             raise UnusableError(given[0], f"with {form} only")
     if scenarios:
         return _scenarios(scenarios, out, as_json=as_json)
-    if params:
+    if params is not None:
         return _closed_form(
             params, gpus or "8", rate, node_rate, bytes_per_element, latency, compute, flops_rate, tokens, algorithm,
             ranks_per_node, out, as_json=as_json,

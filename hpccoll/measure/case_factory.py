@@ -21,7 +21,7 @@ from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
 from hpccoll.spec.memory_estimate import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw_results import Attempt
-from hpccoll.training.model_file import model_from_json
+from hpccoll.training.model_file import models_from_json
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config
@@ -68,7 +68,7 @@ class CaseFactory:
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
-        self._models = {name: model_from_json(name, model) for name, model in job.models.items()}
+        self._models = models_from_json(job.models)
 
     def make(self, case: Case) -> PreparedCase | PreparedStep | SkippedCase:
         """Return ``case`` with its plan and buffers, or the reason why it is skipped; the same kind on all ranks.
@@ -125,7 +125,7 @@ class CaseFactory:
             reason = reason or redundant_mapping(case, self.attempt.layout)
             reason = reason or self._dtype_reason(case) or self._memory_reason(case)
             return SkippedCase(reason) if reason else PreparedStep(comm, layout, case, prepare, self._models)
-        except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
+        except BadInputError as error:  # on all ranks
             return SkippedCase(str(error))
 
     def _variant_reason(self, case: Case) -> str | None:
@@ -166,7 +166,8 @@ class CaseFactory:
         ranks_on_gpu = self.gpus.ranks_on_gpu if case.device == "cuda" else 0
         reason = None
         try:
-            check_memory([case], workers, ranks_on_node, available_memory(), aggregators=aggregators)
+            free = available_memory()
+            check_memory([case], workers, ranks_on_node, free, aggregators=aggregators, models=self._models)
             if ranks_on_gpu:
                 check_memory([case], workers, ranks_on_gpu, self.gpus.own.free_bytes, "cuda", aggregators)
         except BadInputError as error:

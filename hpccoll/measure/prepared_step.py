@@ -1,13 +1,14 @@
 """A prepared training step: every collective of its program is a prepared case, on the ranks of its group."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import attrgetter, methodcaller
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.errors import UnusableError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.step_engine import Drivable, Nanoseconds, StepEngine
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
@@ -71,10 +72,11 @@ class PreparedStep:
         self._prepared: dict[object, PreparedCase] = {}
         try:
             self.inside = self._prepare_all(prepare)
+            with self._agreed():
+                operations = [_drivable(each) for each in self.inside]
             self.engine = StepEngine(
-                self.program, self.workload, [_drivable(each) for each in self.inside],
-                [operation.stream for operation in self._own_operations],
-            )  # fmt: skip
+                self.program, self.workload, operations, [operation.stream for operation in self._own_operations]
+            )
         except BaseException:
             self._release()
             raise
@@ -94,22 +96,33 @@ class PreparedStep:
         """Return the prepared case of each operation of this rank.
 
         Stages have different operations, and ranks prepare together: every rank goes through those of all stages, and
-        prepares those of its own groups. Operations that are alike and follow one another share buffers, but buckets
-        have their own.
+        prepares those of its own groups. After each, all ranks agree whether it has failed anywhere, because groups
+        differ in their layouts: an algorithm may run on some of them only.
         """
         inside: list[PreparedCase] = []
+        seen: set[Hashable] = set()
         for stage, program in enumerate(self.programs):
             for number, operation in enumerate(program.operations):
-                group = self._group(operation, stage)
-                if group is None:
-                    continue
-                bucket = operation.label.startswith("bucket")
-                key = (stage, number) if bucket else _shared_key(operation, stage)
-                if key not in self._prepared:
-                    self._prepared[key] = prepare(*group, self._case(operation, stage, group[1], in_place=bucket))
-                if program is self.program or self.program is None:
+                group, key = self._group(operation, stage), operation.buffers(stage, number)
+                if key not in seen:  # on all ranks
+                    seen.add(key)
+                    with self._agreed():
+                        if group is not None:
+                            self._prepared[key] = prepare(*group, self._case(operation, stage, group[1]))
+                if group is not None and (program is self.program or self.program is None):
                     inside.append(self._prepared[key])
         return inside
+
+    @contextmanager
+    def _agreed(self) -> Iterator[None]:
+        """Raise the bad input of a block on all ranks if it is raised on one of them; all ranks call this together."""
+        failure: BadInputError | None = None
+        try:
+            yield
+        except BadInputError as error:
+            failure = error
+        for each in filter(None, self.comm.allgather(failure)):
+            raise each
 
     def _group(self, operation: StepOperation, stage: int) -> Group | None:
         """Return the communicator and the layout of an operation's group; None if this rank is not in one.
@@ -138,7 +151,7 @@ class PreparedStep:
         layout = self.layout if mine is None else self.layout.subset(groups[mine]).renumbered()
         return cast("MPI.Intracomm", comm), layout
 
-    def _case(self, operation: StepOperation, stage: int, layout: Layout, *, in_place: bool) -> Case:
+    def _case(self, operation: StepOperation, stage: int, layout: Layout) -> Case:
         """Return the case of an operation: with the requested algorithm where its collective has it, else native."""
         name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
         family, requested = collective(name), self.case.algorithm
@@ -156,7 +169,7 @@ class PreparedStep:
             collective=name, algorithm=algorithm, transport=self.case.transport, device=self.case.device,
             dtype=operation.dtype, op=self.case.op if family.has_op else None,
             bytes=-(-operation.nbytes // grain) * grain, root=root, params=params,
-            in_place=distinct_placements(name, algorithm, (in_place,))[0],
+            in_place=distinct_placements(name, algorithm, (operation.is_bucket,))[0],
         )  # fmt: skip
 
     # ---- measurement --------------------------------------------------------------------------------------------
@@ -225,10 +238,14 @@ class PreparedStep:
         """
         if not self.inside:
             return self.case.algorithm, "the step has no collective"
-        executed, evidence = self.inside[0].evidence(None)
+        # Messages between stages, and collectives that the algorithm does not have, run another one.
+        requested = (each for each in self.inside if each.case.algorithm == self.case.algorithm)
+        shown = next(requested, self.inside[0])
+        executed, evidence = shown.evidence(None)
         counted = self.wire_bytes
         ports = f"the ports sent {sent / counted:.3f} times the wire bytes" if sent and counted else None
-        return executed, "; ".join(filter(None, (f"of {len(self.inside)} operations the first: {evidence}", ports)))
+        which = f"of {len(self.inside)} operations one of {shown.case.collective}"
+        return executed, "; ".join(filter(None, (f"{which}: {evidence}" if evidence else None, ports))) or None
 
     # ---- end ----------------------------------------------------------------------------------------------------
 
@@ -271,14 +288,6 @@ def describe_program(program: StepProgram) -> list[dict[str, Any]]:
     ]
     computations = [{"phase": each.phase} for each in program.instructions if isinstance(each, Compute)]
     return [*operations, *computations]
-
-
-def _shared_key(operation: StepOperation, stage: int) -> object:
-    """Return what operations have in common that share buffers; both ends of a message have one key."""
-    if operation.peer is None:
-        return stage, operation.collective, operation.axis, operation.nbytes, operation.dtype
-    pair = (stage, operation.peer) if operation.sends else (operation.peer, stage)
-    return "message", pair, operation.nbytes, operation.dtype
 
 
 def _drivable(prepared: PreparedCase) -> Drivable:

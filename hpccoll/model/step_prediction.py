@@ -119,7 +119,7 @@ class StepRequest:
         if self.batch is None:
             return replace(self.parallelism, mesh=mesh)
         each = mesh.dp * self.parallelism.samples
-        if self.batch % each:
+        if self.batch < 1 or self.batch % each:
             raise BadInputError("--batch", self.batch, f"a multiple of {each}: dp={mesh.dp} times the samples")
         return replace(self.parallelism, mesh=mesh, micro_batches=self.batch // each)
 

@@ -69,7 +69,7 @@ class Scenario(ScenarioKeys):
         Raises:
             BadInputError: if a value is invalid.
         """
-        rule = BucketRule(self.buckets or "ddp", parse_size(self.bucket, "bucket") if self.bucket else None)
+        rule = BucketRule(self.buckets or "ddp", None if self.bucket is None else parse_size(self.bucket, "bucket"))
         return StepRequest(
             model=read_model_shape(self.model or "", "model", self.sequence_length), nodes=[self.nodes or 1],
             compute=compute_rate(_text(self.flops_rate), _text(self.mfu), self.gpu, self.compute),

@@ -263,6 +263,7 @@ def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
     from hpccoll.spec.memory_estimate import check_memory
     from hpccoll.spec.variant_skips import variant_skip_reason
+    from hpccoll.training.model_file import models_from_json
     from hpccoll.tuning.resolve_auto import resolve_auto
     from hpccoll.tuning.table import TuneTable
 
@@ -284,7 +285,8 @@ def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     failure = None
     try:
-        check_memory(job.cases, job.ranks, node.size, available_memory(), aggregators=job.aggregators)
+        models = models_from_json(job.models)
+        check_memory(job.cases, job.ranks, node.size, available_memory(), aggregators=job.aggregators, models=models)
     except BadInputError as error:
         failure = error
     node.Free()

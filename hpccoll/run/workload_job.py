@@ -11,8 +11,7 @@ from hpccoll.run.job_from_args import effort_of, executor_of, variant_settings, 
 from hpccoll.run.options import workload_flag
 from hpccoll.spec.case import RUN_JOB, Case, Job
 from hpccoll.spec.input_keys import read_integer
-from hpccoll.training.model_file import model_from_json
-from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.model_file import DTYPE, load_models, models_from_json
 from hpccoll.training.models import MODELS
 from hpccoll.training.workload import TRAINING_STEP, WORKLOAD, Workload
 from hpccoll.units import parse_parameter
@@ -30,29 +29,27 @@ def workloads_of(arguments: argparse.Namespace) -> tuple[list[Workload], dict[st
     Raises:
         BadInputError: if a value is invalid.
     """
+    DTYPE.check("-d", arguments.dtype)
     lists: dict[str, list[int | str]] = {}
-    models: dict[str, Any] = {}
+    paths: list[Path] = []
     for name, key in WORKLOAD.items():
         given = getattr(arguments, name) or []
         texts = given if name == WITH_COMMAS else [text for each in given for text in each.split(",")]
         lists[name] = [key.read(workload_flag(name), text) for text in texts] or [key.default]
     for position, model in enumerate(lists["model"]):
         if model not in MODELS and Path(str(model)).suffix:
-            from hpccoll.yaml_model import load_plain_yaml
+            paths.append(Path(str(model)))
+            lists["model"][position] = paths[-1].stem
+    models: dict[str, Any] = {}
+    if paths:
+        from hpccoll.yaml_model import load_plain_yaml
 
-            path = Path(str(model))
-            models[path.stem] = load_plain_yaml(path, "--model")
-            model_from_json(path.stem, models[path.stem])
-            lists["model"][position] = path.stem
+        models = load_models(paths, "--model", load_plain_yaml)
     combined = [Workload.of(dict(zip(lists, values, strict=True))) for values in product(*lists.values())]
-    shapes = _shapes(models)
+    shapes = models_from_json(models)
     for workload in combined:
         workload.shape(shapes)  # whose model exists
     return list(dict.fromkeys(combined)), models
-
-
-def _shapes(models: dict[str, Any]) -> dict[str, ModelShape]:
-    return {name: model_from_json(name, content) for name, content in models.items()}
 
 
 def job_of_workloads(arguments: argparse.Namespace, launched: "Layout") -> Job:
@@ -77,7 +74,7 @@ def job_of_workloads(arguments: argparse.Namespace, launched: "Layout") -> Job:
     check_table_given("--table", arguments.table and str(arguments.table), algorithms)
     parameters = dict(map(parse_parameter, arguments.param))
     mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
-    shapes = _shapes(models)
+    shapes = models_from_json(models)
     cases = (
         Case(
             collective=TRAINING_STEP, algorithm=algorithm, transport=transport, device=arguments.device,
@@ -106,7 +103,7 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     from hpccoll.training.dry_run import dry_run_json, dry_run_lines
 
     found, models = workloads_of(arguments)
-    ranks, shapes = RANKS.read("--ranks", arguments.ranks), _shapes(models)
+    ranks, shapes = RANKS.read("--ranks", arguments.ranks), models_from_json(models)
     if arguments.json:
         made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in found]
         print(json.dumps(made[0] if len(made) == 1 else made, indent=1))

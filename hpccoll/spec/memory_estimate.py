@@ -1,6 +1,7 @@
 """The memory that a case needs, estimated before it is allocated: running out of memory kills the whole job."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -8,10 +9,12 @@ from typing import NamedTuple
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, itemsize
 from hpccoll.schedule.step import drop_null_peers
-from hpccoll.spec.algorithm_registry import collective
+from hpccoll.spec.algorithm_registry import WORKLOADS, collective
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.catalogue import call_of, own_parameters
 from hpccoll.spec.channel_defaults import plan_channels
+from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.workload import Workload
 from hpccoll.units import format_size
 
 SAMPLE_ELEMENTS = 1 << 20
@@ -78,12 +81,16 @@ def _memory_of_rank(slices: tuple[Schedule, ...], rank: int) -> tuple[bool, floa
     return has_tmp, arrivals
 
 
-def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu", aggregators: int = 0) -> int:
+def memory_needed(
+    case: Case, workers: int, ranks: int, device: str = "cpu", aggregators: int = 0,
+    models: Mapping[str, ModelShape] | None = None,
+) -> int:  # fmt: skip
     """Return the bytes that ``ranks`` ranks of a node or a GPU need for ``case``, whichever of its ranks they are.
 
     Each rank has both buffers, scratch, the values to fill and to compare, and the check; a root receives more at once.
     An aggregator has one buffer and all data that its children send at once, which may be more than a worker has. On a
-    GPU the values to fill and to compare are periodic tables for each unit.
+    GPU the values to fill and to compare are periodic tables for each unit. A training step has the buffers of all its
+    operations, each estimated as those of an all-reduce of S bytes.
 
     Args:
         case: the case.
@@ -91,8 +98,15 @@ def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu", agg
         ranks: the number of ranks that share the memory.
         device: the memory: of a case on a GPU, ``cpu`` has the staged buffers, and ``cuda`` all others.
         aggregators: the number of aggregators.
+        models: the user's own models of training steps, by name.
     """
     family = collective(case.collective)
+    if case.collective in WORKLOADS:
+        try:
+            programs = Workload.of(case.params).programs(workers, case.dtype, models)
+        except BadInputError:
+            return 0  # the case will be skipped
+        case = replace(case, bytes=max(each.buffer_bytes for each in programs))
     # The expected values of blocks are copied once more, before the check allocates one byte per element.
     check = 1 / itemsize(case.dtype) if family.units == "divisible" else 1
     memory = _AlgorithmMemory()
@@ -155,8 +169,9 @@ def table_bytes(elements: float) -> float:
 
 
 def check_memory(
-    cases: Iterable[Case], workers: int, ranks: int, available: int, device: str = "cpu", aggregators: int = 0
-) -> None:
+    cases: Iterable[Case], workers: int, ranks: int, available: int, device: str = "cpu", aggregators: int = 0,
+    models: Mapping[str, ModelShape] | None = None,
+) -> None:  # fmt: skip
     """Check that the largest of the cases fits into the memory of ``ranks`` ranks of one node or GPU.
 
     On a GPU a fraction of the free memory is left to libraries.
@@ -164,7 +179,7 @@ def check_memory(
     Raises:
         BadInputError: if it does not fit; names the needed and the free memory.
     """
-    estimates = ((memory_needed(case, workers, ranks, device, aggregators), case) for case in cases)
+    estimates = ((memory_needed(case, workers, ranks, device, aggregators, models), case) for case in cases)
     needed, case = max(estimates, key=itemgetter(0))
     usable = int(available * (1 - GPU_SPARE_FRACTION)) if device == "cuda" else available
     if needed > usable:

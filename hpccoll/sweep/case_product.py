@@ -22,7 +22,7 @@ from hpccoll.spec.transport_table import transports_by_device
 from hpccoll.sweep.sweep_file import Sweep
 from hpccoll.sweep.validators import ALL, expand_collectives
 from hpccoll.sweep.workload_section import count_workloads, workloads
-from hpccoll.training.model_file import model_from_json
+from hpccoll.training.model_file import models_from_json
 from hpccoll.training.workload import TRAINING_STEP, Workload
 
 
@@ -33,7 +33,7 @@ def expand_cases(sweep: Sweep, p: int) -> Iterator[Case]:
         BadInputError: if a name is unknown.
     """
     device_transports = transports_by_device(sweep.devices, sweep.transports)
-    models = {name: model_from_json(name, content) for name, content in sweep.models.items()}
+    models = models_from_json(sweep.models)
     for name, algorithms in _algorithms_by_collective(sweep).items():
         family = collective(name)
         ops = sweep.ops if family.has_op else [None]

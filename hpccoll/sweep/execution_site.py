@@ -21,6 +21,7 @@ from hpccoll.sweep.paths import mpiexec_command
 from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.slurm import partitions, query
 from hpccoll.sweep.sweep_file import Sweep
+from hpccoll.training.model_file import models_from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,10 @@ class ExecutionSite:
         """
         if self.site is None:
             processes = job.ranks + job.aggregators
-            check_memory(job.cases, job.ranks, processes, available_memory(), aggregators=job.aggregators)
+            models = models_from_json(job.models)
+            check_memory(
+                job.cases, job.ranks, processes, available_memory(), aggregators=job.aggregators, models=models
+            )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from hpccoll.errors import BadInputError
 from hpccoll.limits import IntegerRange, OneOfWords
-from hpccoll.training.model_file import model_from_json
+from hpccoll.training.model_file import load_models
 from hpccoll.training.models import MODELS
 from hpccoll.training.workload import FLAG, SIZE, WORKLOAD, Workload, WorkloadKey
 from hpccoll.units import parse_size
@@ -76,19 +76,10 @@ def own_models(sections: list[Any]) -> dict[str, Any]:
     """Return the content of the model files that sections name, by the names of their models: the stems of the files.
 
     Raises:
-        BadInputError: if a file cannot be read, or is no model.
+        BadInputError: if a file cannot be read or is no model, or two models would have the same name.
     """
-    models: dict[str, Any] = {}
-    for path in [Path(name) for section in sections for name in section.model if name not in MODELS]:
-        content = load_plain_yaml(path, "model")
-        try:
-            model_from_json(path.stem, content)
-        except BadInputError as error:
-            raise error.with_key(f"{path}: {error.key}") from None
-        if path.stem in MODELS:
-            raise BadInputError("model", str(path), f"a file with another name: {path.stem} is a model of hpccoll")
-        models[path.stem] = content
-    return models
+    paths = (Path(name) for section in sections for name in section.model if name not in MODELS)
+    return load_models(paths, "model", load_plain_yaml)
 
 
 def workloads(sections: list[Any]) -> Iterator[Workload]:

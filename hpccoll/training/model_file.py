@@ -11,13 +11,15 @@ its parameters, twice.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hpccoll.errors import BadInputError
 from hpccoll.limits import NAME, IntegerRange, OneOfWords, PositiveNumber, check_mapping
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
+from hpccoll.training.models import MODELS
 
 ELEMENTS = IntegerRange(1, 1 << 40)
 FLOPS = PositiveNumber(1e24)
@@ -56,6 +58,43 @@ def model_from_json(name: str, content: object) -> ModelShape:
     DTYPE.check("dtype", dtype)
     NAME.check("sample", sample)
     return ModelShape(name, tuple(modules), dtype, sample, "a file of the user")
+
+
+def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:
+    """Return models by name.
+
+    Raises:
+        BadInputError: as ``model_from_json``.
+    """
+    return {name: model_from_json(name, content) for name, content in contents.items()}
+
+
+def load_models(paths: Iterable[Path], key: str, load: Callable[[Path, str], object]) -> dict[str, object]:
+    """Return the contents of files of models, by the names of the models, which are the stems of the files.
+
+    Args:
+        paths: the files.
+        key: the option or the key that names them.
+        load: returns the content of a file, given its path and the key.
+
+    Raises:
+        BadInputError: if a file cannot be read or is no model, or two models would have the same name.
+    """
+    contents: dict[str, object] = {}
+    files: dict[str, Path] = {}
+    for path in dict.fromkeys(paths):
+        content = load(path, key)
+        try:
+            model_from_json(path.stem, content)
+        except BadInputError as error:
+            raise error.with_key(f"{path}: {error.key}") from None
+        if path.stem in MODELS:
+            raise BadInputError(key, str(path), f"a file with another name: {path.stem} is a model of hpccoll")
+        if path.stem in files:
+            other = files[path.stem]
+            raise BadInputError(key, str(path), f"a file with another name: the model {path.stem} is that of {other}")
+        contents[path.stem], files[path.stem] = content, path
+    return contents
 
 
 def _module(key: str, content: object) -> Module:

@@ -29,7 +29,7 @@ MLSys (2023).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from operator import attrgetter
@@ -88,6 +88,28 @@ class StepOperation:
     def receives(self) -> bool:
         """Whether it is the receipt of a message."""
         return self.peer is not None and not self.sends
+
+    def buffers(self, stage: int, number: int) -> Hashable:
+        """Return what identifies the buffers of the operation: operations whose value is equal share them.
+
+        Operations that are alike and follow one another share buffers, but every bucket has its own. Both ends of a
+        message have the same value.
+
+        Args:
+            stage: the number of the pipeline stage whose program has the operation.
+            number: the number of its Start in that program.
+        """
+        if self.is_bucket:
+            return stage, number
+        if self.peer is None:
+            return stage, self.collective, self.axis, self.nbytes, self.dtype
+        pair = (stage, self.peer) if self.sends else (self.peer, stage)
+        return "message", pair, self.nbytes, self.dtype
+
+    @property
+    def is_bucket(self) -> bool:
+        """Whether it synchronises a bucket of gradients, or gathers its parameters."""
+        return self.label.startswith("bucket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +255,12 @@ class StepProgram:
     def operations(self) -> list[StepOperation]:
         """The operations in the order of their starts, as ``Wait`` numbers them."""
         return [each.operation for each in self.instructions if isinstance(each, Start)]
+
+    @property
+    def buffer_bytes(self) -> int:
+        """S of all operations together, once for those that share buffers."""
+        sizes = {each.buffers(self.stage, number): each.nbytes for number, each in enumerate(self.operations)}
+        return sum(sizes.values())
 
     def flops(self, phase: str) -> float:
         """Return the FLOPs of a phase."""

@@ -143,6 +143,10 @@ def test_scenarios_are_compared(scenarios):
         ("scenarios: [{name: a, model: gpt9, nodes: 2, cluster: 8xh100-400g, compute: 1s}]", ["gpt9", "gpt2"]),
         ("scenarios: [{name: a, model: gpt2, nodes: 2, cluster: nowhere, compute: 1s}]", ["nowhere"]),
         ("scenarios: [{name: a, model: gpt2, nodes: 2, cluster: 8xh100-400g}]", ["--compute"]),
+        (
+            "scenarios: [{name: a, model: gpt2, nodes: 2, cluster: 8xh100-400g, compute: 1s, bucket: 0}]",
+            ["bucket", "at least 1 byte"],
+        ),
     ],
 )
 def test_a_bad_file_of_scenarios_is_bad_input(tmp_path, text, words):
@@ -155,6 +159,7 @@ def test_a_bad_file_of_scenarios_is_bad_input(tmp_path, text, words):
     ("changed", "words"),
     [
         (["--params", "many"], ["--params", "number"]),
+        (["--params", ""], ["--params", "number"]),
         (["--gpus", "1"], ["--gpus", "at least 2"]),
         (["--rate", "fast"], ["--rate", "400gbit"]),
         (["--compute", "0"], ["--compute", "3.5ms"]),

@@ -34,12 +34,14 @@ STEPS = {
 EXECUTORS = {"compiled": CompiledOptions(oversubscribed=True), "python": None}
 
 
-def prepared_step(params, algorithm="ring", executor="compiled"):
+def prepared_step(params, algorithm="ring", executor="compiled", refused_ranks=()):
     params = Workload.of({**SMALL, **params}).params
     nbytes = Workload.of(params).gradient_bytes("float32")
     case = Case(collective=TRAINING_STEP, algorithm=algorithm, bytes=nbytes, in_place=True, params=params)
 
     def prepare(comm, layout, inside):
+        if COMM.rank in refused_ranks:
+            raise BadInputError("algorithm", algorithm, "one that runs on these nodes")
         return PreparedCase(comm, layout, inside, compiled=EXECUTORS[executor])
 
     return PreparedStep(COMM, LAYOUT, case, prepare)
@@ -63,6 +65,7 @@ def outcome(params, *settings):
     found = {
         "wrong": wrong, "events": events, "program": step.description(), "executor": step.executor,
         "wire_bytes": step.wire_bytes, "streams": COMM.gather(list(step.engine.streams)), "bytes": step.bytes,
+        "executed": step.evidence(None),
     }  # fmt: skip
     step.close()
     return found
@@ -87,9 +90,9 @@ def without_a_bucket():
     return {"left out": left_out, "changed": changed, "named": named}
 
 
-def refusal(params):
+def refusal(params, **settings):
     try:
-        prepared_step(params).close()
+        prepared_step(params, **settings).close()
     except BadInputError as error:
         return str(error)
     return None
@@ -104,6 +107,8 @@ results = {
     "nothing": outcome(STEPS["resnet50"] | {"compute": "none"}),
     "faults": without_a_bucket(),
     "refusal": refusal({"model": "resnet50", "parallel": "dp=3"}),
+    "refusals of a group": COMM.gather(refusal(STEPS["tensor"], refused_ranks=(2, 3))),
+    "afterwards": outcome(STEPS["tensor"]),
 }
 if COMM.rank == 0:
     print(json.dumps(results))

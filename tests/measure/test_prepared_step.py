@@ -43,7 +43,7 @@ def test_the_results_of_all_collectives_are_right_in_every_parallelism(results):
 
 
 def test_the_executors_and_computations_give_right_results_too(results):
-    for name in ("null", "python", "gemm", "nothing"):
+    for name in ("null", "python", "gemm", "nothing", "afterwards"):
         assert results[name]["wrong"] == 0
     assert results["python"]["executor"] == "python"
 
@@ -93,3 +93,15 @@ def test_bytes_between_nodes_are_those_of_the_gradients(results):
 def test_a_mesh_that_does_not_fit_the_ranks_is_refused(results):
     assert "parallel" in results["refusal"]
     assert "4" in results["refusal"]
+
+
+def test_a_collective_that_only_one_group_cannot_run_is_refused_on_all_ranks(results):
+    assert len(set(results["refusals of a group"])) == 1
+    assert "one that runs on these nodes" in results["refusals of a group"][0]
+
+
+@pytest.mark.parametrize("name", ["tensor", "experts", "hsdp", "three axes of two"])
+def test_what_ran_is_named_after_an_operation_that_has_the_requested_algorithm(results, name):
+    executed, evidence = results["steps"][name]["executed"]
+    assert executed == "ring"
+    assert "operations one of" in evidence

@@ -27,7 +27,8 @@ BAD = {
     "a flag of three values": (["--overlap", "2"], ["--overlap", "'2'", "0 to 1"]),
     "an option of run": (["--begin", "8"], ["hpccoll train: unrecognized arguments", "'hpccoll train --help'"]),
     "a table without auto": (["--table", "t.json"], ["--table"]),
-    "too large for the memory": (["--model", "llama3-405b"], ["bytes", "GiB are free"]),
+    "unknown type": (["-d", "float"], ["-d", "'float'", "float32"]),
+    "unknown type of a dry run": (["--dry-run", "-d", "float"], ["-d", "'float'", "float32"]),
 }
 
 
@@ -36,6 +37,24 @@ BAD = {
 def test_bad_input_takes_one_line(what, tmp_path):
     arguments, words = BAD[what]
     assert spawn("train", *arguments, cwd=tmp_path).is_bad_input(*words)
+
+
+@pytest.mark.mpi
+def test_a_step_that_is_too_large_for_the_memory_is_bad_input(mpiexec):
+    ended = mpiexec(2, "-m", "hpccoll", "train", "--model", "gpt2", "--parallel", "tp=2", "--samples", "1000000")
+    assert ended.returncode == 2
+    assert "GiB are free" in ended.stderr
+
+
+@pytest.mark.parametrize("names", [("one/mine.yaml", "two/mine.yaml"), ("resnet50.yaml",)])
+def test_two_models_of_one_name_are_refused(names, tmp_path):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(FILE)
+    arguments = ["--model", ",".join(str(tmp_path / name) for name in names)]
+    ended = invoke("train", "--dry-run", *arguments)
+    assert ended.code == 2
+    assert "a file with another name" in ended.err
 
 
 def test_a_dry_run_of_several_workloads_is_a_list_of_them():

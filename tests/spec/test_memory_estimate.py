@@ -13,6 +13,8 @@ from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.unequal_blocks import PATTERNS
 from hpccoll.spec.catalogue import NATIVE, unmet_needs
 from hpccoll.spec.memory_estimate import check_memory, memory_needed
+from hpccoll.training.model_file import model_from_json
+from hpccoll.training.workload import TRAINING_STEP, Workload
 from hpccoll.transports.nccl.compile import NcclCompiler
 
 MIB = 2**20
@@ -53,6 +55,37 @@ def test_the_ranks_with_the_largest_blocks_may_share_a_node():
     equal = replace(of, params={"traffic": "uniform"})
     assert memory_needed(of, 64, 64) == memory_needed(equal, 64, 64)  # all together have as much
     assert memory_needed(of, 64, 1) > 5 * memory_needed(equal, 64, 1)
+
+
+def step(**params):
+    workload = Workload.of(params)
+    return case(TRAINING_STEP, bytes=workload.gradient_bytes("float32"), in_place=True, params=workload.params)
+
+
+def test_a_training_step_needs_the_memory_of_its_collectives():
+    gradients = memory_needed(case(bytes=step().bytes), 4, 4)
+    assert memory_needed(step(), 4, 4) == gradients
+    assert memory_needed(step(), 1, 1) == 0  # a single rank synchronises nothing
+    assert memory_needed(step(sharding="zero1"), 4, 4) == pytest.approx(2 * gradients, rel=0.01)
+    assert memory_needed(step(sharding="zero2", micro_batches=3), 4, 4) == pytest.approx(4 * gradients, rel=0.01)
+    assert memory_needed(step(parallel="dp=3"), 4, 4) == 0  # it will be skipped
+
+
+def test_activations_and_divided_gradients_count():
+    whole, divided = step(model="gpt2"), step(model="gpt2", parallel="dp=2,tp=4")
+    assert 0 < memory_needed(divided, 8, 1) < memory_needed(whole, 8, 1) / 3
+    activations = 4096 * 1024 * 768 * 4
+    many = step(model="gpt2", parallel="tp=2", samples=4096)
+    assert memory_needed(many, 2, 2) == memory_needed(case(bytes=activations), 2, 2)
+
+
+def test_the_memory_of_a_model_of_the_user_is_that_of_its_gradients():
+    own = {"mine": model_from_json("mine", {"modules": [{"name": "fc", "tensors": {"weight": MIB}}]})}
+    params = {"model": "mine"}
+    mine = case(TRAINING_STEP, bytes=4 * MIB, in_place=True, params=params)
+    assert memory_needed(mine, 2, 2, models=own) == memory_needed(case(bytes=4 * MIB), 2, 2)
+    with pytest.raises(BadInputError, match="GiB are free"):
+        check_memory([mine], 2, 2, MIB, models=own)
 
 
 def test_a_case_that_does_not_fit_is_bad_input_with_the_needed_memory():

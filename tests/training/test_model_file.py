@@ -1,11 +1,13 @@
 """A user's own model: what a file may say, and which key is named where it is wrong."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.training.model_file import model_from_json
+from hpccoll.training.model_file import load_models, model_from_json
 
 CONV = {"name": "conv", "tensors": {"weight": 9408}, "forward_flops": 2.4e8}
 FC = {"name": "fc", "tensors": {"weight": 2_048_000, "bias": 1000}}
@@ -81,3 +83,16 @@ def test_any_content_is_a_model_or_one_line(content):
         model_from_json("mine", content)
     except BadInputError as error:
         assert "\n" not in str(error)  # noqa: PT017  either outcome is right
+
+
+@pytest.mark.parametrize(
+    ("names", "words"), [(["a/mine.yaml", "b/mine.yaml"], "that of a/mine.yaml"), (["gpt2.yaml"], "of hpccoll")]
+)
+def test_two_models_of_one_name_are_refused(names, words):
+    with pytest.raises(BadInputError, match=words):
+        load_models(map(Path, names), "model", lambda _path, _key: {"modules": [FC]})
+
+
+def test_a_file_that_is_named_twice_is_one_model():
+    found = load_models([Path("a/mine.yaml")] * 2, "model", lambda _path, _key: {"modules": [FC]})
+    assert found == {"mine": {"modules": [FC]}}

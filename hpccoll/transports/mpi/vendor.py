@@ -213,7 +213,7 @@ class NonblockingCall:
         finish: what follows when it has ended.
 
     Raises:
-        UnusableError: if the library has no nonblocking form of the call.
+        UnusableError: if the library has no nonblocking form of the call, or the call has several steps.
     """
 
     def __init__(self, call: LibraryCall | None, finish: Callable[[], None]) -> None:
@@ -225,6 +225,8 @@ class NonblockingCall:
             if method is None:
                 raise UnusableError("algorithm native", f"MPI has no {name}")
             self._call = partial(method, *call.args, **call.keywords)
+        elif call is not None:
+            raise UnusableError("algorithm native", "a call of several steps has no nonblocking form")
 
     def start(self) -> None:
         """Make the call."""
