@@ -26,6 +26,8 @@ from hpccoll.model.machine_file import SCHEMA, read_machine
 from hpccoll.run.options import build_parser
 from hpccoll.sweep.site_file import Site, load_site
 from hpccoll.sweep.sweep_file import load_sweep
+from hpccoll.training.model_file import model_from_json
+from hpccoll.yaml_model import load_plain_yaml
 
 MAX_README_LINES = 200
 
@@ -58,13 +60,15 @@ def test_links_lead_to_files_and_headings(guide):
             assert not anchor or anchor in anchors(target), link
 
 
-def test_every_yaml_block_is_a_valid_sweep_file_site_file_or_machine_file(tmp_path):
+def test_every_yaml_block_is_a_valid_sweep_file_site_file_machine_file_or_model_file(tmp_path):
     for block in blocks("yaml"):
         path = tmp_path / "a.yaml"
         path.write_text(block.text)
         content = yaml.safe_load(block.text)
         if content.get("schema") == SCHEMA:
             read_machine(path, "--cluster")
+        elif content.get("modules") and isinstance(content["modules"][0], dict):
+            model_from_json("mine", load_plain_yaml(path, "--model"))
         elif content.keys() & Site.model_fields.keys():
             load_site(str(path), "slurm")
         else:

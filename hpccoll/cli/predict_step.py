@@ -89,7 +89,7 @@ def predict_step(
     as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
     out: Annotated[Path | None, typer.Option(help="picture of steps", metavar="F.html|svg|png")] = None,
 ) -> int:
-    """Predict a training step: computation, communication, and what of it is exposed.
+    """Predict a training step, and what share is communication.
 
     With --model, the collectives of the step are simulated on a fitted machine or a described cluster. With --params,
     closed formulas say what synchronising gradients takes: the communication wall. With --scenarios, a file has several

@@ -132,7 +132,7 @@ def compare(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
 ) -> int:
-    """Say which cases changed between two runs, with what confidence, and what else changed.
+    """Say which cases changed between two runs, and how surely.
 
     The medians of rounds are compared: a shift is a regression if it is no chance, and at least the tolerance. Ends
     with 3 if a case became slower or wrong, or disappeared.

@@ -123,3 +123,14 @@ def run(context: typer.Context) -> int:
     from hpccoll.run import main as run_main
 
     return run_main(context.args)
+
+
+@family.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def train(context: typer.Context) -> int:
+    """Measure training steps on the ranks of an MPI job.
+
+    Such as mpiexec -n 2 hpccoll train --model resnet50 --scale 64. See 'hpccoll train --help'.
+    """
+    from hpccoll.run import main as run_main
+
+    return run_main(context.args, "train")

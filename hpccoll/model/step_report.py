@@ -64,9 +64,9 @@ def _table(predictions: Sequence[StepPrediction]) -> Iterator[str]:
         "exposed",
         "step",
         "interval",
-        "exposed",
+        "share",
         "all",
-        "busbw",
+        "busbw/links",
     )
     widths = (8, 7, 10, 10, 10, 10, 10, 21, 9, 6, 17)
     yield "  " + "".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
@@ -95,7 +95,7 @@ def wall_lines(predicted: StepPredictions) -> Iterator[str]:
     if last.hide_rate and last.link:
         yield (
             f"  on {last.layout.workers:,} GPUs links of {format_bit_rate(last.hide_rate)} would make both equal; "
-            f"a link has {format_bit_rate(8 * last.link)}"
+            f"a link has {format_bit_rate(8 * last.link)}" + (f", a node has {last.links}" if last.links > 1 else "")
         )
 
 

@@ -20,7 +20,7 @@ from hpccoll.limits import MAX_LIST_ENTRIES, NAME, RANKS, RANKS_PER_NODE, Intege
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.step_prediction import PEAK_FLOPS, ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.training.buckets import BucketRule
-from hpccoll.training.model_file import model_from_json
+from hpccoll.training.model_file import load_models, models_from_json
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.models import MODELS, model_of
 from hpccoll.training.step_program import Parallelism
@@ -193,7 +193,10 @@ def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelSha
         BadInputError: if there is no such model, the file is invalid, or the model is no transformer.
     """
     own = name not in MODELS and Path(name).suffix
-    model = model_from_json(Path(name).stem, load_plain_yaml(Path(name), key)) if own else model_of(name)
+    if own:
+        (model,) = models_from_json(load_models([Path(name)], key, load_plain_yaml)).values()
+    else:
+        model = model_of(name)
     if tokens is None:
         return model
     TOKENS.check("--sequence-length", tokens)

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import sys
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,8 +108,12 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     ranks, shapes = RANKS.read("--ranks", arguments.ranks), models_from_json(models)
     if arguments.json:
         made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in found]
-        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
+        lines = [json.dumps(made[0] if len(made) == 1 else made, indent=1)]
     else:
-        for workload in found:
-            print(*dry_run_lines(workload, ranks, arguments.dtype, shapes), sep="\n")
+        lines = [line for workload in found for line in dry_run_lines(workload, ranks, arguments.dtype, shapes)]
+    try:
+        print(*lines, sep="\n", flush=True)
+    except BrokenPipeError:  # its reader, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, format_choices
 from hpccoll.limits import NAME, IntegerRange, OneOfWords, PositiveNumber, check_mapping
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
@@ -122,5 +122,5 @@ def _mapping(key: str, content: object, known: tuple[str, ...]) -> Mapping[str, 
         raise BadInputError(key, content, f"a mapping with {', '.join(known)}")
     for name in content:
         if name not in known:
-            raise BadInputError(f"{key}.{name}", content[name], known)
+            raise BadInputError(f"{key}.{name}", content[name], f"no such key, {format_choices(name, known)}")
     return content

@@ -217,7 +217,8 @@ class Parallelism:
         mesh, transformer = self.mesh, model.transformer
         for axis in ("tp", "pp", "ep"):
             if getattr(mesh, axis) > 1 and transformer is None:
-                raise BadInputError(f"parallel {axis}", getattr(mesh, axis), f"1: {model.name} is no transformer")
+                what = f"1: only transformers are divided, unlike {model.name}"
+                raise BadInputError(f"parallel {axis}", getattr(mesh, axis), what)
         if transformer and mesh.pp > transformer.blocks:
             raise BadInputError("parallel pp", mesh.pp, f"at most the {transformer.blocks} blocks of {model.name}")
         if transformer and mesh.ep > 1 and (not transformer.experts or transformer.experts % mesh.ep):

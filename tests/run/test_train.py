@@ -1,10 +1,13 @@
 """``hpccoll train``: training steps from a command line."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from cli_runner import invoke, rows, spawn
+from cli_runner import ENVIRONMENT, invoke, rows, spawn
 
 from hpccoll.run import main
 from hpccoll.store.load_results import read_results
@@ -19,6 +22,11 @@ BAD = {
     "unknown model": (["--model", "resnet51"], ["model", "'resnet51'", "resnet50, vgg16"]),
     "missing file": (["--model", "none.yaml"], ["--model", "none.yaml"]),
     "no bucket": (["--bucket", "-1"], ["--bucket", "'-1'", "a number of bytes"]),
+    "a file with the name of a model": (["--model", "resnet50.yaml"], ["resnet50.yaml", "a file with another name"]),
+    "a file with a wrong key": (
+        ["--model", "mine.yaml"],
+        ["mine.yaml: modules.0.flops", "no such key", "forward_flops"],
+    ),
     "unknown rule": (["--buckets", "dpp"], ["--buckets", "'dpp'", "ddp", "horovod"]),
     "unknown algorithm": (["-a", "rin"], ["algorithm", "'rin'", "ring", "native"]),
     "a mesh that does not multiply": (["--parallel", "dp=3"], ["parallel", "'dp=3'", "tp x dp x pp = 1"]),
@@ -36,6 +44,8 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_takes_one_line(what, tmp_path):
     arguments, words = BAD[what]
+    (tmp_path / "resnet50.yaml").write_text(FILE)
+    (tmp_path / "mine.yaml").write_text(FILE.replace("forward_flops", "flops"))
     assert spawn("train", *arguments, cwd=tmp_path).is_bad_input(*words)
 
 
@@ -65,6 +75,15 @@ def test_a_dry_run_of_several_workloads_is_a_list_of_them():
     assert len(small["buckets"]) > len(large["buckets"])
     alone = json.loads(invoke("train", "--dry-run", "--json").out)
     assert alone["buckets"] == [8196000, 31502336, 26255360, 26550272, 9724160]
+
+
+def test_a_dry_run_ends_in_silence_if_nobody_reads_on():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "hpccoll", "train", "--dry-run"]
+    with os.fdopen(writer, "w") as closed:
+        ended = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
+    assert (ended.returncode, ended.stderr) == (1, b"")
 
 
 def test_every_option_of_a_workload_is_in_the_help(capsys):
