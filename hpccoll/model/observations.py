@@ -10,7 +10,7 @@ import numpy as np
 from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.layout import TIERS
-from hpccoll.spec.algorithm_registry import COLLECTIVES
+from hpccoll.spec.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.spec.case import PYTHON, SINGLE
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.schema import ON_TESTBED
@@ -148,10 +148,15 @@ class Observation:
 
 
 def observations(raw: RawResults) -> Iterator[Observation]:
-    """Yield the observations of one raw file: of single operations, without floors, predictions, unknown algorithms."""
+    """Yield the observations of one raw file: of single operations, without floors, predictions, unknown algorithms.
+
+    Training steps are many operations, and left out.
+    """
     for attempt, outcome, _ in raw.histories():
-        case, timed = outcome.case, make_row(raw.job, attempt, outcome)
-        family = COLLECTIVES[case.collective]
+        case = outcome.case
+        if case.collective in WORKLOADS:
+            continue
+        timed, family = make_row(raw.job, attempt, outcome), COLLECTIVES[case.collective]
         known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these
         usable = outcome.status == "ok" and not attempt.predicted and not outcome.floor and case.timing == SINGLE
         if not (usable and known and timed.median_s and outcome.bytes):

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpccoll.errors import BadInputError
 from hpccoll.limits import RANKS
 from hpccoll.run.job_from_args import effort_of, executor_of, variant_settings, with_aggregators
 from hpccoll.run.options import workload_flag
@@ -75,6 +76,10 @@ def job_of_workloads(arguments: argparse.Namespace, launched: "Layout") -> Job:
     table = None if arguments.table is None else load_table(arguments.table, "--table")
     check_table_given("--table", arguments.table and str(arguments.table), algorithms)
     parameters = dict(map(parse_parameter, arguments.param))
+    own = {each: set(known_parameters(TRAINING_STEP, each)) - {*WORKLOAD} for each in algorithms}
+    every = set().union(*own.values())
+    if unknown := next((name for name in parameters if name not in every), None):
+        raise BadInputError("parameter", unknown, sorted(every))
     mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
     shapes = models_from_json(models)
     cases = (
@@ -82,9 +87,7 @@ def job_of_workloads(arguments: argparse.Namespace, launched: "Layout") -> Job:
             collective=TRAINING_STEP, algorithm=algorithm, transport=transport, device=arguments.device,
             dtype=arguments.dtype, op=arguments.op, bytes=workload.gradient_bytes(arguments.dtype, shapes),
             in_place=True, mapping=mapping,
-            params=workload.params | {
-                name: value for name, value in parameters.items() if name in known_parameters(TRAINING_STEP, algorithm)
-            },
+            params=workload.params | {name: value for name, value in parameters.items() if name in own[algorithm]},
         )
         for workload in found
         for algorithm in algorithms

@@ -1,6 +1,7 @@
 """The HDF5 group of an attempt: a dataset for each column of the schema, and attributes for the whole attempt."""
 
 import json
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any
@@ -28,6 +29,8 @@ EVIDENCE_DATASET = "evidence_json"
 """The dataset of the evidence from logs; only attempts that read logs have it."""
 MAX_COLUMN_BYTES = 1 << 28
 """Columns up to this size are read whole; larger ones case by case."""
+MAX_CHUNK_VALUES = 1 << 23
+"""The most values of a chunk, 64 MiB: HDF5 has a chunk in memory as a whole, and before 2.0 none of 4 GiB."""
 _COMPRESSION = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
 
 
@@ -66,12 +69,18 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
             dataset = _create_dataset(group, column, data=_column_array(column, attempt.ports or [""]))
         else:
             dataset = _create_dataset(
-                group, column, shape=shape, chunks=(1, *shape[1:]), fillvalue=column.absent, **_COMPRESSION
+                group, column, shape=shape, chunks=_chunks(shape), fillvalue=column.absent, **_COMPRESSION
             )
             for number, outcome in enumerate(outcomes):
                 _write_case(dataset, column, number, outcome)
         for axis, dim in enumerate(column.dims):
             dataset.dims[axis].attach_scale(group[dim])
+
+
+def _chunks(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of a chunk: a case, or some of its iterations if it is larger than MAX_CHUNK_VALUES."""
+    of_iteration = math.prod(shape[2:])
+    return 1, min(shape[1], max(1, MAX_CHUNK_VALUES // of_iteration)), *shape[2:]
 
 
 def _create_dataset(group: Any, column: Column, **options: Any) -> Any:

@@ -17,6 +17,7 @@ CONTRACT = {
     "sweep",
     "plan",
     "run",
+    "train",
     "report",
     "export",
     "validate",

@@ -64,6 +64,11 @@ def test_only_single_operations_are_observed():
     assert len([*observations(several)]) == 1
 
 
+def test_training_steps_are_not_observed():
+    step = case(collective="training_step", in_place=True, params={"model": "gpt2"})
+    assert len([*observations(raw(outcome(step), outcome(case())))]) == 1
+
+
 @pytest.mark.parametrize("more", [{"status": "failed"}, {"floor": True}, {"bytes": 0}])
 def test_failed_and_empty_ones_are_not_observed(more):
     assert [*observations(raw(outcome(**more)))] == []

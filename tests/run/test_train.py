@@ -35,6 +35,8 @@ BAD = {
     "a flag of three values": (["--overlap", "2"], ["--overlap", "'2'", "0 to 1"]),
     "an option of run": (["--begin", "8"], ["hpccoll train: unrecognized arguments", "'hpccoll train --help'"]),
     "a table without auto": (["--table", "t.json"], ["--table"]),
+    "unknown parameter": (["--param", "foo=3"], ["parameter", "'foo'", "channels"]),
+    "a key of the workload as a parameter": (["--param", "scale=16"], ["parameter", "'scale'", "channels"]),
     "unknown type": (["-d", "float"], ["-d", "'float'", "float32"]),
     "unknown type of a dry run": (["--dry-run", "-d", "float"], ["-d", "'float'", "float32"]),
 }

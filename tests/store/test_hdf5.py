@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
+from hpccoll.store.hdf5_attempt import _chunks
 from hpccoll.store.integrity import DIGEST_ATTRIBUTE, seal
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.schema import COLUMNS, VERSION
@@ -65,6 +66,13 @@ def test_dropped_ranks_are_absent_and_summaries_cover_all_ranks(tmp_path):
         assert group["rank_stride"][0] == 4
         assert ((group["start_ns"][0] >= 0) == [True, False, False, False, True, False]).all()
         assert (group["max_ns"][0] == raw_examples.times(iterations=4, ranks=6).max_ns).all()
+
+
+def test_a_chunk_is_a_case_or_64_mib_of_it():
+    assert _chunks((5, 2000, 16)) == (1, 2000, 16)
+    assert _chunks((5, 300)) == (1, 300)
+    assert _chunks((5, 1000, 256, 4096)) == (1, 8, 256, 4096)
+    assert _chunks((5, 1000, 1 << 12, 1 << 12)) == (1, 1, 1 << 12, 1 << 12)
 
 
 def test_no_temporary_file_is_left(file):
