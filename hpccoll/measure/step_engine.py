@@ -52,14 +52,25 @@ class Gemm:
         self._a, self._b = (np.full((MATRIX, MATRIX), value, np.float32) for value in (0.5, 0.25))
         self._c = np.empty_like(self._a)
         self._wanted, self._changed, self._closed = 0, Condition(), False
+        self._left = 0.0  # of a product
         self._thread = Thread(target=self._work, name="gemm", daemon=True)
         self._thread.start()
 
+    def begin_step(self) -> None:
+        """Forget what a step before has left."""
+        self._left = 0.0
+
     def start(self, flops: float) -> None:
-        """Start as many products as have about ``flops`` FLOPs, at least one."""
+        """Start as many products as have about ``flops`` FLOPs; what is less than one is left for the next time."""
         with self._changed:
-            self._wanted = max(1, round(flops / (2 * MATRIX**3)))
+            self._wanted = self.products(flops)
             self._changed.notify()
+
+    def products(self, flops: float) -> int:
+        """Return the number of products for ``flops`` FLOPs and those that are left; the sum over a step is right."""
+        wanted = self._left + flops / (2 * MATRIX**3)
+        self._left = wanted - round(wanted)
+        return round(wanted)
 
     @property
     def busy(self) -> bool:
@@ -119,6 +130,8 @@ class StepEngine:
         """Run the program once."""
         self.times = times = np.zeros(self.events, np.int64)
         self._begun[:] = self._ended[:] = [False] * len(self.operations)
+        if self._gemm:
+            self._gemm.begin_step()
         begun = device = time.perf_counter_ns()
         started, at = 0, 3 * len(self.operations)
         for instruction in self.instructions:

@@ -1,6 +1,6 @@
 """The engine of training steps drives what has started while it computes, whatever the collectives are."""
 
-from hpccoll.measure.step_engine import BEGIN, END, READY, StepEngine
+from hpccoll.measure.step_engine import BEGIN, END, MATRIX, READY, Gemm, StepEngine
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
 from hpccoll.training.workload import Workload
@@ -66,6 +66,19 @@ def test_the_step_ends_with_the_last_collective():
     made.run()
     assert one.left == 0
     assert made.runs[0][END] > 0
+
+
+def test_products_of_matrices_have_the_flops_of_the_step_however_small_its_computations_are():
+    gemm = Gemm()
+    try:
+        one = 2 * MATRIX**3
+        assert gemm.products(7.2 * one) == 7
+        gemm.begin_step()
+        assert sum(gemm.products(0.1 * one) for _ in range(50)) == 5
+        gemm.begin_step()
+        assert gemm.products(0.3 * one) == 0
+    finally:
+        gemm.close()
 
 
 def test_an_aggregator_runs_the_collectives_and_computes_nothing():
