@@ -55,21 +55,22 @@ def parse_seconds(text: str, key: str) -> float:
     Raises:
         BadInputError: if ``text`` is no duration above 0.
     """
-    return _parse_quantity(text, _SECONDS, key, "a duration above 0 such as 3.5ms, with us, ms or s")
+    units = {**_SECONDS, "": 1.0}
+    return _parse_quantity(text, units, key, "a duration above 0 such as 3.5ms, with us, ms or s")
 
 
 def parse_rate(text: str, key: str) -> float:
-    """Parse a rate in bits a second: ``400gbit``, ``100 Mbit``; a number without a unit is in bits a second.
+    """Parse a rate in bits a second: ``400gbit``, ``100 Mbit``.
 
     Raises:
-        BadInputError: if ``text`` is no rate above 0.
+        BadInputError: if ``text`` is no rate above 0 with a unit: 400 alone could be meant in any.
     """
     return _parse_quantity(text, _BITS_PER_SECOND, key, "a rate above 0 such as 400gbit, with mbit, gbit or tbit")
 
 
 def _parse_quantity(text: str, units: Mapping[str, float], key: str, expected: str) -> float:
     match = re.fullmatch(r"\s*([0-9.]+(?:e[-+]?[0-9]+)?)\s*([a-z]*)(?:/s)?\s*", text.lower())
-    factor = (units.get(match[2]) if match[2] else 1.0) if match else None
+    factor = units.get(match[2]) if match else None
     try:
         value = float(match[1]) * factor if match and factor else 0.0
     except ValueError:

@@ -95,7 +95,7 @@ def test_durations_have_units(text, seconds):
 
 
 @pytest.mark.parametrize(
-    ("text", "rate"), [("400gbit", 4e11), ("100 Mbit/s", 1e8), ("1.6Tbit", 1.6e12), ("8e9", 8e9), ("64kbit", 64e3)]
+    ("text", "rate"), [("400gbit", 4e11), ("100 Mbit/s", 1e8), ("1.6Tbit", 1.6e12), ("8e9bit", 8e9), ("64kbit", 64e3)]
 )
 def test_rates_have_units(text, rate):
     assert parse_rate(text, "--rate") == pytest.approx(rate)

@@ -347,7 +347,7 @@ STEP_FIGURES = (
     Figure(
         "timeline",
         "the timeline of one step",
-        "The median iteration of the last round of the foremost workload. Of each rank: above, the forward and the "
+        "The iteration of the foremost workload closest to its median. Of each rank: above, the forward and the "
         "backward pass; below, the collectives, each with its bytes, from its begin to its end on that rank. A thin "
         "line leads from when it was ready to its begin; a message that is received is such a line only. Red: the step "
         "goes on, and nothing is computed. Of many ranks the first, the last, the slowest and a few others are drawn. "

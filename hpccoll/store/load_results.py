@@ -170,15 +170,15 @@ def _to_run(raw: RawResults, attempt: Attempt) -> Run:
 
 
 def _step_times(raw: RawResults) -> Iterator[tuple[RowKey, StepTimes]]:
-    """Yield the times of the median iteration of the last round of each training step."""
+    """Yield the times of one iteration of each training step: the one closest to its median over rounds."""
     for attempt, outcome, _ in raw.histories():
         if outcome.times is not None and outcome.program:
             step = StepTimes.of(outcome.times, outcome.program, attempt.ranks - attempt.aggregators)
             if step is not None:
-                last = np.flatnonzero(outcome.times.round == outcome.times.round.max())
-                ordered = last[np.argsort(outcome.times.max_ns[last], kind="stable")]
-                median = step.iteration(int(ordered[(len(last) - 1) // 2]))
-                yield (raw.job.name, attempt.run_id, outcome.case.id), median
+                took, rounds = outcome.times.max_ns, outcome.times.round
+                median = np.median([np.median(took[rounds == number]) for number in np.unique(rounds)])
+                closest = step.iteration(int(np.abs(took - median).argmin()))
+                yield (raw.job.name, attempt.run_id, outcome.case.id), closest
 
 
 def _to_rows(raw: RawResults, timing: str) -> Iterator[Row]:

@@ -122,3 +122,13 @@ def test_ranks_that_compute_by_waiting_take_as_long_as_the_workload_says(mpiexec
         assert (row.exposed_s is None) is row.floor
     ring = next(row for row in rows if not row.floor and not row.params["overlap"])
     assert ring.tail_s >= ring.communication_s * 0.9
+
+
+def test_the_iteration_that_is_kept_is_the_closest_to_the_median_over_rounds():
+    """Rounds of 30, 40 and 90 ms have a median of 40 ms: an iteration of the second one, though the last was slow."""
+    rounds = [step_times([timeline_ms(each)] * 2, number=number) for number, each in enumerate((0, 22, 66), 1)]
+    times = rounds[0].merge(rounds[1]).merge(rounds[2])
+    raw = steps({"ring": 0}, rounds=3)
+    raw.attempts[0] = raw.attempts[0][0], [step_outcome(step_case(), times)]
+    (kept,) = to_results(ResultFiles(raw_results=[raw])).step_times.values()
+    assert kept.communication_s == pytest.approx(0.022)
