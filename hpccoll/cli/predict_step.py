@@ -97,6 +97,9 @@ def predict_step(
     """
     from hpccoll.units import parse_parameter, parse_size
 
+    if param and not algorithm:
+        raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
+
     if out and out.suffix not in PICTURES:
         raise BadInputError("--out", str(out), f"a file name that ends with {', '.join(PICTURES)}")
     if sum(each is not None for each in (model, params, scenarios)) != 1:

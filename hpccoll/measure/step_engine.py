@@ -77,6 +77,11 @@ class Gemm:
         """Whether products are left."""
         return self._wanted > 0
 
+    def wait(self) -> None:
+        """Wait until no products are left."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._wanted)
+
     def _work(self) -> None:
         while True:
             with self._changed:
@@ -84,7 +89,9 @@ class Gemm:
             if self._closed:
                 return
             np.matmul(self._a, self._b, out=self._c)
-            self._wanted -= 1
+            with self._changed:
+                self._wanted -= 1
+                self._changed.notify_all()
 
     def close(self) -> None:
         """End the thread."""
@@ -156,8 +163,9 @@ class StepEngine:
         self.current = f"the {instruction.phase} pass"
         if self._gemm:
             self._gemm.start(instruction.flops)
-            while self._gemm.busy:
+            while self._gemm.busy and self._running():
                 self._drive(time.perf_counter_ns() + SLICE_NS)
+            self._gemm.wait()
             return time.perf_counter_ns()
         end = begin + int(self._seconds[instruction.phase] * instruction.flops * 1e9)
         if end > begin:
@@ -201,10 +209,14 @@ class StepEngine:
         while not self._ended[number]:
             self._drive(FOREVER_NS, number)
 
+    def _running(self) -> list[int]:
+        """Return the operations that have begun and not ended: of each stream the first, if any."""
+        return [queue[0] for queue in self._queues.values() if queue and self._begun[queue[0]]]
+
     def _drive(self, until_ns: int, awaited: int | None = None) -> None:
         """Drive all running operations until a time, or until one that is awaited has ended."""
         while True:
-            running = [queue[0] for queue in self._queues.values() if queue and self._begun[queue[0]]]
+            running = self._running()
             if awaited is not None and self._ended[awaited]:
                 return
             if len(self._native) == len(self.operations):

@@ -19,6 +19,7 @@ from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.predict import distance
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Parameter, itemsize
 from hpccoll.spec.algorithm_registry import collective
+from hpccoll.spec.catalogue import known_parameters
 from hpccoll.store.schema import SIMULATED
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape
@@ -103,6 +104,9 @@ class StepRequest:
         known = sorted(collective("all_reduce").components)
         if self.algorithm is not None and self.algorithm not in known:
             raise BadInputError("--algorithm", self.algorithm, known)
+        for name in self.parameters if self.algorithm else ():
+            if name not in (valid := known_parameters("all_reduce", str(self.algorithm))):
+                raise BadInputError(f"parameter of {self.algorithm}", name, valid)
         for dtype in (self.parallelism.gradient_dtype, self.parallelism.parameter_dtype):
             if dtype is not None and dtype not in (*DTYPES, BFLOAT16):
                 raise BadInputError("--dtype", dtype, (*DTYPES, BFLOAT16))
