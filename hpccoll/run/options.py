@@ -93,7 +93,7 @@ def build_train_parser() -> argparse.ArgumentParser:
         option = OPTION_BY_FLAG[flag]
         parser.add_argument(*option.flags, **_argument(option))
     parser.add_argument("--dry-run", action="store_true", help="no measurement: tensors, buckets and operations")
-    parser.add_argument("--ranks", default="8", help="with --dry-run: number of ranks [8]")
+    parser.add_argument("--ranks", help="with --dry-run: number of ranks [8]")
     parser.add_argument("--json", action="store_true", help="with --dry-run: JSON output")
     return parser
 

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.limits import RANKS
 from hpccoll.run.job_from_args import effort_of, executor_of, variant_settings, with_aggregators
 from hpccoll.run.options import workload_flag
@@ -21,6 +21,9 @@ from hpccoll.units import parse_parameter
 
 if TYPE_CHECKING:
     from hpccoll.schedule import Layout
+
+DRY_RANKS = "8"
+"""The number of ranks of a dry run, unless another one is requested."""
 
 WITH_COMMAS = "parallel"
 """The key whose values have commas: its option is repeated for several."""
@@ -55,24 +58,34 @@ def workloads_of(arguments: argparse.Namespace) -> tuple[list[Workload], dict[st
     return list(dict.fromkeys(combined)), models
 
 
+def requested_algorithms(arguments: argparse.Namespace) -> list[str]:
+    """Return the algorithms of a command line.
+
+    Raises:
+        BadInputError: if all-reduce has none of one's name.
+    """
+    from hpccoll.spec.catalogue import algorithms_of, check_algorithm
+    from hpccoll.spec.input_keys import ALL
+
+    names = arguments.algorithms
+    algorithms = list(algorithms_of(TRAINING_STEP)) if names == ALL else names.split(",")
+    for algorithm in algorithms:
+        check_algorithm(algorithm, [TRAINING_STEP])
+    return algorithms
+
+
 def job_of_workloads(arguments: argparse.Namespace, launched: "Layout") -> Job:
     """Return the job that the options describe."""
-    from hpccoll.spec.catalogue import (
-        algorithms_of,
-        check_algorithm,
-        distinct_mappings,
-        distinct_transports,
-        known_parameters,
-    )
-    from hpccoll.spec.input_keys import ALL
+    from hpccoll.spec.catalogue import distinct_mappings, distinct_transports, known_parameters
     from hpccoll.tuning.resolve_auto import check_table_given
     from hpccoll.tuning.table import load_table
 
+    for option, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
+        if value:
+            raise UnusableError(option, "with --dry-run only")
     found, models = workloads_of(arguments)
     layout = with_aggregators(arguments, launched)
-    algorithms = algorithms_of(TRAINING_STEP) if arguments.algorithms == ALL else arguments.algorithms.split(",")
-    for algorithm in algorithms:
-        check_algorithm(algorithm, [TRAINING_STEP])
+    algorithms = requested_algorithms(arguments)
     table = None if arguments.table is None else load_table(arguments.table, "--table")
     check_table_given("--table", arguments.table and str(arguments.table), algorithms)
     parameters = dict(map(parse_parameter, arguments.param))
@@ -108,7 +121,8 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     from hpccoll.training.dry_run import dry_run_json, dry_run_lines
 
     found, models = workloads_of(arguments)
-    ranks, shapes = RANKS.read("--ranks", arguments.ranks), models_from_json(models)
+    requested_algorithms(arguments)
+    ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(models)
     if arguments.json:
         made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in found]
         lines = [json.dumps(made[0] if len(made) == 1 else made, indent=1)]

@@ -33,6 +33,12 @@ BAD = {
     "an axis that is none": (["--parallel", "xp=3"], ["parallel", "'xp=3'", "tp, dp, pp"]),
     "tensors that are not divided": (["--parallel", "pp=1,tp=1,dp=1,shard=2"], ["parallel shard", "2", "dp=1"]),
     "a flag of three values": (["--overlap", "2"], ["--overlap", "'2'", "0 to 1"]),
+    "JSON of a measurement": (["--json"], ["--json", "--dry-run"]),
+    "ranks of a measurement": (["--ranks", "4"], ["--ranks", "--dry-run"]),
+    "an unknown algorithm of a dry run": (
+        ["--dry-run", "-a", "rin"],
+        ["algorithm", "'rin'", "ring, bidirectional_ring"],
+    ),
     "an option of run": (["--begin", "8"], ["hpccoll train: unrecognized arguments", "'hpccoll train --help'"]),
     "a table without auto": (["--table", "t.json"], ["--table"]),
     "unknown parameter": (["--param", "foo=3"], ["parameter", "'foo'", "channels"]),
