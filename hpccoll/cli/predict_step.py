@@ -99,7 +99,6 @@ def predict_step(
 
     if param and not algorithm:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
-
     if out and out.suffix not in PICTURES:
         raise BadInputError("--out", str(out), f"a file name that ends with {', '.join(PICTURES)}")
     if sum(each is not None for each in (model, params, scenarios)) != 1:

@@ -27,6 +27,9 @@ MISSING, WRONG, NEW = "missing", "wrong", "new"
 VERDICTS = REGRESSION, WRONG, MISSING, IMPROVEMENT, UNDECIDED, UNCHANGED, NEW
 """The verdicts, in the order in which they are reported."""
 
+BAD = "wrong", "failed"
+"""The statuses of results that count as wrong."""
+
 WORSE = REGRESSION, WRONG, MISSING
 
 TOLERANCE = 0.05
@@ -125,7 +128,11 @@ def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Compari
         raise UnusableError("hpccoll compare", f"no case in common: the old run has {there}, the new one {here}")
     found = shifts([_rounds(before[key]) for key in common], [_rounds(after[key]) for key in common])
     moved = dict(zip(common, found, strict=True))
-    cases = [_case(before.get(key), after.get(key), moved.get(key), new, tolerance) for key in before | after]
+    cases = [
+        _case(before.get(key), after.get(key), moved.get(key), new, tolerance)
+        for key in before | after
+        if _has_result(before.get(key)) or _has_result(after.get(key))  # what neither run could measure is no change
+    ]
     cases.sort(key=lambda case: (VERDICTS.index(case.verdict), -(case.shift.factor if case.shift else 0.0), case.label))
     loads = _load(old.runs), _load(new.runs)
     return Comparison(cases, dict(_changes(old.runs, new.runs)), loads, tolerance)
@@ -142,6 +149,11 @@ def _identity(row: Row) -> str:
 
 def _timed(row: Row) -> bool:
     return row.status in ("ok", "partial") and row.median_s is not None
+
+
+def _has_result(row: Row | None) -> bool:
+    """Return whether a row says anything: skipped cases do not."""
+    return row is not None and (_timed(row) or row.status in BAD)
 
 
 def _rounds(row: Row) -> list[float]:
@@ -173,12 +185,12 @@ def _verdict(
     before: Row | None, after: Row | None, shift: Shift | None, new: Results, tolerance: float
 ) -> tuple[str, str | None]:
     """Return the verdict on a case, and its reason if it needs one."""
-    if after is not None and after.status in ("wrong", "failed"):
+    if after is not None and after.status in BAD:
         return WRONG, after.reason
-    if before is None or not _timed(before):
+    if after is not None and _timed(after) and (before is None or not _timed(before)):
         return NEW, None
-    if after is None or not _timed(after):
-        gaps = (gap.reason for gap in (*new.missing, *new.skipped) if gap.case == before.case_id)
+    if before is None or after is None or not _timed(after):
+        gaps = (gap.reason for gap in (*new.missing, *new.skipped) if before and gap.case == before.case_id)
         return MISSING, (after.reason if after else None) or next(gaps, "the new run does not have it")
     return verdict_on_shift(shift, min(len(_rounds(before)), len(_rounds(after))), tolerance)
 

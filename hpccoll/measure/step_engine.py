@@ -173,14 +173,14 @@ class StepEngine:
         return end
 
     def _queue(self, number: int, now: int, after: int | None) -> None:
-        """Start an operation, or queue it behind others: those of its stream, and the one that it comes after."""
+        """Queue an operation on its stream; it begins after those before it there, and after its predecessor."""
         self.times[3 * number + READY] = now
         self._after[number] = after
         self._queues[self.streams[number]].append(number)
         self._begin_next()
 
     def _begin_next(self) -> None:
-        """Begin the first operation of every stream, if it has not begun and the one that it comes after has ended."""
+        """Begin the first operation of each stream, unless its predecessor is still running."""
         for queue in self._queues.values():
             while queue and not self._begun[queue[0]] and self._may_begin(queue[0]):
                 self._begin(queue[0])

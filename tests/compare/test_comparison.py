@@ -95,6 +95,17 @@ def test_a_wrong_result_is_worse_however_fast_it_is():
     assert (compared.cases[0].verdict, compared.cases[0].reason) == (WRONG, "3 elements differ")
 
 
+def test_what_neither_run_could_measure_is_no_case_of_the_comparison():
+    skipped = make_row(nbytes=1 << 30, status="skipped", reason="needs a GPU", algbw_Bps=None, median_s=None)
+    runs = [results(), results(seed=2)]
+    old, new = (Results(rows=(*each.rows, skipped), runs=each.runs, planned=9) for each in runs)
+    assert len(compare(old, new).cases) == len(SIZES)
+    (gone,) = compare(Results(rows=(*runs[0].rows, make_row(nbytes=1 << 30)), runs=runs[0].runs, planned=9), new).of(
+        MISSING
+    )
+    assert gone.reason == "needs a GPU"
+
+
 def test_cases_are_matched_by_what_was_asked_and_where():
     elsewhere = results(ranks=4)
     with pytest.raises(UnusableError, match="no case in common"):
