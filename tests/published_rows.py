@@ -14,7 +14,7 @@ from hpccoll.training.buckets import BucketRule
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.models import model_of
 from hpccoll.training.models.transformers import gpt2
-from hpccoll.training.step_program import Parallelism, step_programs
+from hpccoll.training.parallelism import Parallelism, step_programs
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
 DATA = Path(__file__).parent / "model" / "published_steps.yaml"

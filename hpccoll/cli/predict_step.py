@@ -118,7 +118,7 @@ def predict_step(
     from hpccoll.model.step_prediction import StepRequest
     from hpccoll.model.step_scenarios import compute_rate, read_model_shape
     from hpccoll.training.buckets import BucketRule
-    from hpccoll.training.step_program import Parallelism
+    from hpccoll.training.parallelism import Parallelism
 
     request = StepRequest(
         model=read_model_shape(model or "", "--model", sequence_length), nodes=parse_counts(nodes, "--nodes"),

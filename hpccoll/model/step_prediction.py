@@ -23,7 +23,8 @@ from hpccoll.spec.catalogue import known_parameters
 from hpccoll.store.schema import SIMULATED
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.step_program import Compute, Parallelism, StepProgram, step_programs
+from hpccoll.training.parallelism import Parallelism, step_programs
+from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
 PEAK_FLOPS: Mapping[str, float] = {

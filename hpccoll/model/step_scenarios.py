@@ -23,7 +23,7 @@ from hpccoll.training.buckets import BucketRule
 from hpccoll.training.model_file import load_models, models_from_json
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.models import MODELS, model_of
-from hpccoll.training.step_program import Parallelism
+from hpccoll.training.parallelism import Parallelism
 from hpccoll.units import format_seconds, parse_seconds, parse_size
 from hpccoll.yaml_model import Bounded, Text, YamlSection, load_plain_yaml, load_yaml
 

@@ -9,14 +9,8 @@ from hpccoll.errors import abbreviate
 from hpccoll.schedule import itemsize
 from hpccoll.training.buckets import bucket_bytes
 from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
-from hpccoll.training.step_program import (
-    BACKWARD,
-    FORWARD,
-    GradientBucket,
-    Parallelism,
-    StepOperation,
-    StepProgram,
-)
+from hpccoll.training.parallelism import Parallelism
+from hpccoll.training.step_program import BACKWARD, FORWARD, GradientBucket, StepOperation, StepProgram
 from hpccoll.training.workload import Workload
 from hpccoll.units import format_count
 

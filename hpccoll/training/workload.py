@@ -15,7 +15,8 @@ from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape, scaled
 from hpccoll.training.models import MODELS, model_of
-from hpccoll.training.step_program import SHARDINGS, Parallelism, StepProgram, step_programs
+from hpccoll.training.parallelism import SHARDINGS, Parallelism, step_programs
+from hpccoll.training.step_program import StepProgram
 from hpccoll.units import parse_size
 
 TRAINING_STEP = "training_step"

@@ -9,7 +9,7 @@ from hpccoll.model.step_report import step_lines
 from hpccoll.training.buckets import BucketRule
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
 from hpccoll.training.models.transformers import gpt2
-from hpccoll.training.step_program import Parallelism
+from hpccoll.training.parallelism import Parallelism
 
 KIB = 1024
 LAYERS = 4

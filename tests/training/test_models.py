@@ -5,7 +5,8 @@ import pytest
 from hpccoll.errors import BadInputError
 from hpccoll.training.model_shape import scaled
 from hpccoll.training.models import MODELS, model_of
-from hpccoll.training.step_program import BACKWARD, FORWARD, Parallelism, step_programs
+from hpccoll.training.parallelism import Parallelism, step_programs
+from hpccoll.training.step_program import BACKWARD, FORWARD
 
 PUBLISHED = {
     # torchvision.models documents num_params of the weights IMAGENET1K_V1

@@ -13,18 +13,8 @@ from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.models import model_of
 from hpccoll.training.models.transformers import gpt2, mixtral_8x7b
-from hpccoll.training.step_program import (
-    BACKWARD,
-    FORWARD,
-    SHARDINGS,
-    STEP,
-    Compute,
-    Parallelism,
-    Start,
-    Wait,
-    part_of,
-    step_programs,
-)
+from hpccoll.training.parallelism import SHARDINGS, Parallelism, part_of, step_programs
+from hpccoll.training.step_program import BACKWARD, FORWARD, STEP, Compute, Start, Wait
 
 SMALL = gpt2("small", blocks=6, hidden=64, vocabulary=128, sequence=32)
 LLAMA_BYTES = 2 * 6_738_415_616

@@ -8,17 +8,8 @@ from hypothesis import strategies as st
 
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer
-from hpccoll.training.step_program import (
-    BACKWARD,
-    FORWARD,
-    Compute,
-    Parallelism,
-    Start,
-    StepOperation,
-    StepProgram,
-    Wait,
-    step_programs,
-)
+from hpccoll.training.parallelism import Parallelism, step_programs
+from hpccoll.training.step_program import BACKWARD, FORWARD, Compute, Start, StepOperation, StepProgram, Wait
 from hpccoll.training.step_timeline import step_timeline
 
 MODEL = ModelShape("any", (Module("m", (Tensor("w", 1),)),), "float32", "a sample", "a test")
