@@ -31,6 +31,9 @@ Resource: TypeAlias = tuple[str, int, int]
 """What messages share: the kind, the number of its owner, and the rail."""
 
 
+BURSTY = "port", "rank"
+"""The beginnings of the kinds of resources that bytes of a burst pass at once; uplinks, memory and CPUs they take."""
+
 PROGRESS = 1000
 """The number of messages after which progress is reported."""
 
@@ -209,7 +212,13 @@ class _Simulator:
             self.flow(now, message)
 
     def flow(self, now: float, message: _Message) -> None:
-        message.left, message.since = message.nbytes - self.spend_credit(message, now), now
+        message.left, message.since = message.nbytes, now
+        if spent := self.spend_credit(message, now):
+            rest = 1 - spent / message.nbytes
+            shares = (
+                (each, seconds * rest if each[0].startswith(BURSTY) else seconds) for each, seconds in message.path
+            )
+            message.path = tuple((resource, seconds) for resource, seconds in shares if seconds)
         for resource, seconds in message.path:
             self.flows[resource][message] = seconds
             self.changed[resource] = None

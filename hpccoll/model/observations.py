@@ -158,7 +158,7 @@ def observations(raw: RawResults) -> Iterator[Observation]:
             continue
         timed, family = make_row(raw.job, attempt, outcome), COLLECTIVES[case.collective]
         known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these
-        usable = outcome.status == "ok" and not attempt.predicted and not outcome.floor and case.timing == SINGLE
+        usable = outcome.status == "ok" and attempt.ours and not outcome.floor and case.timing == SINGLE
         if not (usable and known and timed.median_s and outcome.bytes):
             continue
         layout = attempt.layout

@@ -245,6 +245,15 @@ def test_idle_ports_let_a_burst_pass_at_once():
     assert simulated(exchange, machine, grains=2) == exactly(nbytes), "ports were not idle before the operation"
 
 
+def test_a_burst_passes_ports_and_no_uplink():
+    machine = uniform_machine(Segment(), port_byte_s=1.0, uplink_byte_s=0.5, burst_bytes=10_000)
+    ping_pong = first_case("send_recv", "ping_pong", Layout((0, 1), (0, 1)))
+    nbytes = size_of(equal_cut(ping_pong, grains=2))
+    assert simulated(ping_pong, replace(machine, burst_bytes=0), grains=2) == exactly(2 * nbytes)
+    # While the first message passes, the ports save up another one; the uplink takes half the time of the ports.
+    assert simulated(ping_pong, machine, grains=2) == exactly(1.5 * nbytes)
+
+
 # ---- aggregators ----------------------------------------------------------------------------------------------------
 
 
