@@ -20,8 +20,11 @@ static unsigned long long host_nanoseconds() {
 TIMER = 'asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));'
 
 
-def gate_function(directory):
-    """Return the C function (words, number, limit in nanoseconds); compile it unless ``directory`` has it."""
+def gate_function(directory, name="gate"):
+    """Return the C function gate (words, number, limit in nanoseconds) or pause (nanoseconds).
+
+    They are compiled unless ``directory`` has them.
+    """
     library = directory / "gate.so"
     if not library.exists():
         source = SOURCE.read_text()
@@ -30,4 +33,4 @@ def gate_function(directory):
         program.write_text(SHIM + source.replace(TIMER, "now = host_nanoseconds();"))
         flags = ("-O2", "-Wall", "-Werror", "-shared", "-fPIC")
         subprocess.run(["g++", *flags, str(program), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library)).gate
+    return getattr(ctypes.CDLL(str(library)), name)

@@ -21,6 +21,7 @@ from hpccoll.measure import gpu_assignment
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import gpu_dtype
 from hpccoll.transports.nccl import fold_kernel
+from hpccoll.transports.nccl.gate import SOURCE
 from hpccoll.transports.transport_interface import address, aligned_empty
 
 GPUS = 8
@@ -76,6 +77,9 @@ class Stream:
         words = (ctypes.c_uint64 * 6)(*map(int, arguments))
         self.library.hostLaunch(self.handle, ctypes.cast(function, ctypes.c_void_p), words)
 
+    def wait_event(self, event):
+        self.launch(self.library.hostAwait, ctypes.addressof(event.at))
+
     def begin_capture(self):
         self.library.hostCaptureBegin(self.handle)
 
@@ -103,6 +107,7 @@ class Event:
         self.at = ctypes.c_int64()
 
     def record(self, stream):
+        self.at.value = 0  # until the stream has passed it
         stream.launch(stream.library.hostNow, ctypes.addressof(self.at))
 
 
@@ -139,6 +144,14 @@ class HostGpu(gpu.Gpu):
         self.library.hostForgetCalls()
         return [line.removeprefix("nccl") for line in lines]
 
+    def _new_stream(self):
+        return Stream(self.library)
+
+    def product(self, _rows, _dtype):
+        """Return what queues a pause of 20 us in place of a product."""
+        queue = self.kernel(SOURCE, "pause", 8)
+        return lambda: queue((1,), (1,), (20_000,))
+
     def empty(self, count, dtype):
         return array_of(aligned_empty(count, gpu_dtype(dtype)))
 
@@ -156,11 +169,12 @@ class HostGpu(gpu.Gpu):
         return aligned_empty(count, gpu_dtype(dtype))
 
     def kernel(self, source, name, itemsize):
-        if name == "gate":
-            gate = gate_function(self._directory)
-            return lambda _grid, _block, arguments: self.stream.launch(gate, *arguments)
-        function = self._kernels.compiled(source, name, itemsize)
-        return lambda grid, block, arguments: self.stream.launch(function, *grid, *block, *arguments)
+        if name in ("gate", "pause"):
+            function = gate_function(self._directory, name)
+            stream = self.stream
+            return lambda _grid, _block, arguments: stream.launch(function, *arguments)
+        function, stream = self._kernels.compiled(source, name, itemsize), self.stream
+        return lambda grid, block, arguments: stream.launch(function, *grid, *block, *arguments)
 
     def idle(self):
         if self.broken:

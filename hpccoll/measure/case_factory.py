@@ -22,7 +22,7 @@ from hpccoll.spec.memory_estimate import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw_results import Attempt
 from hpccoll.training.model_file import models_from_json
-from hpccoll.transports.gpu import gpu_errors
+from hpccoll.transports.gpu import Gpu, gpu_errors
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config
 from hpccoll.transports.nccl.communicators import (
@@ -111,22 +111,42 @@ class CaseFactory:
     def _make_step(self, case: Case, comm: MPI.Intracomm, layout: Layout) -> PreparedStep | SkippedCase:
         """Return a training step, or the reason why it is skipped; the same kind on all ranks."""
 
-        def prepare(comm: MPI.Intracomm, layout: Layout, inside: Case) -> PreparedCase:
+        def prepare(comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: Gpu | None) -> PreparedCase:
             """Prepare a collective of the step on the ranks of ``comm``."""
             resolved, choice = resolve_auto(inside, layout, self._table, self.job.variant, self._conditions(inside))
             check_case(resolved)
             if reason := unmet_needs(resolved, layout):
                 raise UnusableError(f"{resolved.collective} of {layout.workers} ranks", reason)
-            return PreparedCase(comm, layout, resolved, choice, compiled=self.compiled, effort=self.job.effort)
+            return PreparedCase(
+                comm, layout, resolved, choice, gpu, communicator=self.job.communicator, compiled=self.compiled,
+                effort=self.job.effort,
+            )  # fmt: skip
+
+        def prepare_step() -> PreparedStep:
+            gpu = self.gpus.own if case.device == "cuda" else None
+            with gpu_errors(gpu):
+                return PreparedStep(comm, layout, case, prepare, self._models, gpu)
 
         try:
             check_case(case)
-            reason = "training steps run in host memory" if case.device != "cpu" else None
-            reason = reason or redundant_mapping(case, self.attempt.layout)
+            reason = self._step_reason(case) or redundant_mapping(case, self.attempt.layout)
             reason = reason or self._dtype_reason(case) or self._memory_reason(case)
-            return SkippedCase(reason) if reason else PreparedStep(comm, layout, case, prepare, self._models)
+            if reason:
+                return SkippedCase(reason)
+            step = make_unless_refused(prepare_step, comm) if case.transport == "nccl" else prepare_step()
         except BadInputError as error:  # on all ranks
             return SkippedCase(str(error))
+        except NcclFailedError as error:
+            return SkippedCase(str(error), "failed")
+        return SkippedCase(step) if isinstance(step, str) else step
+
+    def _step_reason(self, case: Case) -> str | None:
+        """Return the reason why the device of a training step cannot run it; the same on all ranks."""
+        if case.device == "cpu":
+            return None
+        if case.transport != "nccl":
+            return f"training steps on GPUs run over nccl, not {case.transport}: only its operations are queued"
+        return self.gpus.missing_for("nccl", case.dtype) or self._config_reason(case)
 
     def _variant_reason(self, case: Case) -> str | None:
         """Return the reason why the variant of the job does not apply to a case on these GPUs and this NCCL."""
@@ -169,7 +189,7 @@ class CaseFactory:
             free = available_memory()
             check_memory([case], workers, ranks_on_node, free, aggregators=aggregators, models=self._models)
             if ranks_on_gpu:
-                check_memory([case], workers, ranks_on_gpu, self.gpus.own.free_bytes, "cuda", aggregators)
+                check_memory([case], workers, ranks_on_gpu, self.gpus.own.free_bytes, "cuda", aggregators, self._models)
         except BadInputError as error:
             reason = str(error)
         return next(filter(None, self.comm.allgather(reason)), None)

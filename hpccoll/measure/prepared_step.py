@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter, methodcaller
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -11,8 +11,10 @@ from mpi4py import MPI
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.step_engine import Drivable, Nanoseconds, StepEngine
+from hpccoll.measure.stream_step_engine import StreamStepEngine
+from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
-from hpccoll.schedule import Layout, itemsize
+from hpccoll.schedule import Layout, dtype_of, itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import Case, Parameter
@@ -20,11 +22,16 @@ from hpccoll.spec.catalogue import distinct_placements, known_parameters, measur
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.step_program import Compute, StepOperation, StepProgram
 from hpccoll.training.workload import ROUTED_ARGUMENT, WORKLOAD, Workload
+from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
+from hpccoll.transports.nccl.communicators import abort_world, close_world, raise_nccl_failure
+
+if TYPE_CHECKING:
+    from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 Group: TypeAlias = tuple[MPI.Intracomm, Layout]
-Prepare: TypeAlias = Callable[[MPI.Intracomm, Layout, Case], PreparedCase]
-"""Prepares a case on the ranks of a communicator; all of them call it together."""
+Prepare: TypeAlias = Callable[[MPI.Intracomm, Layout, Case, Gpu | None], PreparedCase]
+"""Prepares a case on the ranks of a communicator, on a stream of a GPU or in host memory; all call it together."""
 
 
 MESSAGE = "binomial"
@@ -40,12 +47,12 @@ class PreparedStep:
         case: the case, of the collective ``training_step``.
         prepare: prepares the case of a collective inside.
         models: the user's own models by name.
+        gpu: the GPU of this rank for a case of device cuda, else None.
 
     Raises:
         BadInputError: on all ranks, if the mesh does not fit the ranks, or a collective cannot run on them.
     """
 
-    gpu = None
     by_device = False
     operations = operations_with_check = 1
     checked = True
@@ -54,9 +61,9 @@ class PreparedStep:
 
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare: Prepare,
-        models: Mapping[str, ModelShape] | None = None,
+        models: Mapping[str, ModelShape] | None = None, gpu: Gpu | None = None,
     ) -> None:  # fmt: skip
-        self.comm, self.layout, self.case, self.rank = comm, layout, case, comm.rank
+        self.comm, self.layout, self.case, self.rank, self.gpu = comm, layout, case, comm.rank, gpu
         self.workload = Workload.of(case.params)
         self.family = collective(case.collective)
         self.floor = case.algorithm in self.family.algorithms and self.family.algorithm(case.algorithm).floor
@@ -70,15 +77,12 @@ class PreparedStep:
         self.program = self.programs[self.mesh.stage_of(comm.rank)] if comm.rank < layout.workers else None
         self._groups: dict[str, Group] = {}
         self._prepared: dict[object, PreparedCase] = {}
+        self._gpus: dict[str, Gpu] = {}
         try:
             self.inside = self._prepare_all(prepare)
-            with self._agreed():
-                operations = [_drivable(each) for each in self.inside]
-            self.engine = StepEngine(
-                self.program, self.workload, operations, [operation.stream for operation in self._own_operations]
-            )
+            self.engine = self._engine()
         except BaseException:
-            self._release()
+            self._release(abort_world)  # the state of a communicator of NCCL after a refused call is undocumented
             raise
         self.run = self.engine.run
         # Counted by all ranks together, each for its groups; None if a library's own algorithm runs.
@@ -108,21 +112,50 @@ class PreparedStep:
                     seen.add(key)
                     with self._agreed():
                         if group is not None:
-                            self._prepared[key] = prepare(*group, self._case(operation, stage, group[1]))
+                            case = self._case(operation, stage, group[1])
+                            self._prepared[key] = prepare(*group, case, self._gpu_of(operation.stream))
                 if group is not None and (program is self.program or self.program is None):
                     inside.append(self._prepared[key])
         return inside
 
+    def _gpu_of(self, stream: str) -> Gpu | None:
+        """Return the GPU with the stream of that name; None in host memory."""
+        if self.gpu is not None and stream not in self._gpus:
+            self._gpus[stream] = self.gpu.with_own_stream()
+        return self._gpus.get(stream)
+
+    def _engine(self) -> "StepEngine | StreamStepEngine":
+        """Return what runs the program; all ranks call this together."""
+        streams = [operation.stream for operation in self._own_operations]
+        if self.gpu is not None:
+            plans = [cast("StreamPlan", each.plan) for each in self.inside]
+            return StreamStepEngine(
+                self.program, self.workload, plans, streams, self._gpus, self.gpu, dtype_of(self.case.dtype)
+            )
+        with self._agreed():
+            operations = [_drivable(each) for each in self.inside]
+        return StepEngine(self.program, self.workload, operations, streams)
+
     @contextmanager
     def _agreed(self) -> Iterator[None]:
-        """Raise the bad input of a block on all ranks if it is raised on one of them; all ranks call this together."""
-        failure: BadInputError | None = None
+        """Raise the bad input of a block, or NCCL's failure, on all ranks if it is raised on one of them.
+
+        All ranks call this together: the groups of other ranks do not see a failure of this one's.
+        """
+        failure: BadInputError | str | None = None
         try:
             yield
         except BadInputError as error:
             failure = error
-        for each in filter(None, self.comm.allgather(failure)):
-            raise each
+        except RuntimeError as error:  # the base of CuPy's errors of NCCL, and of ours
+            if self.gpu is None:
+                raise
+            failure = str(error)
+        failures = self.comm.allgather(failure)
+        for each in failures:
+            if isinstance(each, BadInputError):
+                raise each
+        raise_nccl_failure(failures, "fails")
 
     def _group(self, operation: StepOperation, stage: int) -> Group | None:
         """Return the communicator and the layout of an operation's group; None if this rank is not in one.
@@ -145,7 +178,9 @@ class PreparedStep:
 
     def _new_group(self, groups: Sequence[Sequence[int]]) -> Group:
         if len(groups) == 1 and len(groups[0]) == self.layout.workers:  # with the aggregators
-            return self.comm.Dup(), self.layout
+            taken = any(comm == self.comm for comm, _ in self._groups.values())
+            own = self.gpu is None or taken  # NCCL's communicator of all ranks is kept from case to case
+            return self.comm.Dup() if own else self.comm, self.layout
         mine = next((number for number, group in enumerate(groups) if self.rank in group), None)
         comm = self.comm.Split(MPI.UNDEFINED if mine is None else mine, self.rank)
         layout = self.layout if mine is None else self.layout.subset(groups[mine]).renumbered()
@@ -179,8 +214,8 @@ class PreparedStep:
         return PythonLoop(self, sync, progress)
 
     def device_ns(self) -> int:
-        """Return -1: no clock of a device measures the step."""
-        return -1
+        """Return the duration of the last run by the clock of the GPU; -1 in host memory."""
+        return self.engine.device_ns() if isinstance(self.engine, StreamStepEngine) else -1
 
     def reset(self) -> None:
         """Restore the buffers of all operations."""
@@ -197,9 +232,11 @@ class PreparedStep:
         most = self.comm.allreduce(self.engine.events, MPI.MAX)
         return np.stack([np.pad(run, (0, most - len(run)), constant_values=-1) for run in runs])
 
-    def set_wait(self, _wait: object) -> bool:
-        """Return False: no stream is waited for."""
-        return False
+    def set_wait(self, wait: StreamWait) -> bool:
+        """Make runs wait for queued work with ``wait``; return whether they can, which needs a GPU."""
+        if isinstance(self.engine, StreamStepEngine):
+            self.engine.wait_by(wait)
+        return self.gpu is not None
 
     def progress(self) -> str:
         """Return how far the current run has come."""
@@ -254,12 +291,16 @@ class PreparedStep:
         self.engine.close()
         self._release()
 
-    def _release(self) -> None:
+    def _release(self, end_world: Callable[[MPI.Intracomm], None] = close_world) -> None:
+        """Free all plans, buffers and communicators; those of NCCL by ``end_world``."""
         for each in self._prepared.values():
             each.close()
         self._prepared = {}
         for comm, _ in self._groups.values():
-            if comm != MPI.COMM_NULL:
+            if comm == self.comm and end_world is abort_world:
+                abort_world(comm)
+            elif comm not in (MPI.COMM_NULL, self.comm):
+                end_world(comm)
                 comm.Free()
         self._groups = {}
 

@@ -45,6 +45,27 @@ class Drivable(Protocol):
         """Let it progress without waiting; return whether it has ended."""
 
 
+class Products:
+    """Counts products of matrices, so that the sum over a step is right however small its computations are.
+
+    Args:
+        flops: the FLOPs of a product.
+    """
+
+    def __init__(self, flops: int) -> None:
+        self._flops, self._left = flops, 0.0
+
+    def begin_step(self) -> None:
+        """Forget what a step before has left."""
+        self._left = 0.0
+
+    def of(self, flops: float) -> int:
+        """Return the number of products for ``flops`` FLOPs and those that are left from earlier computations."""
+        wanted = self._left + flops / self._flops
+        self._left = wanted - round(wanted)
+        return round(wanted)
+
+
 class Gemm:
     """Multiplies matrices in a thread, which leaves the calling thread to collectives."""
 
@@ -52,25 +73,16 @@ class Gemm:
         self._a, self._b = (np.full((MATRIX, MATRIX), value, np.float32) for value in (0.5, 0.25))
         self._c = np.empty_like(self._a)
         self._wanted, self._changed, self._closed = 0, Condition(), False
-        self._left = 0.0  # of a product
+        self._products = Products(2 * MATRIX**3)
+        self.begin_step, self.products = self._products.begin_step, self._products.of
         self._thread = Thread(target=self._work, name="gemm", daemon=True)
         self._thread.start()
-
-    def begin_step(self) -> None:
-        """Forget what a step before has left."""
-        self._left = 0.0
 
     def start(self, flops: float) -> None:
         """Start as many products as have about ``flops`` FLOPs; what is less than one is left for the next time."""
         with self._changed:
             self._wanted = self.products(flops)
             self._changed.notify()
-
-    def products(self, flops: float) -> int:
-        """Return the number of products for ``flops`` FLOPs and those that are left; the sum over a step is right."""
-        wanted = self._left + flops / (2 * MATRIX**3)
-        self._left = wanted - round(wanted)
-        return round(wanted)
 
     @property
     def busy(self) -> bool:
@@ -119,7 +131,7 @@ class StepEngine:
         self._gemm = Gemm() if workload.compute == GEMM else None
         starts = [Start(None)] * len(operations)  # type: ignore[arg-type]  # an aggregator's start at once
         self.instructions = program.instructions if program else starts
-        self._seconds = _seconds(program, workload) if program else {}
+        self._seconds = phase_seconds(program, workload) if program else {}
         self.computations = sum(isinstance(each, Compute) for each in self.instructions)
         self.times = np.zeros(self.events, np.int64)
         self.runs: list[Nanoseconds] = []
@@ -248,7 +260,7 @@ def _pause(until_ns: int, *, driving: bool) -> None:
         time.sleep(max(0.0, min(until_ns - time.perf_counter_ns(), 10**9) / 1e9))
 
 
-def _seconds(program: StepProgram, workload: Workload) -> dict[str, float]:
+def phase_seconds(program: StepProgram, workload: Workload) -> dict[str, float]:
     """Return the seconds of a FLOP in each phase, so that the whole program computes as long as the workload says."""
     whole = {phase: program.flops(phase) for phase in ("forward", "backward")}
     total = sum(whole.values())

@@ -4,6 +4,7 @@ import ctypes
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -117,7 +118,7 @@ def select_gpu(number: int) -> Any:
 
 
 class Gpu:
-    """The GPU of this process and its only stream, which CuPy uses too.
+    """The GPU of this process and a stream, which CuPy uses too.
 
     Args:
         number: the index of the device among those visible to the process.
@@ -131,8 +132,17 @@ class Gpu:
         self.device = select_gpu(number)
         self.id = str(self.device.pci_bus_id)
         """The PCI bus address of the device; ranks of a node with the same address share the GPU."""
-        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream = self._new_stream()
         self.stream.use()
+
+    def _new_stream(self) -> Any:
+        return self._cupy.cuda.Stream(non_blocking=True)
+
+    def with_own_stream(self) -> "Gpu":
+        """Return this GPU with another stream, whose work runs at the same time as that of the others."""
+        other = copy(self)
+        other.stream = self._new_stream()
+        return other
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> GpuArray:
         """Return an uninitialised array of ``count`` elements, aligned to 512 bytes."""
@@ -183,6 +193,17 @@ class Gpu:
 
         return launch
 
+    def product(self, rows: int, dtype: np.dtype[np.generic]) -> Callable[[], None]:
+        """Return the function that queues the product of two square matrices, which has 2 rows^3 FLOPs."""
+        a, b = (self._cupy.full((rows, rows), value, dtype) for value in (0.5, 0.25))
+        c, stream, matmul = self._cupy.empty_like(a), self.stream, self._cupy.matmul
+
+        def multiply() -> None:
+            with stream:
+                matmul(a, b, out=c)
+
+        return multiply
+
     def copy(self, target: GpuArray, source: GpuArray) -> "DeferredCall":
         """Return the call that queues a copy between arrays of one length, one of which is pinned."""
         runtime = self._cupy.cuda.runtime
@@ -220,6 +241,14 @@ class Gpu:
     def event(self) -> Event:
         """Return a timing event, to be recorded on the stream."""
         return self._cupy.cuda.Event()
+
+    def record(self, event: Event) -> None:
+        """Queue an event: its time is that at which the stream passes it."""
+        event.record(self.stream)
+
+    def wait_event(self, event: Event) -> None:
+        """Hold the work that is queued from now on until an event that was recorded on another stream."""
+        self.stream.wait_event(event)
 
     def elapsed_ns(self, start: Event, end: Event) -> int:
         """Return the time between two completed events in ns; their resolution is about 0.5 us."""

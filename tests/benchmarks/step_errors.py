@@ -169,8 +169,9 @@ def verdict(what: str, got: float, most: float) -> bool:
 
 def print_rate(rate: str, keep: Path) -> Sequence[bool]:
     machine = fitted(rate, keep)
-    sweep = sweeps(rate)["steps"]["workloads"][0]
-    print(f"## {rate}\n\n`testbed up {HOSTS} --rate {rate}`; resnet50, {sweep}.\n")
+    model, scale, compute_us, _ = sweeps(rate)["steps"]["workloads"][0].values()
+    what = f"{model}, tensors and buckets divided by {scale}, {compute_us // 1000} ms of computation"
+    print(f"## {rate}\n\n`testbed up {HOSTS} --rate {rate}`; {what}.\n")
     return [*print_steps(rate, keep, machine), *print_buckets(rate, keep, machine)]
 
 

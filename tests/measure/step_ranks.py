@@ -39,7 +39,7 @@ def prepared_step(params, algorithm="ring", executor="compiled", refused_ranks=(
     nbytes = Workload.of(params).gradient_bytes("float32")
     case = Case(collective=TRAINING_STEP, algorithm=algorithm, bytes=nbytes, in_place=True, params=params)
 
-    def prepare(comm, layout, inside):
+    def prepare(comm, layout, inside, _gpu):
         if COMM.rank in refused_ranks:
             raise BadInputError("algorithm", algorithm, "one that runs on these nodes")
         return PreparedCase(comm, layout, inside, compiled=EXECUTORS[executor])

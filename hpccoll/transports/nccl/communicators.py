@@ -150,6 +150,13 @@ def abort_all_worlds() -> None:
         _WORLDS.popitem()[1].abort()
 
 
+def close_world(comm: "MPI.Intracomm") -> None:
+    """Destroy the NCCL communicators of ``comm``, if any, before it is freed; its ranks call this together."""
+    _FAILED_WORLDS.pop(comm.handle, None)  # MPI reuses handles
+    if world := _WORLDS.pop(comm.handle, None):
+        world.close()
+
+
 def close_all_worlds() -> None:
     """Destroy all NCCL communicators, the newest first, after their CUDA graphs; all ranks call this together."""
     _FAILED_WORLDS.clear()  # MPI reuses handles

@@ -1,4 +1,5 @@
-// The gate: it holds a stream until the host opens it, or until a limit. One thread of one block runs it.
+// Kernels that hold a stream, each run by one thread of one block: the gate until the host opens it, or until a limit;
+// the pause for a time.
 //
 // words[0] is the number of the last gate that the host has opened, words[1] that of the last one that gave up; both are
 // in pinned host memory, which GPUs read and write while a kernel runs. Gates are numbered, so that the host may open one
@@ -18,4 +19,10 @@ extern "C" __global__ void gate(volatile unsigned long long* words, unsigned lon
             __threadfence_system();
             return;
         }
+}
+
+extern "C" __global__ void pause(unsigned long long duration_ns) {
+    const unsigned long long began = nanoseconds();
+    while (nanoseconds() - began < duration_ns) {
+    }
 }

@@ -1,8 +1,10 @@
-"""The gate: a kernel that holds a GPU's stream until the host opens it.
+"""Kernels that hold a GPU's stream: the gate, until the host opens it, and the pause, for a time.
 
-Work that is queued behind it starts when it opens, so that the time in which the host queues is no part of the work's.
+Work that is queued behind a gate starts when it opens, so that the time in which the host queues is no part of the
+work's. A pause stands for a computation.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,3 +51,15 @@ class Gate:
     def gave_up(self) -> bool:
         """Whether the last gate gave up before it was opened; known when the stream has passed it."""
         return bool(self._words[1] == self._number)
+
+
+def pause(gpu: "Gpu") -> Callable[[int], None]:
+    """Return the function that queues a pause of so many nanoseconds on the stream of a GPU."""
+    launch = gpu.kernel(SOURCE, "pause", np.dtype(np.uint64).itemsize)
+
+    def queue(duration_ns: int) -> None:
+        launch((1,), (1,), (np.uint64(duration_ns),))
+
+    queue(0)
+    gpu.synchronize()  # the first launch loads the kernel
+    return queue

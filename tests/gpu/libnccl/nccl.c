@@ -311,6 +311,11 @@ void hostNow(int64_t *at) {
     *at = now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+// Waits until hostNow has written the time, as a stream waits for an event.
+void hostAwait(volatile int64_t *at) {
+    while (!__atomic_load_n(at, __ATOMIC_ACQUIRE)) sched_yield();
+}
+
 const char *hostCalls(void) { return notes; }
 void hostForgetCalls(void) { notes[noted = 0] = 0; }
 

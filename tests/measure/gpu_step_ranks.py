@@ -1,0 +1,121 @@
+"""Training steps on GPUs; rank 0 prints what they did, as JSON: python gpu_step_ranks.py [DIRECTORY].
+
+All ranks share the first GPU. With a directory the GPU is the host: NCCL's bindings are real (nccl_on_host.py), streams
+are threads, and pauses and products occupy them.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from mpi4py import MPI
+
+from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared_step import PreparedStep
+from hpccoll.schedule import Layout
+from hpccoll.spec.case import Case
+from hpccoll.training.step_program import Start
+from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.nccl import communicators
+from hpccoll.transports.nccl.communicators import NcclRefusedError, raise_nccl_failure
+
+COMM = MPI.COMM_WORLD
+LAYOUT = Layout.of(COMM.size)
+HSDP = {"model": "dlrm", "scale": 64, "compute_us": 2000, "sharding": "hsdp", "parallel": "shard=2"}
+RESNET = {"model": "resnet50", "scale": 4096, "compute_us": 200_000}
+STEPS = {
+    "ring": (RESNET, "ring"),
+    "native": (RESNET, "native"),
+    "null": (RESNET, "null"),
+    "without overlap": ({**RESNET, "overlap": 0}, "native"),
+    "gemm": ({**RESNET, "compute": "gemm", "scale": 64}, "native"),
+    "tensor": ({"model": "gpt2", "scale": 1 << 20, "compute_us": 2000, "parallel": f"tp={COMM.size}"}, "native"),
+    "zero3": ({"model": "dlrm", "scale": 64, "compute_us": 2000, "sharding": "zero3"}, "ring"),
+} | ({"hsdp": (HSDP, "native")} if COMM.size > 2 else {})  # two shards, and replicas of them
+
+
+def outcome(params, algorithm, gpu):
+    """Return the wrong elements of three runs, and the times of the last one relative to its start."""
+    params = Workload.of(params).params
+    nbytes = Workload.of(params).gradient_bytes("float32")
+    case = Case(
+        collective=TRAINING_STEP, algorithm=algorithm, transport="nccl", device="cuda", bytes=nbytes, in_place=True,
+        params=params,
+    )  # fmt: skip
+    step = PreparedStep(
+        COMM, LAYOUT, case, lambda comm, layout, inside, own: PreparedCase(comm, layout, inside, gpu=own), gpu=gpu
+    )
+    wrong = 0
+    for _ in range(3):
+        step.reset()
+        COMM.Barrier()
+        step.run()
+        wrong += step.wrong()
+    (events,) = step.events(1)
+    found = {
+        "wrong": COMM.allreduce(wrong), "events": (events - events.min()).tolist(), "program": step.description()[0],
+        "device_ns": step.device_ns(), "streams": list(step.engine.streams), "executor": step.executor,
+        "instructions": [type(each).__name__ for each in step.engine.instructions],
+        "after": [
+            (number, start.after)
+            for number, start in enumerate(each for each in step.engine.instructions if isinstance(each, Start))
+            if start.after is not None
+        ],
+    }  # fmt: skip
+    step.close()
+    return found
+
+
+def with_a_fault(gpu):
+    """Return the wrong elements of a step in which a bucket is left out, and what ranks get of a refusal on one."""
+    params = Workload.of(RESNET).params
+    case = Case(
+        collective=TRAINING_STEP, algorithm="ring", transport="nccl", device="cuda",
+        bytes=Workload.of(params).gradient_bytes("float32"), in_place=True, params=params,
+    )  # fmt: skip
+    step = PreparedStep(
+        COMM, LAYOUT, case, lambda comm, layout, inside, own: PreparedCase(comm, layout, inside, gpu=own), gpu=gpu
+    )
+    step.engine.operations[1].enqueue = lambda: None
+    step.reset()
+    COMM.Barrier()
+    step.run()
+    wrong, refused = COMM.allreduce(step.wrong()), refused_on_one_rank(step)
+    step.close()
+    return wrong, refused
+
+
+def refused_on_one_rank(step):
+    """Return what each rank gets where NCCL refuses a call in a group of which only the last rank is."""
+    try:
+        with step._agreed():
+            raise_nccl_failure(["invalid usage" if COMM.rank == COMM.size - 1 else None], "fails")
+    except NcclRefusedError:
+        return COMM.gather("refused")
+    return COMM.gather("prepared")
+
+
+def gpu_of(arguments):
+    """Return the GPU of this rank."""
+    if arguments:
+        import nccl_on_host
+
+        return nccl_on_host.HostGpu(Path(arguments[0]))
+    sys.path.append(str(Path(__file__).parents[1] / "gpu"))
+    from nccl_ranks import share_a_gpu
+
+    share_a_gpu()
+    return Gpu(0)
+
+
+def main(gpu):
+    found = {name: outcome(*each, gpu) for name, each in STEPS.items()}
+    found["left out"], found["refused"] = with_a_fault(gpu)
+    communicators.close_all_worlds()
+    if COMM.rank == 0:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(gpu_of(sys.argv[1:]))

@@ -1,0 +1,141 @@
+"""Training steps on GPUs that are the host: collectives on streams of their own, next to computations, by events."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import raw_examples
+
+from hpccoll.measure.step_engine import BEGIN, END, READY
+from hpccoll.spec.case import Effort
+from hpccoll.store.load_results import read_results
+from hpccoll.training.workload import TRAINING_STEP, Workload
+
+RANKS = Path(__file__).with_name("gpu_step_ranks.py")
+BOTH = "ring", "native"
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(scope="module")
+def steps(mpiexec, nccl_library):
+    ran = mpiexec(2, RANKS, nccl_library)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def operations(step):
+    """Return ready, begin and end of every operation."""
+    count = len(step["streams"])
+    return [step["events"][3 * number : 3 * number + 3] for number in range(count)]
+
+
+def computations(step):
+    """Return begin and end of every computation."""
+    times = step["events"][3 * len(step["streams"]) :]
+    return [*zip(times[::2], times[1::2], strict=True)]
+
+
+@pytest.mark.parametrize("name", [*BOTH, "null", "without overlap", "gemm", "tensor", "zero3"])
+def test_every_collective_of_a_step_is_right_and_its_times_are_in_order(steps, name):
+    step = steps[name]
+    assert step["wrong"] == 0
+    assert len(operations(step)) == sum("label" in each for each in step["program"])
+    assert all(each[READY] <= each[BEGIN] <= each[END] for each in operations(step))
+    assert all(begin <= end for begin, end in computations(step))
+    assert step["device_ns"] >= max(step["events"])
+
+
+def test_a_bucket_that_is_left_out_is_found_wrong(steps):
+    assert steps["left out"] > 0
+
+
+def test_a_refusal_on_one_rank_reaches_all(steps):
+    assert steps["refused"] == ["refused", "refused"]
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_buckets_are_synchronised_while_the_backward_pass_computes(steps, name):
+    step = steps[name]
+    last_computation = computations(step)[-1][1]
+    assert operations(step)[0][END] < last_computation
+    assert operations(step)[-1][END] > last_computation
+
+
+def test_without_overlap_no_bucket_begins_before_the_last_computation_has_ended(steps):
+    step = steps["without overlap"]
+    assert min(each[BEGIN] for each in operations(step)) >= computations(step)[-1][1]
+
+
+def test_a_computation_that_waits_for_a_collective_begins_after_it(steps):
+    step = steps["tensor"]
+    number = computed = checked = 0
+    awaited = None
+    for instruction in step["instructions"]:
+        if instruction == "Start":
+            number += 1
+        elif instruction == "Wait":
+            awaited = number - 1
+        elif awaited is not None:
+            assert computations(step)[computed][0] >= operations(step)[awaited][END]
+            checked, awaited = checked + 1, None
+        computed += instruction == "Compute"
+    assert checked > 10
+
+
+def test_operations_of_one_stream_follow_one_another(steps):
+    for step in (steps["ring"], steps["zero3"]):
+        for stream in set(step["streams"]):
+            own = [each for each, name in zip(operations(step), step["streams"], strict=True) if name == stream]
+            assert all(before[END] <= after[BEGIN] for before, after in pairwise(own))
+
+
+def test_replicas_are_reduced_on_a_stream_of_their_own_after_their_shards(mpiexec, nccl_library):
+    ran = mpiexec(4, RANKS, nccl_library)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    step = json.loads(ran.stdout.splitlines()[-1])["hsdp"]
+    assert step["wrong"] == 0
+    assert step["after"]
+    for number, before in step["after"]:
+        assert step["streams"][number] != step["streams"][before]
+        assert operations(step)[before][END] <= operations(step)[number][BEGIN]
+
+
+def test_the_null_step_takes_at_least_its_computation(steps):
+    assert steps["null"]["device_ns"] >= 0.99 * 200e6
+
+
+def test_a_job_measures_steps_and_stores_their_timelines(mpiexec, nccl_library, tmp_path):
+    params = Workload.of({"model": "resnet50", "scale": 4096, "compute_us": 5000}).params
+    steps = [
+        raw_examples.case(
+            25_332, collective=TRAINING_STEP, algorithm=algorithm, transport="nccl", device="cuda", in_place=True,
+            params=params,
+        )
+        for algorithm in ("ring", "null")
+    ]  # fmt: skip
+    effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
+    (tmp_path / "job.json").write_text(raw_examples.job(*steps, effort=effort).to_json())
+    ranks = Path(__file__).with_name("timed_ranks.py")
+    out = tmp_path / "F.h5"
+    ran = mpiexec(2, ranks, nccl_library, "0", "5", "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    results = read_results([out])
+    by_algorithm = {row.algorithm: row for row in results.rows}
+    assert {row.status for row in results.rows} == {"ok"}
+    assert by_algorithm["ring"].exposed_s is not None
+    assert by_algorithm["ring"].device_s > by_algorithm["ring"].backward_s > 0
+    assert len(results.step_times[by_algorithm["ring"].key].ranks) == 2
+
+
+def test_a_step_over_another_transport_than_nccl_is_skipped_with_the_reason(mpiexec, nccl_library, tmp_path):
+    params = Workload.of({"model": "resnet50", "scale": 4096}).params
+    step = raw_examples.case(
+        25_332, collective=TRAINING_STEP, transport="staged", device="cuda", in_place=True, params=params
+    )
+    (tmp_path / "job.json").write_text(raw_examples.job(step).to_json())
+    ranks, out = Path(__file__).with_name("timed_ranks.py"), tmp_path / "F.h5"
+    mpiexec(2, ranks, nccl_library, "0", "5", "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    (gap,) = read_results([out]).skipped
+    assert "over nccl, not staged" in gap.reason
