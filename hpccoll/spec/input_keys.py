@@ -208,8 +208,8 @@ RUN_OPTIONS = (
 TRAIN_ALGORITHMS = "ring,native,null"
 
 TRAIN_FLAGS = (
-    "-t", "-d", "-o", "-n", "-w", "--aggregators", "--mapping", "--table", "--param", "--variant", "--executor",
-    "--seconds", "--timeout", "--rounds", "--seed", "--shape", "--hosts", "--exit-zero", "--out",
+    "-t", "--device", "-d", "-o", "-n", "-w", "--aggregators", "--mapping", "--table", "--param", "--variant",
+    "--executor", "--seconds", "--timeout", "--rounds", "--seed", "--shape", "--hosts", "--exit-zero", "--out",
 )  # fmt: skip
 """The options that ``hpccoll train`` has in common with ``hpccoll run``."""
 

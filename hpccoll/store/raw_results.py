@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case, Job, Parameter
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.schema import PREDICTED_KINDS, RANK_RESULT_MERGES, Merge, RankResult
+from hpccoll.store.schema import IMPORTED, PREDICTED_KINDS, RANK_RESULT_MERGES, Merge, RankResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +138,11 @@ class Attempt:
         return self.kind in PREDICTED_KINDS
 
     @property
+    def ours(self) -> bool:
+        """Whether hpccoll measured its times: they are neither predicted nor imported."""
+        return not self.predicted and self.kind != IMPORTED
+
+    @property
     def layout(self) -> Layout:
         """The layout of the ranks, as algorithms see it."""
         node, rack = (tuple(getattr(location, tier) for location in self.places) for tier in ("node", "rack"))
@@ -234,7 +239,8 @@ class RawResults:
         rounds: dict[str, frozenset[int]] = {}
         for outcome in (outcome for _, outcomes in self.attempts for outcome in outcomes):
             if outcome.status != "failed":
-                rounds[outcome.case.id] = rounds.get(outcome.case.id, frozenset()) | outcome.rounds
+                of_outcome = all_rounds if outcome.source else outcome.rounds  # another program has its own number
+                rounds[outcome.case.id] = rounds.get(outcome.case.id, frozenset()) | of_outcome
         return {case_id: measured or all_rounds for case_id, measured in rounds.items()}
 
     @property

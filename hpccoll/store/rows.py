@@ -11,7 +11,7 @@ from typing import TypeAlias
 from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.spec.case import SINGLE
 from hpccoll.store.scheduler_log import ScheduledJob
-from hpccoll.store.schema import COLUMNS, PREDICTED_KINDS, CaseResult
+from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult
 from hpccoll.store.step_times import StepTimes
 
 NOT_PLANNED = "left out"
@@ -58,7 +58,7 @@ class Row(CaseResult):
     racks: int  # racks of the workers
     aggregators: int
     iterations: int  # over all rounds
-    timing: str  # one of RULES, or gated or aggregated
+    timing: str  # one of RULES, or gated or aggregated; of an imported row one of sources.py
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
     ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals;
@@ -94,7 +94,7 @@ class Row(CaseResult):
     status: str  # ok, wrong, failed, skipped, partial (rounds are missing)
     reason: str | None  # why it is not ok
     oversubscribed: bool
-    kind: str  # measured, measured on a testbed, measured on a shared GPU, simulated, modelled
+    kind: str  # measured, measured on a testbed, measured on a shared GPU, simulated, modelled, imported
 
     @property
     def key(self) -> RowKey:
@@ -110,6 +110,16 @@ class Row(CaseResult):
     def predicted(self) -> bool:
         """Whether nothing was measured: the time is simulated or modelled."""
         return self.kind in PREDICTED_KINDS
+
+    @property
+    def imported(self) -> bool:
+        """Whether another program measured it."""
+        return self.kind == IMPORTED
+
+    @property
+    def ours(self) -> bool:
+        """Whether hpccoll measured it: it is neither predicted nor imported."""
+        return not self.predicted and not self.imported
 
 
 FIRST_COLUMNS = (
@@ -206,12 +216,22 @@ class Results:
         return len(is_reduced) - sum(is_reduced), sum(is_reduced)
 
     @property
-    def without_predictions(self) -> "Results":
-        """The results with measured rows and runs only: what answers, tables and findings are made from."""
+    def ours(self) -> "Results":
+        """The results that hpccoll measured: what answers, tables and findings are made from."""
+        kinds = (*PREDICTED_KINDS, IMPORTED)
         return replace(
             self,
-            rows=tuple(row for row in self.rows if not row.predicted),
-            runs=tuple(run for run in self.runs if run.kind not in PREDICTED_KINDS),
+            rows=tuple(row for row in self.rows if row.ours),
+            runs=tuple(run for run in self.runs if run.kind not in kinds),
+        )
+
+    @property
+    def without_imports(self) -> "Results":
+        """The results without those of other programs: what charts show."""
+        return replace(
+            self,
+            rows=tuple(row for row in self.rows if not row.imported),
+            runs=tuple(run for run in self.runs if run.kind != IMPORTED),
         )
 
     @property

@@ -23,6 +23,9 @@ SIMULATED, MODELLED = "simulated", "modelled"
 PREDICTED_KINDS = SIMULATED, MODELLED
 """The kinds of results that nothing measured: from a schedule, or from a formula."""
 
+IMPORTED = "imported"
+"""The kind of results that another program measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -113,6 +116,10 @@ class CaseResult:
         since=7,
         heading="operations of an iteration",
         format="count",
+    )
+    source: str | None = result("str", "the program that measured: osu, nccl-tests, imb; empty: hpccoll", since=10)
+    reported: str | None = result(
+        "str", "JSON: of a result of another program, what each output says of it, by column", since=10
     )
 
 
@@ -286,4 +293,5 @@ VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
 1.7: how operations were timed, and how many together; clocks, power, temperature, throttling and traffic of GPUs.
 1.8: the intervals of predictions.
 1.9: the timelines of training steps.
+1.10: results of other programs.
 """

@@ -17,6 +17,7 @@ from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import Row
 from hpccoll.store.schema import CaseResult
+from hpccoll.store.sources import HPCCOLL
 from hpccoll.store.step_times import STEP_FIGURES, StepTimes
 
 
@@ -129,7 +130,7 @@ def status_and_reason(job: Job, outcome: Outcome) -> tuple[str, str | None]:
     measured, requested = len(outcome.rounds), job.effort.rounds
     if outcome.status != "ok":
         return outcome.status, outcome.reason
-    if measured == requested:
+    if measured == requested or outcome.source:  # another program has its own number of rounds
         return "ok", None  # a failed round has been measured since
     return "partial", "; ".join(filter(None, (f"{measured} of {requested} rounds", outcome.reason)))
 
@@ -187,7 +188,7 @@ def make_row(
         median, interval = combined.median, combined.interval
         if outcome.predicted_low_s is not None and outcome.predicted_high_s is not None:
             interval = outcome.predicted_low_s, outcome.predicted_high_s
-        p99 = None if attempt.predicted else percentile(seconds, 99)
+        p99 = percentile(seconds, 99) if attempt.ours else None
         factor = collective(case.collective).busbw
         if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:
             algbw = outcome.bytes / median
@@ -196,7 +197,7 @@ def make_row(
     workers = attempt.ranks - attempt.aggregators
     step = None if times is None else StepTimes.of(times, outcome.program, workers)
     status, reason = status_and_reason(job, outcome)
-    ran = times is not None and not attempt.predicted
+    ran = times is not None and attempt.ours
     executor = outcome.executor or (PYTHON if ran else None)  # before schema 1.6 there was no other
     operations = outcome.operations or (None if times is None else 1)
     numbers = range(1, job.effort.rounds + 1) if rounds else ()
@@ -233,5 +234,5 @@ def make_row(
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,
         **{**{each.name: getattr(outcome, each.name) for each in fields(CaseResult)}, "executor": executor,
-           "operations": operations},
+           "operations": operations, "source": outcome.source or HPCCOLL},
     )  # fmt: skip

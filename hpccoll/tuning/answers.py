@@ -297,7 +297,7 @@ def noise_sentence(results: Results) -> str:
 
     Floors and rows without a correct time are left out.
     """
-    measured = results.without_predictions.rows
+    measured = results.ours.rows
     rows = [row for row in measured if row.status in ("ok", "partial") and row.median_s and not row.floor]
     if not rows:
         return ""

@@ -29,7 +29,7 @@ def build_table(results: Results) -> TuneTable:
     recommendations = recommend(results)
     if not recommendations:
         rows = results.rows
-        statuses = Counter(row.kind if row.predicted else "wrong" if row.wrong else row.status for row in rows)
+        statuses = Counter(row.kind if not row.ours else "wrong" if row.wrong else row.status for row in rows)
         counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no rows"
         missing = "no complete and correct result of an algorithm (a floor, auto and training steps do not count)"
         raise UnusableError("PATHS", f"{missing}; results: {counts}")

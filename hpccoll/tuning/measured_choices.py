@@ -157,7 +157,7 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
 
 def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[Row]]:
     """Return the rows among which a table can choose, by setting and conditions: no training steps."""
-    results = results.without_predictions.without_steps
+    results = results.ours.without_steps
     runs = {run.run_id: run for run in results.runs}
     rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
     for row in results.rows:

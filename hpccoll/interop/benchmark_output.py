@@ -1,0 +1,294 @@
+"""What the output of another benchmark holds: its results as cases of ours, and what it says of the run.
+
+Parsers of outputs are strict where a number could be misread, and lenient where launchers write: a line of a table that
+begins with a digit is a result or an error; any other line that does not belong to the output becomes a remark.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hpccoll.errors import BadInputError
+from hpccoll.limits import MAX_BYTES, RANKS, SECONDS, IntegerRange
+from hpccoll.schedule import itemsize
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.spec.algorithm_registry import collective
+from hpccoll.spec.case import Case
+from hpccoll.store.sources import MEAN
+
+NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+COUNT = re.compile(r"[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the user says about outputs that do not say it; None: the output says it.
+
+    Args:
+        ranks: the number of ranks of the run.
+        nodes: the number of nodes.
+        library: the communication library, in words.
+    """
+
+    ranks: int | None = None
+    nodes: int | None = None
+    library: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.ranks and self.nodes and self.nodes > self.ranks:
+            raise BadInputError("--nodes", self.nodes, f"at most --ranks, {self.ranks}: each node has a rank")
+
+    def need(self, name: str, program: str) -> int:
+        """Return ``ranks`` or ``nodes``.
+
+        Raises:
+            BadInputError: if the user does not say it either.
+        """
+        value: int | None = getattr(self, name)
+        if value is None:
+            raise BadInputError(f"--{name}", None, f"the output of {program} does not say on how many {name} it ran")
+        return value
+
+
+DEFAULT_FUNCTIONS = (
+    "Allreduce", "Reduce_scatter_block", "Allgather", "Bcast", "Reduce", "Gather", "Scatter", "Alltoall", "Barrier",
+)  # fmt: skip
+"""The functions that our ``native`` calls, without ``MPI_``."""
+
+
+@dataclass(frozen=True, slots=True)
+class MpiBenchmark:
+    """A benchmark of an MPI library.
+
+    Args:
+        collective: the collective of ours.
+        function: the MPI function that it measures, without ``MPI_``; empty for point to point.
+        of_block: whether its size is that of a rank's block.
+        algorithm: the algorithm of ours.
+        factor: the time of ours over the printed one: 2 for both ways.
+    """
+
+    collective: str
+    function: str = ""
+    of_block: bool = False
+    algorithm: str = NATIVE
+    factor: int = 1
+
+    def call(self, form: str) -> str | None:
+        """Return the parameter ``call``: the MPI function, or a window of messages; None if ours makes the same call.
+
+        Args:
+            form: ``nonblocking``, ``persistent``, or empty for the blocking form.
+        """
+        name = self.function
+        if not name:
+            if form == "persistent":
+                return "MPI_Send_init"
+            return "window" if self.algorithm == NATIVE else None
+        names = {"nonblocking": f"MPI_I{name.lower()}", "persistent": f"MPI_{name}_init"}
+        return names.get(form, None if name in DEFAULT_FUNCTIONS else f"MPI_{name}")
+
+    def case(self, size: int, ranks: int, nodes: int, dtype: str, call: str | None, **where: str) -> Case:
+        """Return the case of ours.
+
+        Args:
+            size: the printed size.
+            ranks: the ranks that ran it.
+            nodes: their nodes.
+            dtype: the type of the elements.
+            call: the parameter ``call``.
+            where: ``transport`` and ``device``, if they are not ours.
+        """
+        family = collective(self.collective)
+        return Case(
+            collective=family.name, algorithm=self.algorithm, dtype=dtype, op="sum" if family.has_op else None,
+            bytes=size * (family.blocks(ranks) if self.of_block else 1), in_place=family.one_buffer,
+            root=0 if family.rooted else None, params={"call": call} if call else {}, ranks=ranks, nodes=nodes,
+            timing=MEAN, **where,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignResult:
+    """One result of another benchmark.
+
+    Args:
+        case: the case of ours that it is a result of; ``ranks`` and ``nodes`` are those that ran it.
+        seconds: its time as ours counts it: that of a ping-pong is the round trip.
+        reported: its line by column, as printed.
+        wrong: the number of wrong elements; None if they were not counted.
+        failure: why the result is wrong; None if it is right, or was not checked.
+    """
+
+    case: Case
+    seconds: float
+    reported: Mapping[str, str]
+    wrong: int | None = None
+    failure: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class BenchmarkOutput:
+    """The content of one output.
+
+    Args:
+        source: the program that wrote it, a key of ``SOURCES``.
+        program: its name and version.
+        ranks: the number of ranks of the run.
+        nodes: the number of nodes.
+        library: the communication library, in words; None if the output does not say it.
+        hosts: the names of the nodes; empty if the output does not say them.
+        results: the results.
+        remarks: what was not imported, and why; one sentence each.
+        truncated: whether the end that the program always writes is missing.
+    """
+
+    source: str
+    program: str
+    ranks: int
+    nodes: int
+    library: str | None = None
+    hosts: tuple[str, ...] = ()
+    results: list[ForeignResult] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    truncated: bool = False
+
+    def nodes_of(self, processes: int) -> int:
+        """Return the nodes of the first processes; with ranks in block order, the first nodes have one more each.
+
+        Raises:
+            BadInputError: if there are more nodes than ranks.
+        """
+        if self.nodes > self.ranks:
+            raise BadInputError("--nodes", self.nodes, f"at most {self.ranks}, the ranks of the output")
+        per_node, rest = divmod(self.ranks, self.nodes)
+        larger = min(rest, -(-processes // (per_node + 1)))
+        return larger + -(-max(0, processes - rest * (per_node + 1)) // per_node)
+
+    def add(self, where: str, result: ForeignResult) -> None:
+        """Add a result, or a remark if ours has no such case or time.
+
+        Args:
+            where: the place of the result, which begins the remark.
+            result: the result.
+
+        Raises:
+            BadInputError: if its size, ranks or time is beyond what any machine has.
+        """
+        case = result.case
+        IntegerRange(0, MAX_BYTES).check(f"{where}: bytes", case.bytes)
+        RANKS.check(f"{where}: ranks", case.ranks)
+        if result.seconds:
+            SECONDS.check(f"{where}: time", result.seconds)
+        elements = collective(case.collective).elements(case.bytes, itemsize(case.dtype), case.ranks or self.ranks)
+        if not elements:
+            self.remarks.append(f"{where}: {case.bytes} bytes are less than an element for each rank: left out")
+        elif not result.seconds:
+            self.remarks.append(f"{where}: a time of 0 is below the resolution of the output: left out")
+        else:
+            self.results.append(result)
+
+
+Handler = Callable[[Any, re.Match[str]], None]
+
+
+class LineHandlers:
+    """The kinds of lines of an output, in the order in which they are tried."""
+
+    def __init__(self) -> None:
+        self._handlers: list[tuple[re.Pattern[str], Handler]] = []
+
+    def line(self, pattern: str) -> Callable[[Handler], Handler]:
+        """Return the decorator of the method that handles the lines that match ``pattern`` as a whole."""
+
+        def register(handler: Handler) -> Handler:
+            self._handlers.append((re.compile(pattern), handler))
+            return handler
+
+        return register
+
+    def find(self, text: str) -> tuple[Handler, re.Match[str]] | None:
+        """Return the handler of a line, and the match of its pattern; None if no pattern matches."""
+        return next(((handle, found) for pattern, handle in self._handlers if (found := pattern.fullmatch(text))), None)
+
+
+class LineParser:
+    """A parser that reads an output line by line.
+
+    Args:
+        path: the path of the output, for messages.
+        output: the output, to which results are added.
+    """
+
+    handlers: ClassVar[LineHandlers]
+
+    def __init__(self, path: Path, output: BenchmarkOutput) -> None:
+        self.path, self.output, self.number = path, output, 0
+
+    def parse(self, lines: Iterable[str]) -> None:
+        """Read the lines; a line of no known kind becomes a remark.
+
+        Raises:
+            BadInputError: for a line that cannot be read.
+        """
+        for self.number, line in enumerate(lines, 1):
+            if text := line.strip():
+                if text[0].isdigit() and not line.endswith(("\n", "\r")):  # the last digits may be missing
+                    raise self.error(text, "a whole line; the output ends within it")
+                if found := self.handlers.find(text):
+                    handle, match = found
+                    handle(self, match)
+                else:
+                    self.output.remarks.append(f"{self.where} is not part of a table: {text}")
+
+    @property
+    def where(self) -> str:
+        """The place of the line that is being read."""
+        return f"{self.path}: line {self.number}"
+
+    def remark(self, line: re.Match[str]) -> None:
+        """Add a remark that a line belongs to no table."""
+        self.output.remarks.append(f"{self.where} is not part of a table: {line[0]}")
+
+    def error(self, value: str, expected: str) -> BadInputError:
+        """Return the error of the line that is being read."""
+        return BadInputError(self.where, value, expected)
+
+    def add_result(self, result: ForeignResult) -> None:
+        """Add the result of the line that is being read."""
+        self.output.add(self.where, result)
+
+    def row(self, line: str, columns: Sequence[str]) -> dict[str, str]:
+        """Return the cells of a line of a table by column.
+
+        Raises:
+            BadInputError: if there are more or fewer cells than columns: the table is truncated, or not a table.
+        """
+        cells = line.split()
+        if len(cells) != len(columns):
+            raise self.error(line, f"{len(columns)} values, one for each of {', '.join(columns)}")
+        return dict(zip(columns, cells, strict=True))
+
+    def number_in(self, column: str, cell: str) -> float:
+        """Return the number in a cell.
+
+        Raises:
+            BadInputError: if it is not a finite number of at least 0.
+        """
+        value = float(cell) if NUMBER.fullmatch(cell) else math.nan
+        if not 0 <= value < math.inf:
+            raise self.error(cell, f"a number as {column}")
+        return value
+
+    def count_in(self, column: str, cell: str) -> int:
+        """Return the whole number in a cell.
+
+        Raises:
+            BadInputError: if it is not one.
+        """
+        if not COUNT.fullmatch(cell):
+            raise self.error(cell, f"a whole number as {column}")
+        return int(cell)

@@ -1,0 +1,48 @@
+"""The programs whose results files hold, and what their numbers mean."""
+
+from dataclasses import dataclass
+
+HPCCOLL = "hpccoll"
+"""The source of our own results."""
+
+MEAN, QUEUE_MEAN, BLOCKING_MEAN = "mean", "queue_mean", "blocking_mean"
+"""The timings of results of other programs; ours have those of ``RULES`` and of ``TIMINGS``.
+
+``mean`` is the mean over ranks of the mean over iterations, each followed by a barrier that is not timed;
+``queue_mean`` the mean over operations queued back to back, without a barrier between them, and over ranks;
+``blocking_mean`` the mean over operations that the host waits for one by one, barriers between them included.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A program that measures collectives.
+
+    Args:
+        title: its name.
+        meaning: what its numbers are, and how they differ from ours.
+    """
+
+    title: str
+    meaning: str
+
+
+SOURCES = {
+    "osu": Source(
+        "OSU Micro-Benchmarks",
+        "a collective takes the mean over ranks of the mean over iterations, after MPI_Barrier; a non-blocking one its "
+        "pure communication, without computation; point to point is timed by rank 0, and a bandwidth has a window of "
+        "messages in flight",
+    ),
+    "nccl-tests": Source(
+        "nccl-tests",
+        "operations are queued back to back and timed together, without a barrier between them (blocking_mean, of -z: "
+        "waited for one by one, with barriers in the time); of ranks the mean, unless -a chose another number",
+    ),
+    "imb": Source(
+        "Intel MPI Benchmarks",
+        "the mean over ranks (t_avg) of the mean over iterations, each followed by a barrier; point to point the "
+        "longest over ranks",
+    ),
+}
+"""All sources besides our own. Ours is the longest duration over ranks after our barrier, and the median of them."""

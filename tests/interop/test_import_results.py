@@ -1,0 +1,254 @@
+"""``hpccoll import``: outputs of other benchmarks as a raw file that every reader opens, and no answer is made from."""
+
+import json
+
+import pytest
+from cli_runner import invoke
+from hypothesis import given
+from hypothesis import strategies as st
+from imported_outputs import ALL, OUTPUTS, given_for, import_example, import_files, read_example
+from raw_examples import raw
+
+import hpccoll
+from hpccoll.errors import BadInputError
+from hpccoll.interop.import_results import READERS, raw_results, read_output
+from hpccoll.store.hdf5 import write_raw_file
+from hpccoll.store.load_results import read_results
+
+OSU = OUTPUTS / "osu_allreduce.txt"
+FOOTED = [name for name in ALL if name.startswith("imb") or (name.startswith("nccl") and name.endswith("txt"))]
+"""Outputs of programs that always write a last line."""
+
+
+def copy(directory, name, change=lambda text: text, number=1):
+    """Write a changed copy of an example, and return its path."""
+    path = directory / f"{number}-{name}"
+    path.write_text(change((OUTPUTS / name).read_text()))
+    return path
+
+
+def import_text(name, text, out):
+    """Run the command on a text with what the user says about an example."""
+    path = out.with_suffix(".txt")
+    path.write_text(text)
+    return import_files(out, path, ranks=given_for(name).ranks, nodes=given_for(name).nodes)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_rows_of_an_import_are_the_results_of_the_output(name, tmp_path):
+    rows = import_example(name, tmp_path / "imported.h5")
+    output = read_example(name)
+    assert {
+        row.case_id: (row.collective, row.algorithm, row.transport, row.device, row.dtype, row.op, row.in_place,
+                      row.root, row.requested_bytes, row.ranks, row.nodes, row.timing, dict(row.params))
+        for row in rows
+    } == {
+        (case := result.case).id: (
+            case.collective, case.algorithm, case.transport, case.device, case.dtype, case.op, case.in_place,
+            case.root, case.bytes, case.ranks, case.nodes, case.timing, dict(case.params))
+        for result in output.results
+    }  # fmt: skip
+    seconds = {result.case.id: result.seconds for result in output.results}
+    assert {row.case_id: row.median_s for row in rows} == pytest.approx(seconds, abs=1e-9)
+    assert {(row.kind, row.source, row.rounds) for row in rows} == {("imported", output.source, 1)}
+    wrong = {result.case.id for result in output.results if result.wrong or result.failure}
+    assert {row.case_id for row in rows if row.status == "wrong"} == wrong
+    assert all(row.reason for row in rows if row.status == "wrong" and not row.wrong)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_import_is_a_raw_file_for_every_reader(name, tmp_path):
+    out = tmp_path / "imported.h5"
+    rows = import_example(name, out)
+    assert invoke("validate", out).code == 0
+    exported = invoke("export", out, "--format", "json")
+    assert {row["case_id"] for row in json.loads(exported.out)} == {row.case_id for row in rows}
+    assert len(hpccoll.open(out).rows) == len(rows)
+
+
+@pytest.mark.parametrize("name", ["osu_allreduce.txt", "nccl_broadcast_blocking.txt", "imb_mpi1.txt"])
+def test_a_report_of_an_import_shows_it_in_its_section(name, tmp_path):
+    wrong = any(row.status == "wrong" for row in import_example(name, tmp_path / "imported.h5"))
+    assert invoke("report", tmp_path / "imported.h5", "--out", tmp_path / "report").code == (3 if wrong else 0)
+    assert 'id="other-programs"' in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_lines_are_kept_as_they_were_printed(tmp_path):
+    first = next(row for row in import_example("osu_allreduce_full.txt", tmp_path / "osu.h5") if row.dtype == "int32")
+    assert json.loads(first.reported) == [dict(read_example("osu_allreduce_full.txt").results[2].reported)]
+
+
+def test_several_outputs_of_a_benchmark_are_rounds(tmp_path):
+    times = ["4.10", "4.30", "4.20"]
+    files = [copy(tmp_path, OSU.name, lambda text, t=t: text.replace("4.10", t), i) for i, t in enumerate(times)]
+    out = tmp_path / "osu.h5"
+    assert import_files(out, *files).code == 0
+    row = next(row for row in read_results([out]).rows if row.requested_bytes == 1024)
+    assert row.round_medians_s == pytest.approx([float(each) * 1e-6 for each in times])
+    assert (row.rounds, row.median_s) == (3, pytest.approx(4.2e-6))
+    assert [each["Avg Latency(us)"] for each in json.loads(row.reported)] == times
+
+
+def test_results_of_several_numbers_of_ranks_are_in_one_file(tmp_path):
+    rows = import_example("imb_mpi1.txt", tmp_path / "imb.h5")
+    assert {(row.ranks, row.nodes) for row in rows} == {(2, 1), (4, 2)}
+
+
+def test_more_nodes_than_ranks_are_refused(tmp_path):
+    assert import_files(tmp_path / "out.h5", OSU, ranks=2, nodes=4).is_bad_input("--nodes", 4, 2)
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_outputs_of_several_programs_are_refused(tmp_path):
+    out = tmp_path / "out.h5"
+    ended = import_files(out, OSU, OUTPUTS / "imb_nbc.txt", ranks=4)
+    assert ended.is_bad_input("osu", "imb")
+    assert not out.exists()
+
+
+def test_outputs_of_several_libraries_are_refused_because_they_are_no_rounds_of_one_case(tmp_path):
+    newer = tmp_path / "newer.txt"
+    newer.write_text((OUTPUTS / "nccl_all_reduce.txt").read_text().replace("22707", "23004"))
+    out = tmp_path / "out.h5"
+    ended = invoke("import", OUTPUTS / "nccl_all_reduce.txt", newer, "--out", out)
+    assert ended.is_bad_input("NCCL 2.27.7", "NCCL 2.30.4")
+    assert not out.exists()
+
+
+def test_what_the_user_says_of_the_library_is_in_the_file(tmp_path):
+    out = tmp_path / "osu.h5"
+    assert import_files(out, OSU, library="Open MPI 5.0.3").code == 0
+    assert "Open MPI 5.0.3" in read_results([out]).runs[0].provenance["library"]
+
+
+def test_the_environment_in_the_json_of_nccl_tests_is_not_kept(tmp_path):
+    out = tmp_path / "nccl.h5"
+    import_example("nccl_all_gather.json", out)
+    assert b"do-not-keep" in (OUTPUTS / "nccl_all_gather.json").read_bytes()
+    everything = out.read_bytes() + invoke("export", out).out.encode()
+    assert b"do-not-keep" not in everything
+    assert "SECRET_TOKEN" not in repr(read_results([out]).runs)
+
+
+@pytest.mark.parametrize("arguments", [("tune", "--out", "made.json"), ("model", "--out", "made.json")])
+def test_nothing_is_chosen_or_fitted_from_an_import(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sizes = "".join(f"{1 << power:<10} {2 + power}.00\n" for power in range(1, 16))
+    many = (OUTPUTS / "osu_latency.txt").read_text().replace("1048576", f"{sizes}1048576")
+    assert import_text("osu_latency.txt", many, tmp_path / "osu.h5").code == 0
+    command, *options = arguments
+    assert invoke(command, "osu.h5", *options).code == 2
+    assert not (tmp_path / "made.json").exists()
+
+
+def test_results_of_ours_are_never_replaced(tmp_path):
+    ours = tmp_path / "ours.h5"
+    write_raw_file(raw(), ours)
+    text = tmp_path / "notes.h5"
+    text.write_text("not a raw file")
+    for out in (ours, text):
+        before = out.read_bytes()
+        assert import_files(out, OSU).is_bad_input("--out", out.name)
+        assert out.read_bytes() == before
+
+
+def test_an_import_replaces_an_earlier_one(tmp_path):
+    out = tmp_path / "out.h5"
+    import_example("osu_allreduce.txt", out)
+    rows = import_example("osu_barrier.txt", out)
+    assert [row.collective for row in rows] == ["barrier"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\0\1\2", "no output of a benchmark\n", "{}", '{"nccl_version": 7}', "# OSU ", "[1]",
+     "# Benchmarking X\n#repetitions\n", "out-of-place #wrong\n"],
+)  # fmt: skip
+def test_garbage_is_refused_in_one_line(text, tmp_path):
+    out = tmp_path / "out.h5"
+    assert import_text("osu", text, out).is_bad_input()
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", FOOTED)
+def test_an_output_without_its_last_line_is_imported_and_said_to_be_cut(name, tmp_path):
+    rows = [line for line in (OUTPUTS / name).read_text().splitlines(keepends=True) if line.strip()[:1].isdigit()]
+    text = (OUTPUTS / name).read_text()
+    ended = import_text(name, text[: text.rindex(rows[-1]) + len(rows[-1])], tmp_path / "out.h5")
+    assert ended.code == 3
+    assert "out.txt" in ended.err
+    assert len(read_results([tmp_path / "out.h5"]).rows) == len(read_example(name).results)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.endswith("txt")])
+def test_an_output_that_is_cut_within_its_last_result_is_refused_with_its_line(name, tmp_path):
+    text = (OUTPUTS / name).read_text()
+    row = next(line for line in reversed(text.splitlines(keepends=True)) if line.strip()[:1].isdigit())
+    end = text.rindex(row) + len(row)
+    number = text[:end].count("\n")
+    for cut in range(1, 4):
+        ended = import_text(name, text[: end - cut].rstrip(" "), tmp_path / "out.h5")
+        assert ended.is_bad_input("out.txt", f"line {number}")
+    assert not (tmp_path / "out.h5").exists()
+
+
+def check_read(name, content, directory):
+    """Read bytes as an output of a program: they are imported, or refused as bad input."""
+    path = directory / name
+    path.write_bytes(content)
+    try:
+        output = read_output(path, given_for(name))
+        imported = raw_results({path: output}, directory / "out.h5")
+    except BadInputError:
+        return
+    assert imported.job.cases
+    assert all(result.seconds > 0 for result in output.results)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("outputs")
+
+
+@given(name=st.sampled_from(ALL), data=st.data())
+def test_an_output_that_is_cut_anywhere_is_imported_or_refused(name, data, directory):
+    content = (OUTPUTS / name).read_bytes()
+    check_read(name, content[: data.draw(st.integers(0, len(content)))], directory)
+
+
+@given(name=st.sampled_from(ALL), data=st.data())
+def test_an_output_with_another_byte_is_imported_or_refused(name, data, directory):
+    content = bytearray((OUTPUTS / name).read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    check_read(name, bytes(content), directory)
+
+
+WORDS = (
+    "-1",
+    "nan",
+    "inf",
+    "1e308",
+    "9" * 5000,
+    "0",
+    "999999999999",
+    "\N{ARABIC-INDIC DIGIT THREE}",
+    '""',
+    "[]",
+    "null",
+    "",
+)
+"""What is bad, or at least unusual, in place of a word of an output."""
+
+
+@given(name=st.sampled_from(ALL), word=st.sampled_from(WORDS), data=st.data())
+def test_an_output_with_another_word_is_imported_or_refused(name, word, data, directory):
+    text = (OUTPUTS / name).read_text()
+    words = [word for line in text.splitlines() for word in line.replace(",", " ").replace(":", " ").split()]
+    old = data.draw(st.sampled_from(words))
+    check_read(name, text.replace(old, word).encode(), directory)
+
+
+def test_each_output_has_one_reader():
+    for name in ALL:
+        text = (OUTPUTS / name).read_text()
+        assert sum(recognises(text) for recognises, _ in READERS) == 1

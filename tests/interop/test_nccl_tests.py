@@ -1,0 +1,170 @@
+"""Outputs of nccl-tests, the table and the JSON: both placements of each line become cases."""
+
+import json
+
+import pytest
+from imported_outputs import OUTPUTS, import_files, read_example, summary_of
+
+from hpccoll.errors import BadInputError
+from hpccoll.interop.benchmark_output import Given
+from hpccoll.interop.nccl_tests import nccl_version, read_nccl_tests
+
+RESULTS = {
+    "nccl_all_reduce.txt": [
+        ("all_reduce", "native", None, "float32", "sum", False, 1024, 4, 2, 25.5),
+        ("all_reduce", "native", None, "float32", "sum", True, 1024, 4, 2, 24.75),
+        ("all_reduce", "native", None, "float32", "sum", False, 1 << 20, 4, 2, 100.0),
+        ("all_reduce", "native", None, "float32", "sum", True, 1 << 20, 4, 2, 98.5),
+    ],
+    "nccl_all_gather.json": [
+        ("all_gather", "native", None, "float32", None, False, 1024, 2, 1, 12.25),
+        ("all_gather", "native", None, "float32", None, True, 1024, 2, 1, 12.0),
+    ],
+    "nccl_alltoall.txt": [
+        ("all_to_all", "native", None, "float32", None, False, 4096, 2, 1, 15.25),
+        ("all_to_all", "native", None, "float32", None, True, 4096, 2, 1, 15.0),
+    ],
+    "nccl_broadcast_blocking.txt": [
+        ("broadcast", "native", None, "float16", None, False, 4096, 2, 1, 30.25),
+        ("broadcast", "native", None, "float16", None, True, 4096, 2, 1, 29.5),
+    ],
+    "nccl_reduce_scatter_per_iteration.txt": [
+        ("reduce_scatter", "native", None, "float32", "sum", False, 4096, 4, 1, 20.0),
+        ("reduce_scatter", "native", None, "float32", "sum", True, 4096, 4, 1, 19.5),
+    ],
+}
+WRONG = {
+    "nccl_all_reduce.txt": [0, 0, 0, None], "nccl_all_gather.json": [0, None], "nccl_alltoall.txt": [0, None],
+    "nccl_broadcast_blocking.txt": [3, 0], "nccl_reduce_scatter_per_iteration.txt": [0, 0],
+}  # fmt: skip
+TABLE = (OUTPUTS / "nccl_all_reduce.txt").read_text()
+JSON = (OUTPUTS / "nccl_all_gather.json").read_text()
+
+
+def read(tmp_path, text, **given):
+    path = tmp_path / "nccl.txt"
+    path.write_text(text)
+    return read_nccl_tests(path, text.splitlines(keepends=True), Given(**given))
+
+
+def changed(change):
+    """Return the JSON after a function has changed its content."""
+    content = json.loads(JSON)
+    change(content)
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_each_placement_of_a_line_is_a_result(name):
+    output = read_example(name)
+    assert [summary_of(result) for result in output.results] == RESULTS[name]
+    assert [result.wrong for result in output.results] == WRONG[name]
+    assert {(result.case.transport, result.case.device) for result in output.results} == {("nccl", "cuda")}
+    assert (output.source, output.library, output.truncated) == ("nccl-tests", "NCCL 2.27.7", False)
+
+
+def test_every_example_is_checked():
+    assert {path.name for path in OUTPUTS.glob("nccl_*")} == set(RESULTS)
+
+
+def test_queued_operations_and_those_that_a_barrier_separates_are_timed_differently():
+    timings = {name: {result.case.timing for result in read_example(name).results} for name in RESULTS}
+    assert timings == {name: {"blocking_mean" if "blocking" in name else "queue_mean"} for name in RESULTS}
+
+
+def test_the_root_and_the_hosts_are_those_of_the_output():
+    assert {result.case.root for result in read_example("nccl_broadcast_blocking.txt").results} == {1}
+    assert read_example("nccl_all_reduce.txt").hosts == ("node-a", "node-b")
+
+
+def test_a_process_in_the_json_has_all_its_devices_though_it_lists_one(tmp_path):
+    assert read(tmp_path, JSON).ranks == 2
+    assert read(tmp_path, changed(lambda content: content["config"].update(nthreads=2, ngpus=4))).ranks == 8
+
+
+def test_statistics_of_iterations_are_kept_as_they_were_printed():
+    reported = read_example("nccl_all_gather.json").results[0].reported
+    assert (reported["time"], reported["p99_us"]) == ("12.25", "13.5")
+    table = read_example("nccl_reduce_scatter_per_iteration.txt").results[0].reported
+    assert (table["i_p99"], table["i_p99 in_place"]) == ("24.00", "23.00")
+
+
+def test_ranks_are_those_of_the_first_of_several_groups(tmp_path):
+    text = TABLE.replace("Group  0 Pid  52", "Group  1 Pid  52")
+    output = read(tmp_path, text)
+    assert (output.ranks, output.nodes, len(output.remarks)) == (2, 1, 1)
+
+
+def test_an_output_that_lists_no_devices_needs_ranks_and_nodes(tmp_path):
+    text = "".join(line for line in TABLE.splitlines(keepends=True) if "Pid" not in line)
+    assert read(tmp_path, text, ranks=4, nodes=2).results
+    with pytest.raises(BadInputError, match="--ranks"):
+        read(tmp_path, text, nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("nccl_all_reduce.txt", {"ranks": 8}), ("nccl_all_gather.json", {"nodes": 2})]
+)
+def test_other_ranks_or_nodes_than_the_output_lists_are_a_contradiction(name, given, tmp_path):
+    out = tmp_path / "nccl.h5"
+    ended = import_files(out, OUTPUTS / name, **{"ranks": None, "nodes": None, **given})
+    assert ended.is_bad_input(*(f"--{key}" for key in given), *given.values())
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("(us)", "(ms)"), lambda text: text.replace(" (B)", "(KB)"),
+        lambda text: text.replace("   time", "cputime"), lambda text: text.replace("100.00", "nan"),
+        lambda text: text.replace("100.00", "1e300"), lambda text: text.replace("1048576  ", f"{10**16} "),
+        lambda text: text.replace("     N/A\n", "\n"), lambda text: text.replace("all_reduce_perf", "sendrecv_perf"),
+        lambda text: text[: text.index("     N/A\n") + 7], lambda text: text.replace("100.00 ", "100.00 7 "),
+    ],
+)  # fmt: skip
+def test_a_table_that_could_be_misread_is_refused_with_its_line(change, tmp_path):
+    text = change(TABLE)
+    assert text != TABLE
+    with pytest.raises(BadInputError, match=r"line [0-9]+"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["results"][0]["out_of_place"].update(time="nan"),
+        lambda content: content["results"][0]["out_of_place"].update(time=-1.0),
+        lambda content: content["results"][0]["out_of_place"].update(
+            cpu_time=content["results"][0]["out_of_place"].pop("time")
+        ),
+        lambda content: content["results"][0]["out_of_place"].update(nwrong="x"),
+        lambda content: content["results"][0].update(size="1K"),
+        lambda content: content["results"].append(None),
+        lambda content: content["config"].update(devices={}) or content["config"].update(ngpus=10**9),
+        lambda content: content["config"].update(ngpus=10**9),
+        lambda content: content.pop("config"),
+        lambda content: content.update(args=["sendrecv_perf"]),
+    ],
+)
+def test_json_of_another_content_is_refused(change, tmp_path):
+    with pytest.raises(BadInputError):
+        read(tmp_path, changed(change))
+
+
+def test_json_that_is_cut_is_refused(tmp_path):
+    with pytest.raises(BadInputError, match="whole JSON"):
+        read(tmp_path, JSON[:900])
+
+
+def test_types_and_reductions_that_ours_has_not_are_left_out_with_remarks(tmp_path):
+    lines = TABLE.splitlines(keepends=True)
+    row = next(line for line in lines if line.strip().startswith("1024 "))
+    others = row.replace(" float", "f8e4m3"), row.replace("   sum", "mulsum")
+    output = read(tmp_path, TABLE.replace(row, "".join((row, *others))))
+    assert len(output.results) == len(read(tmp_path, TABLE).results)
+    assert len(output.remarks) == 2 * len(others)
+
+
+@pytest.mark.parametrize(("code", "version"), [(22707, "NCCL 2.27.7"), (2804, "NCCL 2.8.4"), (21903, "NCCL 2.19.3")])
+def test_the_code_of_a_version_is_spelt_out(code, version):
+    assert nccl_version(code) == version

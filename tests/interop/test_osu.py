@@ -1,0 +1,182 @@
+"""Outputs of the OSU Micro-Benchmarks: each line becomes the case that it measured, or is refused."""
+
+import pytest
+from imported_outputs import OUTPUTS, import_example, import_files, read_example, summary_of
+
+from hpccoll.errors import BadInputError
+from hpccoll.interop.benchmark_output import Given
+from hpccoll.interop.osu import read_osu
+
+MiB = 1 << 20
+ALL_REDUCE = "all_reduce", "native"
+RESULTS = {
+    "osu_allreduce.txt": [
+        (*ALL_REDUCE, None, "float32", "sum", False, 4, 8, 2, 1.52),
+        (*ALL_REDUCE, None, "float32", "sum", False, 1024, 8, 2, 4.1),
+        (*ALL_REDUCE, None, "float32", "sum", False, MiB, 8, 2, 2210.75),
+    ],
+    "osu_allreduce_full.txt": [
+        (*ALL_REDUCE, None, "int8", "sum", False, 1, 8, 2, 20.11),
+        (*ALL_REDUCE, None, "int8", "sum", False, MiB, 8, 2, 310.5),
+        (*ALL_REDUCE, None, "int32", "sum", False, 4, 8, 2, 19.75),
+    ],
+    "osu_allreduce_persistent.txt": [(*ALL_REDUCE, "MPI_Allreduce_init", "int8", "sum", False, 8, 8, 2, 2.02)],
+    "osu_iallreduce.txt": [  # pure communication, without computation
+        (*ALL_REDUCE, "MPI_Iallreduce", "int8", "sum", False, 1, 8, 2, 8.71),
+        (*ALL_REDUCE, "MPI_Iallreduce", "int8", "sum", False, 65536, 8, 2, 155.25),
+    ],
+    "osu_ibcast.txt": [("broadcast", "native", "MPI_Ibcast", "int8", None, True, 1024, 8, 2, 2.5)],
+    "osu_allgather.txt": [  # sizes are of a rank's block
+        ("all_gather", "native", None, "int8", None, False, 8, 8, 2, 3.05),
+        ("all_gather", "native", None, "int8", None, False, 8 * 4096, 8, 2, 25.4),
+    ],
+    "osu_alltoall.txt": [
+        ("all_to_all", "native", None, "int8", None, False, 8, 8, 2, 4.0),
+        ("all_to_all", "native", None, "int8", None, False, 8 * 1024, 8, 2, 9.5),
+    ],
+    "osu_gather.txt": [("gather", "native", None, "int8", None, False, 8 * 1024, 8, 2, 7.25)],
+    "osu_reduce_scatter.txt": [  # the size of the whole vector
+        ("reduce_scatter", "native", "MPI_Reduce_scatter", "float32", "sum", False, 4096, 8, 2, 8.5)
+    ],
+    "osu_barrier.txt": [("barrier", "native", None, "float32", None, False, 1, 8, 2, 2.75)],
+    "osu_latency.txt": [  # half a round trip
+        ("send_recv", "ping_pong", None, "int8", None, False, 1, 2, 2, 2.42),
+        ("send_recv", "ping_pong", None, "int8", None, False, MiB, 2, 2, 191.0),
+    ],
+    "osu_multi_lat.txt": [
+        ("multi_pair", "ping_pong", None, "int8", None, False, 1, 8, 2, 3.0),
+        ("multi_pair", "ping_pong", None, "int8", None, False, 65536, 8, 2, 40.5),
+    ],
+    "osu_nccl_allreduce.txt": [
+        (*ALL_REDUCE, None, "float32", "sum", False, 4, 8, 2, 18.5),
+        (*ALL_REDUCE, None, "float32", "sum", False, MiB, 8, 2, 60.25),
+    ],
+}
+BANDWIDTHS = {
+    "osu_bw.txt": ("send_recv", {1: 4.1e6, MiB: 12e9}),
+    "osu_bibw.txt": ("bidirectional", {1: 4e6, MiB: 8e9}),
+    "osu_mbw_mr.txt": ("multi_pair", {1: 10e6, MiB: 6e9}),
+}
+"""The bandwidths of one direction of a pair by size, in bytes per second."""
+
+DEVICES = {"osu_allreduce_full.txt": ("mpi", "cuda"), "osu_nccl_allreduce.txt": ("nccl", "cuda")}
+HEAD = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n"
+MANY_PAIRS = (
+    "# OSU MPI Multiple Bandwidth / Message Rate Test v7.4\n# [ pairs: 999999999 ] [ window size: 64 ]\n"
+    "# Size    MB/s   Messages/s\n"
+)
+
+
+def read(tmp_path, text, **given):
+    path = tmp_path / "osu.txt"
+    path.write_text(text)
+    return read_osu(path, text.splitlines(keepends=True), Given(**{"ranks": 8, "nodes": 2, **given}))
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_each_line_is_a_result_of_the_case_that_it_measured(name):
+    output = read_example(name)
+    assert [summary_of(result) for result in output.results] == RESULTS[name]
+    assert {(case.transport, case.device, case.timing) for case in (result.case for result in output.results)} == {
+        (*DEVICES.get(name, ("mpi", "cpu")), "mean")
+    }
+    assert (output.source, output.program, output.truncated) == ("osu", "OSU Micro-Benchmarks 7.4", False)
+
+
+def test_every_example_is_checked():
+    names = {path.name for path in OUTPUTS.glob("osu_*")}
+    assert names == {*RESULTS, *BANDWIDTHS}
+
+
+@pytest.mark.parametrize("name", BANDWIDTHS)
+def test_a_bandwidth_stays_the_bandwidth_of_a_direction_of_a_pair(name, tmp_path):
+    rows = import_example(name, tmp_path / "osu.h5")
+    collective, expected = BANDWIDTHS[name]
+    assert {(row.collective, row.params["call"]) for row in rows} == {(collective, "window")}
+    assert {row.requested_bytes: row.busbw_Bps for row in rows} == pytest.approx(expected, rel=0.01)
+
+
+def test_a_line_is_kept_as_it_was_printed():
+    reported = read_example("osu_allreduce_full.txt").results[0].reported
+    assert (reported["Avg Latency(us)"], reported["P90 Tail Lat(us)"]) == ("20.11", "25.00")
+
+
+def test_a_result_that_failed_the_validation_is_wrong():
+    failures = [result.failure for result in read_example("osu_allreduce_full.txt").results]
+    assert [bool(failure) for failure in failures] == [False, True, False]
+
+
+@pytest.mark.parametrize("name", ["osu_latency.txt", "osu_bw.txt"])
+def test_persistent_messages_are_cases_of_their_own(name, tmp_path):
+    text = (OUTPUTS / name).read_text()
+    results = read(tmp_path, text + text.replace(" Test", " Persistent Test")).results
+    assert len({result.case.id for result in results}) == len(results) == 4
+
+
+def test_lines_of_the_launcher_become_remarks():
+    remarks = read_example("osu_allreduce_full.txt").remarks
+    assert [("line 1 " in remarks[0], "line 8 " in remarks[1]), len(remarks)] == [(True, True), 2]
+
+
+def test_an_output_may_hold_several_programs(tmp_path):
+    texts = [(OUTPUTS / name).read_text() for name in ("osu_allreduce.txt", "osu_latency.txt", "osu_barrier.txt")]
+    output = read(tmp_path, "".join(texts))
+    assert [result.case.collective for result in output.results] == [*["all_reduce"] * 3, *["send_recv"] * 2, "barrier"]
+    assert output.ranks == 8
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "# OSU MPI_Put Latency Test v7.4", "# OSU MPI Neighborhood Allgather Latency Test v7.4",
+        "# OSU OpenSHMEM Barrier Latency Test v7.4", "# OSU MPI-ROCM Allreduce Latency Test v7.4",
+        "# OSU RCCL Allreduce Latency Test v7.4",
+    ],
+)  # fmt: skip
+def test_another_program_is_refused_and_its_lines_are_not_taken_for_those_of_the_one_before(title, tmp_path):
+    with pytest.raises(BadInputError, match="line 5"):
+        read(tmp_path, f"{HEAD}8    1.50\n{title}\n# Size       Latency (us)\n8    9.50\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (HEAD.replace("(us)", "(ms)") + "8   1.50\n", 3),
+        (HEAD.replace("Size ", "Size (KB) ") + "8   1.50\n", 3),
+        (HEAD.replace("MPI_CHAR", "MPI_LONG_DOUBLE") + "16  1.50\n", 2),
+        (HEAD + "8   1.50\n16\n", 5),
+        (HEAD + "8   1.50\n16  2.", 5),
+        (HEAD + "8   1.50   2.50\n", 4),
+        (HEAD + "8   nan\n", 4),
+        (HEAD + "8   1.5ms\n", 4),
+        (HEAD + "8K  1.50\n", 4),
+        (HEAD + f"{10**18}  1.50\n", 4),
+        (HEAD + "8  1e300\n", 4),
+        ("# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (GB/s)\n8   1.50\n", 2),
+        (MANY_PAIRS + "8   1.50   1.50\n", 4),
+    ],
+)  # fmt: skip
+def test_what_could_be_misread_is_refused_with_its_line(text, line, tmp_path):
+    with pytest.raises(BadInputError, match=f"line {line}\\b"):
+        read(tmp_path, text, ranks=None if "pairs" in text else 8)
+
+
+def test_a_time_of_zero_and_less_than_an_element_are_left_out_with_remarks(tmp_path):
+    output = read(tmp_path, HEAD.replace("CHAR", "INT") + "8   0.00\n2   1.50\n16  2.50\n")
+    assert [result.case.bytes for result in output.results] == [16]
+    assert len(output.remarks) == 2
+
+
+def test_ranks_and_nodes_must_be_given_unless_the_output_says_them(tmp_path):
+    out = tmp_path / "osu.h5"
+    assert import_files(out, OUTPUTS / "osu_allreduce.txt", ranks=None).is_bad_input("--ranks")
+    assert import_files(out, OUTPUTS / "osu_allreduce.txt", nodes=None).is_bad_input("--nodes")
+    assert not out.exists()
+    assert import_files(out, OUTPUTS / "osu_mbw_mr.txt", ranks=None).code == 0
+
+
+@pytest.mark.parametrize(("name", "ranks", "said"), [("osu_mbw_mr.txt", 4, 8), ("osu_latency.txt", 1, 2)])
+def test_fewer_ranks_than_the_output_has_are_a_contradiction(name, ranks, said, tmp_path):
+    out = tmp_path / "osu.h5"
+    assert import_files(out, OUTPUTS / name, ranks=ranks, nodes=1).is_bad_input("--ranks", ranks, said)
+    assert not out.exists()
