@@ -24,6 +24,14 @@ _DTYPES: dict[object, str] = {
 }  # fmt: skip
 """The dtype of a column by the type of the field; a column of any other type holds Python objects."""
 
+_COMPARISON_DTYPES = {
+    "verdict": "string", "case_id": "string", "case": "string", "collective": "string", "algorithm": "string",
+    "requested_bytes": "int64", "in_place": "bool", "ranks": "int64", "nodes": "int64", "old_s": "float64",
+    "new_s": "float64", "factor": "float64", "low": "float64", "high": "float64", "p_value": "float64",
+    "reason": "string",
+}  # fmt: skip
+"""The columns of a comparison."""
+
 _KEY = ["job", "run_id", "case_id"]
 """The columns that identify a row."""
 
@@ -113,6 +121,32 @@ class ResultSet:
             raise UnusableError("case", f"{rows[0].case_id} is no measured training step")
         median = step.median_over_iterations()
         return pd.DataFrame([part for position in range(len(step.ranks)) for part in _parts(median, position)])
+
+    def compare(self, old: "ResultSet", tolerance: float = 0.05) -> pd.DataFrame:
+        """Compare these results with those of an older run, as ``hpccoll compare`` does.
+
+        One row is a case, the worst first. ``factor`` is the new time over the old one, with the 95 % interval from
+        ``low`` to ``high``; ``verdict`` is regression, wrong, missing, improvement, undecided, unchanged or new. Of the
+        frame's ``attrs``, ``changes`` holds what else changed, with the old and the new value, and ``loads`` what
+        disturbed the old and the new run, None if nothing did.
+
+        Args:
+            old: the results of the older run.
+            tolerance: the smallest change that matters: 0.05 is five per cent.
+
+        Raises:
+            BadInputError: if the results have no case in common, or the tolerance is no share between 0 and 1.
+        """
+        from hpccoll.compare import comparison  # scipy takes half a second to import
+        from hpccoll.compare.comparison_text import comparison_json
+
+        comparison.check_tolerance(tolerance, "tolerance")
+        compared = comparison.compare(old._results, self._results, tolerance)  # noqa: SLF001 - of this class
+        rows = [{"verdict": case.verdict, **case.row()} for case in compared.cases]
+        frame = pd.DataFrame(rows, columns=[*_COMPARISON_DTYPES]).astype(_COMPARISON_DTYPES)
+        described = comparison_json(compared)
+        frame.attrs = {name: described[name] for name in ("changes", "loads")}
+        return frame
 
     def _select(self, cases: "pd.DataFrame | pd.Series | str | None") -> list[int]:
         """Return the positions of the selected rows."""

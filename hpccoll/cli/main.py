@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hpccoll import __version__
-from hpccoll.cli import info, prediction, results, sweeps, tuning
+from hpccoll.cli import comparing, info, prediction, results, sweeps, tuning
 from hpccoll.errors import BadInputError, check_arguments, path_error, to_one_line
 
 app = typer.Typer(
@@ -16,7 +16,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for commands in (sweeps, results, tuning, prediction, info):
+for commands in (sweeps, results, comparing, tuning, prediction, info):
     app.add_typer(commands.family)
 
 

@@ -1,6 +1,5 @@
 """Commands that read raw files and directories of sweeps."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +56,7 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
 @family.command(epilog="Example: hpccoll export results/default --format csv > default.csv")
 def export(
     paths: PATHS,
-    format_: Annotated[str, typer.Option("--format", help="output format: json, csv or nccl-tests")] = "json",
+    format_: Annotated[str, typer.Option("--format", help="output format: json, csv, nccl-tests or lines")] = "json",
     timing: Annotated[str, typer.Option(help="definition of the time of an operation: max or span")] = "max",
 ) -> int:
     """Print one row per case and attempt, in SI units.
@@ -120,31 +119,3 @@ def status(directory: Annotated[Path, typer.Argument(help="directory of the resu
         typer.echo(line)
     code = report_damaged(results)
     return code if results.measured and not results.missing else INCOMPLETE
-
-
-@family.command(epilog="Example: hpccoll compare results/last-week results/today")
-def compare(
-    old: Annotated[Path, typer.Argument(help="raw file, or directory with raw files, of the earlier run")],
-    new: Annotated[Path, typer.Argument(help="likewise of the later run")],
-    tolerance: Annotated[
-        float, typer.Option(help="smallest change that matters; 0.05 is five per cent", metavar="SHARE")
-    ] = 0.05,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
-) -> int:
-    """Say which cases changed between two runs, and how surely.
-
-    The medians of rounds are compared: a shift is a regression if it is no chance, and at least the tolerance. Ends
-    with 3 if a case became slower or wrong, or disappeared.
-    """
-    from hpccoll.compare.comparison import check_tolerance
-    from hpccoll.compare.comparison import compare as compare_runs
-    from hpccoll.compare.comparison_text import comparison_json, comparison_lines
-    from hpccoll.store.load_results import read_results
-
-    check_tolerance(tolerance)
-    results = read_results([old]), read_results([new])
-    codes = [report_damaged(read) for read in results]
-    compared = compare_runs(*results, tolerance)
-    typer.echo(json.dumps(comparison_json(compared), indent=1) if as_json else "\n".join(comparison_lines(compared)))
-    return INCOMPLETE if compared.worse or any(codes) else 0

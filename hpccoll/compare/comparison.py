@@ -10,17 +10,19 @@
 | new | only the new run has a result |
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import log1p
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
+from hpccoll.compare.compared_case import ComparedCase, cases_of_rows
+from hpccoll.compare.provenance_changes import Facts, changes, facts_of_runs
+from hpccoll.compare.run_spread import RunSpread
 from hpccoll.compare.shift import FALSE_DISCOVERIES, Shift, shifts
+from hpccoll.compare.side_by_side import SideBySide, side_by_side
 from hpccoll.errors import UnusableError
 from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.store.rows import Results, Row, Run
-from hpccoll.units import format_size
 
 REGRESSION, IMPROVEMENT, UNCHANGED, UNDECIDED = "regression", "improvement", "unchanged", "undecided"
 MISSING, WRONG, NEW = "missing", "wrong", "new"
@@ -32,23 +34,11 @@ BAD = "wrong", "failed"
 
 WORSE = REGRESSION, WRONG, MISSING
 
+MIN_COMMON = 10
+"""The fewest cases whose median shift says something about all of them."""
+
 TOLERANCE = 0.05
 """The smallest change that matters, unless another one is requested."""
-
-IDENTITY = (
-    "collective", "algorithm", "transport", "device", "dtype", "op", "in_place", "root", "requested_bytes", "timing",
-    "variant", "mapping", "ranks", "nodes", "ranks_per_node", "aggregators",
-)  # fmt: skip
-"""What two rows must share, besides parameters, to be one case: what was asked, and on how many ranks and nodes."""
-
-VOLATILE = (
-    "host_load", "launcher", "hosts", "ports", "testbed.calibrated", "testbed.calibration",
-    "testbed.uplink_calibration", "testbed.wire_Bps", "testbed.uplink_Bps", "memory_bytes", "order_seed",
-)  # fmt: skip
-"""Keys of the provenance that differ between any two runs, or are compared by names of their own."""
-
-VOLATILE_VARIABLES = "SLURM_JOB_", "SLURM_STEP_", "SLURM_TOPOLOGY_ADDR", "SLURM_NODE"
-"""The beginnings of variables that name the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +48,7 @@ class CaseComparison:
     Args:
         case_id: the id of the case, in the new run if it has one there.
         label: the case in words.
+        coordinates: its COORDINATES.
         verdict: one of VERDICTS.
         old_s: the median in the old run in seconds; None without a result.
         new_s: likewise in the new run.
@@ -67,6 +58,7 @@ class CaseComparison:
 
     case_id: str
     label: str
+    coordinates: Mapping[str, Any]
     verdict: str
     old_s: float | None
     new_s: float | None
@@ -77,7 +69,7 @@ class CaseComparison:
         """Return the comparison as JSON has it; absent values are None."""
         shift = self.shift
         return {
-            "case_id": self.case_id, "case": self.label, "old_s": self.old_s, "new_s": self.new_s,
+            "case_id": self.case_id, "case": self.label, **self.coordinates, "old_s": self.old_s, "new_s": self.new_s,
             "factor": shift.factor if shift else None, "low": shift.low if shift else None,
             "high": shift.high if shift else None, "p_value": shift.p_value if shift else None,
             "reason": self.reason,
@@ -93,12 +85,22 @@ class Comparison:
         changes: what else changed: its name, and its values before and now.
         loads: what disturbed each of the runs, in words: old, new; None if nothing did.
         tolerance: the smallest change that matters.
+        beside: results of other programs in one run, next to ours in the other one.
+        unit: what a sample is: a ``round`` of a run, or a ``run`` of a reference.
     """
 
     cases: Sequence[CaseComparison]
     changes: Mapping[str, tuple[str, str]]
     loads: tuple[str | None, str | None]
     tolerance: float
+    beside: Sequence[SideBySide] = ()
+    unit: str = "round"
+
+    @property
+    def common_factor(self) -> float | None:
+        """The median of all factors: what a change that slows everything moves; None with few cases."""
+        factors = [case.shift.factor for case in self.cases if case.shift]
+        return median(factors) if len(factors) >= MIN_COMMON else None
 
     @property
     def worse(self) -> bool:
@@ -108,6 +110,43 @@ class Comparison:
     def of(self, verdict: str) -> list[CaseComparison]:
         """Return the cases of a verdict."""
         return [case for case in self.cases if case.verdict == verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison.
+
+    Args:
+        cases: its cases by what was asked.
+        facts: what its runs were measured with.
+        load: what disturbed its runs, in words; None if nothing did.
+        gaps: why cases have no result, by the id of the case.
+        of_runs: whether samples are times of runs, not of rounds: the side is a reference.
+    """
+
+    cases: Mapping[str, ComparedCase]
+    facts: Facts
+    load: str | None = None
+    gaps: Mapping[str, str] = field(default_factory=dict)
+    of_runs: bool = False
+
+    @classmethod
+    def of(cls, results: Results, sources: Collection[str | None] | None = None) -> "Side":
+        """Return the side of a run.
+
+        Args:
+            results: the results.
+            sources: the programs whose results count [all].
+        """
+        gaps = {gap.case: gap.reason for gap in (*results.skipped, *results.missing)}
+        rows = (row for row in results.rows if sources is None or row.source in sources)
+        return cls(cases_of_rows(rows), facts_of_runs(results.runs), _load(results.runs), gaps)
+
+    @property
+    def as_one_run(self) -> "Side":
+        """The side with one sample of each case, to be compared with a reference."""
+        cases = {key: replace(case, samples=[case.seconds] if case.seconds else []) for key, case in self.cases.items()}
+        return replace(self, cases=cases)
 
 
 def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Comparison:
@@ -121,78 +160,81 @@ def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Compari
     Raises:
         UnusableError: if the runs have no case in common.
     """
-    before, after = _by_identity(old.rows), _by_identity(new.rows)
-    common = [key for key in before if key in after and _timed(before[key]) and _timed(after[key])]
-    if not before.keys() & after.keys():
-        there, here = (next(map(_label, rows.values()), "nothing") for rows in (before, after))
-        raise UnusableError("hpccoll compare", f"no case in common: the old run has {there}, the new one {here}")
-    found = shifts([_rounds(before[key]) for key in common], [_rounds(after[key]) for key in common])
+    beside = [*side_by_side(_imported(old), new.ours.rows), *side_by_side(_imported(new), old.ours.rows)]
+    beside = [pair for pair in beside if pair.ours]
+    programs = [{row.source for row in results.rows} for results in (old, new)]
+    sources = programs[0] & programs[1]
+    sides = Side.of(old, sources), Side.of(new, sources)
+    if not sides[0].cases.keys() & sides[1].cases.keys():
+        if beside and not sources:
+            return Comparison((), {}, (sides[0].load, sides[1].load), tolerance, beside)
+        of_programs = " and ".join(", ".join(sorted(map(str, each))) or "nothing" for each in programs)
+        why = _nearest_cases(*(side.cases for side in sides)) or f"the results are of {of_programs}"
+        raise UnusableError("hpccoll compare", f"no case in common: {why}")
+    return replace(compare_sides(*sides, tolerance), beside=beside)
+
+
+def _nearest_cases(old: Mapping[str, ComparedCase], new: Mapping[str, ComparedCase]) -> str | None:
+    """Return how the first case of the old run differs from the nearest new one; None without cases."""
+    if not old or not new:
+        return None
+    first = next(iter(old.values()))
+    nearest = min(new.values(), key=lambda case: len(first.differences(case)))
+    differences = ", ".join(f"{name} {before}, now {now}" for name, before, now in first.differences(nearest))
+    return f"{first.label} is nearest to {nearest.label}; they differ in {differences}"
+
+
+def _imported(results: Results) -> list[Row]:
+    return [row for row in results.rows if row.imported]
+
+
+def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
+    """Compare two sides: two runs, or a reference and a run."""
+    before, after = old.cases, (new.as_one_run if old.of_runs else new).cases
+    common = [key for key in before if key in after and before[key].timed and after[key].timed]
+    samples, of_new = ([side[key].samples for key in common] for side in (before, after))
+    found: Sequence[Shift | None] = []
+    if common:
+        found = RunSpread.of(samples).shifts([each for (each,) in of_new]) if old.of_runs else shifts(samples, of_new)
     moved = dict(zip(common, found, strict=True))
+    pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
     cases = [
-        _case(before.get(key), after.get(key), moved.get(key), new, tolerance)
-        for key in before | after
-        if _has_result(before.get(key)) or _has_result(after.get(key))  # what neither run could measure is no change
+        _compare_case(*pair, moved.get(key), old, new, tolerance)
+        for key, pair in pairs.items()
+        if any(case and (case.timed or case.status in BAD) for case in pair)  # what neither could measure is no change
     ]
     cases.sort(key=lambda case: (VERDICTS.index(case.verdict), -(case.shift.factor if case.shift else 0.0), case.label))
-    loads = _load(old.runs), _load(new.runs)
-    return Comparison(cases, dict(_changes(old.runs, new.runs)), loads, tolerance)
+    unit = "run" if old.of_runs else "round"
+    return Comparison(cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=unit)
 
 
-def _by_identity(rows: Iterable[Row]) -> dict[str, Row]:
-    """Return the measured rows by what was asked; of several of one case the last one."""
-    return {_identity(row): row for row in rows if not row.predicted}
-
-
-def _identity(row: Row) -> str:
-    return json.dumps([*(getattr(row, name) for name in IDENTITY), dict(row.params)], sort_keys=True)
-
-
-def _timed(row: Row) -> bool:
-    return row.status in ("ok", "partial") and row.median_s is not None
-
-
-def _has_result(row: Row | None) -> bool:
-    """Return whether a row says anything: skipped cases do not."""
-    return row is not None and (_timed(row) or row.status in BAD)
-
-
-def _rounds(row: Row) -> list[float]:
-    return [median for median in row.round_medians_s if median]
-
-
-def _label(row: Row) -> str:
-    """Return the case in words: what it does, how, and where."""
-    params = " ".join(f"{name}={value}" for name, value in sorted(row.params.items()))
-    how = " ".join(filter(None, (row.algorithm, params, "" if row.transport == "mpi" else f"over {row.transport}")))
-    op = f" {row.op}" if row.op else ""
-    where = f"{row.ranks} ranks on {row.nodes} node{'s' * (row.nodes > 1)}"
-    place = "in place" if row.in_place else "out of place"
-    variant = f", {row.variant}" if row.variant else ""
-    return f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}{op} {place}, {where}{variant}"
-
-
-def _case(
-    before: Row | None, after: Row | None, shift: Shift | None, new: Results, tolerance: float
+def _compare_case(
+    before: ComparedCase | None, after: ComparedCase | None, shift: Shift | None, old: Side, new: Side,
+    tolerance: float,
 ) -> CaseComparison:  # fmt: skip
-    row = after or before
-    assert row  # noqa: S101  a key is of one of both
-    times = [one.median_s if one and _timed(one) else None for one in (before, after)]
-    verdict, reason = _verdict(before, after, shift, new, tolerance)
-    return CaseComparison(row.case_id, _label(row), verdict, times[0], times[1], shift, reason)
+    case = after or before
+    assert case  # noqa: S101  a key is of one of both
+    times = [each.seconds if each and each.timed else None for each in (before, after)]
+    verdict, reason = _verdict(before, after, shift, old, new, tolerance)
+    return CaseComparison(case.case_id, case.label, case.coordinates, verdict, times[0], times[1], shift, reason)
 
 
 def _verdict(
-    before: Row | None, after: Row | None, shift: Shift | None, new: Results, tolerance: float
-) -> tuple[str, str | None]:
+    before: ComparedCase | None, after: ComparedCase | None, shift: Shift | None, old: Side, new: Side,
+    tolerance: float,
+) -> tuple[str, str | None]:  # fmt: skip
     """Return the verdict on a case, and its reason if it needs one."""
     if after is not None and after.status in BAD:
         return WRONG, after.reason
-    if after is not None and _timed(after) and (before is None or not _timed(before)):
+    if after is not None and after.timed and (before is None or not before.timed):
         return NEW, None
-    if before is None or after is None or not _timed(after):
-        gaps = (gap.reason for gap in (*new.missing, *new.skipped) if before and gap.case == before.case_id)
-        return MISSING, (after.reason if after else None) or next(gaps, "the new run does not have it")
-    return verdict_on_shift(shift, min(len(_rounds(before)), len(_rounds(after))), tolerance)
+    if before is None or after is None or not after.timed:
+        gap = new.gaps.get(before.case_id) if before else None
+        return MISSING, (after.reason if after else None) or gap or "the new run does not have it"
+    verdict, reason = verdict_on_shift(shift, min(len(before.samples), len(after.samples)), tolerance)
+    if verdict == UNDECIDED and old.of_runs:
+        return verdict, "the runs of the reference differ by more than the tolerance"
+    return verdict, reason
 
 
 def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tuple[str, str | None]:
@@ -219,39 +261,15 @@ def _load(runs: Iterable[Run]) -> str | None:
     return describe_busy(busy) if busy else None
 
 
-def _changes(old: Iterable[Run], new: Iterable[Run]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield what else changed: each value of the provenance that all runs of one side have and the other's do not."""
-    sides = [[dict(_flat(run)) for run in runs] for runs in (old, new)]
-    for name in sorted({name for side in sides for run in side for name in run}):
-        values = [sorted({run.get(name, "none") for run in side}) for side in sides]
-        if values[0] != values[1]:
-            yield name, (", ".join(values[0]), ", ".join(values[1]))
+def check_tolerance(tolerance: float, key: str = "--tolerance") -> None:
+    """Check that a tolerance is a share between 0 and 1.
 
-
-def _flat(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of what a run was measured with."""
-    hosts = run.provenance.get("hosts")
-    yield "hosts", ", ".join(sorted(map(str, hosts))) if isinstance(hosts, list) else str(hosts)
-    yield "kind", run.kind
-    yield from _flat_values("", run.provenance)
-
-
-def _flat_values(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if name in VOLATILE or (prefix == "variables." and key.startswith(VOLATILE_VARIABLES)):
-            continue
-        if isinstance(value, Mapping):
-            yield from _flat_values(f"{name}.", value)
-        else:
-            yield name, value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-def check_tolerance(tolerance: float) -> None:
-    """Check that a tolerance is a share above 0.
+    Args:
+        tolerance: the smallest change that matters.
+        key: the option or argument that names it.
 
     Raises:
         UnusableError: if it is not.
     """
-    if not 0 < log1p(tolerance) < 1:
-        raise UnusableError("--tolerance", f"{tolerance:g} is no share above 0, such as 0.05")
+    if not 0 < tolerance < 1:
+        raise UnusableError(key, f"{tolerance:g} is no share between 0 and 1, such as 0.05")

@@ -1,6 +1,6 @@
 """A comparison as text and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpccoll.compare.comparison import (
@@ -15,7 +15,10 @@ from hpccoll.compare.comparison import (
     CaseComparison,
     Comparison,
 )
-from hpccoll.units import format_seconds
+from hpccoll.compare.side_by_side import SideBySide
+from hpccoll.store.rows import Row
+from hpccoll.store.sources import SOURCES
+from hpccoll.units import format_count, format_seconds, format_size
 
 LISTED = {REGRESSION: None, WRONG: None, MISSING: 20, IMPROVEMENT: 20, UNDECIDED: 10, UNCHANGED: 0, NEW: 0}
 """How many cases of each verdict are listed; None for all."""
@@ -24,7 +27,7 @@ KEYS = {
     REGRESSION: "regressions", IMPROVEMENT: "improvements", UNCHANGED: "unchanged", UNDECIDED: "undecided",
     MISSING: "missing", WRONG: "wrong", NEW: "new",
 }  # fmt: skip
-"""The keys of the JSON."""
+"""The keys of the JSON: the verdicts in the plural."""
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -34,22 +37,18 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "changes": {name: {"old": old, "new": new} for name, (old, new) in comparison.changes.items()},
         "loads": {"old": comparison.loads[0], "new": comparison.loads[1]},
         "tolerance": comparison.tolerance,
+        "beside": [pair.row() for pair in comparison.beside],
     }  # fmt: skip
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Yield the comparison: a summary, the cases by verdict, what else changed, and how busy the machine was."""
-    counts = [f"{len(comparison.of(verdict))} {verdict}" for verdict in VERDICTS if comparison.of(verdict)]
-    yield f"{len(comparison.cases)} cases: {', '.join(counts)}; changes from {comparison.tolerance:.0%} on matter"
+    if comparison.cases:
+        yield summary(comparison)
     for verdict, most in LISTED.items():
-        cases = comparison.of(verdict)
-        if not cases or most == 0:
-            continue
-        yield f"{verdict}:"
-        for case in cases[:most]:
-            yield f"  {_line(case)}"
-        if most is not None and len(cases) > most:
-            yield f"  and {len(cases) - most} more"
+        yield from _verdict_lines(verdict, comparison.of(verdict), most)
+    if comparison.beside:
+        yield from beside_lines(comparison.beside)
     if comparison.changes:
         yield "what else changed:"
         for name, (old, new) in comparison.changes.items():
@@ -57,6 +56,55 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     for which, load in zip(("old", "new"), comparison.loads, strict=True):
         if load:
             yield f"the {which} run was disturbed: {load}"
+
+
+def _verdict_lines(verdict: str, cases: Sequence[CaseComparison], most: int | None) -> Iterator[str]:
+    """Yield the cases of a verdict, at most as many as ``most`` says."""
+    if not cases or most == 0:
+        return
+    yield f"{verdict}:"
+    for case in cases[:most]:
+        yield f"  {_line(case)}"
+    if most is not None and len(cases) > most:
+        yield f"  and {len(cases) - most} more"
+
+
+def summary(comparison: Comparison) -> str:
+    """Return the numbers of cases by verdict in one sentence."""
+    counts = [count_cases(verdict, comparison) for verdict in VERDICTS if comparison.of(verdict)]
+    cases = format_count(len(comparison.cases), "case")
+    together = comparison.common_factor
+    median = f"; the median of all changes is {100 * (together - 1):+.1f} %" if together else ""
+    return f"{cases}: {', '.join(counts)}; changes from {comparison.tolerance:.0%} on matter{median}"
+
+
+def count_cases(verdict: str, comparison: Comparison) -> str:
+    """Return the number of cases of a verdict in words: ``2 regressions``."""
+    count = len(comparison.of(verdict))
+    return f"{count} {verdict if count == 1 else KEYS[verdict]}"
+
+
+def beside_lines(pairs: Sequence[SideBySide]) -> Iterator[str]:
+    """Yield results of other programs next to ours, and what their numbers mean."""
+    yield "timed differently, and therefore not ranked:"
+    for source in dict.fromkeys(pair.theirs.source or "" for pair in pairs):
+        yield f"  {SOURCES[source].title}: {SOURCES[source].meaning}"
+    for pair in pairs:
+        if pair.ours and pair.factor:
+            theirs, ours = pair.theirs, pair.ours
+            yield (
+                f"  {operation_label(theirs)}: {format_seconds(theirs.median_s or 0)} by {theirs.source} "
+                f"({theirs.timing}), {format_seconds(ours.median_s or 0)} by hpccoll ({ours.timing}): "
+                f"{pair.factor:.2f} times"
+            )
+
+
+def operation_label(row: Row) -> str:
+    """Return the operation of a result of another program in words."""
+    call = row.params.get("call")
+    how = f"{row.algorithm} ({call})" if call else row.algorithm
+    where = f"{row.ranks} ranks on {format_count(row.nodes, 'node')}"
+    return f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}, {where}"
 
 
 def _line(case: CaseComparison) -> str:

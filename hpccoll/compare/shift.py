@@ -25,6 +25,9 @@ CONFIDENCE = 0.95
 FALSE_DISCOVERIES = 0.05
 """The expected part of the changes found that are none."""
 
+MAX_LOG = 700.0
+"""The exponential of a larger number is beyond the range of doubles."""
+
 VARIANCE_FLOOR = 1e-12
 """A variance of logarithms below the resolution of clocks."""
 
@@ -75,18 +78,29 @@ def shifts(old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> li
     if not usable or not freedom.sum():
         return [None] * len(logs)
     variance, degrees = moderated(squares, freedom)
-    found: list[Shift | None] = [None] * len(logs)
     estimates = np.array([logs[n][1].mean() - logs[n][0].mean() for n in usable])
-    widths = np.sqrt(variance * np.array([1 / len(logs[n][0]) + 1 / len(logs[n][1]) for n in usable]))
+    samples = np.array([1 / len(logs[n][0]) + 1 / len(logs[n][1]) for n in usable])
+    found: list[Shift | None] = [None] * len(logs)
+    for number, shift in zip(usable, shifts_of_estimates(estimates, variance, samples, degrees), strict=True):
+        found[number] = shift
+    return found
+
+
+def shifts_of_estimates(estimates: Floats, variance: Floats, samples: Floats, degrees: Floats) -> list[Shift]:
+    """Return the shift of every case, with its interval and its p-value.
+
+    Args:
+        estimates: the differences of the logarithms.
+        variance: the variance of a sample.
+        samples: what the variance of a sample is multiplied with to be that of the estimate: 1/n + 1/m.
+        degrees: the degrees of freedom of the variance.
+    """
+    widths = np.sqrt(variance * samples)
     p_values = benjamini_hochberg(np.asarray(2 * stats.t.sf(np.abs(estimates) / widths, degrees)))
     half = stats.t.ppf((1 + CONFIDENCE) / 2, degrees) * widths
-    for position, number in enumerate(usable):
-        middle = float(estimates[position])
-        found[number] = Shift(
-            math.exp(middle), math.exp(middle - half[position]), math.exp(middle + half[position]),
-            float(p_values[position]), math.sqrt(variance[position]), float(degrees[position]),
-        )  # fmt: skip
-    return found
+    factors = (np.exp(np.clip(each, -MAX_LOG, MAX_LOG)) for each in (estimates, estimates - half, estimates + half))
+    columns = (each.tolist() for each in (*factors, p_values, np.sqrt(variance), degrees))
+    return [Shift(*values) for values in zip(*columns, strict=True)]
 
 
 def moderated(squares: Floats, freedom: Floats) -> tuple[Floats, Floats]:
@@ -96,16 +110,17 @@ def moderated(squares: Floats, freedom: Floats) -> tuple[Floats, Floats]:
         squares: the sum of the squared deviations of each case.
         freedom: its degrees of freedom; cases without any get the common variance.
     """
+    most = float(freedom.sum())
     known = freedom > 0
     prior, prior_freedom = _prior(squares[known] / freedom[known], freedom[known])
     if math.isinf(prior_freedom):  # no more spread than chance makes: all cases share one variance
         total = float(freedom.sum())
         pooled = max(float(squares.sum()) / total, VARIANCE_FLOOR)
-        return np.full(len(squares), pooled), np.full(len(squares), total)
+        return np.full(len(squares), pooled), np.full(len(squares), most)
     degrees = prior_freedom + freedom
     variance = (prior_freedom * prior + squares) / degrees
     own = np.divide(squares, freedom, out=np.zeros(len(squares)), where=known)
-    return np.maximum(np.maximum(variance, own), VARIANCE_FLOOR), np.minimum(degrees, float(freedom.sum()))
+    return np.maximum(np.maximum(variance, own), VARIANCE_FLOOR), np.minimum(degrees, most)
 
 
 def _prior(variances: Floats, freedom: Floats) -> tuple[float, float]:

@@ -28,7 +28,7 @@ def answer_section(
         collectives: the collectives that have a part of the page.
         unmeasured: the other collectives that were planned.
     """
-    measured = {row.collective for row in results.without_predictions.rows}
+    measured = {row.collective for row in results.ours.rows}
     answered = {name: answers.sentences(name) for name in answers.by_collective}
     if steps := step_lines(results):
         answered |= dict.fromkeys(WORKLOADS, steps)
@@ -46,8 +46,8 @@ def _counts(results: Results) -> str:
 
 
 def _is_complete(results: Results) -> bool:
-    predicted = any(row.predicted for row in results.rows)
-    return results.done == (results.planned, 0) and not results.skipped and not predicted
+    others = any(not row.ours for row in results.rows)
+    return results.done == (results.planned, 0) and not results.skipped and not others
 
 
 def _sentences(

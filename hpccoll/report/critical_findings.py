@@ -19,7 +19,7 @@ from hpccoll.store.rows import Results, Run
 
 def opening_findings(results: Results) -> tuple[ReportFinding, ...]:
     """Return all findings that the page begins with, the critical ones first."""
-    results = results.without_predictions
+    results = results.ours
     return (
         *find_critical(results), *find_resolved(results), *find_several_executors(results),
         *find_far_gpus(results), *find_launch_cost(results), *find_busy_machine(results), *find_slow_gpus(results),

@@ -1,4 +1,4 @@
-"""Rows as text for other programs: JSON, CSV, and the table of nccl-tests.
+"""Rows as text for other programs: JSON, CSV, the table of nccl-tests, and lines for programs that search logs.
 
 JSON and CSV have the fields of ``Row`` in order, unscaled: seconds, bytes, bytes per second. An absent value is null in
 JSON and empty in CSV; a number that is not finite counts as absent. In CSV, a quote precedes text that a spreadsheet
@@ -180,5 +180,24 @@ def _timing(row: Row | None) -> tuple[str, ...]:
     return (format_number(row.median_s * 1e6, 2), *rates, "N/A" if row.wrong is None else str(row.wrong))
 
 
-FORMATS: Mapping[str, Callable[[Results], str]] = {"json": _json, "csv": _csv, "nccl-tests": _nccl_tests}
+LINE_FIELDS = "ranks", "nodes", "status", "median_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps"
+
+
+def _lines(results: Results) -> str:
+    """Return a line of ``name=value`` for each row, for programs that search logs: ``case`` first, then LINE_FIELDS.
+
+    A line has all fields in this order and no blanks in values; absent values are ``none``.
+    """
+    texts = (" ".join(f"{name}={_word(row, name)}" for name in LINE_FIELDS) for row in results.rows)
+    return "".join(f"case={row.case_id} {text}\n" for row, text in zip(results.rows, texts, strict=True))
+
+
+def _word(row: Row, name: str) -> str:
+    value = row_record(row)[name]
+    return "none" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+FORMATS: Mapping[str, Callable[[Results], str]] = {
+    "json": _json, "csv": _csv, "nccl-tests": _nccl_tests, "lines": _lines,
+}  # fmt: skip
 """All formats of ``export``."""

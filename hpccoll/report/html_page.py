@@ -1,20 +1,9 @@
 """The report as one HTML page that opens offline: text, tables, and charts drawn in the browser."""
 
-import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from html import escape
-from importlib.metadata import version
-from importlib.resources import files
 from itertools import groupby
-from pathlib import Path
-from zlib import crc32
-
-import vl_convert
 
 from hpccoll.report.answer_section import MAX_LINES, answer_section, answer_table
 from hpccoll.report.chart_groups import ChartGroup
@@ -26,6 +15,8 @@ from hpccoll.report.findings import group_findings
 from hpccoll.report.html_tables import missing_table, plain_table, provenance_list, rows_table, slurm_jobs_table
 from hpccoll.report.mapping_comparison import mapping_table
 from hpccoll.report.measured_summary import measured_heading, measured_summary
+from hpccoll.report.other_programs import other_programs_section
+from hpccoll.report.page_frame import chart_figure, page_head, page_scripts
 from hpccoll.report.report_finding import ReportFinding
 from hpccoll.report.sent_bytes_table import sent_bytes_table
 from hpccoll.report.step_findings import step_findings, step_table
@@ -68,7 +59,7 @@ def render_page(
     """
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
     several = len(collectives) > 1
-    head = [_head(f"{measured_heading(groups)} - {title}", note), _opening(results)]
+    head = [page_head(f"{measured_heading(groups)} - {title}", note), _opening(results)]
     parts = [_summary(results, collectives, title)]
     if several:
         parts.append(_overview(results, answers, collectives, charts))
@@ -77,22 +68,11 @@ def render_page(
         parts += [answer_section(results, answers, [*collectives]), _completeness(results), _remarks(results)]
         parts += [_section(name, _collective_parts(name, members, charts)) for name, members in collectives.items()]
         parts.append(_rows(groups))
-    parts += [_skipped(results), _scheduled(results), _provenance(results), _glossary()]
+    others = other_programs_section(results)
+    parts += [others, _skipped(results), _scheduled(results), _provenance(results), _glossary()]
     written = printable("\n".join(filter(None, head + parts)))
-    return f"{written}\n{_scripts(charts)}\n</body>\n</html>\n"
-
-
-def _static(name: str) -> str:
-    return files("hpccoll.report").joinpath("static", name).read_text(encoding="utf-8")
-
-
-def _head(title: str, note: str) -> str:
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"{note}\n"
-        f"<title>{escape(title)}</title>\n<style>\n{_static('page.css')}</style>\n</head>\n<body>"
-    )
+    scripts = page_scripts(with_charts=bool(charts or others), instead="; the same charts are files in charts/")
+    return f"{written}\n{scripts}\n</body>\n</html>\n"
 
 
 def _opening(results: Results) -> str:
@@ -113,9 +93,11 @@ def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], 
     picks = [OVERVIEW, *collectives] if several else [*collectives]
     links = "".join(f'<a href="#{escape(name)}">{escape(heading_of(name))}</a>' for name in picks)
     links = f'<span class="picks">{links}</span>' if several else links
-    shown = {"rows": not several, "skipped": results.skipped, "jobs": results.scheduled}
-    parts = (part for part in ("rows", "skipped", "jobs", "provenance", "glossary") if shown.get(part, True))
-    fixed = "".join(f'<a href="#{part}">{part}</a>' for part in parts)
+    imported = any(row.imported for row in results.rows)
+    shown = {"rows": not several, "other-programs": imported, "skipped": results.skipped, "jobs": results.scheduled}
+    names = "rows", "other-programs", "skipped", "jobs", "provenance", "glossary"
+    parts = (part for part in names if shown.get(part, True))
+    fixed = "".join(f'<a href="#{part}">{part.replace("-", " ")}</a>' for part in parts)
     return (
         f'<header><h1>{escape(measured_heading(groups))}</h1>\n<p class="lede">{escape(measured_summary(groups))} '
         f"Name of the results: {escape(title)}.</p>\n<nav>{links}{fixed}</nav></header>"
@@ -213,20 +195,10 @@ MAPPING_NOTE = (
 
 
 def _figure(drawn: ReportChart) -> str:
-    title = drawn.figure.title_of(drawn.group)
-    identity = escape(drawn.files.rpartition("/")[2])
+    identity = drawn.files.rpartition("/")[2]
     links = " ".join(f'<a href="{escape(drawn.files)}.{ending}">{ending.upper()}</a>' for ending in ("svg", "png"))
-    spec = {name: value for name, value in drawn.specification.items() if name != "title"}  # the page has its own title
-    text = json.dumps(spec, separators=(",", ":")).replace("<", "\\u003c")
-    caption = (
-        f"<details><summary>How to read it {links}</summary>{escape(drawn.figure.group_caption(drawn.group))}</details>"
-    )
-    return (
-        f'<figure id="{identity}"><h3>{escape(title[:1].upper() + title[1:])}</h3>\n'
-        f'<div class="chart" data-spec="{identity}-spec" role="img" aria-label="{escape(title)}"></div>\n'
-        f"<figcaption>{caption}</figcaption>\n"
-        f'<script type="application/json" id="{identity}-spec">{text}</script></figure>'
-    )
+    title, caption = drawn.figure.title_of(drawn.group), drawn.figure.group_caption(drawn.group)
+    return chart_figure(identity, title, drawn.specification, caption, links)
 
 
 SORT_NOTE = '<p class="note">A click on a heading sorts.</p>'
@@ -255,45 +227,3 @@ def _scheduled(results: Results) -> str:
 def _provenance(results: Results) -> str:
     runs = "".join(provenance_list(run) for run in results.runs) or "<p>No run left a file.</p>"
     return f'<h2 id="provenance">Provenance</h2>{runs}'
-
-
-def _scripts(charts: Sequence[ReportChart]) -> str:
-    """Return the scripts: the choice of the tab, Vega if there are charts, and the drawing of charts."""
-    drawing = f'<script type="module">{vega_script()}</script>\n' if charts else ""
-    needed = "<noscript><p>The charts need JavaScript; the same charts are files in charts/.</p></noscript>\n"
-    tabs = f"<script>\n{{\n{_static('tabs.js')}}}\n</script>\n"
-    return f'{needed}{tabs}{drawing}<script type="module">\n{_static("page.js")}</script>'
-
-
-VEGA_SNIPPET = "window.vegaEmbed = vegaEmbed;"
-
-
-@cache
-def vega_script() -> str:
-    """Return Vega and Vega-Embed as text for a ``script`` element.
-
-    Bundling takes vl-convert longer than the rest of a report, and always has the same result: the text is cached in
-    ``$XDG_CACHE_HOME/hpccoll``, by default ``~/.cache/hpccoll``.
-    """
-    script = None
-    with suppress(OSError, RuntimeError):  # no writable cache directory: the script is bundled for each report
-        directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "hpccoll")
-        path = directory / f"vega-{version('vl-convert-python')}-{crc32(VEGA_SNIPPET.encode()):08x}.js"
-        if path.exists():
-            return path.read_text(encoding="utf-8")
-        script = _bundle_vega()
-        directory.mkdir(parents=True, exist_ok=True)
-        _write_atomically(script, path)
-    return script or _bundle_vega()
-
-
-def _bundle_vega() -> str:
-    return vl_convert.javascript_bundle(VEGA_SNIPPET).replace("</script", "<\\/script")
-
-
-def _write_atomically(text: str, path: Path) -> None:
-    """Write a file atomically."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as directory:
-        written = Path(directory, path.name)
-        written.write_text(text, encoding="utf-8")
-        written.replace(path)

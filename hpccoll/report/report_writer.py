@@ -36,7 +36,7 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
     (out / "charts").mkdir(parents=True, exist_ok=True)
     recommendations = recommend(results)
     answers = Answers(recommendations)
-    groups = chart_groups(results, recommendations, input_names(results, paths))
+    groups = chart_groups(results.without_imports, recommendations, input_names(results, paths))
     charts = [chart for group in groups for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)]
     if len({group.collective for group in groups}) > 1:
         charts += _group_charts(overview_group(groups, answers), OVERVIEW_FIGURES)

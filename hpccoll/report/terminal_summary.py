@@ -42,8 +42,12 @@ def case_counts(results: Results) -> str:
     done, on_fewer_ranks = results.done
     others = Counter(gap.status for gap in (*results.missing, *results.skipped))
     not_planned = others.pop(NOT_PLANNED, 0)
-    predicted = sum(row.predicted for row in results.rows)
-    first = f"{done} of {results.planned} cases{f' ({predicted} predicted)' if predicted else ''}"
+    counts = {
+        "predicted": sum(row.predicted for row in results.rows),
+        "imported": sum(row.imported for row in results.rows),
+    }
+    of_others = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    first = f"{done} of {results.planned} cases{f' ({of_others})' if of_others else ''}"
     parts = [first, *(f"{count} {status}" for status, count in sorted(others.items()))]
     parts += [f"{on_fewer_ranks} more on fewer ranks"] if on_fewer_ranks else []
     return ", ".join(parts) + (f"; {not_planned} left out of the plan" if not_planned else "")
@@ -60,7 +64,7 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 def outcome_lines(results: Results) -> Iterator[str]:
     """Yield the opening findings, the counts of cases, the reasons for missing ones, what to use, and the noise."""
-    remarks = {finding.kind: render_finding(finding)[1] for finding in find_busy_machine(results.without_predictions)}
+    remarks = {finding.kind: render_finding(finding)[1] for finding in find_busy_machine(results.ours)}
     for finding in opening_findings(results):
         if finding.kind not in remarks:
             yield render_finding(finding)[1]

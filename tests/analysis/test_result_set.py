@@ -15,8 +15,10 @@ import step_examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_examples import CASES, begin
+from written_runs import write_run
 
 import hpccoll
+from hpccoll.compare import comparison
 from hpccoll.errors import BadInputError
 from hpccoll.report.export import export
 from hpccoll.spec.plan import Launcher, Plan, Skip
@@ -200,3 +202,42 @@ def test_only_a_single_training_step_has_a_timeline(tmp_path, file):
     results = hpccoll.open(tmp_path / "S.h5")
     with pytest.raises(BadInputError, match="2 are selected"):
         results.timeline(results.rows)
+
+
+def test_a_comparison_is_a_frame_with_the_worst_case_first(tmp_path):
+    old = hpccoll.open(write_run(tmp_path / "old.h5", provenance={"kernel": "6.1"}))
+    slower = {("ring", 4096): 1.3, ("ring", 1024): 0.7, ("recursive_doubling", 65536): None}
+    new = hpccoll.open(write_run(tmp_path / "new.h5", slower, seed=2, provenance={"kernel": "6.2"}))
+    frame = new.compare(old)
+    compared = comparison.compare(old._results, new._results)
+    assert records(frame) == [{"verdict": case.verdict, **plain(case.row())} for case in compared.cases]
+    assert frame.verdict.tolist()[:3] == ["regression", "missing", "improvement"]
+    assert frame.attrs["changes"] == {"kernel": {"old": "6.1", "new": "6.2"}}
+    assert frame.attrs["loads"] == {"old": None, "new": None}
+    worst = frame.iloc[0]
+    assert (worst.algorithm, worst.requested_bytes) == ("ring", 4096)
+    assert worst.low < 1.3 < worst.high
+    assert new.times(worst.case_id).sizes["case"] == 1
+    assert old.compare(new).iloc[0].case_id == frame.iloc[2].case_id
+
+
+def test_a_comparison_takes_its_tolerance(tmp_path):
+    old = hpccoll.open(write_run(tmp_path / "old.h5", noise=0.001))
+    new = hpccoll.open(write_run(tmp_path / "new.h5", {("ring", 4096): 1.04}, noise=0.001, seed=2))
+    assert set(new.compare(old).verdict) == {"unchanged"}
+    assert new.compare(old, tolerance=0.02).verdict.tolist().count("regression") == 1
+    with pytest.raises(BadInputError, match=r"^tolerance: 0 "):
+        new.compare(old, tolerance=0)
+
+
+def test_columns_of_a_comparison_have_the_same_types_without_shifts(tmp_path):
+    runs = [hpccoll.open(write_run(tmp_path / f"{rounds}.h5", rounds=rounds)) for rounds in (1, 5)]
+    one, several = (run.compare(run) for run in runs)
+    assert one.dtypes.to_dict() == several.dtypes.to_dict()
+    assert one.factor.isna().all()
+    assert several.reason.isna().all()
+
+
+def test_results_without_a_common_case_are_not_compared(tmp_path, file):
+    with pytest.raises(BadInputError, match="no case in common"):
+        hpccoll.open(file).compare(hpccoll.open(write_run(tmp_path / "old.h5")))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import raw_examples
+from written_runs import write_run
 
 import hpccoll
 from hpccoll.spec.case import Effort
@@ -35,6 +36,8 @@ def results(tmp_path, monkeypatch):
             raw.record(raw_examples.outcome(case, times=times))
     assert raw.complete
     hdf5.write_raw_file(raw, file)
+    write_run(Path("results/last-week/raw/mpi.p2.h5"))
+    write_run(Path("results/today/raw/mpi.p2.h5"), {("ring", 4096): 1.3}, seed=2)
     return hpccoll.open("results/default")
 
 
@@ -56,6 +59,7 @@ def test_every_python_example_runs_in_order_as_in_a_notebook(results, capsys):
     assert tables == 2  # of h5py and of xarray
     assert (cells["medians"].median("round").to_series() == cells["rows"].median_s).all()
     assert len(cells["rows"]) == len(CASES)
+    assert cells["changed"].verdict.tolist().count("regression") == 1
 
 
 def test_the_examples_of_h5dump_run(results, require):  # noqa: ARG001 - the files of the fixture

@@ -2,9 +2,9 @@
 
 import json
 
-import numpy as np
 import pytest
 from cli_runner import invoke
+from compared_runs import SIZES, results
 from row_examples import make_row
 
 from hpccoll.compare.comparison import (
@@ -20,33 +20,7 @@ from hpccoll.compare.comparison import (
 )
 from hpccoll.compare.comparison_text import KEYS, comparison_json, comparison_lines
 from hpccoll.errors import UnusableError
-from hpccoll.store.rows import Gap, Results, Run
-
-SIZES = [1024 * 2**power for power in range(8)]
-
-
-def run(provenance=None, **changes):
-    return Run(
-        run_id="run-1", job="local", attempt=1, created="2026-11-01T00:00:00+00:00", status="complete",
-        kind="measured", machine="here", path="a.h5", provenance=provenance or {"kernel": "Linux"}, **changes,
-    )  # fmt: skip
-
-
-def results(factors=None, *, rounds=5, seed=1, noise=0.01, provenance=None, missing=(), **changes):
-    """Return results of SIZES, some with times that a factor changes, or without a row where it is None."""
-    generator = np.random.default_rng(seed)
-    rows = []
-    for nbytes in SIZES:
-        factor = (factors or {}).get(nbytes, 1.0)
-        if factor is not None:
-            medians = nbytes * 1e-9 * factor * np.exp(noise * generator.standard_normal(rounds))
-            rows.append(
-                make_row(
-                    nbytes=nbytes, seconds=float(np.median(medians)), round_medians_s=tuple(map(float, medians)),
-                    round_run_ids=("run-1",) * rounds, round_intervals_s=(None,) * rounds, **changes,
-                )
-            )  # fmt: skip
-    return Results(rows=tuple(rows), runs=(run(provenance),), planned=len(SIZES), missing=tuple(missing))
+from hpccoll.store.rows import Gap, Results
 
 
 def verdicts(old, new, **options):
@@ -149,7 +123,7 @@ def test_false_regressions_are_rare():
     assert sum(REGRESSION in each for each in found) <= 2
 
 
-@pytest.mark.parametrize("tolerance", [0.0, -0.1, 5.0, float("nan")])
+@pytest.mark.parametrize("tolerance", [0.0, -0.1, -1.0, 1.0, 5.0, float("inf"), float("nan")])
 def test_a_tolerance_that_is_no_share_is_refused(tolerance):
     with pytest.raises(UnusableError, match="--tolerance"):
         check_tolerance(tolerance)

@@ -87,3 +87,8 @@ def test_so_many_rounds_decide_as_the_shift_says():
     assert few > 3
     decided = shifts(*runs(generator, 40, 10 * few, sigma=0.06))
     assert all(each.low > 0.95 and each.high < 1.05 for each in decided)
+
+
+def test_an_interval_beyond_the_range_of_numbers_is_cut_off():
+    (shift, *_) = shifts([[1.0], [1.0], [1.0]], [[1.0], [1.0, 1.0], [1.0, 2.0]])
+    assert 0 < shift.low <= shift.factor <= shift.high < math.inf

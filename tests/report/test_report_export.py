@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.report.export import FORMATS, FORMULA_STARTS, export
+from hpccoll.report.export import FORMATS, FORMULA_STARTS, LINE_FIELDS, export
 from hpccoll.store.rows import ROW_COLUMNS
 from hpccoll.terminal import printable
 
@@ -123,12 +123,21 @@ def test_elements_are_counted_as_nccl_tests_counts_them(make_row, of_rows, chang
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_no_row_is_no_error(results, format_name):
     text = export(replace(results, rows=()), format_name)
-    assert text.endswith("\n")
-    assert not lines_of(text) if format_name == "nccl-tests" else text
+    assert text.endswith("\n") or format_name == "lines"
+    assert not lines_of(text) if format_name in ("nccl-tests", "lines") else text
+
+
+def test_a_line_has_every_field_of_a_row_in_order_and_none_for_absent_ones(make_row, of_rows):
+    (line,) = export(of_rows(make_row(nbytes=1024, seconds=2e-6, ci_low_s=None)), "lines").splitlines()
+    fields = [word.partition("=")[::2] for word in line.split()]
+    assert fields[0][0] == "case"
+    assert tuple(name for name, _ in fields[-len(LINE_FIELDS) :]) == LINE_FIELDS
+    values = dict(fields)
+    assert (float(values["median_s"]), values["ci_low_s"], values["status"]) == (2e-6, "none", "ok")
 
 
 def test_an_unknown_format_names_the_choices(results):
-    with pytest.raises(BadInputError, match="choose from json, csv, nccl-tests"):
+    with pytest.raises(BadInputError, match="choose from json, csv, nccl-tests, lines"):
         export(results, "xml")
 
 

@@ -8,12 +8,12 @@ from importlib.metadata import version
 import pytest
 import vl_convert
 
-from hpccoll.report import html_page, report_writer
+from hpccoll.report import page_frame, report_writer
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.definitions import DEFINITIONS
-from hpccoll.report.html_page import VEGA_SNIPPET, vega_script
 from hpccoll.report.output_directory import input_names
+from hpccoll.report.page_frame import VEGA_SNIPPET, vega_script
 from hpccoll.report.report_writer import build_report
 from hpccoll.store.rows import Gap, Results
 from hpccoll.store.scheduler_log import ScheduledJob
@@ -382,7 +382,7 @@ def test_vega_is_bundled_once_and_cached(bundles, tmp_path, monkeypatch):
     assert not re.search("</script", first)
     assert bundles == [VEGA_SNIPPET]
     (kept,) = (tmp_path / "caches" / "hpccoll").iterdir()
-    monkeypatch.setattr(html_page, "VEGA_SNIPPET", "another")
+    monkeypatch.setattr(page_frame, "VEGA_SNIPPET", "another")
     vega_script.__wrapped__()
     assert {kept} < {
         *kept.parent.glob(f"vega-{version('vl-convert-python')}-*.js")

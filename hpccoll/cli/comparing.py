@@ -1,0 +1,179 @@
+"""Commands that put results next to each other: those of another day, and those of other programs."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hpccoll.cli.common import INCOMPLETE, report_damaged
+from hpccoll.errors import BadInputError, UnusableError, file_error, to_one_line
+from hpccoll.units import format_count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hpccoll.store.rows import Results
+
+family = typer.Typer()
+
+
+PICTURES = ".html", ".svg", ".png"
+
+
+@family.command(epilog="Example: hpccoll compare results/last-week results/today --out changes.html")
+def compare(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="raw file, or directory with raw files, of the old run and of the new one; with --reference the new "
+            "run, with --make-reference all runs",
+            metavar="OLD NEW",
+        ),
+    ],
+    reference: Annotated[
+        Path | None, typer.Option(help="reference to compare with, of --make-reference", metavar="F.json")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="smallest change that matters; 0.05 is five per cent", metavar="SHARE")
+    ] = 0.05,
+    *,
+    make_reference: Annotated[
+        bool, typer.Option("--make-reference", help="make a reference of several runs of one sweep, into --out")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="page with a chart, or the chart; the reference", metavar="F.html|svg|png|json")
+    ] = None,
+) -> int:
+    """Say which cases changed between two runs, and how surely.
+
+    The medians of rounds are compared: a shift is a regression if it is no chance, and at least the tolerance. A
+    reference knows how far runs of one sweep differ. Ends with 3 if a case became slower or wrong, or disappeared.
+    """
+    from hpccoll.compare.comparison import check_tolerance
+    from hpccoll.compare.comparison import compare as compare_runs
+    from hpccoll.compare.comparison_text import comparison_json, comparison_lines
+    from hpccoll.compare.reference import compare_with_reference, read_reference
+    from hpccoll.store.load_results import read_results
+
+    check_tolerance(tolerance)
+    _check_paths(paths, reference, make_reference=make_reference, as_json=as_json)
+    if make_reference:
+        return _make_reference(paths, out)
+    if out and out.suffix not in PICTURES:
+        raise BadInputError("--out", str(out), f"a name that ends in {', '.join(PICTURES)}")
+    given = read_reference(reference) if reference else None
+    results = [read_results([path]) for path in paths]
+    codes = [report_damaged(read) for read in results]
+    old, new = results[0], results[-1]
+    compared = compare_with_reference(given, new, tolerance) if given else compare_runs(old, new, tolerance)
+    typer.echo(json.dumps(comparison_json(compared), indent=1) if as_json else "\n".join(comparison_lines(compared)))
+    if out:
+        from hpccoll.report.comparison_page import write_comparison
+
+        names = f"{reference or paths[0]} and {paths[-1]}"
+        try:
+            write_comparison(compared, out, names)
+        except OSError as error:
+            raise file_error("--out", out, error, "written") from None
+        typer.echo(f"page: {out}", err=as_json)
+    return INCOMPLETE if compared.worse or any(codes) else 0
+
+
+def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool) -> None:
+    """Check the number of runs.
+
+    Raises:
+        UnusableError: if it does not fit the options.
+    """
+    if make_reference and (reference or as_json):
+        other = "--reference" if reference else "--json"
+        raise UnusableError("hpccoll compare", f"--make-reference and {other} exclude each other")
+    if not make_reference and len(paths) != (1 if reference else 2):
+        expected = "one run, which is compared with the reference" if reference else "two runs, the old and the new one"
+        raise UnusableError("hpccoll compare", f"{expected}: {len(paths)} are given")
+
+
+def _make_reference(paths: list[Path], out: Path | None) -> int:
+    from hpccoll.compare.compared_case import cases_of_rows
+    from hpccoll.compare.reference import make_reference, write_reference
+    from hpccoll.store.load_results import read_results
+
+    if out is None or out.suffix != ".json":
+        raise BadInputError("--out", str(out) if out else None, "the file of the reference, F.json")
+    results = [read_results([path]) for path in paths]
+    codes = [report_damaged(read) for read in results]
+    _check_distinct(paths, results)
+    made = make_reference(results)
+    try:
+        write_reference(made, out)
+    except OSError as error:
+        raise file_error("--out", out, error, "written") from None
+    widths = sorted(case.high_s / (case.case.seconds or case.high_s) - 1 for case in made.cases)
+    typer.echo(
+        f"{out}: {len(made.cases)} cases of {len(paths)} runs; a further run is expected within "
+        f"{widths[len(widths) // 2]:.1%} (median of the cases; at most {widths[-1]:.1%})"
+    )
+    timed = {key for read in results for key, case in cases_of_rows(read.rows).items() if case.timed}
+    if left_out := len(timed) - len(made.cases):
+        typer.echo(f"left out: {format_count(left_out, 'case')} with a correct result in some of the runs only")
+    return max(codes)
+
+
+def _check_distinct(paths: "Sequence[Path]", results: "Sequence[Results]") -> None:
+    """Check that no launch belongs to two runs: the same run given twice would have no spread.
+
+    Raises:
+        UnusableError: if one does.
+    """
+    seen: set[str] = set()
+    for path, read in zip(paths, results, strict=True):
+        launches = {run.run_id for run in read.runs}
+        if launches & seen:
+            raise UnusableError("--make-reference", f"results of {path} are given twice")
+        seen |= launches
+
+
+@family.command("import", epilog="Example: hpccoll import osu_allreduce.txt --ranks 8 --nodes 4 --out osu.h5")
+def import_outputs(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="outputs of OSU, nccl-tests or IMB; several of one benchmark are rounds", metavar="FILE..."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="raw file to write", metavar="F.h5")],
+    ranks: Annotated[int | None, typer.Option(help="ranks of the run [as the output says]", metavar="N")] = None,
+    nodes: Annotated[int | None, typer.Option(help="nodes of the run [as the output says]", metavar="N")] = None,
+    library: Annotated[
+        str | None, typer.Option(help="communication library, such as 'Open MPI 5.0.3' [as the output says]")
+    ] = None,
+) -> int:
+    """Import the output of other benchmarks.
+
+    Its results become rows next to ours: report and compare show them with what each number means, and never rank
+    them, because they are timed differently. Ends with 3 if an output ends before its last line.
+    """
+    from hpccoll.interop.benchmark_output import Given
+    from hpccoll.interop.import_results import check_import_file, imported_lines, read_output, write_imported
+    from hpccoll.limits import RANKS
+
+    for key, value in (("--ranks", ranks), ("--nodes", nodes)):
+        if value is not None:
+            RANKS.check(key, value)
+    check_import_file(out)
+    given = Given(ranks=ranks, nodes=nodes, library=library)
+    outputs = {path: read_output(path, given) for path in files}
+    try:
+        write_imported(outputs, out)
+    except OSError as error:
+        raise file_error("--out", out, error, "written") from None
+    truncated = [path for path, output in outputs.items() if output.truncated]
+    remarks = [remark for output in outputs.values() for remark in output.remarks]
+    for line in (*remarks, *(f"{path} ends before its last line: the run was cut short" for path in truncated)):
+        typer.echo(f"hpccoll: note: {to_one_line(line)}", err=True)
+    for line in imported_lines(outputs):
+        typer.echo(line)
+    typer.echo(f"results: {out}")
+    return INCOMPLETE if truncated else 0

@@ -1,0 +1,54 @@
+"""What else differs between the runs of two sides: libraries, drivers, kernels, hosts, variables."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from hpccoll.store.rows import Run
+
+VOLATILE = (
+    "host_load", "launcher", "hosts", "ports", "testbed.calibrated", "testbed.calibration",
+    "testbed.uplink_calibration", "testbed.wire_Bps", "testbed.uplink_Bps", "memory_bytes", "order_seed",
+    "imported_from",
+)  # fmt: skip
+"""Keys of the provenance that differ between any two runs, or are compared by names of their own."""
+
+VOLATILE_VARIABLES = "SLURM_JOB_", "SLURM_STEP_", "SLURM_TOPOLOGY_ADDR", "SLURM_NODE"
+"""The beginnings of variables that name the job."""
+
+Facts = Mapping[str, Sequence[str]]
+"""What the runs of a side were measured with: every value of each name; none if a run does not have it."""
+
+
+def facts_of_runs(runs: Iterable[Run]) -> Facts:
+    """Return what runs were measured with, by name."""
+    flat = [dict(_flat(run)) for run in runs]
+    names = sorted({name for run in flat for name in run})
+    return {name: sorted({run.get(name, "none") for run in flat}) for name in names}
+
+
+def changes(old: Facts, new: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each name whose values differ, with those before and now."""
+    for name in sorted(old.keys() | new.keys()):
+        before, now = (side.get(name, ["none"]) for side in (old, new))
+        if list(before) != list(now):
+            yield name, (", ".join(before), ", ".join(now))
+
+
+def _flat(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of what a run was measured with."""
+    hosts = run.provenance.get("hosts")
+    yield "hosts", ", ".join(sorted(map(str, hosts))) if isinstance(hosts, list) else str(hosts)
+    yield "kind", run.kind
+    yield from _flat_values("", run.provenance)
+
+
+def _flat_values(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if name in VOLATILE or (prefix == "variables." and key.startswith(VOLATILE_VARIABLES)):
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat_values(f"{name}.", value)
+        else:
+            yield name, value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,0 +1,73 @@
+"""Results of other programs next to ours of the same operation: timed differently, and therefore never ranked."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.compare.compared_case import TIMED
+from hpccoll.spec.case import AGGREGATED
+from hpccoll.store.rows import Row
+from hpccoll.store.sources import QUEUE_MEAN
+
+OPERATION = "collective", "algorithm", "transport", "device", "requested_bytes", "ranks", "nodes"
+"""What both results share; placements and types of elements may differ, and are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """A result of another program, and ours of the same operation; None if ours did not measure it."""
+
+    theirs: Row
+    ours: Row | None
+
+    @property
+    def factor(self) -> float | None:
+        """Their time over ours."""
+        if self.ours is None or not self.ours.median_s or self.theirs.median_s is None:
+            return None
+        return self.theirs.median_s / self.ours.median_s
+
+    def row(self) -> dict[str, Any]:
+        """Return both as JSON has them; absent values are None."""
+        ours = self.ours
+        return {
+            **{name: getattr(self.theirs, name) for name in OPERATION}, "params": dict(self.theirs.params),
+            "source": self.theirs.source, "their_timing": self.theirs.timing, "their_s": self.theirs.median_s,
+            "our_timing": ours.timing if ours else None, "our_s": ours.median_s if ours else None,
+            "factor": self.factor,
+        }  # fmt: skip
+
+
+def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]:
+    """Return each result of another program with ours of the same operation.
+
+    Of several of ours the one whose timing, type of elements and placement are theirs is taken, and then the fastest:
+    the library's own call has two placements.
+
+    Args:
+        theirs: imported rows.
+        ours: rows that hpccoll measured.
+    """
+    by_operation: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in ours:
+        if row.status in TIMED and row.median_s and not row.floor:
+            by_operation[_operation(row)].append(row)
+    return [
+        SideBySide(row, min(by_operation.get(_operation(row), ()), key=lambda ours: _distance(row, ours), default=None))
+        for row in theirs
+        if row.median_s
+    ]
+
+
+def _operation(row: Row) -> tuple[object, ...]:
+    return tuple(getattr(row, name) for name in OPERATION)
+
+
+def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:
+    """Return by what our result differs from theirs, the most important first."""
+    aggregated = ours.timing == AGGREGATED
+    return (
+        aggregated != (theirs.timing == QUEUE_MEAN), ours.variant is not None, theirs.dtype != ours.dtype,
+        theirs.in_place != ours.in_place, ours.median_s,
+    )  # fmt: skip

@@ -1,0 +1,114 @@
+"""The section with results of other programs: next to ours of the same operation, and never ranked."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import altair as alt
+
+from hpccoll.compare.side_by_side import SideBySide, side_by_side
+from hpccoll.report import chart_axes
+from hpccoll.report.chart_panels import Chart, ChartRecord, inline_data, tooltip
+from hpccoll.report.comparison_page import beside_table
+from hpccoll.report.page_frame import chart_figure
+from hpccoll.report.series_colours import FOREGROUND, series_colour
+from hpccoll.store.rows import Results, Row
+from hpccoll.store.schema import IMPORTED
+from hpccoll.units import format_count, format_seconds, format_size
+
+MAX_PANELS = 6
+"""The most panels of the chart; further operations are in the table."""
+
+CAPTION = (
+    "Dashed: results of other programs, which time differently: the table says how. Solid: ours of the same operation."
+)
+
+
+def other_programs_section(results: Results) -> str:
+    """Return the section: a chart of times by size, and the table; empty without imported rows."""
+    pairs = side_by_side((row for row in results.rows if row.imported), results.ours.rows)
+    if not pairs:
+        return ""
+    libraries = {run.run_id: str(run.provenance.get("library")) for run in results.runs if run.kind == IMPORTED}
+    chart = other_programs_chart(pairs, libraries)
+    figure = chart_figure("other-programs-times", "Times that other programs report", chart, CAPTION) if chart else ""
+    return f'<h2 id="other-programs">Other programs</h2>{figure}{beside_table(pairs)}'
+
+
+def other_programs_chart(
+    pairs: Sequence[SideBySide], libraries: Mapping[str, str] | None = None
+) -> Mapping[str, object] | None:
+    """Return the chart: their times and ours by size, a panel for each operation; None without two sizes of one.
+
+    Args:
+        pairs: the results.
+        libraries: the library of each imported run, which names its series if there are several.
+    """
+    of_run = libraries if libraries and len(set(libraries.values())) > 1 else {}
+    panels: defaultdict[str, list[SideBySide]] = defaultdict(list)
+    for pair in pairs:
+        panels[_panel(pair.theirs)].append(pair)
+    shown = [panel for panel, each in panels.items() if len({pair.theirs.requested_bytes for pair in each}) > 1]
+    points = [point for panel in shown[:MAX_PANELS] for pair in panels[panel] for point in _points(panel, pair, of_run)]
+    if not points:
+        return None
+    names = list(dict.fromkeys(point.series for point in points))
+    others = [name for name in names if name not in {point.series for point in points if point.ours}]
+    colours = dict.fromkeys(names, FOREGROUND) | {name: series_colour(i) for i, name in enumerate(others)}
+    colour = alt.Color(
+        "series:N", scale=alt.Scale(domain=names, range=list(colours.values())), legend=alt.Legend(title=None)
+    )
+    dash = alt.StrokeDash("by:N", legend=None, scale=alt.Scale(domain=["ours", "theirs"], range=[[1, 0], [5, 3]]))
+    base = alt.Chart().encode(
+        x=chart_axes.size_axis(sorted({point.row.requested_bytes for point in points})),
+        y=chart_axes.time_axis([point.row.median_s or 0.0 for point in points]), color=colour,
+    )  # fmt: skip
+    lines = base.mark_line().encode(strokeDash=dash)
+    circles = base.mark_point(size=30, filled=True).encode(tooltip=tooltip("series", "size", "time"))
+    one: Chart = alt.layer(lines, circles, data=inline_data([point.record for point in points])).properties(
+        width=chart_axes.WIDTH // min(2, len(shown)), height=240
+    )
+    whole = one
+    if len(shown) > 1:
+        whole = one.facet(facet=alt.Facet("panel:N", title=None, sort=shown), columns=2)
+    return chart_axes.apply_theme(whole, "Times that other programs report", [], names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A point of the chart."""
+
+    panel: str
+    series: str
+    row: Row
+    ours: bool
+
+    @property
+    def record(self) -> ChartRecord:
+        seconds = self.row.median_s or 0.0
+        return {
+            "panel": self.panel, "by": "ours" if self.ours else "theirs", "series": self.series,
+            "bytes": self.row.requested_bytes, "value": seconds, "size": format_size(self.row.requested_bytes),
+            "time": format_seconds(seconds),
+        }  # fmt: skip
+
+
+def _points(panel: str, pair: SideBySide, libraries: Mapping[str, str]) -> Iterator[_Point]:
+    yield _Point(panel, _series(pair.theirs, libraries.get(pair.theirs.run_id)), pair.theirs, ours=False)
+    if pair.ours:
+        yield _Point(panel, f"hpccoll {pair.ours.algorithm} ({pair.ours.timing})", pair.ours, ours=True)
+
+
+def _series(row: Row, library: str | None) -> str:
+    """Return the name of the series of a result of another program, with its library if there are several."""
+    call = row.params.get("call")
+    placement = ", in place" if row.in_place and row.transport == "nccl" else ""
+    of_library = f", {library}" if library else ""
+    return f"{row.source} {call or row.algorithm} ({row.timing}{placement}{of_library})"
+
+
+def _panel(row: Row) -> str:
+    where = f"{row.ranks} ranks on {format_count(row.nodes, 'node')}"
+    over = f" over {row.transport}" if row.transport != "mpi" else ""
+    device = ", buffers on GPUs" if row.device != "cpu" else ""
+    return f"{row.collective}{over}, {row.dtype}, {where}{device}"

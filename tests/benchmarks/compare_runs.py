@@ -1,0 +1,139 @@
+"""What ``hpccoll compare`` says of runs on the testbed: of equal ones, of a slower wire, of a changed variable.
+
+    python tests/benchmarks/compare_runs.py --keep DIR          # 38 runs, about 25 minutes
+    python tests/benchmarks/compare_runs.py --read DIR          # from raw files that were kept
+
+Equal runs follow one another, and each is compared with the next one: a regression or an improvement is then a false
+one. The wire of the slower runs has 91 % of the rate. The figures are those of results/golden/compare.md.
+"""
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from hpccoll.compare.comparison import IMPROVEMENT, REGRESSION, UNCHANGED, UNDECIDED, Comparison, compare
+from hpccoll.compare.reference import compare_with_reference, make_reference
+from hpccoll.store.load_results import read_results
+from hpccoll.store.rows import Results
+
+TESTBED = Path(__file__).parents[2] / "slurm" / "testbed" / "testbed"
+HOSTS = "--nodes 4 --cpus 1"
+RATE, SLOWER = "100mbit", "91mbit"
+SLOWED = 100 / 91
+RUN = "-a ring,recursive_doubling,rabenseifner,double_binary_tree,native -b 2K -e 256K -f 2 -n 30 --in-place"
+WIRE_BYTES = 64 << 10
+"""From this size on the wire sets the time."""
+
+RUNS = {"same": 21, "three-rounds": 6, "variable": 1, "slower": 10}
+VARIABLE = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"
+
+
+def run_testbed(*arguments: str, environment: dict[str, str] | None = None) -> None:
+    subprocess.run(
+        [str(TESTBED), *arguments], check=True, stdout=sys.stderr, env={**os.environ, **(environment or {})}
+    )  # fmt: skip
+
+
+def measure(keep: Path) -> None:
+    """Measure all runs into ``keep``; those that are there are kept."""
+    for rate, kinds in ((RATE, ("same", "three-rounds", "variable")), (SLOWER, ("slower",))):
+        try:
+            run_testbed("up", *HOSTS.split(), "--rate", rate)
+            for kind in kinds:
+                rounds = "3" if kind == "three-rounds" else "5"
+                environment = {VARIABLE: "ring"} if kind == "variable" else None
+                for number in range(RUNS[kind]):
+                    out = keep / f"{kind}-{number:02}.h5"
+                    if not out.exists():
+                        command = f"srun -N 4 -n 4 --mpi=pmi2 hpccoll run {RUN} --rounds {rounds} --out {out}"
+                        run_testbed("run", *command.split(), environment=environment)
+        finally:
+            subprocess.run([str(TESTBED), "down"], stdout=sys.stderr, check=False)
+
+
+def runs_of(keep: Path, kind: str) -> list[Results]:
+    return [read_results([path]) for path in sorted(keep.glob(f"{kind}-*.h5"))]
+
+
+def verdict(what: str, got: str, *, reached: bool) -> bool:
+    print(f"- {what}: {got}: {'reached' if reached else '**missed**'}")
+    return reached
+
+
+def print_pairs(title: str, comparisons: Sequence[Comparison]) -> int:
+    """Print the verdicts of comparisons of equal runs, and return the number of pairs with a regression."""
+    head = "pair", "unchanged", "undecided", "false regressions", "false improvements", "largest shift of a case"
+    print(f"\n{title}\n\n| {' | '.join(head)} |\n|{' --: |' * len(head)}")
+    for number, compared in enumerate(comparisons, 1):
+        counts = Counter(case.verdict for case in compared.cases)
+        largest = max((case.shift.factor for case in compared.cases if case.shift), key=lambda f: abs(math.log(f)))
+        cells = (counts[name] for name in (UNCHANGED, UNDECIDED, REGRESSION, IMPROVEMENT))
+        print(f"| {number} | {' | '.join(map(str, cells))} | {100 * (largest - 1):+.1f} % |")
+    print()
+    return sum(bool(compared.of(REGRESSION)) for compared in comparisons)
+
+
+def print_slower(same: Sequence[Results], slower: Sequence[Results]) -> Iterator[bool]:
+    print("\nThe wire slowed by 10 %, cases of at least 64 KiB\n")
+    head = "pair", "regressions", "undecided", "unchanged", "mean shift", "range of cases"
+    print(f"| {' | '.join(head)} |\n|{' --: |' * len(head)}")
+    means = []
+    for number, (old, new) in enumerate(zip(same, slower, strict=False), 1):
+        cases = [c for c in compare(old, new).cases if c.shift and c.coordinates["requested_bytes"] >= WIRE_BYTES]
+        factors = [case.shift.factor for case in cases if case.shift]
+        mean = math.exp(sum(map(math.log, factors)) / len(factors))
+        counts = Counter(case.verdict for case in cases)
+        span = f"{100 * (min(factors) - 1):+.1f} to {100 * (max(factors) - 1):+.1f} %"
+        print(
+            f"| {number} | {counts[REGRESSION]} of {len(cases)} | {counts[UNDECIDED]} | {counts[UNCHANGED]} | "
+            f"{100 * (mean - 1):+.1f} % | {span} |"
+        )
+        means.append((mean, counts[REGRESSION]))
+    found = sum(abs(mean - SLOWED) <= 0.03 and bool(regressions) for mean, regressions in means)
+    print()
+    yield verdict("found as 10 % +- 3", f"{found} of {len(means)}", reached=found == len(means))
+
+
+def print_all(keep: Path) -> Iterator[bool]:
+    same = runs_of(keep, "same")
+    print(f"`testbed up {HOSTS} --rate {RATE}`, `srun -N 4 hpccoll run {RUN} --rounds 5`: {len(same[0].rows)} cases.")
+    compared = [compare(old, new) for old, new in pairwise(same)]
+    false = print_pairs(f"Equal runs, five rounds: {len(compared)} pairs of successive runs", compared)
+    yield verdict("pairs with a false regression", f"{false} of {len(compared)}, asked at most 1", reached=false <= 1)
+    references = [
+        compare_with_reference(make_reference(same[start : start + 5]), same[start + 5], 0.05)
+        for start in range(len(same) - 5)
+    ]
+    false = print_pairs("Equal runs, each compared with a reference of the five runs before it", references)
+    print(f"- runs with a false regression: {false} of {len(references)}")
+    three = runs_of(keep, "three-rounds")
+    false = print_pairs("Equal runs, three rounds", [compare(old, new) for old, new in pairwise(three)])
+    print(f"- pairs with a false regression: {false} of {len(three) - 1}")
+    yield from print_slower(same, runs_of(keep, "slower"))
+    changed = compare(same[0], runs_of(keep, "variable")[0]).changes
+    named = {name: values for name, values in changed.items() if name.startswith("variables.")}
+    yield verdict("what changed with a variable of MPICH", str(named), reached=[*named] == [f"variables.{VARIABLE}"])
+
+
+def main() -> int:
+    parse = argparse.ArgumentParser(description="Compare runs on the testbed.")
+    parse.add_argument("--keep", type=Path, help="directory of the raw files [a temporary one]")
+    parse.add_argument("--read", type=Path, help="directory of raw files that were kept: nothing is measured")
+    given = parse.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        keep = given.read or given.keep or Path(temporary)
+        if not given.read:
+            keep.mkdir(parents=True, exist_ok=True)
+            measure(keep.resolve())
+        return 0 if all([*print_all(keep)]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
