@@ -11,11 +11,14 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 sys.path.append(str(Path(__file__).parent))  # schedule_examples.py and others that several rooms of tests share
 
-settings.register_profile("hpccoll", deadline=None, max_examples=60, derandomize=True, database=None)
+settings.register_profile(
+    "hpccoll", deadline=None, max_examples=60, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow],  # on a busy machine no limit of seconds decides
+)  # fmt: skip
 settings.load_profile("hpccoll")
 
 

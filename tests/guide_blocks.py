@@ -40,6 +40,8 @@ NOT_RUN = {
     ("slurm/GPU.md", "NCCL_DEBUG=INFO"): "starts a training program on GPUs",
     ("hpccoll/README.md", "python -m hpccoll.native.build --sanitize"): "compiles and tests for minutes",
     ("results/README.md", "h5dump"): "tests/analysis/test_results_readme.py runs it",
+    ("results/README.md", "hpccoll compare results/last-week"): "noise decides its exit code; tests/compare runs it",
+    ("results/README.md", "hpccoll import"): "tests/interop imports outputs",
 }  # fmt: skip
 """Blocks that run nowhere in the tests, or elsewhere, with the reason."""
 

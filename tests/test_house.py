@@ -29,10 +29,12 @@ MAY_IMPORT = {
     "store": "spec schedule errors files limits units numpy h5py",
     "tuning": "store spec schedule errors files limits units numpy",
     "model": "store spec training schedule yaml_model errors files limits units numpy scipy pydantic",
-    "compare": "store errors units numpy scipy",
-    "report": "tuning evidence store spec training schedule terminal errors files units numpy scipy altair vl_convert",
-    "analysis": "store errors numpy pandas xarray",
-    "interop": "schedule",
+    "compare": "store spec errors files units numpy scipy",
+    "report": (
+        "compare tuning evidence store spec training schedule terminal errors files units numpy scipy altair vl_convert"
+    ),
+    "analysis": "compare store errors numpy pandas xarray",
+    "interop": "compare store spec schedule errors files limits units numpy reframe",
     "draw": "spec schedule errors units numpy vl_convert",
     "measure": (
         "evidence tuning transports native store spec training host schedule errors limits units numpy mpi4py ml_dtypes"
