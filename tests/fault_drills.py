@@ -238,10 +238,10 @@ def success(sandbox):
 def killed_rank(sandbox):
     """A rank is killed."""
     sweep = sandbox.measuring(*sandbox.plant(SLOW))
+    (job,) = sandbox.queue()
     os.kill(sandbox.ranks()[1], signal.SIGKILL)
     sandbox.signal(signal.SIGCONT)
-    first, (job,) = sandbox.end(sweep), sandbox.queue()
-    return sandbox, first, job, sandbox.status(), sandbox.measured(), sandbox.page
+    return sandbox, sandbox.end(sweep), job, sandbox.status(), sandbox.measured(), sandbox.page
 
 
 @drill(nodes=2)

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from cli_runner import ENVIRONMENT, CommandResult
 
-ENDED = """
-while job=$(scontrol -o show job $0) && [[ $job =~ JobState=(PENDING|CONFIGURING|RUNNING|COMPLETING) ]]
+from hpccoll.sweep.slurm.squeue import LIVE_STATES
+
+ENDED = f"""
+while job=$(scontrol -o show job $0) && [[ $job =~ JobState=({"|".join(LIVE_STATES)}) ]]
 do sleep 0.1; done
 echo "$job"
 """
