@@ -26,6 +26,18 @@ took 220 to 290 ms with 2 packets there, and 217 to 220 with 8. The price is pai
 a pause: 73 KB for each Gbit/s arrive at once, and what they send is held to the rate of that wire from some ten times
 as much on. Up to 100 Mbit/s it is one packet at either end.
 """
+QUEUE = 64 << 20
+"""Bytes that may wait for a wire: more than any senders have on the way, for fabrics of clusters lose no packets.
+
+They have credits or pause frames. With a queue of 100 ms, 200 to 400 packets were lost at every port of 8 nodes at
+100 Mbit/s in which two ranks sent to one for a moment (recursive doubling of 16 MiB).
+"""
+CONGESTION = "cubic"
+"""The congestion control of TCP, Linux's default, whatever this machine has for itself.
+
+Where two senders meet, each of them with BBR takes what is left of the wire for its rate, and needs seconds to find
+the whole one: on 8 nodes at 100 Mbit/s, recursive doubling of 4 MiB took 1.40 s with BBR and 1.03 s with CUBIC.
+"""
 LAST_BYTE = {"n": 0, "a": 100}
 """Where the addresses of hosts begin, by the letter of their names: n1 is 10.77.0.1, a1 is 10.77.0.101."""
 SPINE = "spine"
@@ -87,7 +99,7 @@ def meter(bps: int, packets: int) -> str:
     """
     peak = max(PACKET if bps <= 100_000_000 else 2 * PACKET, bps * packets * PACKET // 1_000_000_000)
     burst = max(min(65536, 65536 * bps // 100_000_000), 65536 * bps // 1_000_000_000, 2 * peak)
-    return f"tbf rate {bps}bit burst {burst} peakrate {bps * 102 // 100}bit mtu {peak} latency 100ms"
+    return f"tbf rate {bps}bit burst {burst} peakrate {bps * 102 // 100}bit mtu {peak} limit {QUEUE}"
 
 
 def wire(fabric: Host, hosts: Mapping[str, Host], shape: Shape) -> None:
@@ -134,8 +146,10 @@ def _lay(cable: Cable, host: Host) -> Iterable[str]:
 
 
 def _join(cable: Cable) -> Iterable[str]:
-    yield f"address add {address(cable.host, cable.rail)}/24 dev {cable.device}"
+    own = address(cable.host, cable.rail)
+    yield f"address add {own}/24 dev {cable.device}"
     yield f"link set dev {cable.device} up"
+    yield f"route replace {own.rpartition('.')[0]}.0/24 dev {cable.device} proto kernel src {own} congctl {CONGESTION}"
 
 
 def _ip(host: Host, lines: Iterable[str]) -> None:

@@ -147,17 +147,35 @@ def test_an_uplink_carries_what_is_counted_between_racks_whichever_way_ranks_are
         assert 1 <= 2 * sent / operations / outcome.rack_bytes_predicted < 1.1
 
 
+def inside(fabric, host, *command):
+    """Return the output of a command in the network of a host."""
+    init = fabric.status()["hosts"][host]["init"]
+    nsenter = ["nsenter", f"--target={init}", "--net", *command]
+    return subprocess.run(nsenter, capture_output=True, text=True, check=True).stdout
+
+
 def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
     for host in ("n1", "n2", "n3", "n4", "a1", "a2"):
-        init = fabric.status()["hosts"][host]["init"]
-        command = ["nsenter", f"--target={init}", "--net", "tc", "qdisc", "show"]
-        seen = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        seen = inside(fabric, host, "tc", "qdisc", "show")
         metered = [
             device for device in ("eth0", "rail2") if re.search(rf"tbf .* dev {device} root .*rate 100Mbit", seen)
         ]
         assert metered == (["eth0", "rail2"] if host.startswith("n") else []), seen
     for pairs in (("n1:n2", "n1:a1"), ("n2:n1", "a1:n1")):  # each pair alone could fill its way but for n1's own wire
         assert flow(*pairs) < 1.06 * WIRE
+
+
+def test_no_packet_is_lost_where_several_hosts_send_to_one(fabric, flow):
+    assert flow("n2:n1", "n3:n1", "n4:n1") < 1.06 * WIRE
+    dropped = re.findall(r"dropped (\d+)", inside(fabric, "fabric", "tc", "-s", "qdisc", "show"))
+    assert set(dropped) == {"0"}
+
+
+def test_every_rail_has_the_congestion_control_of_linux_whatever_the_machine_has(fabric):
+    for host, rails in (("head", 1), ("n1", 2), ("a1", 2)):
+        routes = inside(fabric, host, "ip", "route", "show").splitlines()
+        assert len(routes) == rails
+        assert all("congctl cubic" in route for route in routes), routes
 
 
 def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flow):
