@@ -13,6 +13,7 @@ from hpccoll.model.machine import TIER_LABELS, Machine
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulate import simulate
 from hpccoll.schedule import Cut, itemsize, out_of_place
+from hpccoll.store.held_out_regret import held_out_regret
 
 TOLERANCE = 1e-9
 """The relative difference up to which two times are equal: sums in another order differ by rounding."""
@@ -80,13 +81,25 @@ class Regret:
 
     Args:
         choices: the number of settings, each a work at a size.
-        mean: the geometric mean over them.
+        mean: the geometric mean over them; noise makes it too large.
         most: the largest.
+        held_out: the lower estimate of the mean, by cross-validation over rounds; the mean itself without rounds.
     """
 
     choices: int
     mean: float
     most: float
+    held_out: float
+
+    @property
+    def text(self) -> str:
+        """The sentence: the mean, with the lower estimate if they differ."""
+        mean, least = f"{self.mean:.3f}", f"{self.held_out:.3f}"
+        noise = "" if mean == least else f" at most, {least} at least, because of noise"
+        return (
+            f"choosing by the model costs {mean} times the best measured time{noise} (geometric mean of {self.choices} "
+            f"settings; the largest {self.most:.2f})"
+        )
 
     @classmethod
     def of(cls, validated: Iterable[Validated]) -> "Regret | None":
@@ -95,13 +108,20 @@ class Regret:
         for one in validated:
             if one.seconds:
                 settings[one.observation.work, one.observation.nbytes].append(one)
-        costs = [
-            min(each, key=lambda one: one.seconds or math.inf).observation.seconds
-            / min(one.observation.seconds for one in each)
-            for each in settings.values()
-            if len({one.observation.name for one in each}) > 1
-        ]
-        return cls(len(costs), geometric_mean(costs), max(costs)) if costs else None
+        costs = [_cost(each) for each in settings.values() if len({one.observation.name for one in each}) > 1]
+        if not costs:
+            return None
+        most, least = zip(*costs, strict=True)
+        return cls(len(costs), geometric_mean(most), max(most), geometric_mean(least))
+
+
+def _cost(setting: Sequence[Validated]) -> tuple[float, float]:
+    """Return the regret at one size of one work, and its lower estimate."""
+    chosen = min(range(len(setting)), key=lambda place: setting[place].seconds or math.inf)
+    cost = setting[chosen].observation.seconds / min(one.observation.seconds for one in setting)
+    rounds = {place: dict(enumerate(one.observation.rounds_s)) for place, one in enumerate(setting)}
+    least = held_out_regret(rounds, chosen)
+    return cost, cost if least is None else min(max(1.0, least), cost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,18 @@
 """The regret of a tune table: the time of its choices over that of the best choices, in results not used to make it.
 
-Noise makes the regret too large: compared with the fastest of several noisy times, every choice seems slow. Therefore
-each round is left out once: the other rounds select the best choice, and the round left out compares the two
-(cross-validation: M. Stone, Cross-validatory choice and assessment of statistical predictions, J. R. Stat. Soc. B 36
-(1974)). The choice so selected may be slower than the best one, so that this estimate is at most the regret. If the
-rounds agree, both are equal.
+Noise makes it too large; a lower estimate (hpccoll/store/held_out_regret.py) says by how much at most.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from hpccoll.errors import BadInputError
+from hpccoll.store.held_out_regret import held_out_regret
 from hpccoll.store.rows import Results
 from hpccoll.tuning.measured_choices import (
     ChoiceTime,
-    RoundKey,
     comparable_seconds,
     geometric_mean,
     measured_settings,
@@ -211,7 +206,10 @@ def _size_regret(
     """Return the regret of the choice of ``entry`` at a size, from the times of all choices at that size."""
     choice = entry.range_of(size).choice
     best = min(seconds, key=lambda each: seconds[each])
-    lower = min(max(1.0, held_out_regret(times, choice) or 1.0), seconds[choice] / seconds[best])
+    lower = min(
+        max(1.0, held_out_regret({each: time.rounds for each, time in times.items()}, choice) or 1.0),
+        seconds[choice] / seconds[best],
+    )
     measured = [each for r in entry.ranges for each in r.sizes]
     return SizeRegret(
         setting, size, choice, seconds[choice], best, seconds[best], lower,
@@ -219,31 +217,6 @@ def _size_regret(
         noise=times[choice].ratio_noise(times[best]) if choice != best else 0.0,
         extrapolated=not min(measured, default=size) <= size <= max(measured, default=size),
     )  # fmt: skip
-
-
-def held_out_regret(times: Mapping[Choice, ChoiceTime], choice: Choice) -> float | None:
-    """Return the lower estimate of the regret of ``choice``, as a ratio: the geometric mean over rounds left out.
-
-    Choices that share fewer than two rounds with ``choice`` are ignored; None is returned if no other choice is left.
-    """
-    chosen = times[choice]
-    rivals = {other: time for other, time in times.items() if len(time.rounds.keys() & chosen.rounds.keys()) > 1}
-    rounds = sorted(set.intersection(set(chosen.rounds), *(set(time.rounds) for time in rivals.values())), key=str)
-    if len(rounds) < 2 or len(rivals) < 2:
-        return None
-    return geometric_mean(
-        chosen.rounds[left_out]
-        / rivals[_best_choice(rivals, [each for each in rounds if each != left_out])].rounds[left_out]
-        for left_out in rounds
-    )
-
-
-def _best_choice(times: Mapping[Choice, ChoiceTime], rounds: Sequence[RoundKey]) -> Choice:
-    """Return the choice with the least median over ``rounds``, each relative to the median of all choices in it."""
-    typical = {each: median(time.rounds[each] for time in times.values()) for each in rounds}
-    return min(
-        times, key=lambda choice: median(math.log(times[choice].rounds[each] / typical[each]) for each in rounds)
-    )
 
 
 def _best_single_choice(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:

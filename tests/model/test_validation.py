@@ -95,8 +95,21 @@ def of_choice(nbytes, **times):
 def test_regret_is_what_the_predicted_choice_takes_over_the_best():
     right = of_choice(1024, ring=(1.0, 5.0), star=(2.0, 6.0))
     wrong = of_choice(4096, ring=(4.0, 1.0), star=(1.0, 2.0))
-    assert Regret.of(right) == Regret(1, 1.0, 1.0)
-    assert Regret.of([*right, *wrong]) == Regret(2, pytest.approx(2.0), 4.0)
+    assert Regret.of(right) == Regret(1, 1.0, 1.0, 1.0)
+    assert Regret.of([*right, *wrong]) == Regret(2, pytest.approx(2.0), 4.0, pytest.approx(2.0))
+
+
+def test_a_regret_that_no_other_round_confirms_is_noise():
+    rounds = {"ring": (1.0, 1.2, 1.3), "star": (1.1, 1.1, 1.15)}
+    predicted = {"ring": 1.0, "star": 2.0}
+    luck = [
+        Validated(replace(observation("all_reduce", name, 1024, sorted(each)[1]), rounds_s=each), predicted[name])
+        for name, each in rounds.items()
+    ]
+    regret = Regret.of(luck)
+    assert regret.mean == pytest.approx(1.2 / 1.1)
+    assert 1.0 <= regret.held_out < regret.mean
+    assert "1.091 times the best measured time at most, 1.000 at least" in regret.text
 
 
 def test_without_a_choice_there_is_no_regret():

@@ -1,0 +1,42 @@
+"""The lower estimate of a regret: what a choice costs compared with what other rounds would have chosen.
+
+Noise makes a regret too large: compared with the fastest of several noisy times, every choice seems slow. Therefore
+each round is left out once: the other rounds select the best choice, and the round left out compares the two
+(cross-validation: M. Stone, Cross-validatory choice and assessment of statistical predictions, J. R. Stat. Soc. B 36
+(1974)). The choice so selected may be slower than the best one, so that this estimate is at most the regret. If the
+rounds agree, both are equal.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from statistics import geometric_mean, median
+from typing import TypeVar
+
+Option = TypeVar("Option", bound=Hashable)
+Round = TypeVar("Round", bound=Hashable)
+
+
+def held_out_regret(seconds: Mapping[Option, Mapping[Round, float]], chosen: Option) -> float | None:
+    """Return the lower estimate of the regret of ``chosen``, as a ratio: the geometric mean over rounds left out.
+
+    Options that share fewer than two rounds with ``chosen`` are ignored; None is returned if no other option is left.
+
+    Args:
+        seconds: the median time of every round, by option.
+        chosen: one of the options.
+    """
+    mine = seconds[chosen]
+    rivals = {option: rounds for option, rounds in seconds.items() if len(rounds.keys() & mine.keys()) > 1}
+    common = sorted(set.intersection(set(mine), *map(set, rivals.values())), key=str)
+    if len(common) < 2 or len(rivals) < 2:
+        return None
+    return geometric_mean(
+        mine[left_out] / rivals[_best(rivals, [each for each in common if each != left_out])][left_out]
+        for left_out in common
+    )
+
+
+def _best(seconds: Mapping[Option, Mapping[Round, float]], rounds: Sequence[Round]) -> Option:
+    """Return the option with the least median over ``rounds``, each relative to the median of all options in it."""
+    typical = {each: median(times[each] for times in seconds.values()) for each in rounds}
+    return min(seconds, key=lambda option: median(math.log(seconds[option][each] / typical[each]) for each in rounds))
