@@ -104,7 +104,7 @@ class _Simulator:
         self.todo: dict[tuple[int, int], list[_Step]] = defaultdict(list)
         self.events: list[tuple[float, int, Callable[[float, Any], None], object]] = []
         self.order = numbers()
-        self.cpu, self.cpu_share = [0.0] * layout.ranks, machine.cpu_share(layout)
+        self.cpu, self.slowdown = [0.0] * layout.ranks, machine.slowdown(layout)
         self.next_start: dict[tuple[int, str], float] = defaultdict(float)  # of a rank's messages, for their gaps
         self.connections: dict[tuple[int, int], deque[_Message]] = defaultdict(deque)  # the first message flows
         self.flows: dict[Resource, dict[_Message, float]] = defaultdict(dict)
@@ -201,7 +201,7 @@ class _Simulator:
         """Return when the CPU of a rank has done a work that it can begin now, one work after another."""
         if not seconds:
             return now
-        self.cpu[rank] = max(now, self.cpu[rank]) + seconds * self.cpu_share
+        self.cpu[rank] = max(now, self.cpu[rank]) + seconds * self.slowdown
         return self.cpu[rank]
 
     def start(self, now: float, message: _Message) -> None:

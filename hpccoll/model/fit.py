@@ -3,14 +3,17 @@
 Half a round trip of a ping-pong gives o + L + n G + o by size: straight lines over ranges of sizes, as few as reach
 every measured time within ``TOLERANCE``. Exchanges, in which both directions of a port are busy, give the rate of the
 port; several pairs at once give the rate that they share. Trains give o and g. The reduce-scatter and the all-gather of
-one algorithm differ in folding only. Every parameter has an interval of 95 %, by the bootstrap over rounds.
+one algorithm differ in folding only. Ping-pongs while more ranks share a CPU show what those add (``contention``); all
+else is fitted to those with the fewest ranks to a CPU, since times are erratic where ranks wait for others to run.
+Every parameter has an interval of 95 %, by the bootstrap over rounds.
 
 T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection networks, PMEO
 (2007). W. Gropp, L. Olson, P. Samfass: Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50.
 """
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
@@ -18,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from hpccoll.model.machine import TIER_LABELS
+from hpccoll.model.machine import TIER_LABELS, Cpus
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation
 from hpccoll.store.schema import ON_TESTBED
@@ -90,11 +93,14 @@ class Measurements:
     """The patterns and twins of a run, ready to be fitted again with other rounds.
 
     Args:
-        patterns: the observations of each pattern, with what their times are divided by.
+        patterns: the observations of each pattern, with what their times are divided by; those of messages that are
+            waited for one by one are of the fewest ranks to a CPU.
+        crowded: ping-pongs of each tier that a rank has a CPU for in other observations, and shared it in these.
         twins: observations of reduce-scatters and all-gathers that differ in folding only, by dtype.
     """
 
     patterns: Mapping[Pattern, Sequence[tuple[Observation, float]]]
+    crowded: Mapping[str, Sequence[tuple[Observation, float]]]
     twins: Mapping[str, Sequence[tuple[Observation, Observation]]]
 
     @classmethod
@@ -106,7 +112,14 @@ class Measurements:
         ours = {pattern for pattern, each in patterns.items() if any(one.algorithm for one, _ in each)}
         for pattern in ours:  # our own messages are those that schedules consist of
             patterns[pattern] = [pair for pair in patterns[pattern] if pair[0].algorithm]
-        return cls(patterns, {dtype: list(pairs) for dtype, pairs in _twins(observed).items()})
+        crowded = {}
+        for pattern, each in patterns.items():
+            least = _fewest_to_a_cpu(one for one, _ in each)
+            if pattern == Pattern("half_trip", pattern.tier) and least == 1:
+                crowded[pattern.tier] = [pair for pair in each if pair[0].cpu_share > 1]
+            if pattern.name != "exchange":
+                patterns[pattern] = [pair for pair in each if pair[0].cpu_share == least]
+        return cls(patterns, crowded, {dtype: list(pairs) for dtype, pairs in _twins(observed).items()})
 
     def tiers(self) -> list[str]:
         """Return the tiers that have enough ping-pongs."""
@@ -120,7 +133,32 @@ class Measurements:
     def used(self) -> tuple[Observation, ...]:
         """Return all observations of patterns and twins."""
         twins = [one for pairs in self.twins.values() for pair in pairs for one in pair]
-        return (*(one for each in self.patterns.values() for one, _ in each), *twins)
+        return (*(one for each in (*self.patterns.values(), *self.crowded.values()) for one, _ in each), *twins)
+
+    def contention(self, curves: Mapping[Pattern, Curve], draw: np.random.Generator | None = None) -> float:
+        """Return what another rank on its CPU adds to a work of a rank, in times of the work alone; 1 if unknown.
+
+        It is the median over small messages, which take at most twice as long as the smallest. Their work is 2 o.
+
+        Args:
+            curves: the curves of the same rounds.
+            draw: draws rounds, as for ``curves``.
+        """
+        added = []
+        for tier, each in self.crowded.items():
+            alone = curves[Pattern("half_trip", tier)]
+            least = alone[min(alone)]
+            work = min(2 * _overhead_and_gap(curves, tier)[0], least)
+            for one, divisor in each:
+                if work and alone.get(one.nbytes, math.inf) <= 2 * least:
+                    longer = _seconds(one, draw) / divisor - alone[one.nbytes]
+                    added.append(longer / work / (one.cpu_share - 1))
+        return max(0.0, median(added)) if added else 1.0
+
+    def slowdowns(self, contention: float) -> dict[str, float]:
+        """Return how many times as long the works of a ping-pong of each tier took because ranks shared CPUs."""
+        cpus = Cpus(1, contention=contention)
+        return {tier: cpus.slowdown(self.patterns[Pattern("half_trip", tier)][0][0].cpu_share) for tier in self.tiers()}
 
     def curves(self, draw: np.random.Generator | None = None) -> dict[Pattern, Curve]:
         """Return the time of every pattern by size: the median over placements, of the median of all rounds.
@@ -141,6 +179,14 @@ def _seconds(one: Observation, draw: np.random.Generator | None) -> float:
     if draw is None or len(one.rounds_s) < 2:
         return one.seconds
     return float(np.median(draw.choice(one.rounds_s, len(one.rounds_s))))
+
+
+def _fewest_to_a_cpu(observed: Iterable[Observation]) -> float:
+    """Return the fewest ranks to a CPU at which enough sizes to fit were observed; the fewest, if none are enough."""
+    sizes = defaultdict(set)
+    for one in observed:
+        sizes[one.cpu_share].add(one.nbytes)
+    return min(sizes, key=lambda share: (len(sizes[share]) < MIN_SIZES, share))
 
 
 def _twins(observed: Sequence[Observation]) -> dict[str, list[tuple[Observation, Observation]]]:
@@ -226,12 +272,15 @@ def pieces_of(curves: Mapping[Pattern, Curve], tier: str) -> Pieces:
     return Pieces(ranges(trips))
 
 
-def parameters(curves: Mapping[Pattern, Curve], pieces: Mapping[str, Pieces]) -> dict[str, float]:
+def parameters(
+    curves: Mapping[Pattern, Curve], pieces: Mapping[str, Pieces], slowdowns: Mapping[str, float]
+) -> dict[str, float]:
     """Return all parameters by name, ``rack.0.latency_s``, from the curves of the patterns.
 
     Args:
         curves: the time of every pattern by size.
         pieces: what the times of each tier consist of.
+        slowdowns: how many times as long its ranks worked because they shared CPUs, by tier.
     """
     found: dict[str, float] = {}
     for tier, (tier_ranges, bucket) in pieces.items():
@@ -248,8 +297,9 @@ def parameters(curves: Mapping[Pattern, Curve], pieces: Mapping[str, Pieces]) ->
                 ((n, seconds),) = some.items()
                 alpha, beta = max(0.0, seconds - n * rate), rate
             name = f"{tier}.{number}"
-            found[f"{name}.overhead_s"] = min(overhead, alpha / 2)
-            found[f"{name}.latency_s"] = alpha - 2 * found[f"{name}.overhead_s"]
+            worked = min(overhead, alpha / 2)
+            found[f"{name}.overhead_s"] = worked / slowdowns[tier]
+            found[f"{name}.latency_s"] = alpha - 2 * worked
             found[f"{name}.gap_s"] = gap
             found[f"{name}.byte_s"] = max(beta, UNLIMITED)
         shared = dict(_shared(curves, tier))
@@ -320,15 +370,15 @@ def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, f
         yield "cpus_byte_s", unshared[pairs] / (2 * pairs)
 
 
-def _fold_rates(measured: Measurements, draw: np.random.Generator | None = None) -> dict[str, float]:
+def _fold_rates(measured: Measurements, contention: float, draw: np.random.Generator | None = None) -> dict[str, float]:
     """Return the seconds of a folded byte on a CPU of its own: medians of what reduce-scatters take longer."""
-    found = {}
+    found, cpus = {}, Cpus(1, contention=contention)
     for dtype, pairs in measured.twins.items():
         differences = []
         for folding, gathering in pairs:
             nbytes = folding.nbytes * (folding.layout.workers - 1) / folding.layout.workers
             longer = _seconds(folding, draw) - _seconds(gathering, draw)
-            differences.append(longer / nbytes / folding.cpu_share)
+            differences.append(longer / nbytes / cpus.slowdown(folding.cpu_share))
         found[f"reduction.{dtype}"] = max(median(differences), MIN_FOLD_S)
     return found
 
@@ -365,15 +415,25 @@ def fit(observed: Sequence[Observation], name: str) -> Fit | None:
         return None
     curves = measured.curves()
     pieces = {tier: pieces_of(curves, tier) for tier in measured.tiers()}
-    values = parameters(curves, pieces) | _fold_rates(measured)
+    values = _fitted(measured, pieces)
     draw = np.random.default_rng(1)
     samples = defaultdict(list)
     for _ in range(REPLICAS):
-        for key, value in (parameters(measured.curves(draw), pieces) | _fold_rates(measured, draw)).items():
+        for key, value in _fitted(measured, pieces, draw).items():
             samples[key].append(value)
     quantities = {key: _quantity(value, samples.get(key, [])) for key, value in values.items()}
     used = measured.used()
     return Fit(_file(name, quantities, pieces, used), used)
+
+
+def _fitted(
+    measured: Measurements, pieces: Mapping[str, Pieces], draw: np.random.Generator | None = None
+) -> dict[str, float]:
+    """Return all parameters by name, from all rounds or from those that are drawn."""
+    curves = measured.curves(draw)
+    contention = measured.contention(curves, draw)
+    found = parameters(curves, pieces, measured.slowdowns(contention)) | _fold_rates(measured, contention, draw)
+    return found | {"contention": contention}
 
 
 def _quantity(value: float, samples: Sequence[float]) -> dict[str, float]:
@@ -419,7 +479,9 @@ def _file(
     testbed = first.kind == ON_TESTBED  # whose nodes share the CPUs of one machine
     slowed_down = testbed and "cpus_byte_s" in found
     if slowed_down or any(one.oversubscribed for one in used):
-        sections["cpus"] = {"cores": first.cpus, "of": "machine" if testbed else "node"}
+        sections["cpus"] = {
+            "cores": first.cpus, "of": "machine" if testbed else "node", "contention": found["contention"]
+        }  # fmt: skip
         if slowed_down:
             per_core = {key: value * first.cpus for key, value in found["cpus_byte_s"].items()}
             sections["cpus"]["bytes_per_s"] = _rate(per_core)

@@ -5,8 +5,8 @@ every resource that it passes; a rank's messages start at least a gap g apart. T
 segment of sizes has its own, because MPI libraries change protocols. Messages that pass a resource at the same time
 share its rate (max-min fair): the port of a node, one for each rail and direction; the uplink of a rack; the memory of
 a node; the CPUs that ranks share. Ranks fold one byte after another. A rank that shares its CPUs with others takes
-turns with them, because ranks that wait poll: its overheads and folds take as many times as long as there are ranks
-to a CPU.
+turns with them, because ranks that wait poll: every other rank on its CPU adds ``contention`` times as much to its
+overheads and folds.
 
 A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman: LogGP, SPAA (1995) 95-105. W. Gropp, L. Olson, P. Samfass:
 Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50: the rates of a process and of its node.
@@ -73,11 +73,18 @@ class Cpus:
         cores: the number of CPUs, or the part of them that some of the ranks have.
         byte_s: seconds of one CPU for a byte of a message, both ends together.
         of: ``machine`` if all ranks share them, ``node`` if those of a node do.
+        contention: what another rank on its CPU adds to a work of a rank, in times of the work alone: 1 if they take
+            turns, more where waiting ranks poll, 0 where they sleep.
     """
 
     cores: float
     byte_s: float = 0.0
     of: str = "node"
+    contention: float = 1.0
+
+    def slowdown(self, share: float) -> float:
+        """Return how many times as long a work of a rank takes if ``share`` ranks share each CPU."""
+        return 1 + self.contention * (max(1.0, share) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +114,9 @@ class Machine:
     unmetered_aggregators: bool = False
     switches: bool = False
 
-    def cpu_share(self, layout: Layout) -> float:
-        """Return how many times as long a work of a rank takes because others share its CPUs: waiting ranks poll."""
+    def slowdown(self, layout: Layout) -> float:
+        """Return how many times as long a work of a rank takes because others share its CPUs."""
         if self.cpus is None:
             return 1.0
         sharing = layout.ranks if self.cpus.of == "machine" else max(Counter(layout.node).values())
-        return max(1.0, sharing / self.cpus.cores)
+        return self.cpus.slowdown(sharing / self.cpus.cores)

@@ -84,6 +84,7 @@ Seconds = Annotated[Quantity, _within(0, 3600, "seconds")]
 Rate = Annotated[Quantity, _within(1, 1e18, "bytes a second")]
 Bytes = Annotated[Quantity, _within(0, MAX_BYTES, "bytes")]
 Ratio = Annotated[Quantity, _within(0.001, 1000, "a ratio")]
+Factor = Annotated[Quantity, _within(0, 1000, "a factor")]
 
 
 def _check_dtype(name: str) -> str:
@@ -182,6 +183,11 @@ class CpusSection(YamlSection):
     )
     of: Literal["node", "machine"] = Field(
         "node", description="who shares them: node (the ranks of a node) or machine (all ranks)"
+    )
+    contention: Factor = Field(
+        Quantity(value=1),
+        description="what another rank on its CPU adds to a work of a rank, in times of the work alone: 1 if they take "
+        "turns, more where waiting ranks poll, 0 where they sleep",
     )
 
 
@@ -294,12 +300,16 @@ class MachineFile(YamlSection):
         return cls.model_validate({"schema": SCHEMA, "schema_version": VERSION, **sections})
 
     def declaring(self, sections: DeclaredSections) -> "MachineFile":
-        """Return the machine with these sections in the place of its own.
+        """Return the machine with these sections in the place of its own; of the CPUs, with the keys that they have.
 
         Raises:
             BadInputError: if they do not fit the others.
         """
-        machine = self.model_copy(update={name: each for name, each in sections if each is not None})
+        updates = {name: each for name, each in sections if each is not None}
+        if self.cpus and (cpus := sections.cpus):
+            declared = {name: getattr(cpus, name) for name in cpus.model_fields_set}
+            updates["cpus"] = self.cpus.model_copy(update=declared)
+        machine = self.model_copy(update=updates)
         machine.check_uplink()
         return machine
 
@@ -315,7 +325,7 @@ class MachineFile(YamlSection):
             burst_bytes=self.port.burst_bytes.at(bound, is_rate=True) if self.port else 0.0,
             uplink_byte_s=self._uplink_byte_s(bound),
             memory_byte_s=_byte_s(self.memory, bound),
-            cpus=Cpus(cpus.cores, _byte_s(cpus, bound), cpus.of) if cpus else None,
+            cpus=Cpus(cpus.cores, _byte_s(cpus, bound), cpus.of, cpus.contention.at(bound)) if cpus else None,
             unmetered_aggregators=self.aggregators.kind == "unmetered",
             switches=self.aggregators.kind == "switches",
         )

@@ -79,7 +79,7 @@ class RunModel:
                 "error_p90": errors.large, "ratio_p5": errors.low, "ratio_p95": errors.high,
             }  # fmt: skip
         if regret := Regret.of(self.held_out):
-            numbers |= {"regret_mean": regret.mean, "regret_most": regret.most}
+            numbers |= {"regret_mean": regret.mean, "regret_most": regret.most, "regret_held_out": regret.held_out}
         return self.fit.machine.model_copy(update={"validation": numbers})
 
 
@@ -187,10 +187,7 @@ def _error_lines(model: RunModel) -> Iterator[str]:
         if of_group := Errors.of(each):
             yield _error_row(name, of_group)
     if regret := Regret.of(held_out):
-        yield (
-            f"choosing by the model: {regret.mean:.3f} of the best measured time (geometric mean of {regret.choices} "
-            f"settings), at most {regret.most:.2f}"
-        )
+        yield regret.text
 
 
 def _error_row(name: str, errors: Errors) -> str:
@@ -215,6 +212,8 @@ def _parameter_lines(machine: MachineFile) -> Iterator[str]:
     if cpus := machine.cpus:
         rate = f", which move {_rate_text(cpus.bytes_per_s)} each" if cpus.bytes_per_s else ""
         yield f"  {cpus.cores} CPUs shared by the ranks of {'all nodes' if cpus.of == 'machine' else 'a node'}{rate}"
+        added = _between(cpus.contention, lambda factor: f"{factor:.3g}")
+        yield f"  each other rank on its CPU adds {added} times a rank's own work"
 
 
 def _segment_text(segment: SegmentSection) -> str:

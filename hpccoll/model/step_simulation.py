@@ -110,8 +110,8 @@ class _State:
         self.memory, self.cores = (clocks(int(self.node.max()) + 1) for _ in range(2))
         is_switch = (np.arange(self.ranks) >= layout.workers) & machine.switches
         self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
-        self.share = machine.cpu_share(layout)
-        self.fold_of = self.limited * (fold_s * self.share)
+        self.slowdown = machine.slowdown(layout)
+        self.fold_of = self.limited * (fold_s * self.slowdown)
         self.routes: dict[tuple[int, int], _Route] = {}
         self.messages = 0
 
@@ -185,7 +185,7 @@ class _State:
     def _pass(self, route: "_Route", sequence: int, nbytes: Ints) -> None:
         ready, last = self.ready[sequence], self.last[sequence]
         latency, overhead, gap, byte_s, synchronous = self._costs(route, nbytes)
-        overhead = overhead * self.share
+        overhead = overhead * self.slowdown
         start = route.send_cpu.queue(ready[route.send_cpu.which], overhead)
         if synchronous.any():
             start = np.where(synchronous, np.maximum(start, ready[route.target]), start)

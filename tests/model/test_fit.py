@@ -209,17 +209,18 @@ def test_noise_is_no_bucket(nodes, byte_s):
 # ---- overheads and reductions ---------------------------------------------------------------------------------------
 
 
-def trains(machine, delay_s=1e-3):
+def trains(machine, layout=FOUR_NODES, delay_s=1e-3, **more):
     """Return trains of 1 and of 8 messages, without and with a delay before each message, which hides their bytes."""
     (one,) = machine.tiers["rack"].segments
+    overhead_s = one.overhead_s * machine.slowdown(layout)
     for nbytes in CALIBRATED:
-        reply = machine.tiers["rack"].half_round_trip(nbytes)
+        reply = 2 * overhead_s + one.latency_s + nbytes * one.byte_s
         for messages in (1, 8):
-            (known,) = observed("send_recv", "train", FOUR_NODES, machine, [nbytes], messages=messages, copies=0)
+            (known,) = observed("send_recv", "train", layout, machine, [nbytes], messages=messages, copies=0, **more)
             yield known
-            hidden = messages * (delay_s + one.overhead_s) + nbytes / messages * one.byte_s
-            delayed = hidden + one.latency_s + one.overhead_s + reply
-            yield observation("send_recv", "train", nbytes, delayed, FOUR_NODES, messages=messages, copies=128)
+            hidden = messages * (delay_s + overhead_s) + nbytes / messages * one.byte_s
+            delayed = hidden + one.latency_s + overhead_s + reply
+            yield observation("send_recv", "train", nbytes, delayed, layout, messages=messages, copies=128, **more)
 
 
 def test_trains_show_overhead_and_gap():
@@ -229,6 +230,38 @@ def test_trains_show_overhead_and_gap():
     assert found.overhead_s.value == pytest.approx(segment.overhead_s, rel=0.02)
     assert found.latency_s.value == pytest.approx(segment.latency_s, rel=0.02)
     assert found.gap_s.value == pytest.approx(segment.gap_s, rel=0.05)
+
+
+def crowded(contention, erratic=1.0):
+    """Return patterns of two ranks with a CPU each, ping-pongs while two ranks shared each CPU, and a larger job."""
+    tier = Tier((Segment(latency_s=LATENCY, overhead_s=3e-6, gap_s=8e-6, byte_s=1e-10),))
+    machine = Machine({"rack": tier}, cpus=Cpus(2, of="machine", contention=contention))
+    shared = observed("send_recv", "ping_pong", FOUR_NODES, machine, CALIBRATED, **TESTBED, peer=1)
+    return [
+        *two_ranks(machine, Layout.of(2, 1), **TESTBED),
+        *trains(machine, Layout.of(2, 1), **TESTBED),
+        *(replace(one, seconds=erratic * one.seconds, rounds_s=(), oversubscribed=True) for one in shared),
+        *observed("all_reduce", "ring", Layout.of(8, 1), machine, [1 << 20], **TESTBED),
+    ]
+
+
+def test_ping_pongs_on_shared_cpus_show_what_another_rank_adds():
+    for contention in (0.0, 1.0, 1.7):
+        found = machine_of(crowded(contention))
+        assert found.cpus.contention.value == pytest.approx(contention, abs=0.15)
+        assert found.tiers["rack"][0].overhead_s.value == pytest.approx(3e-6, rel=0.05)
+
+
+def test_erratic_times_on_shared_cpus_change_no_other_number():
+    assert machine_of(crowded(1.0, erratic=100.0)).tiers == machine_of(crowded(1.0)).tiers
+
+
+def test_overheads_are_of_a_cpu_alone_although_all_ranks_shared_one():
+    alone = Machine({"rack": Tier((Segment(latency_s=LATENCY, overhead_s=3e-6, gap_s=8e-6, byte_s=1e-10),))})
+    shared = replace(alone, cpus=Cpus(2, of="machine"))
+    found = machine_of(two_ranks(shared, **TESTBED), trains(shared, **TESTBED))
+    assert found.tiers["rack"][0].overhead_s.value == pytest.approx(3e-6, rel=0.1)
+    assert found.tiers["rack"][0].latency_s.value == pytest.approx(LATENCY, rel=0.1)
 
 
 def halves(**more):

@@ -18,6 +18,7 @@ from hpccoll.model.machine_file import (
     SCHEMA,
     VERSION,
     AggregatorKind,
+    DeclaredSections,
     MachineFile,
     Quantity,
     cluster_names,
@@ -47,7 +48,7 @@ port: {bytes_per_s: {value: 5e10, low: 4e10, high: 6e10}, burst_bytes: {value: 1
 uplink: {oversubscription: {value: 2, low: 1, high: 4}}
 memory: {bytes_per_s: 2e12}
 reduction: {float32: {bytes_per_s: 1e12}, bfloat16: {bytes_per_s: 1e12}}
-cpus: {cores: 4, bytes_per_s: 1e10, of: machine}
+cpus: {cores: 4, bytes_per_s: 1e10, of: machine, contention: {value: 1.5, low: 1, high: 2}}
 aggregators: {kind: switches, source: assumed}
 """
 )
@@ -82,7 +83,7 @@ def test_a_machine_has_the_costs_of_its_file_in_seconds(mine):
     assert machine.tiers["rack"].segments[1] == Segment(4096, 6e-6, 1e-6, 2e-6, 1 / 5e10, synchronous=True)
     assert machine.fold_s == {"float32": 1e-12, "bfloat16": 1e-12}
     assert (machine.port_byte_s, machine.burst_bytes, machine.memory_byte_s) == (1 / 5e10, 10, 1 / 2e12)
-    assert machine.cpus == Cpus(4, 1e-10, "machine")
+    assert machine.cpus == Cpus(4, 1e-10, "machine", 1.5)
     assert (machine.switches, machine.unmetered_aggregators) == (True, False)
 
 
@@ -92,6 +93,15 @@ def test_the_ends_of_intervals_are_fast_or_slow_together(mine):
     assert [each.tiers["rack"].segments[0].byte_s for each in (fast, slow)] == [1 / 5e10, 1 / 2e10]
     assert [(each.port_byte_s, each.burst_bytes) for each in (fast, slow)] == [(1 / 6e10, 20), (1 / 4e10, 0)]
     assert [each.tiers["fabric"] for each in (fast, slow)] == [mine.machine().tiers["fabric"]] * 2
+    assert [each.cpus.contention for each in (fast, slow)] == [1, 2]
+
+
+def test_declared_sections_replace_those_of_a_fit_but_cpus_keep_the_keys_that_are_not_declared(mine):
+    declared = DeclaredSections.model_validate({"cpus": {"cores": 2, "bytes_per_s": 3e8}, "memory": {"bytes_per_s": 5}})
+    machine = mine.declaring(declared).machine()
+    assert machine.cpus == Cpus(2, 1 / 3e8, "machine", 1.5)
+    assert machine.memory_byte_s == 1 / 5
+    assert machine.port_byte_s == mine.machine().port_byte_s
 
 
 def test_an_oversubscribed_uplink_has_a_share_of_the_ports_of_its_rack(mine):
@@ -275,7 +285,9 @@ def machine_files(draw):
         ),
         "cpus": st.fixed_dictionaries(
             {"cores": st.integers(1, 1 << 16)},
-            optional={"bytes_per_s": rates, "of": st.sampled_from(("node", "machine"))},
+            optional={
+                "bytes_per_s": rates, "of": st.sampled_from(("node", "machine")), "contention": quantities(0, 1000),
+            },
         ),
         "aggregators": st.fixed_dictionaries(
             {"kind": st.sampled_from(("ranks", "unmetered", "switches"))}, optional={"source": texts()}
