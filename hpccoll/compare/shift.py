@@ -110,17 +110,16 @@ def moderated(squares: Floats, freedom: Floats) -> tuple[Floats, Floats]:
         squares: the sum of the squared deviations of each case.
         freedom: its degrees of freedom; cases without any get the common variance.
     """
-    most = float(freedom.sum())
+    total = float(freedom.sum())
     known = freedom > 0
     prior, prior_freedom = _prior(squares[known] / freedom[known], freedom[known])
     if math.isinf(prior_freedom):  # no more spread than chance makes: all cases share one variance
-        total = float(freedom.sum())
         pooled = max(float(squares.sum()) / total, VARIANCE_FLOOR)
-        return np.full(len(squares), pooled), np.full(len(squares), most)
+        return np.full(len(squares), pooled), np.full(len(squares), total)
     degrees = prior_freedom + freedom
     variance = (prior_freedom * prior + squares) / degrees
     own = np.divide(squares, freedom, out=np.zeros(len(squares)), where=known)
-    return np.maximum(np.maximum(variance, own), VARIANCE_FLOOR), np.minimum(degrees, most)
+    return np.maximum(np.maximum(variance, own), VARIANCE_FLOOR), np.minimum(degrees, total)
 
 
 def _prior(variances: Floats, freedom: Floats) -> tuple[float, float]:

@@ -27,7 +27,7 @@ from hpccoll.report.chart_panels import Chart, ChartRecord, inline_data, tooltip
 from hpccoll.report.html_tables import plain_table
 from hpccoll.report.page_frame import chart_figure, page_head, page_scripts
 from hpccoll.report.prediction_chart import write_picture
-from hpccoll.report.series_colours import FLOOR_GREY
+from hpccoll.report.series_colours import FLOOR_GREY, FOREGROUND
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.sources import SOURCES
 from hpccoll.terminal import printable
@@ -46,8 +46,12 @@ MEANINGS = {
     NEW: "only the new run has a result",
 }
 
-TICKS = 0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.7, 2, 5, 10
-"""The labelled factors."""
+FINE_TICKS = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.7, 2
+COARSE_TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
+"""The labelled factors: fine ones up to twice the time, coarse ones if a shift or an interval is larger."""
+
+MAX_SIZE_LABELS = 7
+"""The most sizes that fit below a panel."""
 
 MAX_PANELS = 8
 """The most panels; the cases of further collectives and shapes are in the tables only."""
@@ -130,11 +134,13 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
     algorithms = sorted({str(each["algorithm"]) for each in data})
     ends = [end for case in cases if case.shift for end in (case.shift.low, case.shift.high)]
     most = max(*ends, 1 / min(ends), 1 + 2 * comparison.tolerance) * 1.02
-    x = alt.X("size:N", title=None, sort=sizes, axis=alt.Axis(labelAngle=0, labelOverlap="greedy"))
-    axis = alt.Axis(format=".3~g", values=[tick for tick in TICKS if 1 / most < tick < most])
+    labelled = sizes[:: -(-len(sizes) // MAX_SIZE_LABELS)]
+    x = alt.X("size:N", title=None, sort=sizes, axis=alt.Axis(labelAngle=0, values=labelled))
+    ticks = FINE_TICKS if most < max(FINE_TICKS) else COARSE_TICKS
+    axis = alt.Axis(format=".3~g", values=[tick for tick in ticks if 1 / most < tick < most])
     scale = alt.Scale(type="log", domain=[1 / most, most], nice=False)
     y = alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
-    legend = alt.Legend(title=None, columns=5, symbolFillColor=FLOOR_GREY, symbolStrokeColor=FLOOR_GREY)
+    legend = alt.Legend(title=None, columns=5, symbolFillColor=FOREGROUND, symbolStrokeColor=FOREGROUND)
     colours = alt.Color(
         "verdict:N", scale=alt.Scale(domain=[*COLOURS], range=[*COLOURS.values()]), legend=alt.Legend(title=None)
     )

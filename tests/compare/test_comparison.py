@@ -69,6 +69,15 @@ def test_a_wrong_result_is_worse_however_fast_it_is():
     assert (compared.cases[0].verdict, compared.cases[0].reason) == (WRONG, "3 elements differ")
 
 
+def test_what_the_harness_itself_takes_is_not_compared():
+    slower = make_row(algorithm="null", seconds=5e-7)
+    old, new = (Results(rows=(*each.rows, floor), runs=each.runs, planned=9) for each, floor in [
+        (results(), make_row(algorithm="null", seconds=2e-7)), (results(seed=2), slower),
+    ])  # fmt: skip
+    assert {case.verdict for case in compare(old, new).cases} == {UNCHANGED}
+    assert not compare(old, results(seed=2)).of(MISSING)
+
+
 def test_what_neither_run_could_measure_is_no_case_of_the_comparison():
     skipped = make_row(nbytes=1 << 30, status="skipped", reason="needs a GPU", algbw_Bps=None, median_s=None)
     runs = [results(), results(seed=2)]
