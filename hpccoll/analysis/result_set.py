@@ -137,7 +137,7 @@ class ResultSet:
         Raises:
             BadInputError: if the results have no case in common, or the tolerance is no share between 0 and 1.
         """
-        from hpccoll.compare import comparison  # scipy takes half a second to import
+        from hpccoll.compare import comparison  # scipy takes a fifth of a second to import
         from hpccoll.compare.comparison_text import comparison_json
 
         comparison.check_tolerance(tolerance, "tolerance")

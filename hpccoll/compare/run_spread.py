@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from hpccoll.compare.shift import CONFIDENCE, Floats, Shift, moderated, shifts_of_estimates
+from hpccoll.compare.shift import Floats, Shift, half_width, moderated, shifts_of_estimates
 
 MEDIAN_VARIANCE = math.pi / 2
 """The variance of a median of many normal samples over that of their mean."""
@@ -67,7 +66,7 @@ class RunSpread:
     @property
     def bounds(self) -> tuple[Floats, Floats]:
         """The ends of the 95 % prediction interval of one more run, in seconds, of each case."""
-        half = stats.t.ppf((1 + CONFIDENCE) / 2, self.degrees) * np.sqrt(self.variance * (1 + 1 / self.runs))
+        half = half_width(self.degrees) * np.sqrt(self.variance * (1 + 1 / self.runs))
         return np.exp(self.middle - half), np.exp(self.middle + half)
 
     def shifts(self, times: Sequence[float]) -> list[Shift]:

@@ -31,7 +31,7 @@ from hpccoll.run.mpi_startup import (
     without_deadline,
 )
 from hpccoll.run.options import build_parser, build_train_parser
-from hpccoll.spec.case import Job
+from hpccoll.spec.case import Job, Shape
 from hpccoll.units import format_size
 
 if TYPE_CHECKING:
@@ -57,28 +57,48 @@ def main(argv: Sequence[str], command: str = "run") -> int:
     """
     try:
         code = _run(argv, command)
+        sys.stdout.flush()  # what a rank writes after MPI_Finalize, a busy mpiexec of MPICH may lose
         return finalize_mpi(code) if code and is_connected() else code
     finally:
         cancel_deadline()
 
 
 def _run(argv: Sequence[str], command: str) -> int:
+    first = launcher_rank() == 0
     try:
         check_arguments(argv)
         arguments = (build_train_parser() if command == TRAIN else build_parser()).parse_args(argv)
         if arguments.dry_run:
             from hpccoll.run.workload_job import print_dry_run
 
-            return print_dry_run(arguments) if launcher_rank() == 0 else 0
+            return print_dry_run(arguments) if first else 0
         if arguments.probe:
             enable_logging(arguments.probe)  # before any library reads its variables
-        return _measure(arguments)
+        shape = _read_shape(arguments)
+        # Libraries read the variables when they start, and MPI_Init starts some of them.
+        os.environ.update(variant_settings(arguments)["environment"])
     except BadInputError as error:
-        if launcher_rank() == 0:
-            print(f"hpccoll: {error}", file=sys.stderr, flush=True)
+        if first:
+            _print_error(error)
+        return 2 if first else 0  # all ranks have these arguments, and a launcher may kill all when one of them fails
+    try:
+        return _measure(arguments, shape)
+    except BadInputError as error:
+        if first:
+            _print_error(error)
         elif not is_connected():
             time.sleep(ROOT_FIRST_S)
         return 2
+
+
+def _read_shape(arguments: argparse.Namespace) -> Shape | None:
+    if arguments.hosts and not arguments.shape:
+        raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
+    return parse_shape(arguments.shape) if arguments.shape else None
+
+
+def _print_error(error: BadInputError) -> None:
+    print(f"hpccoll: {error}", file=sys.stderr, flush=True)
 
 
 class StopSignal:
@@ -108,13 +128,8 @@ class StopSignal:
         self.signal = self.signal or number
 
 
-def _measure(arguments: argparse.Namespace) -> int:
+def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     stop = StopSignal()
-    shape = parse_shape(arguments.shape) if arguments.shape else None
-    if arguments.hosts and not shape:
-        raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
-    # Libraries read the variables when they start, and MPI_Init starts some of them.
-    os.environ.update(variant_settings(arguments)["environment"])
     start_deadline()
     comm = start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
     from hpccoll.measure.job_runner import JobRunner

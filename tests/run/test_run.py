@@ -154,6 +154,17 @@ def test_bad_input_takes_one_line_with_the_key_the_value_and_the_choices(name, c
 def test_of_many_ranks_one_complains():
     result = spawn("run", "-a", "rin", launcher=["mpiexec", "-n", "2"])
     assert result.is_bad_input("algorithm", "'rin'")
+    assert spawn("run", "-b", "8X", launcher=["mpiexec", "-n", "2"]).is_bad_input("-b", "'8X'")
+
+
+@pytest.mark.mpi
+def test_everything_is_printed_before_mpi_is_finalized():
+    program = "import os, sys; from hpccoll.run import main; os._exit(main(sys.argv[1:]))"  # nothing is flushed on exit
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *SMALL], env=buffered, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert "between the rounds of a case" in ended.stdout.splitlines()[-1]
 
 
 @pytest.mark.mpi
@@ -175,13 +186,14 @@ def test_no_mpi_library_takes_one_line_that_says_what_to_do():
 
 
 @pytest.mark.mpi
-def test_of_many_ranks_that_are_alone_only_the_first_complains():
-    program = "import sys; from hpccoll.run import main, rank; rank.FIRST_WORD_S = 0.1; sys.exit(main(sys.argv[1:]))"
+@pytest.mark.parametrize(("arguments", "code"), [(SMALL, 2), (["--frob"], 0), (["--hosts", "n1"], 0)])
+def test_of_many_ranks_that_are_alone_only_the_first_complains(arguments, code):
+    program = "import sys; from hpccoll.run import main, rank; rank.ROOT_FIRST_S = 0.1; sys.exit(main(sys.argv[1:]))"
     alone = {**os.environ, "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}
     ended = subprocess.run(
-        [sys.executable, "-c", program, *SMALL], env=alone, capture_output=True, text=True, check=False, timeout=240
+        [sys.executable, "-c", program, *arguments], env=alone, capture_output=True, text=True, check=False, timeout=240
     )
-    assert (ended.returncode, ended.stderr) == (2, "")
+    assert (ended.returncode, ended.stderr) == (code, "")
 
 
 @pytest.mark.mpi
