@@ -21,6 +21,37 @@ settings.register_profile(
 )  # fmt: skip
 settings.load_profile("hpccoll")
 
+WAITING = "slurm", "sweep", "mpi"
+"""Marks of tests that wait and start processes, in the order in which their files begin; the others compute."""
+
+
+@pytest.hookimpl(trylast=True)  # when the tests that are not selected are gone
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no worker is left with one of them in the end."""
+    turns = dict.fromkeys((item.path for item in items), len(WAITING))
+    for item in items:
+        marks = (mark.name for mark in item.iter_markers())
+        turns[item.path] = min([turns[item.path], *(WAITING.index(name) for name in marks if name in WAITING)])
+    items.sort(key=lambda item: turns[item.path])
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give workers whole files in this order, and those of Slurm to one worker.
+
+    They wait half of their time, in which the other workers compute. Two of them at once would start two clusters, and
+    ranks that share the cores with those of other tests spin for several times as long.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            directory, slurm, _ = nodeid.partition("tests/slurm/")
+            return directory + slurm if slurm else super()._split_scope(nodeid)
+
+    config.option.loadscopereorder = False
+    return Scheduler(config, log)
+
 
 @pytest.fixture(scope="session")
 def require() -> Callable[[object, str], None]:

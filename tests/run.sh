@@ -27,14 +27,9 @@ python3 -m snakefmt --check workflows
 
 unset PYTHONDONTWRITEBYTECODE # thousands of processes start: each would compile what it imports
 
-# What computes takes all cores at once; of what starts ranks, sweeps and clusters three run at a time, for each of them
-# waits half of the time.
 selected="not long"
 if [ "${1-}" = --all ]; then
-    selected="(long or not long)"
+    selected="long or not long"
     shift
 fi
-none=5 # the exit code where the arguments select no test of a part
-part() { python3 -m pytest "$@" || [ $? = $none ]; }
-part -n auto --dist loadfile -m "$selected and not (mpi or slurm or sweep)" "$@"
-part -n 3 --dist loadfile -m "$selected and (mpi or slurm or sweep)" "$@"
+python3 -m pytest -n auto -m "$selected" "$@"
