@@ -1,6 +1,7 @@
 """The command line, as tests call it: inside this process, which takes milliseconds, or as a process of its own."""
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -60,3 +61,25 @@ def spawn(*arguments, cwd=None, launcher=(), timeout=300, **variables):
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
     )
     return CommandResult(ended.returncode, ended.stdout, ended.stderr)
+
+
+EACH = """
+import contextlib, io, json, sys
+from hpccoll.run import main
+answers = {}
+for name, arguments in json.load(sys.stdin).items():
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments, sys.argv[1])
+    answers[name] = code, out.getvalue(), err.getvalue()
+json.dump(answers, sys.stdout)
+"""
+
+
+def answers_of_a_rank(command, requested, cwd):
+    """Return the results of ``run`` or ``train``, by the names of their arguments, from one process: MPI starts once."""
+    ended = subprocess.run(
+        [sys.executable, "-c", EACH, command], input=json.dumps(requested), cwd=cwd, env=ENVIRONMENT,
+        capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    return {name: CommandResult(*answer) for name, answer in json.loads(ended.stdout).items()}

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runner import ENVIRONMENT, invoke, rows, spawn
+from cli_runner import ENVIRONMENT, answers_of_a_rank, invoke, rows
 
 from hpccoll.run import main
 from hpccoll.store.load_results import read_results
@@ -48,13 +48,18 @@ BAD = {
 }
 
 
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory):
+    here = tmp_path_factory.mktemp("bad")
+    (here / "resnet50.yaml").write_text(FILE)
+    (here / "mine.yaml").write_text(FILE.replace("forward_flops", "flops"))
+    return answers_of_a_rank("train", {name: arguments for name, (arguments, _) in BAD.items()}, here)
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("what", BAD)
-def test_bad_input_takes_one_line(what, tmp_path):
-    arguments, words = BAD[what]
-    (tmp_path / "resnet50.yaml").write_text(FILE)
-    (tmp_path / "mine.yaml").write_text(FILE.replace("forward_flops", "flops"))
-    assert spawn("train", *arguments, cwd=tmp_path).is_bad_input(*words)
+def test_bad_input_takes_one_line(what, complaints):
+    assert complaints[what].is_bad_input(*BAD[what][1])
 
 
 @pytest.mark.mpi
