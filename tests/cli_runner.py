@@ -77,7 +77,7 @@ json.dump(answers, sys.stdout)
 
 
 def answers_of_a_rank(command, requested, cwd):
-    """Return the results of ``run`` or ``train``, by the names of their arguments, from one process: MPI starts once."""
+    """Return the results of ``run`` or ``train`` by the names of their arguments, from one process: MPI starts once."""
     ended = subprocess.run(
         [sys.executable, "-c", EACH, command], input=json.dumps(requested), cwd=cwd, env=ENVIRONMENT,
         capture_output=True, text=True, check=True, timeout=300,
