@@ -261,7 +261,7 @@ def test_variants_can_be_named_and_are_known(name, lines):
     assert set(GPUS[name][0]) <= {"default", *named_variants()}
 
 
-@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("name", ["nccl", pytest.param("sharp", marks=pytest.mark.long), "gpu-mpi"])
 def test_scripts_for_gpus_run_with_ranks_on_the_host_in_their_place(name, submit, end, tmp_path):
     here = {"HPCCOLL_DEVICE": "cpu", "HPCCOLL_TRANSPORT": "mpi", "HPCCOLL_VARIANTS": "ucx-one-rail"}
     options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=0"]

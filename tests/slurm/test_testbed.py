@@ -175,11 +175,13 @@ def test_run_keeps_directory_environment_streams_and_exit_code(testbed, tmp_path
 
 
 COUNT = """
-import signal, sys, time
+import os, signal, sys, time
 seen = []
+def say(words):  # print() in a handler fails if the signal comes during another one
+    os.write(1, (" ".join(words) + "\\n").encode())
 for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM):
-    signal.signal(number, lambda number, _: (seen.append(signal.Signals(number).name), print(*seen, flush=True)))
-print("ready", flush=True)
+    signal.signal(number, lambda number, _: (seen.append(signal.Signals(number).name), say(seen)))
+say(["ready"])
 while "SIGTERM" not in seen:
     time.sleep(0.02)
 time.sleep(0.2)
@@ -202,7 +204,7 @@ def test_a_signal_to_run_or_to_its_group_arrives_once(testbed):
 def test_a_terminal_is_the_commands_while_it_runs(testbed):
     ours, its = pty.openpty()
     command = ["setsid", "--ctty", testbed.program, "run", "--name", testbed.name, sys.executable, "-c"]
-    run = subprocess.Popen([*command, "print('got', input())\n" + COUNT], stdin=its, stdout=its, stderr=its)
+    run = subprocess.Popen([*command, "print('got', input(), flush=True)\n" + COUNT], stdin=its, stdout=its, stderr=its)
     os.close(its)
     with os.fdopen(ours, "r+b", buffering=0) as terminal:
         terminal.write(b"hello\n")
