@@ -112,11 +112,11 @@ def _objects(group: Any, path: str = "/", depth: int = MAX_GROUP_DEPTH) -> Itera
 
 def _scale_names(item: Any, dims: int) -> list[list[str]]:
     """Return the names of the scales of each dimension; a lower call than ``Dataset.dims``, which opens every scale."""
-    names: list[list[str]] = [[] for _ in range(dims)]
-    for dim, found in enumerate(names):
+    scales: list[list[Any]] = [[] for _ in range(dims)]
+    for dim, found in enumerate(scales):
         if h5py.h5ds.get_num_scales(item.id, dim):
-            h5py.h5ds.iterate(item.id, dim, lambda scale, to=found: to.append(h5py.h5ds.get_scale_name(scale).decode()))
-    return names
+            h5py.h5ds.iterate(item.id, dim, found.append)
+    return [[h5py.h5ds.get_scale_name(scale).decode() for scale in found] for found in scales]
 
 
 def _check_size(name: str, item: Any, size: int) -> None:
