@@ -1,5 +1,6 @@
 """The entry point of ``hpccoll`` and of ``python -m hpccoll``."""
 
+import os
 import signal
 import sys
 from contextlib import redirect_stdout
@@ -18,6 +19,8 @@ def _dispatch() -> None:
     if sys.argv[1:2] in (["run"], ["train"]):
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback from every rank is noise
+        if sys.argv[1] == "run":  # NumPy's BLAS, which it does not call, starts a thread for every core in every rank
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from hpccoll.run import main as run
 
         sys.exit(run(sys.argv[2:], sys.argv[1]))

@@ -13,6 +13,8 @@ from subprocess import CompletedProcess
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Before NumPy is imported, here and by every process of a test: its BLAS starts a thread for each core, which spins.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 sys.path.append(str(Path(__file__).parent))  # schedule_examples.py and others that several rooms of tests share
 
 settings.register_profile(
@@ -79,17 +81,17 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
         **os.environ,
         "PATH": path,
         "PYTHONPATH": os.pathsep.join(filter(None, places)),
+        # Ranks share cores with one another and with other tests: while MPICH waits, they sleep.
+        "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
 
     def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 240) -> CompletedProcess[str]:
         command = [launcher, "-n", str(ranks), sys.executable, "-W", "error", *map(str, arguments)]
-        # Ranks that share cores with one another and with other tests sleep while MPICH waits: half of the CPU time.
-        shared = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} if ranks > (os.cpu_count() or 1) else {}
         with subprocess.Popen(
             command,
-            env=environment | shared,
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -215,7 +215,7 @@ def near_time_limit(sandbox):
 
 @drill(nodes=4)
 def success(sandbox):
-    """A sweep, the same again, and the same by Snakemake alone."""
+    """A sweep, and the same again."""
     sandbox.plant(nodes="2, 4")
     first = sandbox.hpccoll("sweep", "s.yaml", "--profile", "testbed")
     before = (sandbox.out / "raw" / "mpi.n4x1.h5").read_bytes()
@@ -226,12 +226,18 @@ def success(sandbox):
         sandbox.queue().keys() - queue.keys(),
         len(queue),
     )
-    plain = sandbox.run(
+    return sandbox, first, second, again
+
+
+@drill(nodes=2)
+def plain(sandbox):
+    """A sweep by Snakemake alone."""
+    sandbox.plant()
+    return sandbox, sandbox.run(
         sys.executable, "-m", "snakemake", "-s", workflow_directory() / "Snakefile",
         "--workflow-profile", workflow_directory() / "profiles" / "testbed", "--configfile", "s.yaml",
-        "--config", "profile=testbed", "out=plain",
+        "--config", "profile=testbed", "out=results/s", "site=site.yaml",
     )  # fmt: skip
-    return sandbox, first, second, again, plain
 
 
 @drill(nodes=2)
@@ -276,13 +282,6 @@ def dead_batch_host(sandbox):
     return sandbox, sandbox.interrupted(sweep)
 
 
-@drill(nodes=2)
-def no_pmi(sandbox):
-    """Ranks that Slurm does not introduce to each other."""
-    result = sandbox.hpccoll("sweep", *sandbox.plant(launcher="srun --mpi=none"))
-    return sandbox, result, sandbox.page
-
-
 @drill(nodes=4)
 def separate(sandbox):
     """A job for each size, one of them a single rank; a node is drained, and there never were as many as are asked."""
@@ -293,7 +292,7 @@ def separate(sandbox):
 
 @drill(nodes=2)
 def wrong_launchers(sandbox):
-    """A PMI that the library does not speak, and a launcher that goes its own way; each in a job like a sweep's."""
+    """No PMI, one that the library does not speak, and a launcher that goes its own way; in jobs like a sweep's."""
     results = {}
     for name, launcher in LAUNCHERS.items():
         sandbox.hpccoll("plan", *sandbox.plant(launcher=launcher), "--out", name)
@@ -307,7 +306,11 @@ def wrong_launchers(sandbox):
     return results
 
 
-LAUNCHERS = {"pmix": "srun --mpi=pmix", "template": "srun --mpi=pmi2 -n {ranks} -N 1 --overcommit"}
+LAUNCHERS = {
+    "none": "srun --mpi=none",
+    "pmix": "srun --mpi=pmix",
+    "template": "srun --mpi=pmi2 -n {ranks} -N 1 --overcommit",
+}
 
 
 @drill(nodes=2)

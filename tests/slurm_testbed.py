@@ -15,7 +15,7 @@ from hpccoll.sweep.slurm.squeue import LIVE_STATES
 
 ENDED = f"""
 while job=$(scontrol -o show job $0) && [[ $job =~ JobState=({"|".join(LIVE_STATES)}) ]]
-do sleep 0.1; done
+do sleep 0.3; done
 echo "$job"
 """
 """A job as it is when it has ended."""

@@ -14,7 +14,7 @@ from schedule_examples import ALGORITHMS, Algorithm, Case, Collective, cases
 
 from hpccoll.schedule import Layout, crossings
 
-FEW, MANY = 128, 512
+FEW, MANY = 64, 256
 GROWTH = 2 * MANY / FEW
 """How many times the work of few is allowed for many: the square would be 16 times, logarithms add a quarter."""
 

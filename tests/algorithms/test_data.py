@@ -29,7 +29,7 @@ def comes_to_what_numpy_says(operation) -> None:
 
 @each_algorithm
 def test_every_rank_holds_the_result_for_every_count_placement_and_cut(collective, algorithm):
-    for p in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16):
+    for p in (1, 2, 3, 4, 5, 7, 8, 12):
         turn = count(p)
         for number, case in enumerate(cases(collective, algorithm, places(algorithm, p))):
             counts = sorted({0, 1, p - 1, p + 1, 1000 + p})

@@ -115,7 +115,7 @@ def test_switches_are_marked_as_assumed(tmp_path):
 def test_a_picture_of_each_kind(model, scenarios, suffix, tmp_path):
     words = {"wall": (*WALL, "--gpus", "8-64"), "one": WALL, "steps": (*model, "--nodes", "2,4"),
              "scenarios": ("predict", "step", "--scenarios", scenarios)}  # fmt: skip
-    for name, each in words.items():
+    for name, each in words.items() if suffix == "svg" else [("one", WALL)]:
         out = tmp_path / f"{name}.{suffix}"
         result = invoke(*each, "--out", out)
         assert (result.code, result.out.splitlines()[-1]) == (0, f"picture: {out}")

@@ -64,16 +64,22 @@ WRITES = {
 }
 """Where it writes."""
 
+BY_COUNT = {
+    1024: "empty-result", 1032: "short-result", 1040: "result-elsewhere", 1048: "after-dst", 1056: "before-dst",
+    1064: "after-src", 1072: "in-src",
+}  # fmt: skip
+"""The fault of a plan by its elements, where FAULT is ``by-count``."""
+
 
 def view(start, nbytes=BYTES):
     return np.frombuffer((ctypes.c_char * nbytes).from_address(start), np.uint8)
 
 
-def faulty_copies(result, src, dst):
-    """Return what rank 1 copies at the end of an operation, as FAULT says."""
-    if FAULT in WRITES:
-        return [LocalCopy(view(WRITES[FAULT](src, dst)), np.full(BYTES, 0x5A, np.uint8))]
-    if FAULT == "result-elsewhere":
+def faulty_copies(fault, result, src, dst):
+    """Return what rank 1 copies at the end of an operation with this fault."""
+    if fault in WRITES:
+        return [LocalCopy(view(WRITES[fault](src, dst)), np.full(BYTES, 0x5A, np.uint8))]
+    if fault == "result-elsewhere":
         return [LocalCopy(result, dst), LocalCopy(dst, np.zeros_like(dst))]
     return []
 
@@ -100,7 +106,8 @@ def spoil(plan):
             init(self, comm, operation, src, dst, *more, **options)
             return
         result = np.zeros_like(dst)
-        copies = faulty_copies(result, src, dst)
+        fault = BY_COUNT[operation.count] if FAULT == "by-count" else FAULT
+        copies = faulty_copies(fault, result, src, dst)
         native_init = NativePlan.__init__
 
         def faulty_native_init(self, comm, compiled, sequences=(), initial=0, *, calls=(), **options):
@@ -112,8 +119,8 @@ def spoil(plan):
         NativePlan.__init__ = faulty_native_init
         init(self, comm, operation, src, dst, *more, **options)
         NativePlan.__init__ = native_init
-        self.result = result if FAULT == "result-elsewhere" else self.result
-        self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(FAULT)]
+        self.result = result if fault == "result-elsewhere" else self.result
+        self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(fault)]
         if not isinstance(self.executor, NativePlan):
             run = self.run
             self.run = lambda: (run(), [function(*arguments) for function, arguments in (c.call() for c in copies)])

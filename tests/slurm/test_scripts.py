@@ -182,6 +182,9 @@ GPUS = {
 """Scripts for GPUs: their variants, and what they measure."""
 
 
+LONG = pytest.mark.long
+
+
 @pytest.fixture
 def lines(stand_in, tmp_path):
     """Run a script with an srun that says its words, and return its lines of srun, each in words."""
@@ -261,7 +264,9 @@ def test_variants_can_be_named_and_are_known(name, lines):
     assert set(GPUS[name][0]) <= {"default", *named_variants()}
 
 
-@pytest.mark.parametrize("name", ["nccl", pytest.param("sharp", marks=pytest.mark.long), "gpu-mpi"])
+@pytest.mark.parametrize(
+    "name", ["nccl", *(pytest.param(name, marks=pytest.mark.long) for name in ("sharp", "gpu-mpi"))]
+)
 def test_scripts_for_gpus_run_with_ranks_on_the_host_in_their_place(name, submit, end, tmp_path):
     here = {"HPCCOLL_DEVICE": "cpu", "HPCCOLL_TRANSPORT": "mpi", "HPCCOLL_VARIANTS": "ucx-one-rail"}
     options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=0"]

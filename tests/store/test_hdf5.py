@@ -36,7 +36,7 @@ def file(tmp_path):
     return path
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(raw_examples.raw_results())
 def test_written_results_are_read_back_unchanged(directory, raw):
     hdf5.write_raw_file(raw, directory / "F.h5")
@@ -46,7 +46,7 @@ def test_written_results_are_read_back_unchanged(directory, raw):
     assert read.complete == raw.complete
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(raw_examples.raw_results(), st.data())
 def test_selected_cases_are_read_as_in_the_whole_file(directory, raw, data):
     hdf5.write_raw_file(raw, directory / "F.h5")

@@ -1,4 +1,7 @@
-"""Drills: a sweep is killed in every way, and goes on where it was; nothing is lost, measured twice or left running."""
+"""Drills: a sweep is killed, and goes on where it was; nothing is lost, measured twice or left running.
+
+More ways to kill it, at random times, are in random_fault_drills.py.
+"""
 
 import os
 import signal
@@ -21,12 +24,12 @@ pytestmark = pytest.mark.sweep
 
 SLOW = """
 algorithms: [ring, native]
-bytes: {from: 8, to: 8K}
+bytes: {from: 8, to: 2K}
 ranks: 2
 rounds: 1
 effort: {warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.2, precision: 0.000001}
 """
-CASES = 44
+CASES = 36
 """So many that a busy machine, which takes seconds to hear of a kill, does not finish them before the last one."""
 SNAKEMAKE = "-m snakemake -s "
 """What a sweep starts; the processes that Snakemake itself starts are called otherwise."""
@@ -106,7 +109,7 @@ def drill(tmp_path, marked):
 
 
 @pytest.mark.usefixtures("swept")
-def test_a_sweep_survives_every_kill(drill):
+def test_a_sweep_survives_the_end_of_a_rank_ctrl_c_and_its_own(drill):
     sweep = drill.start()
     status = invoke("status", drill.out)
     assert (status.code, status.out.partition(":")[0]) == (3, "a sweep is running")
@@ -115,14 +118,6 @@ def test_a_sweep_survives_every_kill(drill):
     drill.hit(os.kill, drill.ranks()[1], signal.SIGKILL)
     out = drill.ends(sweep, 3)
     assert out.splitlines()[3].startswith("  failed in mpi.p2: all_reduce.")  # which tells more than what was not run
-
-    sweep = drill.start()
-    drill.hit(os.kill, drill.process("mpiexec -n 2"), signal.SIGKILL)
-    drill.ends(sweep, 3)
-
-    sweep = drill.start()
-    drill.hit(os.kill, drill.process(SNAKEMAKE), signal.SIGKILL)
-    drill.ends(sweep, 3)
 
     sweep = drill.start()
     drill.hit(os.killpg, sweep.pid, signal.SIGINT)  # Ctrl-C
@@ -148,5 +143,5 @@ def test_a_sweep_survives_every_kill(drill):
     measured = [(o.case.id, o.times.start_ns.tobytes()) for _, outcomes in raw.attempts for o in outcomes]
     assert len(measured) == CASES
     assert drill.finished.items() <= dict(measured).items()
-    assert len(raw.attempts) == 6
+    assert len(raw.attempts) == 4
     assert not drill.journal.exists()

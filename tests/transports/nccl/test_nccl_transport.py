@@ -67,7 +67,7 @@ def check_equals_lockstep(asked, *, graph=False):
 @pytest.mark.parametrize("name", [*ALGORITHMS])
 def test_every_algorithm_equals_lockstep(name):
     collective, algorithm = ALGORITHMS[name]
-    for ranks in (1, 2, 3, 4, 5, 7, 8):
+    for ranks in (1, 2, 3, 5, 8):
         for turn, case in enumerate(cases(collective, algorithm, places(algorithm, ranks))):
             for more, in_place in enumerate(case.placements):
                 channels, window = WAYS[(turn + more + ranks) % len(WAYS)]
