@@ -17,13 +17,6 @@ from hpccoll.tuning.recommendations import recommend
 BY_NAME = {figure.name: figure for figure in FIGURES}
 
 
-@pytest.fixture
-def text(tmp_path, monkeypatch):
-    """The page of some results; pictures are not drawn."""
-    monkeypatch.setattr(report_writer, "_save_chart", lambda _chart, _out: None)
-    return lambda results: build_report(results, tmp_path, "A sweep").read_text(encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
 def several(make_row, of_rows):
     """Three collectives, of which one has a gap and one has neither size nor bandwidth."""
@@ -45,6 +38,26 @@ def several(make_row, of_rows):
     ]
     missing = (Gap(case="all_gather.ring.mpi.cpu.float32.8B.out", job="local", status="failed", reason="it stopped"),)
     return of_rows(*rows, missing=missing)
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch, several, page_of_several):
+    """The page of some results; pictures are not drawn."""
+    monkeypatch.setattr(report_writer, "_save_chart", lambda _chart, _out: None)
+
+    def text(results):
+        if results is several:
+            return page_of_several
+        return build_report(results, tmp_path, "A sweep").read_text(encoding="utf-8")
+
+    return text
+
+
+@pytest.fixture(scope="module")
+def page_of_several(several, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_writer, "_save_chart", lambda _chart, _out: None)
+        return build_report(several, tmp_path_factory.mktemp("several"), "A sweep").read_text(encoding="utf-8")
 
 
 def test_each_collective_is_a_tab_after_the_overview_in_the_order_of_their_table(text, several):

@@ -47,18 +47,19 @@ def foresee(path, machine=None, nodes=(2, 4, 8), algorithms=("ring", "rabenseifn
     return path
 
 
-@pytest.fixture
-def paths(tmp_path):
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
     """The files of measured rows and of predictions for the same setting."""
-    return measure(tmp_path / "measured.h5"), foresee(tmp_path / "predicted.h5")
+    directory = tmp_path_factory.mktemp("files")
+    return measure(directory / "measured.h5"), foresee(directory / "predicted.h5")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def both(paths):
     return read_results(paths)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def measured(paths):
     return read_results(paths[:1])
 

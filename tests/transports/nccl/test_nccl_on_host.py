@@ -11,9 +11,8 @@ TESTS = Path(__file__).parents[2]
 pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_schedules_and_calls_over_nccl_keep_their_contract(mpiexec, nccl_library, ranks):
-    ran = mpiexec(ranks, TESTS / "gpu" / "nccl_ranks.py", "host", nccl_library)
+def test_schedules_and_calls_over_nccl_keep_their_contract(mpiexec, nccl_library):
+    ran = mpiexec(3, TESTS / "gpu" / "nccl_ranks.py", "host", nccl_library)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "left out" not in ran.stdout
 
