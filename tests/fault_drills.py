@@ -301,6 +301,7 @@ def wrong_launchers(sandbox):
             "sbatch", "--parsable", f"--partition={sandbox.name}", "--nodes=2", "--ntasks-per-node=1", "--exclusive",
             "--output=/dev/null", f"--wrap={words} --out {name}/raw/mpi.n2x1.h5",
         )  # fmt: skip
+        assert job.code == 0, job.err
         code = sandbox.testbed.end_of(job.out.strip())
         results[name] = code, sandbox.status(name), list((sandbox.home / name / "raw").glob("*.journal"))
     return results

@@ -14,11 +14,11 @@ from cli_runner import ENVIRONMENT, CommandResult
 from hpccoll.sweep.slurm.squeue import LIVE_STATES
 
 ENDED = f"""
-while job=$(scontrol -o show job $0) && [[ $job =~ JobState=({"|".join(LIVE_STATES)}) ]]
+until job=$(scontrol -o show job $0) && ! [[ $job =~ JobState=({"|".join(LIVE_STATES)}) ]]
 do sleep 0.3; done
 echo "$job"
 """
-"""A job as it is when it has ended."""
+"""A job as it is when it has ended; a controller that is too busy to answer is asked again."""
 
 
 class Testbed:

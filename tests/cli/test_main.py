@@ -1,6 +1,7 @@
 """The command line: a contract that scripts outside the project rely on."""
 
 import json
+import os
 
 import pytest
 import raw_examples
@@ -183,3 +184,15 @@ def test_no_control_character_of_the_command_line_is_printed(words):
     result = invoke(*words)
     assert result.is_bad_input()
     assert result.err.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize(("command", "told", "threads"), [("run", None, "1"), ("run", "4", "4"), ("train", None, None)])
+def test_numpy_starts_threads_for_matrices_only_where_there_are_some_or_it_is_told_to(
+    monkeypatch, command, told, threads
+):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", told or "")
+    if told is None:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    monkeypatch.setattr("hpccoll.run.main", lambda *_: 0)
+    assert invoke(command).code == 0
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == threads
