@@ -90,12 +90,7 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
     def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 240) -> CompletedProcess[str]:
         command = [launcher, "-n", str(ranks), sys.executable, "-W", "error", *map(str, arguments)]
         with subprocess.Popen(
-            command,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         ) as launched:
             try:
                 output = launched.communicate(timeout=timeout)

@@ -282,6 +282,13 @@ def dead_batch_host(sandbox):
     return sandbox, sandbox.interrupted(sweep)
 
 
+@drill(nodes=2)
+def no_pmi(sandbox):
+    """Ranks that Slurm does not introduce to each other."""
+    result = sandbox.hpccoll("sweep", *sandbox.plant(launcher="srun --mpi=none"))
+    return sandbox, result, sandbox.page
+
+
 @drill(nodes=4)
 def separate(sandbox):
     """A job for each size, one of them a single rank; a node is drained, and there never were as many as are asked."""

@@ -68,6 +68,9 @@ def _run(argv: Sequence[str], command: str) -> int:
     try:
         check_arguments(argv)
         arguments = (build_train_parser() if command == TRAIN else build_parser()).parse_args(argv)
+        if command != TRAIN and not arguments.job:
+            # Only training steps multiply matrices. For nothing, NumPy would start a thread per core in every rank.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if arguments.dry_run:
             from hpccoll.run.workload_job import print_dry_run
 

@@ -1,7 +1,6 @@
 """The command line: a contract that scripts outside the project rely on."""
 
 import json
-import os
 
 import pytest
 import raw_examples
@@ -184,18 +183,3 @@ def test_no_control_character_of_the_command_line_is_printed(words):
     result = invoke(*words)
     assert result.is_bad_input()
     assert result.err.rstrip("\n").isprintable()
-
-
-@pytest.mark.parametrize(
-    ("words", "told", "threads"),
-    [("run", None, "1"), ("run", "4", "4"), ("run --job steps.json", None, None), ("train", None, None)],
-)
-def test_numpy_starts_threads_for_matrices_only_where_there_are_some_or_it_is_told_to(
-    monkeypatch, words, told, threads
-):
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", told or "")
-    if told is None:
-        monkeypatch.delenv("OPENBLAS_NUM_THREADS")
-    monkeypatch.setattr("hpccoll.run.main", lambda *_: 0)
-    assert invoke(*words.split()).code == 0
-    assert os.environ.get("OPENBLAS_NUM_THREADS") == threads

@@ -10,6 +10,7 @@ import pytest
 from sweep_sandbox import CASES
 
 from hpccoll.report.wire_bandwidth import add_headers
+from hpccoll.spec.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.scheduler_log import read_scheduled
@@ -52,9 +53,11 @@ def test_a_second_sweep_submits_nothing(success):
 def test_plain_snakemake_measures_and_reports_alike(plain):
     sandbox, result = plain
     assert result.code == 0, result.err
-    rows = read_results([sandbox.out]).rows
-    assert {(row.job, row.nodes, row.status) for row in rows} == {("mpi.n2x1", 2, "ok")}
-    assert len(rows) == 4
+    plan = Plan.load(sandbox.out / "plan.json")
+    planned = {(job.name, case.id, 2, "ok") for job in plan.jobs for case in job.cases}
+    measured = {(row.job, row.case_id, row.nodes, row.status) for row in read_results([sandbox.out]).rows}
+    assert measured == planned
+    assert len(measured) == 4
     assert "<html" in sandbox.page
 
 
@@ -152,6 +155,17 @@ def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separ
     has = "partition separate has 4 nodes, 1 of them down or drained"
     assert reasons == {f"4 ranks on 4 nodes: {has}", f"8 ranks on 8 nodes: {has}"}
     assert has in sandbox.page
+
+
+@pytest.mark.long
+def test_ranks_that_start_alone_are_reported_at_once(no_pmi):
+    sandbox, result, page = no_pmi
+    status = sandbox.status()
+    assert (result.code, status.code) == (3, 3)
+    for text in (result.out, status.out, page):
+        assert text.count("MPI_COMM_WORLD has one rank; use the launcher of MPICH") == 1
+        assert re.search(r"srun --mpi can be [\w, ]*pmi2", text)
+    assert not list(sandbox.out.glob("raw/*.h5*l"))
 
 
 @pytest.mark.parametrize(

@@ -182,9 +182,6 @@ GPUS = {
 """Scripts for GPUs: their variants, and what they measure."""
 
 
-LONG = pytest.mark.long
-
-
 @pytest.fixture
 def lines(stand_in, tmp_path):
     """Run a script with an srun that says its words, and return its lines of srun, each in words."""

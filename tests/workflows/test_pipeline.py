@@ -69,17 +69,24 @@ def test_a_second_sweep_measures_nothing(copy):
     assert result.out.splitlines()[-1] == "report: results/tiny/report/index.html"
 
 
-def test_only_a_job_whose_results_are_gone_is_run_again_and_outcomes_in_a_journal_are_written(copy):
-    gone, path = copy.out / "raw" / "mpi.p1.h5", copy.out / "raw" / "mpi.p2.h5"
-    lost, before = hdf5.read_raw_file(gone), hdf5.read_raw_file(path)
-    Journal(path, before.job, before).close(remove=False)  # as a job leaves it that had no time to write its file
-    path.unlink()
-    gone.unlink()
+def test_a_job_whose_raw_file_is_gone_is_run_again_alone(copy):
+    before = raw_files(copy.out)
+    (copy.out / "raw" / "mpi.p1.h5").unlink()
     result = spawn("sweep", "tiny.yaml", cwd=copy.home)
     assert result.code == 0, result.err
-    again, after = hdf5.read_raw_file(gone), hdf5.read_raw_file(path)
-    assert again.complete
-    assert again.attempts[0][0].run_id != lost.attempts[0][0].run_id
+    after = raw_files(copy.out)
+    assert after.keys() == {"mpi.p1.h5", "mpi.p2.h5"}
+    assert after["mpi.p2.h5"] == before["mpi.p2.h5"]
+    assert after["mpi.p1.h5"] > before["mpi.p1.h5"]
+
+
+def test_outcomes_that_a_killed_job_had_no_time_to_write_are_written_and_not_measured_again(copy):
+    path = copy.out / "raw" / "mpi.p2.h5"
+    before = hdf5.read_raw_file(path)
+    Journal(path, before.job, before).close(remove=False)
+    path.unlink()
+    assert spawn("sweep", "tiny.yaml", cwd=copy.home).code == 0
+    after = hdf5.read_raw_file(path)
     assert [attempt for attempt, _ in after.attempts] == [attempt for attempt, _ in before.attempts]
     assert after.complete
     assert not list(path.parent.glob("*.journal"))
