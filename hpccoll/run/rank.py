@@ -57,7 +57,7 @@ def main(argv: Sequence[str], command: str = "run") -> int:
     """
     try:
         code = _run(argv, command)
-        sys.stdout.flush()  # what a rank writes after MPI_Finalize, a busy mpiexec of MPICH may lose
+        sys.stdout.flush()  # the MPI standard leaves open what happens to output after MPI_Finalize
         return finalize_mpi(code) if code and is_connected() else code
     finally:
         cancel_deadline()
