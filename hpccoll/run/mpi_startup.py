@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import UnusableError
+from hpccoll.host.cpu_and_memory import testbed_facts
 from hpccoll.limits import SECONDS
 from hpccoll.run.pmi_relay import shorten_values
 
@@ -30,6 +31,8 @@ THREAD_LEVEL_VARIABLE = "MPI4PY_RC_THREAD_LEVEL"
 RANKS_OF_NODE_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 """The variables in which launchers give the number of ranks on this node: MPICH's, Open MPI's and srun, whose value
 may be a list such as ``2(x3),1``, and begins with the number of the first node."""
+RANKS_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+"""The variables in which launchers give the number of all ranks."""
 
 STDERR = 2
 
@@ -80,13 +83,17 @@ def default_thread_level(device: str) -> str:
     ranks. With ``funneled`` MPICH takes half as long for small messages as with ``multiple``. But its blocking calls
     then never yield: with four ranks on two cores an all-reduce of 8 bytes took 7.9 ms, and 0.02 ms with ``multiple``.
     """
-    oversubscribed = _ranks_of_node() > (os.cpu_count() or 1)
+    oversubscribed = _ranks_on_these_cpus() > (os.cpu_count() or 1)
     return "multiple" if device == "cuda" or oversubscribed else "funneled"
 
 
-def _ranks_of_node() -> int:
-    """Return the number of ranks that the launcher started on this node, 1 if it does not say."""
-    counts = (re.match(r"\d+", os.environ.get(name, "")) for name in RANKS_OF_NODE_VARIABLES)
+def _ranks_on_these_cpus() -> int:
+    """Return the number of ranks that the launcher started on the CPUs of this node, 1 if it does not say.
+
+    All hosts of a testbed share the CPUs of one machine.
+    """
+    names = RANKS_OF_NODE_VARIABLES if testbed_facts() is None else RANKS_VARIABLES
+    counts = (re.match(r"\d+", os.environ.get(name, "")) for name in names)
     return next((int(count[0]) for count in counts if count), 1)
 
 
