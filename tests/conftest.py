@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, settings
 
 # Before NumPy is imported, here and by every process of a test: its BLAS starts a thread for each core, which spins.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+# Ranks share cores with other tests: MPICH's wait yields with this level only. Guides run with the default.
+os.environ["MPI4PY_RC_THREAD_LEVEL"] = "multiple"
 sys.path.append(str(Path(__file__).parent))  # schedule_examples.py and others that several rooms of tests share
 
 settings.register_profile(
@@ -35,6 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks = (mark.name for mark in item.iter_markers())
         turns[item.path] = min([turns[item.path], *(WAITING.index(name) for name in marks if name in WAITING)])
     items.sort(key=lambda item: turns[item.path])
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_auto_num_workers() -> int:
+    """Use one worker more than there are cores, because the one with the tests of Slurm waits half of its time."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

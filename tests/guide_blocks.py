@@ -119,8 +119,9 @@ def write_files(home: Path, guide: str) -> None:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment of commands that import the copy."""
-    return {**ENVIRONMENT, "PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": ""}
+    """Return the environment of commands that import the copy, with the thread level of MPI that a reader has."""
+    changed = {"PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": ""}
+    return {name: value for name, value in ENVIRONMENT.items() if name != "MPI4PY_RC_THREAD_LEVEL"} | changed
 
 
 def run_here(text: str, home: Path) -> CommandResult:

@@ -73,7 +73,7 @@ class Launch:
 LAUNCHES = (
     Launch(2),
     Launch(4, paired=True, whole=False, varied=True),
-    Launch(3, 1, whole=False),
+    Launch(3, 1, whole=False, only_aggregating=True),
     Launch(4, 3, paired=True, varied=True, only_aggregating=True),
 )
 
