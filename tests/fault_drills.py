@@ -14,6 +14,7 @@ import sys
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_all
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -109,10 +110,14 @@ def sandboxes(new_testbed, wanted, disk, tmp_path_factory, mpiexec):  # noqa: AR
 
 @pytest.fixture(scope="module")
 def running(sandboxes):
-    """The drills, all started, the longest first."""
+    """The drills, all ended; they began with the longest.
+
+    No test goes on before: between two of them pytest exchanges ``sys.stdout``, to which a drill's ``status`` prints.
+    """
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {name: pool.submit(hold, DRILLS[name][0], sandbox) for name, sandbox in sandboxes.items()}
-        pool.shutdown(cancel_futures=True)
+        drills = {name: pool.submit(hold, DRILLS[name][0], sandbox) for name, sandbox in sandboxes.items()}
+        wait_for_all(drills.values())
+        return drills
 
 
 # The drills, the longest first.
