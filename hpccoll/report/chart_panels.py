@@ -27,6 +27,7 @@ ExtraLayers: TypeAlias = Callable[[alt.Chart], list[alt.Chart]] | None
 MAX_SIZES = 4
 PANEL_GAP = {"row": 20, "column": 40}
 """Pixels between panels, for the labels at the ends of their axes."""
+MUTED = alt.ColorValue(chart_axes.MUTED_COLOUR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +158,8 @@ def curves(
         x=panels.x,
         y=y(_axis_values(data)),
         color=chart_axes.series_colour(group, field_values(data, "series")),
-        detail=["machine:N", "repeat:N"],
-        opacity=alt.condition(pick, alt.value(1), alt.value(0.12)),
+        detail=[alt.Detail("machine:N"), alt.Detail("repeat:N")],
+        opacity=alt.OpacityValue(**alt.condition(pick, alt.value(1), alt.value(0.12))),
     )
     points = base.transform_filter("isValid(datum.value)")
     real = points.transform_filter("!datum.floor")
@@ -183,9 +184,9 @@ def _tick_records(d: ChartRecord) -> list[ChartRecord]:
 def unity_rule(base: alt.Chart) -> list[alt.Chart]:
     """Return a rule at 1, where native is."""
     native = base.transform_aggregate(groupby=["panel"], leftmost="min(bytes)").encode(
-        x=alt.value("width"), y=alt.datum(1), detail=[], opacity=alt.value(1), color=alt.value(chart_axes.MUTED_COLOUR)
+        x=alt.XValue("width"), y=alt.YDatum(1), detail=[], opacity=alt.OpacityValue(1), color=MUTED
     )
-    rule = native.mark_rule(strokeDash=[5, 3]).encode(x=alt.value(0), x2=alt.value("width"))
+    rule = native.mark_rule(strokeDash=[5, 3]).encode(x=alt.XValue(0), x2=alt.X2Value("width"))
     # Next to the panel, where no line passes under it.
     return [rule, native.mark_text(align="left", baseline="middle", dx=4, fontSize=11, text="native")]
 
@@ -193,11 +194,14 @@ def unity_rule(base: alt.Chart) -> list[alt.Chart]:
 def wire_rule(base: alt.Chart) -> list[alt.Chart]:
     """Return a rule at the calibrated rate of the wire, from the smallest size for which it holds."""
     calibrated = base.transform_filter("isValid(datum.wire)").encode(
-        y="max(wire):Q", detail=["machine:N", "wires:N"], opacity=alt.value(1), color=alt.value(chart_axes.MUTED_COLOUR)
+        y=alt.Y("max(wire):Q"),
+        detail=[alt.Detail("machine:N"), alt.Detail("wires:N")],
+        opacity=alt.OpacityValue(1),
+        color=MUTED,
     )
-    rule = calibrated.mark_rule(strokeDash=[5, 3]).encode(x="min(bytes):Q", x2=alt.value("width"))
+    rule = calibrated.mark_rule(strokeDash=[5, 3]).encode(x=alt.X("min(bytes):Q"), x2=alt.X2Value("width"))
     label = calibrated.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11)
-    return [rule, label.encode(x=alt.value("width"), text="wires:N")]
+    return [rule, label.encode(x=alt.XValue("width"), text=alt.Text("wires:N"))]
 
 
 def expected_lines(base: alt.Chart) -> list[alt.Chart]:
@@ -210,27 +214,33 @@ def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
     # The intervals of predictions are wide, and overlap: they are paler.
     pale = alt.when(pick, alt.datum.predicted != "").then(alt.value(0.05))
     opacity = pale.when(pick).then(alt.value(0.2)).otherwise(alt.value(0.03))
-    bands: alt.Chart = base.mark_area().encode(y="low:Q", y2="high:Q", opacity=opacity)
+    bands: alt.Chart = base.mark_area().encode(
+        y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=alt.OpacityValue(**opacity)
+    )
     return bands
 
 
 def _ticks(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
     """Return a tick at the value of each round."""
     with_tick = base.transform_filter("isValid(datum.tick)").mark_tick(orient="horizontal", width=9, thickness=1.2)
-    ticks: alt.Chart = with_tick.encode(y="tick:Q", opacity=alt.condition(pick, alt.value(0.8), alt.value(0.05)))
+    opacity = alt.condition(pick, alt.value(0.8), alt.value(0.05))
+    ticks: alt.Chart = with_tick.encode(y=alt.Y("tick:Q"), opacity=alt.OpacityValue(**opacity))
     return ticks
 
 
 def _lines(base: alt.Chart) -> alt.Chart:
-    lines: alt.Chart = base.mark_line(strokeJoin="round").encode(
-        strokeDash=alt.when("datum.floor")
+    dash = (
+        alt.when("datum.floor")
         .then(alt.value([2, 2]))
         .when("datum.predicted === 'modelled'")
         .then(alt.value([1, 3]))
         .when("datum.predicted")
         .then(alt.value([6, 4]))
-        .otherwise(alt.value([1, 0])),
-        strokeWidth=alt.condition("datum.floor", alt.value(1), alt.value(2)),
+        .otherwise(alt.value([1, 0]))
+    )
+    width = alt.condition("datum.floor", alt.value(1), alt.value(2))
+    lines: alt.Chart = base.mark_line(strokeJoin="round").encode(
+        strokeDash=alt.StrokeDashValue(**dash), strokeWidth=alt.StrokeWidthValue(**width)
     )
     return lines
 

@@ -28,11 +28,11 @@ def choice_map(group: ChartGroup) -> Chart | None:
     )
     cells = base.mark_rect(stroke=chart_axes.BACKGROUND, strokeWidth=2).encode(
         color=chart_axes.series_colour(group, field_values(data, "series"), symbol="square"),
-        opacity=alt.condition("datum.clear", alt.value(1), alt.value(0.35)),
+        opacity=alt.OpacityValue(**alt.condition("datum.clear", alt.value(1), alt.value(0.35))),
         tooltip=tooltip("size", "on", "series", "time", "second"),
     )
     labels = base.mark_text(fontSize=12, fontWeight=600).encode(
-        text="lead:N", color=alt.Color("text_colour:N", scale=None)
+        text=alt.Text("lead:N"), color=alt.Color("text_colour:N", scale=None)
     )
     width = max(240, 90 * len({cell["at"] for cell in data}))
     chart = alt.layer(cells, labels).properties(width=width, height=26 * len(sizes))

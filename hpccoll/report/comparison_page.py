@@ -150,9 +150,9 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
         alt.Chart()
         .transform_aggregate(cases="count()", groupby=["panel"])  # one rectangle, not one for each case
         .mark_rect(opacity=0.3, color=FLOOR_GREY)
-        .encode(y=alt.datum(1 / (1 + comparison.tolerance)), y2=alt.datum(1 + comparison.tolerance))
+        .encode(y=alt.YDatum(1 / (1 + comparison.tolerance)), y2=alt.Y2Datum(1 + comparison.tolerance))
     )
-    intervals = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q", color=colours)
+    intervals = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colours)
     points = base.mark_point(size=45, filled=True, opacity=1).encode(
         y=y, color=colours, shape=shapes, tooltip=tooltip("case", "verdict", "change", "interval")
     )

@@ -71,7 +71,9 @@ def _cell_text(base: alt.Chart, middle: float) -> list[alt.Chart]:
     """Return the layers of the values in the cells: dark text on light cells, light text on dark ones."""
     shades = ((f"datum.value <= {middle}", chart_axes.FIXED_BLACK), (f"datum.value > {middle}", chart_axes.FIXED_WHITE))
     return [
-        base.mark_text(fontSize=12, fontWeight=600, color=shade).encode(text="text:N").transform_filter(condition)
+        base.mark_text(fontSize=12, fontWeight=600, color=shade)
+        .encode(text=alt.Text("text:N"))
+        .transform_filter(condition)
         for condition, shade in shades
     ]
 

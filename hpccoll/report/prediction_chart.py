@@ -88,12 +88,13 @@ def _map(cells: Sequence[Mapping[str, Any]], colours: alt.Color) -> Chart:
     )
     squares = base.mark_rect(stroke=chart_axes.BACKGROUND, strokeWidth=2).encode(
         color=colours,
-        opacity=alt.condition("datum.clear", alt.value(1), alt.value(0.35)),
+        opacity=alt.OpacityValue(**alt.condition("datum.clear", alt.value(1), alt.value(0.35))),
         tooltip=tooltip("size", "nodes", "series", "time", "second", "lead"),
     )
+    shade = alt.condition("datum.clear", alt.value(chart_axes.FIXED_WHITE), alt.value(chart_axes.FIXED_BLACK))
     labels = base.mark_text(fontSize=12, fontWeight=600).encode(
-        text="lead:N",
-        color=alt.condition("datum.clear", alt.value(chart_axes.FIXED_WHITE), alt.value(chart_axes.FIXED_BLACK)),
+        text=alt.Text("lead:N"),
+        color=alt.ColorValue(**shade),
     )
     width = max(240, 70 * len(set(field_values(data, "nodes"))))
     layered: Chart = alt.layer(squares, labels).properties(width=width, height=26 * len(sizes))
@@ -122,7 +123,7 @@ def _curves(rows: Sequence[Mapping[str, Any]], colours: alt.Color) -> alt.FacetC
     dashes = alt.StrokeDash(
         "kind:N", legend=None, scale=alt.Scale(domain=["simulated", "modelled"], range=[[5, 3], [1, 3]])
     )
-    bands = base.mark_area(opacity=0.15).encode(y="low:Q", y2="high:Q")
+    bands = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
     curves = base.mark_line().encode(strokeDash=dashes)
     points = base.mark_point(size=30, fill=chart_axes.BACKGROUND).encode(
         tooltip=tooltip("series", "kind", "nodes", "panel", "time")

@@ -132,7 +132,7 @@ def _bars(rows: Sequence[Row], x: alt.X, names: Sequence[str]) -> Chart:
         alt.Chart(inline_data(parts))
         .mark_bar(width={"band": 0.7})
         .encode(
-            x=x, y=alt.Y("value:Q", title="seconds of a step", stack="zero"), color=colours, order="order:O",
+            x=x, y=alt.Y("value:Q", title="seconds of a step", stack="zero"), color=colours, order=alt.Order("order:O"),
             tooltip=tooltip("name", "part", "time"),
         )
     )  # fmt: skip
@@ -147,7 +147,7 @@ def _bars(rows: Sequence[Row], x: alt.X, names: Sequence[str]) -> Chart:
     labels = (
         alt.Chart(inline_data(totals))
         .mark_text(dy=-8, fontSize=11, color=FOREGROUND)
-        .encode(x=x, y="value:Q", text="text:N")
+        .encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
     )
     layered: Chart = alt.layer(bars, labels)
     return layered

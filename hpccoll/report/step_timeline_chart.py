@@ -56,9 +56,9 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     base = alt.Chart().encode(
         x=alt.X("begin:Q", title="time since the start of the step", scale=alt.Scale(domain=[0, longest], nice=False),
                 axis=alt.Axis(labelExpr=chart_axes.LINEAR_TIME_LABEL, tickCount=8)),
-        x2="end:Q",
+        x2=alt.X2("end:Q"),
         y=alt.Y("top:Q", title="rank", scale=alt.Scale(domain=[len(ranks), 0], nice=False), axis=rows),
-        y2="bottom:Q",
+        y2=alt.Y2("bottom:Q"),
     )  # fmt: skip
     pipeline = any(len(step.programs) > 1 for step in steps)
     legend = "datum.label === 'exposed' ? 'exposed or bubble' : datum.label" if pipeline else "datum.label"
@@ -74,7 +74,7 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     )
     labels = base.transform_filter("datum.label !== ''").mark_text(fontSize=10, color=chart_axes.FIXED_WHITE)
     text = labels.encode(
-        x=alt.X("middle:Q"), x2=alt.value(0), y=alt.Y("centre:Q"), y2=alt.value(0), text="label:N"
+        x=alt.X("middle:Q"), x2=alt.X2Value(0), y=alt.Y("centre:Q"), y2=alt.Y2Value(0), text=alt.Text("label:N")
     )  # fmt: skip
     seen = (each.encode(color=colour, tooltip=shown) for each in (marked, parts))
     chart = alt.layer(*seen, queued, text).properties(
