@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import gc
 import os
 import shutil
 import signal
@@ -37,6 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks = (mark.name for mark in item.iter_markers())
         turns[item.path] = min([turns[item.path], *(WAITING.index(name) for name in marks if name in WAITING)])
     items.sort(key=lambda item: turns[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the thousands of tests, which stay to the end: it took a tenth of the CPU time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

@@ -18,7 +18,11 @@ if ! python3 -c 'import sys; sys.exit(sys.prefix == sys.base_prefix)'; then
     [ -x .venv/bin/python3 ] || python3 -m venv .venv
     PATH=$PWD/.venv/bin:$PATH
 fi
-python3 -m pip install --quiet -e '.[dev]'
+installed=$(python3 -c 'import sys; print(sys.prefix)')/hpccoll-tests-installed
+if ! [ "$installed" -nt pyproject.toml ] || [ "$(< "$installed")" != "$PWD" ]; then # seconds of every run otherwise
+    python3 -m pip install --quiet -e '.[dev]'
+    echo "$PWD" > "$installed"
+fi
 
 python3 -m ruff check
 python3 -m ruff format --check

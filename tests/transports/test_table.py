@@ -112,7 +112,9 @@ def calls(family, algorithm, launch):
             for in_place in distinct_placements(family.name, algorithm, (False, True)):
                 number = next(turn)
                 moves = distinct_transports(family.name, algorithm, launch.transports)
-                every = family.token or launch.aggregators or launch.varied
+                if launch.paired and not launch.aggregators:
+                    moves = moves[-1:]  # tiered, which only several nodes have, or what serves in its place
+                every = family.token or launch.aggregators
                 for transport in moves if every else [moves[number // 2 % len(moves)]]:
                     yield Case(
                         collective=family.name, algorithm=algorithm, transport=transport,

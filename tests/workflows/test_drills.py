@@ -24,12 +24,12 @@ pytestmark = pytest.mark.sweep
 
 SLOW = """
 algorithms: [ring, native]
-bytes: {from: 8, to: 2K}
+bytes: {from: 8, to: 512}
 ranks: 2
 rounds: 1
 effort: {warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.2, precision: 0.000001}
 """
-CASES = 36
+CASES = 28
 """So many that a busy machine, which takes seconds to hear of a kill, does not finish them before the last one."""
 SNAKEMAKE = "-m snakemake -s "
 """What a sweep starts; the processes that Snakemake itself starts are called otherwise."""

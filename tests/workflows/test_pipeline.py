@@ -69,27 +69,20 @@ def test_a_second_sweep_measures_nothing(copy):
     assert result.out.splitlines()[-1] == "report: results/tiny/report/index.html"
 
 
-def test_a_job_whose_raw_file_is_gone_is_run_again_alone(copy):
-    before = raw_files(copy.out)
-    (copy.out / "raw" / "mpi.p1.h5").unlink()
+def test_a_job_whose_raw_file_is_gone_is_run_again_and_one_that_has_a_journal_is_only_written(copy):
+    gone, killed = (copy.out / "raw" / f"mpi.p{ranks}.h5" for ranks in (1, 2))
+    first, before = hdf5.read_raw_file(gone), hdf5.read_raw_file(killed)
+    Journal(killed, before.job, before).close(remove=False)
+    gone.unlink()
+    killed.unlink()
     result = spawn("sweep", "tiny.yaml", cwd=copy.home)
     assert result.code == 0, result.err
-    after = raw_files(copy.out)
-    assert after.keys() == {"mpi.p1.h5", "mpi.p2.h5"}
-    assert after["mpi.p2.h5"] == before["mpi.p2.h5"]
-    assert after["mpi.p1.h5"] > before["mpi.p1.h5"]
-
-
-def test_outcomes_that_a_killed_job_had_no_time_to_write_are_written_and_not_measured_again(copy):
-    path = copy.out / "raw" / "mpi.p2.h5"
-    before = hdf5.read_raw_file(path)
-    Journal(path, before.job, before).close(remove=False)
-    path.unlink()
-    assert spawn("sweep", "tiny.yaml", cwd=copy.home).code == 0
-    after = hdf5.read_raw_file(path)
-    assert [attempt for attempt, _ in after.attempts] == [attempt for attempt, _ in before.attempts]
-    assert after.complete
-    assert not list(path.parent.glob("*.journal"))
+    again, written = hdf5.read_raw_file(gone), hdf5.read_raw_file(killed)
+    assert again.complete
+    assert {attempt.run_id for attempt, _ in again.attempts}.isdisjoint(attempt.run_id for attempt, _ in first.attempts)
+    assert written.complete
+    assert [attempt for attempt, _ in written.attempts] == [attempt for attempt, _ in before.attempts]
+    assert not list(killed.parent.glob("*.journal"))
 
 
 def test_an_error_of_snakemake_is_printed_and_the_report_is_written(copy):
