@@ -91,6 +91,8 @@ def _naming(place: str) -> Iterator[None]:
 
 def _spread(index: Index, at: Ranks) -> Ranks:
     """Return ``index``, an int or an array over all ranks, at the ranks ``at``."""
+    if len(at) == 1 and isinstance(index, int):  # ranks are followed one by one: np.full takes several times as long
+        return np.array([index], np.int64)
     return np.full(len(at), index, np.int64) if np.ndim(index) == 0 else np.asarray(index, np.int64)[at]
 
 
@@ -149,7 +151,11 @@ def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
     for r in part.ranges:
         first, last = np.asarray(r.first), np.asarray(r.last)
         some = last - first
-        if len(at) and (first.min() < 0 or last.max() > size or some.min() < 0):
+        if len(at) == 1:  # three reductions of one element would take longer than all else
+            outside = not 0 <= first[0] <= last[0] <= size
+        else:
+            outside = len(at) > 0 and (first.min() < 0 or last.max() > size or some.min() < 0)
+        if outside:
             i = np.flatnonzero((first < 0) | (last > size) | (first > last))[0]
             raise ScheduleError(f"rank {at[i]} names {part.buffer}[{first[i]}:{last[i]}] of {schedule.units} units")
         length += some
