@@ -8,6 +8,7 @@ import pytest
 
 from hpccoll.schedule import BFLOAT16, DTYPES
 
+pytestmark = pytest.mark.long
 EVERY = (*DTYPES, BFLOAT16)
 HERE = Path(__file__).parent
 BESIDE = "Where the result is right"

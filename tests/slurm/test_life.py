@@ -168,6 +168,7 @@ def test_ranks_that_start_alone_are_reported_at_once(no_pmi):
     assert not list(sandbox.out.glob("raw/*.h5*l"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "words"),
     [

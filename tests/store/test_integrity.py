@@ -46,15 +46,17 @@ def test_a_written_file_has_a_valid_digest(file):
 
 def test_the_digest_covers_every_column_of_the_first_and_of_the_last_attempt(file):
     with h5py.File(file, "r+") as opened:
-        for column, (attempt, at) in zip(COLUMNS, cycle((("attempt_1", 0), ("attempt_2", -1)))):  # in turn
-            dataset = opened[attempt][column.name]
+        groups = (opened["attempt_1"], 0), (opened["attempt_2"], -1)
+        attempts = [(group, at, content_sha256(group)) for group, at in groups]
+        for column, (attempt, at, intact) in zip(COLUMNS, cycle(attempts)):  # in turn
+            dataset = attempt[column.name]
             place = tuple(at % size for size in dataset.shape)
             value = dataset[place]
             if column.dtype == "str":
                 dataset[place] = value.decode() + "x"
             else:
                 dataset[place] = 7 if value != 7 else 5
-            assert content_sha256(opened) != opened.attrs[DIGEST_ATTRIBUTE], column.name
+            assert content_sha256(attempt) != intact, column.name
             dataset[place] = value
         assert content_sha256(opened) == opened.attrs[DIGEST_ATTRIBUTE]
 

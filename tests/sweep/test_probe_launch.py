@@ -77,7 +77,9 @@ def evidence(here):
     return ProbeResult.load(file)
 
 
-def test_what_the_library_logs_in_the_probe_is_what_rows_and_the_table_say_they_ran(here, capfd):
+def test_what_a_probe_finds_is_in_rows_and_table_and_it_is_repeated_for_another_job_or_allocation(
+    here, capfd, monkeypatch
+):
     rows, run = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
     assert (rows["native"].requested, rows["native"].executed.split()[0]) == ("sharp", "ucp")
     assert "TL_UCP" in rows["native"].evidence
@@ -87,26 +89,22 @@ def test_what_the_library_logs_in_the_probe_is_what_rows_and_the_table_say_they_
     assert lines["native"].endswith(" ucp (fallback: no line says why)")
     assert lines["ring"].split()[-1] == "6"
 
-
-def test_a_probe_of_another_allocation_is_none_of_this_one(here, monkeypatch):
-    here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
-    (here.place / "raw" / "mpi.p2.mine.h5").unlink()
-    monkeypatch.setenv("SLURM_JOB_ID", "4711")
-    rows, run = here(f"print({UCC % 'TL_SHARP'!r}, flush=True)")
-    assert len(probed(here)) == 4
-    assert rows["native"].executed.split()[0] != "ucp"
-    assert run.evidence["allocation"] == "4711"
-    assert probe_launch.allocation_id(["n1", "n2"]) == "4711 n1 n2"
-
-
-def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probed_again(here):
-    here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
     (here.place / "raw" / "mpi.p2.mine.h5").unlink()
     rows, _ = here("raise SystemExit('not again')")
     assert (sorted(probed(here)), rows["native"].executed.split()[0]) == (["rank 0", "rank 1"], "ucp")
+
     (here.place / "raw" / "mpi.p2.mine.h5").unlink()
-    here(f"print({UCC % 'TL_UCP'!r}, flush=True)", effort=Effort(warmup=1, min_iterations=6, max_iterations=6))
+    other = Effort(warmup=1, min_iterations=6, max_iterations=6)
+    here(f"print({UCC % 'TL_UCP'!r}, flush=True)", other)
     assert len(probed(here)) == 4
+
+    (here.place / "raw" / "mpi.p2.mine.h5").unlink()
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    rows, run = here(f"print({UCC % 'TL_SHARP'!r}, flush=True)", other)
+    assert len(probed(here)) == 6
+    assert rows["native"].executed.split()[0] != "ucp"
+    assert run.evidence["allocation"] == "4711"
+    assert probe_launch.allocation_id(["n1", "n2"]) == "4711 n1 n2"
 
 
 @pytest.mark.parametrize(
