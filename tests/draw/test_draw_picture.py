@@ -81,7 +81,7 @@ def check(svg):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_words_overlap_and_nothing_is_cut_off(name):
     drawn = 0
-    for ranks in (1, 5, 16):
+    for ranks in (1, 5, 8, 16):
         for one in views(name, ranks):
             check(picture(one))
             drawn += 1
