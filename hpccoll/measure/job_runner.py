@@ -167,7 +167,7 @@ class JobRunner:
     def _gather_attempt(self, probe_result: ProbeResult | None) -> tuple[Attempt, CompiledOptions | None]:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         group = self.group
-        attempt = gather_attempt(group.ranks.comm, self.job, self.attempt_number, group.gpus.provenance(self.job.cases))
+        attempt = gather_attempt(group.ranks, self.job, self.attempt_number, group.gpus.provenance(self.job.cases))
         requested = group.ranks.run_at_root(self._requested_executor)
         compiled = agree_on_executor(group.ranks.comm, requested, oversubscribed=attempt.oversubscribed)
         executor = executor_provenance(compiled)

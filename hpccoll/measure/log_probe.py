@@ -36,7 +36,7 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int]) -> None:
     progress = RankProgress()
     with watchdog(progress, lambda: "", job.effort.timeout, partial(_print_message, ranks.comm.rank)):
         gpus = RankGpus(ranks)
-        factory = CaseFactory(ranks, job, gather_attempt(ranks.comm, job, 0, gpus.provenance(job.cases)), gpus)
+        factory = CaseFactory(ranks, job, gather_attempt(ranks, job, 0, gpus.provenance(job.cases)), gpus)
         shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
         for case in probe_cases(job, shape):
             if ranks.max_over_ranks(pending_signal()):

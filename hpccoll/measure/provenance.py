@@ -6,7 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from mpi4py import MPI
 
@@ -27,6 +27,7 @@ from hpccoll.host.process_facts import (
     package_versions,
     rack_name,
 )
+from hpccoll.measure.ranks import Ranks
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Job
 from hpccoll.store.raw_results import Attempt, RankLocation
@@ -48,11 +49,11 @@ class _RankReport:
     gpu: Mapping[str, Any]
 
 
-def gather_attempt(comm: MPI.Intracomm, job: Job, number: int, gpu: Mapping[str, Any]) -> Attempt:
+def gather_attempt(ranks: Ranks, job: Job, number: int, gpu: Mapping[str, Any]) -> Attempt:
     """Return the record of an attempt; all ranks call this together and get the same one.
 
     Args:
-        comm: the communicator of the ranks.
+        ranks: the ranks.
         job: the job.
         number: the number of the attempt.
         gpu: the record of this rank's GPU (``RankGpus.provenance``).
@@ -68,8 +69,8 @@ def gather_attempt(comm: MPI.Intracomm, job: Job, number: int, gpu: Mapping[str,
         ports=port_facts(),
         gpu=gpu,
     )
-    reports = comm.gather(report)
-    return cast("Attempt", comm.bcast(None if reports is None else _attempt(reports, job, number)))
+    reports = ranks.comm.gather(report)
+    return ranks.run_at_root(lambda: _attempt(reports or (), job, number))  # rank 0 has those of all
 
 
 def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:

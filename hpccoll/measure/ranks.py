@@ -32,6 +32,9 @@ LAUNCHERS = {
 }
 """The environment variables in which launchers give the number of ranks that they started."""
 
+PAUSE_S = 0.001
+"""The seconds between two looks for the end of what rank 0 does alone."""
+
 ABORT_DELAY_S = 5.0
 """The seconds that a rank waits before MPI_Abort for its launcher to read its output."""
 
@@ -88,7 +91,10 @@ class Ranks:
         return int(self.comm.allreduce(number, MPI.MAX))
 
     def run_at_root(self, do: Callable[[], Answer]) -> Answer:
-        """Call ``do`` at rank 0, and return its result, or raise its BadInputError, on all ranks."""
+        """Call ``do`` at rank 0, and return its result, or raise its BadInputError, on all ranks.
+
+        The others sleep: rank 0 may share its core with them, and it reads and writes files here.
+        """
         answer: Answer | None = None
         failure: BadInputError | None = None
         if self.comm.rank == 0:
@@ -96,6 +102,9 @@ class Ranks:
                 answer = do()
             except BadInputError as error:
                 failure = error
+        done = self.comm.Ibarrier()
+        while not done.Test():
+            time.sleep(PAUSE_S)
         failure, answer = self.comm.bcast((failure, answer))
         if failure is not None:
             raise failure
