@@ -21,7 +21,7 @@ os.environ["MPI4PY_RC_THREAD_LEVEL"] = "multiple"
 sys.path.append(str(Path(__file__).parent))  # schedule_examples.py and others that several rooms of tests share
 
 settings.register_profile(
-    "hpccoll", deadline=None, max_examples=40, derandomize=True, database=None,
+    "hpccoll", deadline=None, max_examples=25, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow],  # on a busy machine no limit of seconds decides
 )  # fmt: skip
 settings.load_profile("hpccoll")

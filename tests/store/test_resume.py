@@ -52,6 +52,8 @@ def test_measurements_before_a_kill_are_kept_and_the_rest_is_measured_once(job, 
     assert not file.exists()
     (before,) = read_journal(journal).attempts
     assert len(before[1]) == 10
+    read = read_journal(journal)
+    (crashed,) = set(read.started) - read.done
 
     second = start(tmp_path)
     stdout, stderr = second.communicate(timeout=LONG_S)
@@ -64,6 +66,7 @@ def test_measurements_before_a_kill_are_kept_and_the_rest_is_measured_once(job, 
     assert raw_examples.comparable(raw.attempts[0]) == raw_examples.comparable(before)
     ids = [outcome.case.id for _, outcomes in raw.attempts for outcome in outcomes]
     assert sorted(ids) == sorted(case.id for case in job.cases)
+    assert ids[-1] == crashed  # the case that ended a job is measured last
     assert raw.attempts[0][0].run_id != raw.attempts[1][0].run_id
 
     written = file.stat().st_mtime_ns, file.read_bytes()
@@ -101,16 +104,6 @@ def test_a_job_resumes_with_the_remaining_rounds(tmp_path, mpiexec):  # noqa: AR
     rows = [line for line in stdout.splitlines() if line.split()[:1] in (["ring"], ["native"])]
     assert len(rows) == len(cases)  # one for each, when its last round is in
     assert stdout.index("# round 3 of 3") < stdout.index(rows[0])
-
-
-def test_the_case_that_ended_a_job_is_measured_last(job, tmp_path, mpiexec):  # noqa: ARG001
-    journal = journal_path(tmp_path / "F.h5")
-    kill_a_rank_once(tmp_path, 5)
-    read = read_journal(journal)
-    (crashed,) = set(read.started) - read.done
-    process = start(tmp_path)
-    process.communicate(timeout=LONG_S)
-    assert hdf5.read_raw_file(tmp_path / "F.h5").attempts[-1][1][-1].case.id == crashed
 
 
 def test_the_journal_of_a_complete_file_is_removed_and_the_file_unchanged(job, tmp_path, mpiexec):  # noqa: ARG001

@@ -73,8 +73,8 @@ class Launch:
 LAUNCHES = (
     Launch(2),
     Launch(4, paired=True, whole=False, varied=True),
-    Launch(3, 1, whole=False, only_aggregating=True),
-    Launch(4, 3, paired=True, varied=True, only_aggregating=True),
+    Launch(3, 1, only_aggregating=True),
+    Launch(4, 3, paired=True, whole=False, varied=True, only_aggregating=True),
 )
 
 
