@@ -110,6 +110,23 @@ def test_no_rank_leaves_the_barrier_before_all_have_entered(mpiexec):
     assert ended.returncode == 0, ended.stderr
 
 
+SLEEPS = """
+import time
+from mpi4py import MPI
+from hpccoll.measure.ranks import Ranks
+ranks = Ranks(MPI.COMM_WORLD)
+ranks.barrier()
+began, used = time.monotonic(), time.process_time()
+assert ranks.run_at_root(lambda: time.sleep(1) or MPI.COMM_WORLD.rank) == 0
+assert time.process_time() - used < (time.monotonic() - began) / 2
+"""
+
+
+def test_other_ranks_sleep_while_rank_0_works(mpiexec):
+    ended = mpiexec(2, "-c", SLEEPS)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_an_abort_waits_until_the_launcher_has_read_the_reason(mpiexec):
     ended = mpiexec(1, "-c", ABORTS)
     assert (ended.returncode, ended.stdout) == (0, "1 0\n"), ended.stderr
