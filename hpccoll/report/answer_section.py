@@ -16,6 +16,9 @@ from hpccoll.units import format_count
 MAX_LINES = 8
 """Lines of a table of answers that are shown; the others are folded."""
 
+MAX_NAMED_SETTINGS = 3
+"""Settings that are named where lines are folded."""
+
 
 def answer_section(
     results: Results, answers: Answers, collectives: Sequence[str], unmeasured: Sequence[str] = ()
@@ -94,10 +97,21 @@ def answer_table(answers: Answers, name: str) -> str:
     lines = answers.table(name)
     shown = _shown_lines(lines)
     rest = lines[len(shown) :]
-    folded = (
-        f"<details><summary>{format_count(len(rest), 'more line')}</summary>{_table(rest)}</details>" if rest else ""
-    )
+    folded = f"<details><summary>{escape(_summary(rest))}</summary>{_table(rest)}</details>" if rest else ""
     return (_table(shown) if shown else "") + folded
+
+
+def _summary(folded: Sequence[AnswerLine]) -> str:
+    """Return what folded lines are about: ``4 ranks; 3 ranks: 8 more lines``."""
+    settings = list(dict.fromkeys(_setting_words(line) for line in folded))
+    named, others = settings[:MAX_NAMED_SETTINGS], len(settings) - MAX_NAMED_SETTINGS
+    if others > 0:
+        named.append(format_count(others, "more setting"))
+    return f"{'; '.join(named)}: {format_count(len(folded), 'more line')}"
+
+
+def _setting_words(line: AnswerLine) -> str:
+    return f"{line.setting} (more ranks than cores)" if line.oversubscribed else line.setting
 
 
 def _shown_lines(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
@@ -118,8 +132,7 @@ def _table(lines: Sequence[AnswerLine]) -> str:
     body = []
     before = None
     for line in lines:
-        crowded = " (more ranks than cores)" if line.oversubscribed else ""
-        setting = "" if line.setting == before else escape(line.setting + crowded)
+        setting = "" if line.setting == before else escape(_setting_words(line))
         before = line.setting
         sizes = f"<td>{escape(line.sizes)}</td>" if sized else ""
         cells = (

@@ -144,10 +144,10 @@ class Answers:
         sizes = f" {size_range(each, number)}" if _has_size(each) else ""
         if undecided:
             return f"{choice}{sizes}"
-        rivals = _usual_rivals(of_range)
-        tie = f" (a tie with {' and '.join(map(named, rivals))})" if rivals else ""
-        gain = f", {_gain_words(of_range.gain)} {_own_call(each)}" if of_range.gain else ""
-        return f"{choice}{sizes}{tie}{gain}{_doubt(of_range)}"
+        if of_range.gain is None:
+            return f"{choice}{sizes}{_in_brackets(_clear_sizes(of_range), _usual_ties(of_range, named))}"
+        gain = f", {_gain_words(of_range.gain)} {_own_call(each)}{_in_brackets(_gain_doubt(of_range))}"
+        return f"{choice}{sizes}{_in_brackets(_usual_ties(of_range, named))}{gain}"
 
     def _lines(self, each: Recommendation) -> Iterator[AnswerLine]:
         named = self.choice_name(each.setting.collective)
@@ -228,15 +228,24 @@ def _is_sure(of_range: RecommendedRange) -> bool:
     return faster or any(each.verdict == "clear" or each.beats_native for each in of_range.verdicts)
 
 
-def _doubt(of_range: RecommendedRange) -> str:
-    """Return what a gain leaves open: the rounds if one shows none, else the sizes if it is clear at few of them."""
+def _in_brackets(*parts: str) -> str:
+    words = ", ".join(filter(None, parts))
+    return f" ({words})" if words else ""
+
+
+def _clear_sizes(of_range: RecommendedRange) -> str:
+    """Return at how many sizes a choice is clearly faster than all others: ``clear at 10 of 11 sizes``."""
+    clear, sizes = of_range.count("clear"), len(of_range.verdicts)
+    return f"clear{_of_sizes(clear, sizes, 'sizes')}" if clear else ""
+
+
+def _gain_doubt(of_range: RecommendedRange) -> str:
+    """Return how sure a gain is: the rounds if one shows none, else at how many sizes the choice is clearly faster."""
     gain, sizes = of_range.gain, len(of_range.verdicts)
-    if gain is None:
-        return ""
-    if gain.low is not None and gain.high is not None and gain.low <= 1:
-        return f" (uncertain: {_gain_phrase(gain.low)} to {_gain_phrase(gain.high)} by round)"
+    if gain is not None and gain.low is not None and gain.high is not None and gain.low <= 1:
+        return f"uncertain: {_gain_phrase(gain.low)} to {_gain_phrase(gain.high)} by round"
     clear = sum(bool(each.beats_native) for each in of_range.verdicts)
-    return f" (clear at {clear} of {format_count(sizes, 'size')})" if 2 * clear < sizes else ""
+    return f"clearly so{_of_sizes(clear, sizes, 'sizes')}" if clear else "not clearly so"
 
 
 def _gain_cell(of_range: RecommendedRange) -> str:
@@ -250,11 +259,19 @@ def _gain_cell(of_range: RecommendedRange) -> str:
     return f"{factor}x ({low} to {high}x)"
 
 
-def _usual_rivals(of_range: RecommendedRange) -> list[Choice]:
-    """Return the choices that tie with that of a range at half of its sizes or more; ``Gain`` is about native."""
+def _usual_ties(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
+    """Return the choices that tie with that of a range, if there are ties at half of its sizes or more.
+
+    For example ``a tie with ring at 2 of 3 sizes``. If the range has a gain, native is left out: the gain is over it.
+    """
     rivals = Counter(each.runner_up for each in of_range.verdicts if each.verdict == "tie" and each.runner_up)
-    several = 2 * rivals.total() >= len(of_range.verdicts)
-    return [rival for rival in rivals if several and (of_range.choice.is_native or not rival.is_native)]
+    if 2 * rivals.total() < len(of_range.verdicts):
+        return ""
+    others = {rival: count for rival, count in rivals.items() if of_range.gain is None or not rival.is_native}
+    if not others:
+        return ""
+    count, sizes = sum(others.values()), len(of_range.verdicts)
+    return f"a tie with {' and '.join(map(named, others))}{_of_sizes(count, sizes, 'sizes') if count < sizes else ''}"
 
 
 def _certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
@@ -274,12 +291,18 @@ def _certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> st
     return "; ".join((*parts, *([f"not in one launch with {', '.join(unpaired)}"] if unpaired else [])))
 
 
-def _of_sizes(count: int, sizes: int) -> str:
-    """Return at how many of the sizes: `` at all 8 sizes``, `` at 3 of 8``; empty for a single size."""
+def _of_sizes(count: int, sizes: int, noun: str = "") -> str:
+    """Return at how many of the sizes: `` at all 8 sizes``, `` at 3 of 8 sizes``; empty for a single size.
+
+    Args:
+        count: the number of sizes in question.
+        sizes: the number of all sizes.
+        noun: ``sizes``, or nothing where it is clear what is counted: `` at 3 of 8``.
+    """
     if sizes == 1:
         return ""
     both = "both sizes" if sizes == 2 else f"all {sizes} sizes"
-    return f" at {both}" if count == sizes else f" at {count} of {sizes}"
+    return f" at {both if count == sizes else f'{count} of {sizes} {noun}'.rstrip()}"
 
 
 def _times(each: Recommendation) -> str:

@@ -60,6 +60,12 @@ def in_range(words, size):
     return first <= size and (not last or size < last[0])
 
 
+def sizes_of(words, clause, all_sizes):
+    """Return at how many sizes of its range a clause says ``words``; None if it does not say them."""
+    found = re.search(rf"[(,] ?{words}(?: at (?:(\d+) of \d+ sizes|all \d+ sizes|both sizes))?[,)]", clause)
+    return found and int(found[1] or all_sizes)
+
+
 @given(random_results())
 def test_tune_the_table_of_the_page_and_the_map_agree_on_every_setting_and_size(results):
     cells, answers = map_cells(results)
@@ -86,14 +92,21 @@ def test_no_sentence_of_the_first_screen_is_contradicted_by_a_cell_of_the_map(re
             sentence.rstrip(".").replace("no clear winner; if you have to choose, ", "").partition(": use ")
         )
         in_place = {"in place": True, "out of place": False}.get(subject.partition(", ")[2])
-        for clause in re.sub(r"\(.*?\)", "", statement).split("; "):
+        for clause in statement.split("; "):
             if clause.startswith("for smaller sizes"):
                 continue
             name, sizes = re.match(r"(\w+|MPICH's own) ((?:at|from|below) \d+ \w+(?: to \d+ \w+)?)", clause).groups()
             named = [size for size in SIZES if in_range(sizes, size)]
             assert named, "a clause is about measured sizes"
-            for size in named:
-                assert cells[in_place, format_size(size)]["series"] == name.replace("MPICH's own", "native")
+            shown = [cells[in_place, format_size(size)] for size in named]
+            assert {cell["series"] for cell in shown} == {name.replace("MPICH's own", "native")}
+            clear = sum(cell["clear"] for cell in shown)
+            if (stated := sizes_of("clear", clause, len(shown))) is not None:
+                assert clear == stated
+            if (faster := sizes_of("clearly so", clause, len(shown))) is not None:
+                assert clear <= faster, "what is clearly the fastest is clearly faster than native"
+            if (ties := sizes_of(r"a tie with [\w ]+?", clause, len(shown))) is not None:
+                assert sum(cell["lead"] == "tie" for cell in shown) >= ties
 
 
 EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)
@@ -133,7 +146,7 @@ def test_a_long_table_is_folded_between_two_settings():
     shown, folded = table.split("<details>")
     assert [part.count("<tr><td>") for part in (shown, folded)] == [8, 4]
     assert folded.count("<tr><td></td>") == 2
-    assert "4 more lines" in folded
+    assert "<summary>3 ranks on 2 nodes; 2 nodes: 4 more lines</summary>" in folded
 
 
 def test_a_collective_without_sizes_has_no_column_of_them():

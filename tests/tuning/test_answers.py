@@ -27,8 +27,8 @@ def scaled(curve, factor):
 def test_a_sentence_names_the_choice_the_sizes_and_the_gain_over_the_library():
     (sentence,) = answers(measured_results({"ring": LATE, "native": EARLY}, drift=DRIFT)).sentences("all_reduce")
     assert re.fullmatch(
-        r"all_reduce on 2 nodes: use ring from 120 KiB, [0-9.]+ (times as fast as|% faster than) MPICH's own; MPICH's "
-        r"own below 120 KiB\.",
+        r"all_reduce on 2 nodes: use ring from 120 KiB, [0-9.]+ (times as fast as|% faster than) MPICH's own \(clearly "
+        r"so at all 4 sizes\); MPICH's own below 120 KiB \(clear at all 4 sizes\)\.",
         sentence,
     )
 
@@ -45,7 +45,10 @@ def test_timings_are_answered_each_for_itself_and_single_operations_come_first()
     (sentence,) = both.sentences("all_reduce")
     assert sentence == answers(single).sentences("all_reduce")[0]
     assert {line.setting for line in both.table("all_reduce")} == {"2 nodes", "2 nodes, aggregated timing"}
-    assert "use NCCL's own from 120 KiB; ring below" in answers(back_to_back).sentences("all_reduce")[0]
+    assert (
+        "use NCCL's own from 120 KiB (clear at all 4 sizes); ring below"
+        in answers(back_to_back).sentences("all_reduce")[0]
+    )
 
 
 def test_a_sweep_of_graphs_has_the_librarys_own_call_without_one():
@@ -62,13 +65,25 @@ def test_a_sweep_of_graphs_has_the_librarys_own_call_without_one():
 def test_a_rival_is_named_and_a_gain_that_a_round_denies_is_uncertain():
     close = measured_results({"ring": LATE, "star": scaled(LATE, 1.01), "native": scaled(LATE, 1.5)}, spread=0.05)
     (sentence,) = answers(close).sentences("all_reduce")
-    assert "ring at 1 KiB to 16 MiB (a tie with star), 50 % faster than MPICH's own." in sentence
+    assert (
+        "ring at 1 KiB to 16 MiB (a tie with star), 50 % faster than MPICH's own (clearly so at all 8 sizes)."
+        in sentence
+    )
     rounds = [
         measured_results({"ring": {KIB: 1.0, MIB: ring}, "native": {KIB: 1.5, MIB: 1.0}}, number=number)
         for number, ring in enumerate((0.5, 0.5, 3), 1)
     ]
     (sentence,) = answers(*rounds).sentences("all_reduce")
     assert sentence.endswith("73 % faster than MPICH's own (uncertain: 29 % slower to 73 % faster by round).")
+
+
+def test_without_native_a_sentence_says_at_how_many_sizes_the_choice_is_clear():
+    nearly = {size: seconds * (1.001 if size < 16 * KIB else 2) for size, seconds in LATE.items()}
+    (sentence,) = answers(measured_results({"ring": LATE, "star": nearly}, spread=0.05)).sentences("all_reduce")
+    assert sentence == "all_reduce on 2 nodes: use ring at 1 KiB to 16 MiB (clear at 6 of 8 sizes)."
+    few = {size: seconds * (1.001 if size < 4 * MIB else 2) for size, seconds in LATE.items()}
+    (sentence,) = answers(measured_results({"ring": LATE, "star": few}, spread=0.05)).sentences("all_reduce")
+    assert sentence.endswith("use ring at 1 KiB to 16 MiB (clear at 2 of 8 sizes, a tie with star at 6 of 8 sizes).")
 
 
 def test_where_nothing_is_clear_the_sentence_says_so():
@@ -95,7 +110,7 @@ def test_a_single_choice_is_described_by_its_times():
 def test_a_collective_without_sizes_names_none():
     curves = {"dissemination": {1: 1e-5}, "native": {1: 2e-5}}
     (sentence,) = answers(measured_results(curves, collective="barrier", op=None, in_place=True)).sentences("barrier")
-    assert sentence == "barrier on 2 nodes: use dissemination, 2.0 times as fast as MPICH's own."
+    assert sentence == "barrier on 2 nodes: use dissemination, 2.0 times as fast as MPICH's own (clearly so)."
 
 
 def test_the_foremost_setting_has_the_most_ranks_with_cores_of_their_own():
