@@ -25,7 +25,7 @@ LOG_VARIABLES: Mapping[str, str] = {
 QUIET_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
 """The variables of a timed launch, unless the user has set them: logging would take time at rank 0."""
 
-INTERRUPTED_FILE = "told-to-end"
+INTERRUPTED_FILE = "interrupted"
 """The file, among the logs, of a probe that a signal ended. An exit code does not work: when one rank exits, launchers
 kill the others, and report their signal."""
 

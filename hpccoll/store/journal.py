@@ -5,7 +5,7 @@ next attempt resumes from it. Each line has its own checksum (json_lines.py): a 
 and its case is measured again.
 
 Only rank 0 writes the journal, because not every file system keeps appends from several nodes whole. Ranks that fail
-write their failure notes to files of their own (``NAME.h5.words-3``), also as JSON lines.
+write their failure notes to files of their own (``NAME.h5.failure-3``), also as JSON lines.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ def journal_path(raw_file: Path) -> Path:
 
 def interrupted_marker_path(raw_file: Path) -> Path:
     """Return the marker file of an interrupted launch; job scripts start no further launch if it exists."""
-    return raw_file.parent / f"{raw_file.name}.told-to-end"
+    return raw_file.parent / f"{raw_file.name}.interrupted"
 
 
 class Journal:
@@ -159,7 +159,7 @@ LAUNCHER_RANK = -1
 def write_failure_note(raw_file: Path, failure: Failure) -> None:
     """Append a failure note to the file of this rank, or of the launcher, next to ``raw_file``."""
     author = "launch" if failure.rank == LAUNCHER_RANK else failure.rank
-    path = raw_file.with_name(f"{raw_file.name}.words-{author}")
+    path = raw_file.with_name(f"{raw_file.name}.failure-{author}")
     try:
         append_records(path, dataclasses.asdict(failure))
     except OSError as error:
@@ -171,13 +171,13 @@ def write_failure_note(raw_file: Path, failure: Failure) -> None:
 
 def remove_failure_notes(raw_file: Path, author: str = "*") -> None:
     """Remove the failure notes of earlier attempts, of all authors or of ``launch``."""
-    for path in raw_file.parent.glob(f"{glob.escape(raw_file.name)}.words-{author}"):
+    for path in raw_file.parent.glob(f"{glob.escape(raw_file.name)}.failure-{author}"):
         path.unlink(missing_ok=True)
 
 
 def read_failure_notes(raw_file: Path) -> list[Failure]:
     """Return the failure notes of ranks and the launcher; damaged lines are ignored, because notes only explain."""
-    paths = sorted(raw_file.parent.glob(f"{glob.escape(raw_file.name)}.words-*"))
+    paths = sorted(raw_file.parent.glob(f"{glob.escape(raw_file.name)}.failure-*"))
     failures = []
     for line in (line for path in paths if path.is_file() for line in read_json_lines(path)):
         with suppress(TypeError, ValueError):

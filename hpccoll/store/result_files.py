@@ -14,7 +14,7 @@ from hpccoll.store.raw_results import RawResults
 
 PLAN_FILE = "plan.json"
 
-COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|told-to-end|words-\w+)$")
+COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|interrupted|failure-\w+)$")
 """The suffixes of the files that accompany a raw file."""
 
 

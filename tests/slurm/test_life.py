@@ -88,7 +88,7 @@ def test_a_job_signalled_before_its_time_limit_finishes_its_case_and_the_next_co
     assert (first.code, status.code) == (3, 3)
     assert "stopped by SIGUSR1" in status.out, f"{files}\n{status.out}\n{sandbox.logs()}"
     assert 3 <= len(kept) < CASES
-    assert {*files} >= {"mpi.n2x1.h5.journal", "mpi.n2x1.h5.told-to-end"}  # srun may end rank 0 before it tidies up
+    assert {*files} >= {"mpi.n2x1.h5.journal", "mpi.n2x1.h5.interrupted"}  # srun may end rank 0 before it tidies up
     assert "mpi.n2x1.h5" not in files
     assert second.code == 0, second.err
     now = sandbox.measured()

@@ -235,7 +235,7 @@ def test_a_probe_that_fails_costs_no_measurement(name, stand_in, lines):
 
 @pytest.mark.parametrize("name", ["nccl", "sharp"])
 def test_nothing_is_launched_after_a_signalled_probe(name, stand_in, lines):
-    stand_in("srun", 'echo "$@"; touch "$(echo results/*/*.logs)/told-to-end"; exit 137')
+    stand_in("srun", 'echo "$@"; touch "$(echo results/*/*.logs)/interrupted"; exit 137')
     (launch,) = lines(name, code=3)
     assert "--probe" in launch
 
@@ -285,7 +285,7 @@ def test_a_variant_with_failed_cases_does_not_stop_the_others_but_a_signalled_on
 [[ "$*" == *--probe* ]] || { mkdir -p "${raw%/*}"; touch "$raw.journal"; exit 3; }"""
     stand_in("srun", left)
     assert lines(name, code=3, **variants) == launches
-    stand_in("srun", left.replace("exit 3", 'touch "$raw.told-to-end"; exit 3'))
+    stand_in("srun", left.replace("exit 3", 'touch "$raw.interrupted"; exit 3'))
     assert len(lines(name, code=3, **variants)) == (1 if name == "gpu-mpi" else 2)
     stand_in("srun", "printf '%s ' \"$@\"; echo; exit 1")  # before the signal of an earlier job could be withdrawn
     assert lines(name, code=1, **variants) == launches

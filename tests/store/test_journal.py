@@ -73,7 +73,7 @@ def test_a_journal_without_checksums_is_read_with_a_note_and_resumed_with_checks
     again.close(remove=False)
 
 
-@pytest.mark.parametrize("ending", [".journal", ".reserve", ".told-to-end", ".words-0"])
+@pytest.mark.parametrize("ending", [".journal", ".reserve", ".interrupted", ".failure-0"])
 def test_symbolic_links_are_not_followed(out, ending):
     target = out.with_name("target")
     target.write_text("mine")
@@ -117,7 +117,7 @@ def test_each_rank_writes_its_own_failure_notes_file(out):
     before = journal_path(out).read_bytes()
     for rank in (3, LAUNCHER_RANK):
         write_failure_note(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
-    assert sorted(path.name for path in out.parent.glob("*words*")) == ["F.h5.words-3", "F.h5.words-launch"]
+    assert sorted(path.name for path in out.parent.glob("*failure*")) == ["F.h5.failure-3", "F.h5.failure-launch"]
     assert journal_path(out).read_bytes() == before
     assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER_RANK}
     remove_failure_notes(out, "launch")
