@@ -15,6 +15,7 @@ from hpccoll.compare.comparison import (
     CaseComparison,
     Comparison,
 )
+from hpccoll.compare.shift import Shift
 from hpccoll.compare.side_by_side import SideBySide
 from hpccoll.store.rows import Row
 from hpccoll.store.sources import SOURCES
@@ -22,6 +23,9 @@ from hpccoll.units import format_count, format_seconds, format_size
 
 LISTED = {REGRESSION: None, WRONG: None, MISSING: 20, IMPROVEMENT: 20, UNDECIDED: 10, UNCHANGED: 0, NEW: 0}
 """How many cases of each verdict are listed; None for all."""
+
+TWICE = 2.0
+"""The factor from which on a change is a factor and not a percentage."""
 
 KEYS = {
     REGRESSION: "regressions", IMPROVEMENT: "improvements", UNCHANGED: "unchanged", UNDECIDED: "undecided",
@@ -42,9 +46,12 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield the comparison: a summary, the cases by verdict, what else changed, and how busy the machine was."""
+    """Yield the comparison: a summary, the what disturbed the runs, the cases by verdict, what else changed."""
     if comparison.cases:
         yield summary(comparison)
+    for which, load in zip(("old", "new"), comparison.loads, strict=True):
+        if load:
+            yield f"the {which} run was disturbed: {load}"
     for verdict, most in LISTED.items():
         yield from _verdict_lines(verdict, comparison.of(verdict), most)
     if comparison.beside:
@@ -53,9 +60,6 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield "what else changed:"
         for name, (old, new) in comparison.changes.items():
             yield f"  {name}: {old} before, {new} now"
-    for which, load in zip(("old", "new"), comparison.loads, strict=True):
-        if load:
-            yield f"the {which} run was disturbed: {load}"
 
 
 def _verdict_lines(verdict: str, cases: Sequence[CaseComparison], most: int | None) -> Iterator[str]:
@@ -74,7 +78,7 @@ def summary(comparison: Comparison) -> str:
     counts = [count_cases(verdict, comparison) for verdict in VERDICTS if comparison.of(verdict)]
     cases = format_count(len(comparison.cases), "case")
     together = comparison.common_factor
-    median = f"; the median of all changes is {100 * (together - 1):+.1f} %" if together else ""
+    median = f"; the median of all changes is {change_label(together)}" if together else ""
     return f"{cases}: {', '.join(counts)}; changes from {comparison.tolerance:.0%} on matter{median}"
 
 
@@ -112,6 +116,19 @@ def _line(case: CaseComparison) -> str:
     reason = f"; {case.reason}" if case.reason else ""
     if case.shift is None:
         return f"{case.label}: {times[0]} before, {times[1]} now{reason}"
-    low, high = (100 * (factor - 1) for factor in (case.shift.low, case.shift.high))
-    change = 100 * (case.shift.factor - 1)
-    return f"{change:+.1f} % ({low:+.1f} to {high:+.1f}) {case.label}: {times[0]} before, {times[1]} now{reason}"
+    change, interval = change_label(case.shift.factor), interval_label(case.shift)
+    return f"{change} ({interval}) {case.label}: {times[0]} before, {times[1]} now{reason}"
+
+
+def change_label(factor: float) -> str:
+    """Return a change of time as a percentage, or from twice the time on as a factor: ``+12.0 %``, ``8,425 times``."""
+    if factor < TWICE:
+        return f"{100 * (factor - 1):+.1f} %"
+    return f"{factor:.1f} times" if factor < 10 else f"{factor:,.0f} times"
+
+
+def interval_label(shift: Shift) -> str:
+    """Return the 95 % interval of a change: ``+8.1 to +16.2 %``, ``+95.0 % to 2.4 times``."""
+    low, high = change_label(shift.low), change_label(shift.high)
+    unit = next((unit for unit in (" %", " times") if low.endswith(unit) and high.endswith(unit)), "")
+    return f"{low.removesuffix(unit)} to {high}"

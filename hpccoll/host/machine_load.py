@@ -97,10 +97,10 @@ def load_between(before: LoadSample, after: LoadSample, own: Collection[int]) ->
     seconds = max(after.seconds - before.seconds, 1e-9)
     total = after.total_ticks - before.total_ticks
     ours = _own_processes({**before.processes, **after.processes}, own)
-    ended: Counter[int] = Counter()  # by parent: what its ended children had used before the first sample
+    ended: Counter[int] = Counter()  # by living ancestor: what its ended descendants had used before the first sample
     for pid, process in before.processes.items():
         if pid not in after.processes:
-            ended[process.parent] += process.ticks + process.ended_ticks
+            ended[_living_ancestor(pid, before, after)] += process.ticks + process.ended_ticks
     cores: dict[str, float] = defaultdict(float)
     for pid in after.processes.keys() - ours:
         now, then = after.processes[pid], before.processes.get(pid)
@@ -118,6 +118,13 @@ def load_between(before: LoadSample, after: LoadSample, own: Collection[int]) ->
             if used >= LEAST_CORES
         ],
     }
+
+
+def _living_ancestor(pid: int, before: LoadSample, after: LoadSample) -> int:
+    """Return the process to which the CPU time of an ended one was added when each parent in between ended, too."""
+    while pid not in after.processes and pid in before.processes:
+        pid = before.processes[pid].parent
+    return pid
 
 
 def _own_processes(processes: Mapping[int, _Process], own: Collection[int]) -> set[int]:

@@ -18,7 +18,7 @@ from hpccoll.compare.comparison import (
     CaseComparison,
     Comparison,
 )
-from hpccoll.compare.comparison_text import count_cases, operation_label, summary
+from hpccoll.compare.comparison_text import change_label, count_cases, interval_label, operation_label, summary
 from hpccoll.compare.shift import Shift
 from hpccoll.compare.side_by_side import SideBySide
 from hpccoll.errors import UnusableError
@@ -48,7 +48,8 @@ MEANINGS = {
 
 FINE_TICKS = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.7, 2
 COARSE_TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
-"""The labelled factors: fine ones up to twice the time, coarse ones if a shift or an interval is larger."""
+DECADES = tuple(10.0**exponent for exponent in range(-9, 10))
+"""The labelled factors: fine ones up to twice the time, coarse ones up to 100 times, and powers of ten."""
 
 MAX_SIZE_LABELS = 7
 """The most sizes that fit below a panel."""
@@ -136,7 +137,7 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
     most = max(*ends, 1 / min(ends), 1 + 2 * comparison.tolerance) * 1.02
     labelled = sizes[:: -(-len(sizes) // MAX_SIZE_LABELS)]
     x = alt.X("size:N", title=None, sort=sizes, axis=alt.Axis(labelAngle=0, values=labelled))
-    ticks = FINE_TICKS if most < max(FINE_TICKS) else COARSE_TICKS
+    ticks = next(each for each in (FINE_TICKS, COARSE_TICKS, DECADES) if most < max(each) or each is DECADES)
     axis = alt.Axis(format=".3~g", values=[tick for tick in ticks if 1 / most < tick < most])
     scale = alt.Scale(type="log", domain=[1 / most, most], nice=False)
     y = alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
@@ -169,17 +170,9 @@ def _record(case: CaseComparison, shift: Shift) -> ChartRecord:
     return {
         "panel": _panel(case), "size": format_size(where["requested_bytes"]), "algorithm": where["algorithm"],
         "offset": f"{where['algorithm']} {where['in_place']}", "verdict": case.verdict, "case": case.label,
-        "factor": shift.factor, "low": shift.low, "high": shift.high, "change": _change(shift),
-        "interval": _interval(shift),
+        "factor": shift.factor, "low": shift.low, "high": shift.high, "change": change_label(shift.factor),
+        "interval": interval_label(shift),
     }  # fmt: skip
-
-
-def _change(shift: Shift) -> str:
-    return f"{100 * (shift.factor - 1):+.1f} %"
-
-
-def _interval(shift: Shift) -> str:
-    return f"{100 * (shift.low - 1):+.1f} to {100 * (shift.high - 1):+.1f} %"
 
 
 def _panel(case: CaseComparison) -> str:
@@ -207,7 +200,7 @@ def _verdict_table(verdict: str, comparison: Comparison) -> str:
 
 def _cells(case: CaseComparison) -> list[str]:
     shift = case.shift
-    change, interval = (_change(shift), _interval(shift)) if shift else ("", "")
+    change, interval = (change_label(shift.factor), interval_label(shift)) if shift else ("", "")
     old, new = (format_seconds(seconds) if seconds else "" for seconds in (case.old_s, case.new_s))
     return [case.label, old, new, change, interval, case.reason or ""]
 

@@ -28,9 +28,6 @@ from hpccoll.units import format_size
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 LOCAL_ONLY = "profile local uses this machine alone"
 
-OTHER_DIRECTORY = "another directory: {} was measured there for another sweep file{}, and results are never mixed"
-"""The remedy for --out, with the name of a job and what else may differ."""
-
 LAUNCH_S = 1.5
 """Estimated seconds to start the ranks of one launch."""
 ROUND_S = 0.01
@@ -67,7 +64,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         jobs, skips = _plan_jobs(sweep, execution_site, started)
     except BadInputError as error:
         if error.key == "--out":
-            raise BadInputError(error.key, str(out), error.expected) from None
+            raise error.with_key(f"--out {out}") from None
         plural = f"{error.key}s" if f"{error.key}s" in Sweep.model_fields else error.key
         raise error.with_key(f"{config}: {plural}") from None
     if not jobs:
@@ -174,7 +171,7 @@ def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Jo
             if job.variant == variant and set(job.shapes) <= set(left):
                 again, job_skips = allocation.job(job.shapes)
                 if again != job:
-                    raise BadInputError("--out", job.name, OTHER_DIRECTORY.format(job.name, ""))
+                    raise _changed_sweep("--out", job, again)
                 jobs.append(job)
                 skips += job_skips
                 left = [shape for shape in left if shape not in job.shapes]
@@ -273,8 +270,22 @@ def check_output_directory(plan: Plan, out: Path) -> None:
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
         if path.exists() and (earlier := Job.load(path)) != job:
-            changed = "; ".join(job_differences(earlier, job, "{name}: {old} before, {new} now"))
-            raise BadInputError("--out", str(out), f"{OTHER_DIRECTORY.format(job.name, '')} ({changed})")
+            raise _changed_sweep(f"--out {out}", earlier, job)
+
+
+def _changed_sweep(key: str, earlier: Job, job: Job) -> UnusableError:
+    """Return the error that an output directory has results of a sweep file that has changed.
+
+    Args:
+        key: the output directory.
+        earlier: the job that was measured.
+        job: the job of the same name that was planned now.
+    """
+    changed = "; ".join(job_differences(earlier, job, "{name}: {old} before, {new} now"))
+    return UnusableError(
+        key, f"{earlier.name} was measured there before the sweep file changed ({changed}), and results are never "
+        "mixed; do: choose another --out, or change the file back",
+    )  # fmt: skip
 
 
 def write_plan(plan: Plan, out: Path) -> None:

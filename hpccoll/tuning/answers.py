@@ -13,7 +13,7 @@ from statistics import median
 from hpccoll.schedule import collective
 from hpccoll.spec.case import SINGLE
 from hpccoll.store.rows import Results
-from hpccoll.tuning.recommendations import Gain, Recommendation, RecommendedRange
+from hpccoll.tuning.recommendations import Recommendation, RecommendedRange
 from hpccoll.tuning.table import Choice
 from hpccoll.units import format_count, format_seconds, format_size
 
@@ -146,8 +146,8 @@ class Answers:
             return f"{choice}{sizes}"
         if of_range.gain is None:
             return f"{choice}{sizes}{_in_brackets(_clear_sizes(of_range), _usual_ties(of_range, named))}"
-        gain = f", {_gain_words(of_range.gain)} {_own_call(each)}{_in_brackets(_gain_doubt(of_range))}"
-        return f"{choice}{sizes}{_in_brackets(_usual_ties(of_range, named))}{gain}"
+        ties = _in_brackets(_usual_ties(of_range, named))
+        return f"{choice}{sizes}{ties}, {_gain_words(of_range)} {_own_call(each)}{_in_brackets(_gain_doubt(of_range))}"
 
     def _lines(self, each: Recommendation) -> Iterator[AnswerLine]:
         named = self.choice_name(each.setting.collective)
@@ -215,17 +215,20 @@ def _gain_phrase(factor: float) -> str:
     return f"{percent} % faster" if percent > 0 else "as fast" if not percent else f"{-percent} % slower"
 
 
-def _gain_words(gain: Gain) -> str:
-    """Return a gain before the name of what is slower: ``18 % faster than``, ``2.1 times as fast as``."""
-    phrase = _gain_phrase(gain.factor)
+def _gain_words(of_range: RecommendedRange) -> str:
+    """Return a gain before the name of what is slower: ``18 % faster than``, ``2.1 times as fast as``.
+
+    A gain that is clear at no size has no number: it may be the noise of a round.
+    """
+    if of_range.gain is None or not _is_sure(of_range):
+        return "not clearly faster than"
+    phrase = _gain_phrase(of_range.gain.factor)
     return f"{phrase} {'as' if phrase.endswith('fast') else 'than'}"
 
 
 def _is_sure(of_range: RecommendedRange) -> bool:
-    """Return whether a choice is clear at some size, or faster than native at some size or in every round."""
-    gain = of_range.gain
-    faster = gain is not None and gain.low is not None and gain.low > 1
-    return faster or any(each.verdict == "clear" or each.beats_native for each in of_range.verdicts)
+    """Return whether a choice is clearly the fastest, or clearly faster than native, at one size or more."""
+    return any(each.verdict == "clear" or each.beats_native for each in of_range.verdicts)
 
 
 def _in_brackets(*parts: str) -> str:
@@ -242,7 +245,9 @@ def _clear_sizes(of_range: RecommendedRange) -> str:
 def _gain_doubt(of_range: RecommendedRange) -> str:
     """Return how sure a gain is: the rounds if one shows none, else at how many sizes the choice is clearly faster."""
     gain, sizes = of_range.gain, len(of_range.verdicts)
-    if gain is not None and gain.low is not None and gain.high is not None and gain.low <= 1:
+    if gain is None or not _is_sure(of_range):
+        return ""
+    if gain.low is not None and gain.high is not None and gain.low <= 1:
         return f"uncertain: {_gain_phrase(gain.low)} to {_gain_phrase(gain.high)} by round"
     clear = sum(bool(each.beats_native) for each in of_range.verdicts)
     return f"clearly so{_of_sizes(clear, sizes, 'sizes')}" if clear else "not clearly so"

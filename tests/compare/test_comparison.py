@@ -18,7 +18,8 @@ from hpccoll.compare.comparison import (
     check_tolerance,
     compare,
 )
-from hpccoll.compare.comparison_text import KEYS, comparison_json, comparison_lines
+from hpccoll.compare.comparison_text import KEYS, change_label, comparison_json, comparison_lines, interval_label
+from hpccoll.compare.shift import Shift
 from hpccoll.errors import UnusableError
 from hpccoll.store.rows import Gap, Results
 
@@ -110,7 +111,21 @@ def test_a_busy_run_is_named():
         "host_load": [{"host": "n1", "stolen": 0.0, "other_cores": 1.5, "busiest": [{"name": "gcc", "cores": 1.5}]}]
     }
     lines = [*comparison_lines(compare(results(), results(provenance=load, seed=2)))]
-    assert lines[-1].startswith("the new run was disturbed: other processes used 1.50 cores of n1 (gcc")
+    assert lines[1].startswith("the new run was disturbed: other processes used 1.50 cores of n1 (gcc")
+
+
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        ((1.12, 1.08, 1.162), ("+12.0 %", "+8.0 to +16.2 %")),
+        ((0.5, 0.25, 1.0), ("-50.0 %", "-75.0 to +0.0 %")),
+        ((2.4, 1.9, 8425), ("2.4 times", "+90.0 % to 8,425 times")),
+        ((14.2, 3.25, 60), ("14 times", "3.2 to 60 times")),
+    ],
+)
+def test_a_change_is_a_percentage_and_from_twice_the_time_on_a_factor(factors, words):
+    shift = Shift(*factors, p_value=0.5, deviation=0.1, freedom=4)
+    assert (change_label(shift.factor), interval_label(shift)) == words
 
 
 def test_text_and_json_have_every_case_once():

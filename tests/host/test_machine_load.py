@@ -65,6 +65,12 @@ def test_children_that_ended_count_by_their_parent_with_what_they_used_in_the_ti
     assert found["busiest"] == [{"name": "make", "cores": 0.4}]
 
 
+def test_what_descendants_used_before_does_not_count_if_their_parents_ended_too(sample):
+    tree = {90: ("make", MAKE, 1, 300), 91: ("cc1", 90, 100, 0)}
+    found = load_between(sample(100, IDLE | tree), sample(110, after(ended60=404)), {RANK})
+    assert found["busiest"] == [{"name": "make", "cores": 0.3}]
+
+
 def test_a_process_that_began_in_the_time_counts_whole_and_one_without_work_has_no_name(sample):
     new = {90: ("stress", 1, 20, 0), 91: ("sleep", 1, 0, 0)}
     found = load_between(sample(100, IDLE), sample(110, IDLE | new), {RANK})

@@ -79,6 +79,23 @@ def test_it_is_written_in_the_format_of_the_suffix(compared, tmp_path, suffix):
     assert out.read_bytes().startswith(begins)
 
 
+@pytest.mark.parametrize("slower", [1.3, 30, 20_000])
+def test_an_axis_has_labels_up_to_the_largest_change(slower):
+    chart = comparison_chart(compare(results(), results({1024: slower}, seed=2)), "a and b")
+    (values,) = {tuple(axis["values"]) for axis in axes(chart) if axis.get("format") == ".3~g"}
+    assert slower / 10 < values[-1]
+    assert values[0] < 10 / slower
+
+
+def axes(node):
+    """Yield the axes of a chart, wherever they are in it."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        if key == "axis" and isinstance(value, dict):
+            yield value
+        elif isinstance(value, dict | list):
+            yield from axes(value)
+
+
 def test_more_panels_than_fit_are_left_to_the_tables():
     rows = lambda seed: tuple(  # noqa: E731
         replace(make_row(nbytes=1024, seconds=1e-6, round_medians_s=(1e-6, 1.01e-6 + seed * 1e-9, 1e-6)), ranks=ranks)

@@ -265,8 +265,12 @@ def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path
     first = on_cluster(out=out)
     write_plan(first, out)
     begin(first.jobs[0], out)
-    with pytest.raises(BadInputError, match=r"--out: .*: mpi\.n4x1 was measured there"):
-        on_cluster(CLUSTER.replace("1K", "2K"), out=out)
+    for text, change in (
+        (CLUSTER.replace("1K", "2K"), "sizes: 8 B,1 KiB before, 8 B,2 KiB now"),
+        (CLUSTER + "rounds: 5\n", "rounds: 3 before, 5 now"),
+    ):
+        with pytest.raises(BadInputError, match=rf"--out .*/out: mpi\.n4x1 was measured .*\({change}\)"):
+            on_cluster(text, out=out)
 
 
 def test_a_sweep_of_which_nothing_can_be_measured_is_refused_with_the_reason(on_cluster):

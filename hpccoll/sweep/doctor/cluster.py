@@ -16,6 +16,7 @@ from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.slurm import query
 from hpccoll.sweep.slurm.partitions import load_partition
+from hpccoll.units import format_seconds
 
 LOAD_S = 1.0
 """The least time in seconds in which doctor watches the load."""
@@ -109,7 +110,8 @@ def load(machine: MachineFacts) -> Iterator[DoctorFinding]:
         if busy := busy_hosts({LOAD: [found]}):
             yield finding("load_high", "warn", busy=describe_busy(busy), average=average)
         else:
-            yield finding("load", average=average)
+            seconds = format_seconds(after.seconds - before.seconds)
+            yield finding("load", average=average, seconds=seconds)
 
 
 def profile(machine: MachineFacts) -> Iterator[DoctorFinding]:

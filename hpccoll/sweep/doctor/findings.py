@@ -81,9 +81,9 @@ TEMPLATES: Mapping[str, FindingText] = {
         "MinJobAge", "squeue forgets jobs after {seconds} s, and Snakemake would wait for ever",
         "the administrator sets MinJobAge={least} or more in slurm.conf and runs 'scontrol reconfigure'",
     ),
-    "load": FindingText("load", "no other process disturbs measurements here; load average {average}"),
+    "load": FindingText("load", "no other process was busy for {seconds}; load average of the last minute {average}"),
     "load_high": FindingText(
-        "load", "{busy}; load average {average}",
+        "load", "{busy}; load average of the last minute {average}",
         "measure when it is idle, on nodes of your own (srun --exclusive), or on a machine with dedicated CPUs",
     ),
     "partitions_unknown": FindingText("partitions", "{error}"),
