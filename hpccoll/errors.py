@@ -1,4 +1,4 @@
-"""Errors that end with one line: bad input, which names the key, the value and the valid choices, and failed GPUs."""
+"""Errors that end a command with one line: bad input (with key, value and valid choices) and failed GPUs."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from hpccoll.terminal import printable
 MAX_VALUE_CHARACTERS, MAX_MESSAGE_CHARACTERS = 300, 5000
 """The maximum number of characters of a key or a value, and of a message."""
 MAX_COMPARED_CHARACTERS = 100
-"""Longer words are not compared with the choices: the time of a comparison grows with the square of the length."""
+"""Longer words are not compared with the choices, because the time grows with the square of the length."""
 
 
 def did_you_mean(word: object, known: Iterable[str], min_similarity: float = 0.7) -> str:

@@ -66,7 +66,7 @@ def parse_counts(text: str, key: str) -> list[int]:
     """Return counts, ascending: ``2,6``, or ``2-64``, which doubles them up to the last one.
 
     Raises:
-        BadInputError: if ``text`` is none of both, or a count is out of range.
+        BadInputError: if ``text`` has neither form, or a count is out of range.
     """
     from hpccoll.limits import RANKS
 
@@ -76,7 +76,7 @@ def parse_counts(text: str, key: str) -> list[int]:
         least = RANKS.read(key, first.strip())
         most = RANKS.read(key, last.strip()) if dash else least
         if most < least:
-            raise BadInputError(key, part, "numbers such as 2,8,64, or 2-64: the first is not the larger one")
+            raise BadInputError(key, part, "numbers such as 2,8,64, or an ascending range such as 2-64")
         counts |= {least << power for power in range((most // least).bit_length())} | {most}
     return sorted(counts)
 

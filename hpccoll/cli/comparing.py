@@ -1,4 +1,4 @@
-"""Commands that put results next to each other: those of another day, and those of other programs."""
+"""Commands that compare results: of two runs, and of other programs."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def compare(
         ),
     ],
     reference: Annotated[
-        Path | None, typer.Option(help="reference to compare with, of --make-reference", metavar="F.json")
+        Path | None, typer.Option(help="reference to compare with, made by --make-reference", metavar="F.json")
     ] = None,
     tolerance: Annotated[
         float, typer.Option(help="smallest change that matters; 0.05 is five per cent", metavar="SHARE")
@@ -43,13 +43,16 @@ def compare(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="page with a chart, or the chart; the reference", metavar="F.html|svg|png|json")
+        Path | None,
+        typer.Option(
+            help="page with a chart, or chart only; with --make-reference the reference", metavar="F.html|svg|png|json"
+        ),
     ] = None,
 ) -> int:
-    """Say which cases changed between two runs, and how surely.
+    """Report which cases changed between two runs.
 
-    The medians of rounds are compared: a shift is a regression if it is no chance, and at least the tolerance. A
-    reference knows how far runs of one sweep differ. Ends with 3 if a case became slower or wrong, or disappeared.
+    The medians of rounds are compared: a shift is a regression if it is significant and at least the tolerance. A
+    reference holds the variation between runs of one sweep. Ends with 3 if a case became slower or wrong or is missing.
     """
     from hpccoll.compare.comparison import check_tolerance
     from hpccoll.compare.comparison import compare as compare_runs

@@ -29,8 +29,8 @@ family = typer.Typer()
 def list_(*, as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False) -> None:
     """List algorithms, transports, variants and models.
 
-    Algorithms have their collectives, variants their settings and requirements, and every entry what is missing for it
-    on this machine. --json also has the evidence that each variant requires.
+    It shows the collectives of algorithms, the settings and requirements of variants, and what is missing on this
+    machine for each entry. --json also has the evidence that each variant requires.
     """
     from hpccoll.spec.listing import listing, listing_lines
 
@@ -87,7 +87,7 @@ def export_schedule(
     ] = 0.0,
     out: Annotated[Path | None, typer.Option(help="file of the schedule [stdout]", metavar="F")] = None,
 ) -> None:
-    """Write a schedule for other simulators.
+    """Write a schedule for another simulator.
 
     GOAL lists the messages of each rank and what each waits for. LogGOPSim gives all pairs of ranks the same costs,
     and takes integers: choose picoseconds for its parameters and for --fold-cost.

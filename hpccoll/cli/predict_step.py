@@ -44,10 +44,12 @@ def predict_step(
     flops_rate: Annotated[
         str | None, typer.Option(help="FLOPs a second of a GPU while it computes", metavar="FLOPS")
     ] = None,
-    mfu: Annotated[str | None, typer.Option(help="instead: fraction of the peak of --gpu", metavar="FRACTION")] = None,
+    mfu: Annotated[
+        str | None, typer.Option(help="instead of --flops-rate: fraction of the peak of --gpu", metavar="FRACTION")
+    ] = None,
     gpu: Annotated[str | None, typer.Option(help="GPU of --mfu: v100, a100, h100, h200, b200, mi300x")] = None,
     compute: Annotated[
-        str | None, typer.Option(help="instead: time that a GPU computes in a step", metavar="TIME")
+        str | None, typer.Option(help="instead of --flops-rate: time that a GPU computes in a step", metavar="TIME")
     ] = None,
     samples: Annotated[int, typer.Option(help="samples of a micro-batch of a data-parallel rank")] = 1,
     micro_batches: Annotated[int, typer.Option(help="micro-batches of a step")] = 1,
@@ -59,7 +61,8 @@ def predict_step(
     ] = None,
     dtype: Annotated[str | None, typer.Option("-d", "--dtype", help="type of gradients [that of the model]")] = None,
     params: Annotated[
-        str | None, typer.Option(help="parameters, without a machine: closed formulas", metavar="NUMBER")
+        str | None,
+        typer.Option(help="number of parameters of the model, for closed formulas without a machine", metavar="NUMBER"),
     ] = None,
     gpus: Annotated[
         str | None, typer.Option(help="with --params: numbers of GPUs, such as 8-16384 [8]", metavar="COUNTS")
@@ -78,7 +81,7 @@ def predict_step(
     ] = None,
     scenarios: Annotated[
         Path | None,
-        typer.Option(help="file of several steps to compare; other options do not matter", metavar="F.yaml"),
+        typer.Option(help="file of several steps to compare; other options are ignored", metavar="F.yaml"),
     ] = None,
     *,
     overlap: Annotated[bool, typer.Option(help="whether gradients are synchronised during the backward pass")] = True,
@@ -92,8 +95,8 @@ def predict_step(
     """Predict a training step, and what share is communication.
 
     With --model, the collectives of the step are simulated on a fitted machine or a described cluster. With --params,
-    closed formulas say what synchronising gradients takes: the communication wall. With --scenarios, a file has several
-    steps to compare.
+    closed formulas give the time to synchronise gradients: the communication wall. --scenarios compares the steps of a
+    file.
     """
     from hpccoll.units import parse_parameter, parse_size
 

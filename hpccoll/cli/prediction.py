@@ -36,12 +36,10 @@ def predict(
     collective: Annotated[str, typer.Option("-c", "--collective", help="collective")] = "all_reduce",
     algorithms: Annotated[
         str | None,
-        typer.Option("-a", "--algorithms", help="comma-separated algorithms, or all [of all_reduce the usual ones]"),
+        typer.Option("-a", "--algorithms", help="comma-separated algorithms, or all [for all_reduce the usual ones]"),
     ] = None,
     begin: Annotated[str | None, typer.Option("-b", "--begin", help="smallest message size [1K]")] = None,
-    end: Annotated[
-        str | None, typer.Option("-e", "--end", help="largest message size [1G; with -b the same size]")
-    ] = None,
+    end: Annotated[str | None, typer.Option("-e", "--end", help="largest message size [1G; with -b that size]")] = None,
     factor: Annotated[str, typer.Option("-f", "--factor", help="ratio of one size to the one before")] = "4",
     nodes: Annotated[str, typer.Option(help="numbers of nodes; 2-64 stands for 2,4,8,16,32,64")] = "2,8,64",
     ranks_per_node: Annotated[
@@ -58,20 +56,20 @@ def predict(
     question: Annotated[str | None, typer.Option(help="best: a line for each size and number of nodes")] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(help="results to compare with what is expected; options from -c on do not matter", metavar="PATH"),
+        typer.Option(help="results to compare with predictions; options from -c on are ignored", metavar="PATH"),
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="picture of times, or raw file, which report draws", metavar="F.html|svg|png|h5"),
+        typer.Option(help="picture of the times, or raw file for report", metavar="F.html|svg|png|h5"),
     ] = None,
 ) -> int:
     """Predict the times of algorithms on any number of nodes.
 
-    Schedules are simulated on a fitted machine or a described cluster. Times have intervals, and a word on how far
-    the nearest measurement is. With --out F.h5 they become a raw file: report draws it dashed next to measured ones,
-    and answers leave it out. With --against, measured times are compared with predicted ones; ends with 3 if a file
+    Schedules are simulated on a fitted machine or a described cluster. Each time has an interval, and its distance
+    from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed next to measured ones, and
+    answers leave them out. With --against, measured times are compared with predicted ones; ends with 3 if a file
     cannot be read.
     """
     if context.invoked_subcommand:

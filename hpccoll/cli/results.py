@@ -78,7 +78,7 @@ def export(
 def validate(paths: PATHS) -> int:
     """Check that raw files are complete and undamaged.
 
-    Their results are counted. Ends with 3 if a file is not.
+    It counts their results, and ends with 3 if a file is incomplete or damaged.
     """
     from hpccoll.report.terminal_summary import case_counts
     from hpccoll.store.load_results import to_results

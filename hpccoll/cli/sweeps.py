@@ -118,7 +118,7 @@ def launch(
 def run(context: typer.Context) -> int:
     """Measure collectives on the ranks of an MPI job.
 
-    Such as mpiexec -n 4 hpccoll run -a ring,native. See 'hpccoll run --help'.
+    Example: mpiexec -n 4 hpccoll run -a ring,native. See 'hpccoll run --help'.
     """
     from hpccoll.run import main as run_main
 
@@ -129,7 +129,7 @@ def run(context: typer.Context) -> int:
 def train(context: typer.Context) -> int:
     """Measure training steps on the ranks of an MPI job.
 
-    Such as mpiexec -n 2 hpccoll train --model resnet50 --scale 64. See 'hpccoll train --help'.
+    Example: mpiexec -n 2 hpccoll train --model resnet50 --scale 64. See 'hpccoll train --help'.
     """
     from hpccoll.run import main as run_main
 

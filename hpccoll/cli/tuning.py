@@ -66,7 +66,7 @@ def model(
     """Fit a machine to ping-pongs and other patterns.
 
     Its predictions are compared with all other measurements: the output begins with the errors on these. Measure
-    workflows/config/calibrate.yaml on few nodes, and what you want to predict on more. Ends with 3 if a file cannot
+    workflows/config/calibrate.yaml on few nodes, and the cases to predict on more nodes. Ends with 3 if a file cannot
     be read.
     """
     from hpccoll.model import model_report

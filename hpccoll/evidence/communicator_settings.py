@@ -48,10 +48,10 @@ BUFFERS = "buffers"
 
 COMMUNICATOR_SETTINGS: Mapping[str, CommunicatorSetting] = {
     "min_ctas": CommunicatorSetting(
-        "the fewest thread blocks, one a channel, of a kernel; NCCL_MIN_CTAS wins", 21700, least=1
+        "minimum number of thread blocks of a kernel, one per channel; NCCL_MIN_CTAS wins", 21700, least=1
     ),
     "max_ctas": CommunicatorSetting(
-        "the most thread blocks, one a channel, of a kernel; NCCL_MAX_CTAS wins", 21700, least=1
+        "maximum number of thread blocks of a kernel, one per channel; NCCL_MAX_CTAS wins", 21700, least=1
     ),
     "cga_cluster_size": CommunicatorSetting(
         "thread blocks of a cluster, 0 to 8; NCCL_CGA_CLUSTER_SIZE wins", 21700, most=8

@@ -101,7 +101,7 @@ class LayoutSection(YamlSection):
         1, description="the ports of a node, each of which connects to a network of its own"
     )
     nodes_per_rack: Annotated[int, Bounded(RANKS)] | None = Field(
-        None, description="the nodes of a rack, or of whatever shares an uplink [all nodes are in one]"
+        None, description="the nodes of a rack, which share an uplink [all nodes are in one]"
     )
 
 
@@ -111,12 +111,12 @@ class SegmentSection(YamlSection):
     model_config = ConfigDict(frozen=True)
 
     from_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(0, description="the smallest message")
-    latency_s: Seconds = Field(description="L: the time on the way, which other messages can use")
+    latency_s: Seconds = Field(description="L: the time in transit, during which other messages can be sent")
     overhead_s: Seconds = Field(
-        Quantity(value=0), description="o: the time of the sender's CPU, and as much of the receiver's"
+        Quantity(value=0), description="o: the CPU time of a message, on the sender and again on the receiver"
     )
     gap_s: Seconds = Field(Quantity(value=0), description="g: the time between the starts of a sender's messages")
-    bytes_per_s: Rate = Field(description="1/G: the rate between two ranks that have the network for themselves")
+    bytes_per_s: Rate = Field(description="1/G: the rate between two ranks while no others use the network")
     synchronous: bool = Field(False, description="whether messages wait for their receiver (rendezvous)")
 
     def at(self, bound: Bound) -> Segment:
@@ -164,7 +164,7 @@ class UplinkSection(YamlSection):
 
     bytes_per_s: Rate | None = Field(None, description="the rate of each direction of each rail of a rack")
     oversubscription: Ratio | None = Field(
-        None, description="instead of the rate: the ports of the rack's nodes, on a rail, over the uplink"
+        None, description="instead of the rate: the total rate of the rack's ports on a rail, over that of the uplink"
     )
 
     @model_validator(mode="after")
@@ -182,12 +182,12 @@ class CpusSection(YamlSection):
         None, description="the rate at which one CPU moves bytes of messages, for both ends together [no limit]"
     )
     of: Literal["node", "machine"] = Field(
-        "node", description="who shares them: node (the ranks of a node) or machine (all ranks)"
+        "node", description="which ranks share them: node (those of a node) or machine (all ranks)"
     )
     contention: Factor = Field(
         Quantity(value=1),
-        description="what another rank on its CPU adds to a work of a rank, in times of the work alone: 1 if they take "
-        "turns, more where waiting ranks poll, 0 where they sleep",
+        description="delay of a rank's work by each other rank on its CPU, relative to the time of the work alone: 1 "
+        "if ranks take turns, more if waiting ranks poll, 0 if they sleep",
     )
 
 
@@ -213,8 +213,8 @@ class NcclSection(YamlSection):
     )
     cpu: Literal["intel", "amd", "other"] = Field("intel", description="vendor of the CPUs: intel, amd or other")
     channels: Annotated[int, Bounded(IntegerRange(1, 32))] = Field(description="the channels of rings and trees")
-    intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node, which counts on two nodes")
-    inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes, which counts on more nodes")
+    intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node, used on two nodes")
+    inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes, used on more nodes")
     balanced_trees: bool = Field(True, description="whether trees are balanced in a node (pattern 1; otherwise 3)")
 
 
@@ -236,7 +236,7 @@ class DeclaredSections(YamlSection):
     """Sections of a machine file that a person adds to a fit, because patterns on few nodes do not show them."""
 
     geometry: LayoutSection | None = Field(None, alias="layout", description="where ranks are")
-    uplink: UplinkSection | None = Field(None, description="the way from a rack to the others")
+    uplink: UplinkSection | None = Field(None, description="the link from a rack to the others")
     memory: RateSection | None = Field(None, description="all messages inside a node together")
     cpus: CpusSection | None = Field(None, description="CPUs that ranks share")
     aggregators: AggregatorKind | None = Field(None, description="what aggregators are")
@@ -256,14 +256,14 @@ class MachineFile(YamlSection):
         description="messages inside a node, between nodes of a rack, and between racks (fabric): segments by size",
     )
     port: PortSection | None = Field(None, description="the port of a node on each rail [no limit]")
-    uplink: UplinkSection | None = Field(None, description="the way from a rack to the others [no limit]")
+    uplink: UplinkSection | None = Field(None, description="the link from a rack to the others [no limit]")
     memory: RateSection | None = Field(None, description="all messages inside a node together [no limit]")
     reduction: dict[Annotated[str, AfterValidator(_check_dtype)], RateSection] = Field(
         {}, description="by dtype: the reduction on one rank, bytes of one operand [at no cost]"
     )
     cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
     aggregators: AggregatorKind = Field(AggregatorKind(), description="what aggregators are [ranks]")
-    nccl: NcclSection | None = Field(None, description="what NCCL's own model takes [it is left out]")
+    nccl: NcclSection | None = Field(None, description="parameters of NCCL's own model [it is left out]")
     measured: MeasuredSection | None = Field(None, description="the measurements of a fitted machine")
     validation: dict[Name, Annotated[Number, Field(allow_inf_nan=False)]] = Field(
         {}, description="errors of the model on held-out measurements, by name"

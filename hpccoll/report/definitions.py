@@ -29,8 +29,8 @@ COLLECTIVE_DESCRIPTIONS = {
     "bidirectional": "Two ranks send a message of S bytes to each other at the same time. busbw = S / t, for each of "
     "the two directions. All other ranks are idle.",
     "training_step": "Every rank computes a step of the model, and meanwhile runs the collectives of its parallelism, "
-    "by the named algorithm where they have it. Exposed communication is what the step takes longer than with null, "
-    "which leaves the collectives out.",
+    "with the named algorithm if they have it. Exposed communication is the time by which the step is longer than "
+    "that of null, which has no collectives.",
     "multi_pair": "Pairs, a rank of the first half and one of the second, send messages of S bytes to each other. "
     "busbw = S / t, of one pair: k pairs at once carry k times as much. All other ranks are idle.",
 }
@@ -62,20 +62,20 @@ DEFINITIONS = {
     "round, a median below the 95 % interval of each other series; with one round, the intervals must be disjoint. "
     "Without intervals there is no winner.",
     "speed-up over native": "The time of the library's own collective over that of the choice, as the geometric mean "
-    "over the sizes of the range: at 1.20x native takes 20 % longer. Of the rounds the median, the least and the most.",
+    "over the sizes of the range: at 1.20x native takes 20 % longer. With the median, minimum and maximum over rounds.",
     "how sure": "clear: in each round the median of the choice is below the 95 % interval of every other choice; with "
     "one round, the intervals are disjoint. a tie: neither is clearly faster. slightly slower: another is clearly "
     "faster at that size, by less than a range of its own is worth. The rule is that of hpccoll tune: native stays "
     "unless another choice gains more than the noise, and a range has to gain more than the noise, too.",
-    "exposed, share": "Of a training step, the median of the step minus that of the same step without communication "
-    "(null), and its part of the step.",
-    "null": "Of a training step, the same step without communication.",
-    "all communication": "Of a training step, the durations of all collectives of a rank, added up, whether or not "
-    "computation hides them: the largest over ranks, the median over iterations.",
-    "forward, backward": "Of a training step, the time up to the end of each computation of that phase since the one "
-    "before, and so with the waiting before it: the largest over ranks, the median over iterations.",
-    "pairs of ranks": "If messages go between two ranks, lines show the median pair, the faster of two medians; of a "
-    "pair that was measured repeatedly, the last measurement.",
+    "exposed, share": "In a training step, exposed is the median of the step minus that of the same step without "
+    "communication (null); share is exposed over the whole step.",
+    "null": "The same training step without communication.",
+    "all communication": "In a training step, the sum of the durations of all collectives of a rank, whether or not "
+    "computation hides them: the median over iterations of the largest over ranks.",
+    "forward, backward": "In a training step, for the computations of that phase, the sum of the times since the end "
+    "of the preceding computation, waiting included: the median over iterations of the largest over ranks.",
+    "pairs of ranks": "If two ranks exchange messages, lines show the median pair (of two, the faster); a pair that "
+    "was measured repeatedly has its last measurement.",
     "traffic": "The distribution of the blocks of an all_to_all_v: uniform, all equal; zipf, rank j is as popular as "
     "1/(j + 1); random, each pair has a random size; or weights from a file, with the first digits of its digest.",
     "native": "The library's own collective at its default settings: the faster of its in-place and out-of-place call "
@@ -128,7 +128,7 @@ def heading_of(collective: str) -> str:
 def describe_collective(collective: str, groups: Sequence[ChartGroup]) -> str:
     """Return the description of a collective, with its root if that is always rank 0."""
     roots = {call_arguments.root_rank(point.row) for group in groups for point in group.points}
-    one_buffer = "The library has one buffer only, and no placement: it is drawn in the panels of both placements."
+    one_buffer = "The library's call has one buffer and no placement: it is drawn in the panels of both placements."
     shared = collective == "broadcast" and {call_arguments.placement_label(p.row) for g in groups for p in g.usable} > {
         ""
     }

@@ -165,8 +165,8 @@ def _rail_clause(clause: Values) -> str:
 
 def _between_rounds(values: Values) -> str:
     text = (
-        "the slowest round of a case takes {median_ratio:.2f} times as long as the fastest one (median of {cases:count "
-        "case}); at most {max_ratio:.2f} times: {series} with {where}."
+        "the slowest round of a case takes {median_ratio:.2f} times as long as its fastest round (median of "
+        "{cases:count case}); at most {max_ratio:.2f} times: {series} with {where}."
     )
     return _write(text, {**values, "where": _where(values)})
 
@@ -214,13 +214,13 @@ def _machines(values: Values) -> str:
 
 
 def _mixed_hosts(values: Values) -> str:
-    text = "lines join launches that did not run on a subset of the hosts of the largest one: "
+    text = "lines join launches whose hosts are not all among those of the largest launch: "
     return f"{text}{jobs_and_hosts(values['launches'])}."
 
 
 def _evidence_missing(values: Values) -> str:
     probe = " The probe {probe_failure}." if values["probe_failure"] else ""
-    text = "The variant {variant} lacks its expected evidence: {expected}." + probe + " In {jobs:list}."
+    text = "The variant {variant} does not show its expected evidence: {expected}." + probe + " In {jobs:list}."
     return _write(text, values)
 
 
@@ -348,16 +348,17 @@ TEMPLATES: Mapping[str, Template] = {
         "{jobs:list}.",
     ),
     "network_mismatch": Template("", "{mismatch}. Expected, because {reason}. In {jobs:list}."),
-    "control_failed": Template("", "The control {variant} controls nothing: {evidence}. In {jobs:list}."),
+    "control_failed": Template("", "The negative control {variant} failed: {evidence}. In {jobs:list}."),
     "evidence_missing": Template("", _evidence_missing),
     "control_missing": Template(
-        "", "Nothing controls {variant}: {control}, which must not show its evidence, left no logs. In {jobs:list}."
+        "",
+        "{variant} has no negative control: {control}, which must not show its evidence, left no logs. In {jobs:list}.",
     ),
     "several_executors": Template(
         "",
         "The compiled executor measured {rows[compiled]:count row}; the Python executor measured {rows[python]}, whose "
-        "series are marked (python). Each of its operations carries microseconds of Python: most of the time of a "
-        "small message. Lines and ratios are separate for each executor.",
+        "series are marked (python). Each of its operations includes microseconds of Python, which are most of "
+        "the time of a small message. Lines and ratios are separate for each executor.",
     ),
     "launch_cost": Template("", _launch_cost),
     "far_gpus": Template(
@@ -370,14 +371,14 @@ TEMPLATES: Mapping[str, Template] = {
     "gpus_throttled": Template("", _gpus_throttled),
     "gpu_clocks_differ": Template("", _gpu_clocks_differ),
     # Findings about the rows of a group, in the order of the page.
-    "fallback": Template("Not what was requested", _fallback),
+    "fallback": Template("Fallback", _fallback),
     "library": Template("Library", _library),
     "library_model": Template("NCCL's model", _library_model),
     "mapping_cost": Template(lambda values: f"Mapping, {_size_and_shape(values)}", _mapping_cost),
     "pair_extremes": Template(lambda values: f"{values['series']}, {_size_and_shape(values)}", _pair_extremes),
     "highest_busbw": Template("Highest busbw", _highest_busbw),
-    "wire_share": Template("Per cent of wire", _wire_share),
-    "wire_below_rate": Template("No per cent of wire", _wire_below_rate),
+    "wire_share": Template("Share of the wire rate", _wire_share),
+    "wire_below_rate": Template("Wire calibration too low", _wire_below_rate),
     "rails": Template("Rails", _rails),
     "overlap": Template(
         "Overlap",
@@ -390,9 +391,9 @@ TEMPLATES: Mapping[str, Template] = {
     "null_missing": Template(
         "Exposed time unknown",
         "{workloads} of {of:count workload} have no step without communication.",
-        "Add the algorithm null: exposed communication is what a step takes longer than it.",
+        "Add the algorithm null: exposed communication is the time by which a step is longer than that of null.",
     ),
-    "null_overhead": Template("Null is not zero", _null_overhead, _null_remedy),
+    "null_overhead": Template("Cost of the harness", _null_overhead, _null_remedy),
     "below_null": Template("Below null", _below_null),
     "not_converged": Template(
         "Wide intervals",
@@ -404,7 +405,7 @@ TEMPLATES: Mapping[str, Template] = {
         "Between launches",
         _measured_once,
         "An interval bounds the median within its launch; another launch may differ by more, most of all on a shared "
-        "machine. A lead of a few per cent is no reason to choose.",
+        "machine. Do not choose by a lead of a few per cent.",
     ),
     "repeated_points": Template("Between launches", _repeated_points),
     "wrong_results": Template("Wrong", "{rows:count row} with a wrong result, not drawn: {series:list}."),

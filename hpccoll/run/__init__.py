@@ -1,4 +1,4 @@
-"""``hpccoll run``: what a rank executes. It imports what a rank needs and nothing else, for thousands do the same."""
+"""``hpccoll run``: the rank program. It imports only what a rank needs: thousands of ranks import it at once."""
 
 from hpccoll.run.rank import main
 

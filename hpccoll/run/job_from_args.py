@@ -71,7 +71,9 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     check_table_given("--table", arguments.table and str(arguments.table), algorithms)
     if arguments.in_place and not family.in_place:
         raise BadInputError(
-            "--in-place", family.name, "no --in-place: its contribution and its result have separate buffers"
+            "--in-place",
+            family.name,
+            "left out: the contribution and the result of this collective have separate buffers",
         )
     parameters = dict(map(parse_parameter, arguments.param))
     mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
@@ -102,7 +104,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
 
 
 def with_aggregators(arguments: argparse.Namespace, launched: "Layout") -> "Layout":
-    """Return the layout of the ranks, of which the last ones are the requested aggregators.
+    """Return the layout of the ranks; the last ranks are the requested aggregators.
 
     Raises:
         BadInputError: if no worker is left.

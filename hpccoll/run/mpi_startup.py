@@ -29,8 +29,8 @@ THREAD_LEVEL_VARIABLE = "MPI4PY_RC_THREAD_LEVEL"
 """Variable of mpi4py: the thread level to request from MPI."""
 
 RANKS_OF_NODE_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
-"""The variables in which launchers give the number of ranks on this node: MPICH's, Open MPI's and srun, whose value
-may be a list such as ``2(x3),1``, and begins with the number of the first node."""
+"""The variables in which launchers give the number of ranks on this node: those of MPICH, Open MPI and srun. That of
+srun may be a list such as ``2(x3),1``, which begins with the number of the first node."""
 RANKS_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 """The variables in which launchers give the number of all ranks."""
 

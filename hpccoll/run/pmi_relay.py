@@ -1,13 +1,13 @@
 """A relay between MPICH and Slurm's pmi2 that limits the length of published values to what Slurm can read.
 
-MPICH tells the other nodes the address of a rank in requests of a line each, ``cmd=put kvsname=... key=...
-value=...``, whose values are as long as the server says that they may be: 1024 bytes. Slurm's plugin reads 1024 bytes
-as a request, whatever it is of (src/plugins/mpi/pmi2/pmi1.c: handle_pmi1_cmd). MPICH with UCX sends 4096 bytes
-(src/mpid/ch4/netmod/ucx/ucx_init.c: MPIDI_UCX_comm_addr_exchange), the address and what lies behind it in memory, in
-hexadecimal with runs of zeros left out; so whether a line is too long depends on what that is, and is the same for
-every launch of a program in an environment. MPI then fails as it starts, or waits for ever.
+MPICH publishes the address of a rank in one-line requests, ``cmd=put kvsname=... key=... value=...``. A value is as
+long as the server allows: 1024 bytes. Slurm's plugin reads at most 1024 bytes for the whole request
+(src/plugins/mpi/pmi2/pmi1.c: handle_pmi1_cmd). MPICH with UCX publishes 4096 bytes
+(src/mpid/ch4/netmod/ucx/ucx_init.c: MPIDI_UCX_comm_addr_exchange), the address and the memory behind it, in hexadecimal
+without runs of zeros. The content of that memory therefore decides whether a line is too long; it is the same in every
+launch of a program in an environment. If a line is too long, MPI_Init fails or waits for ever.
 
-A relay process forwards the traffic of both, and lowers the maximum length in the server's answer.
+A relay process forwards the traffic in both directions, and lowers the maximum length in the server's answer.
 """
 
 import os

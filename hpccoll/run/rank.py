@@ -1,4 +1,4 @@
-"""The program of a rank, of ``hpccoll run`` and ``hpccoll train``, from the command line to the exit code."""
+"""The rank program of ``hpccoll run`` and ``hpccoll train``, from the command line to the exit code."""
 
 import argparse
 import os
@@ -69,7 +69,7 @@ def _run(argv: Sequence[str], command: str) -> int:
         check_arguments(argv)
         arguments = (build_train_parser() if command == TRAIN else build_parser()).parse_args(argv)
         if command != TRAIN and not arguments.job:
-            # Only training steps multiply matrices. For nothing, NumPy would start a thread per core in every rank.
+            # Only training steps multiply matrices; NumPy would start a useless thread per core in every rank.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if arguments.dry_run:
             from hpccoll.run.workload_job import print_dry_run
@@ -262,7 +262,7 @@ def _print_ranks(ranks: "Ranks") -> int:
     if ranks.comm.rank == 0:
         counts = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
         if ranks.comm.size > 1:
-            print(f"# {ranks.comm.size} ranks know of each other: {counts}")
+            print(f"# {ranks.comm.size} ranks are connected: {counts}")
         else:
             print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
             print("# such as mpiexec -n 2 hpccoll run --check")

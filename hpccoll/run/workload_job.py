@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hpccoll.schedule import Layout
 
 DRY_RANKS = "8"
-"""The number of ranks of a dry run, unless another one is requested."""
+"""The default number of ranks of a dry run."""
 
 WITH_COMMAS = "parallel"
 """The key whose values have commas: its option is repeated for several."""
@@ -54,7 +54,7 @@ def workloads_of(arguments: argparse.Namespace) -> tuple[list[Workload], dict[st
     combined = [Workload.of(dict(zip(lists, values, strict=True))) for values in product(*lists.values())]
     shapes = models_from_json(models)
     for workload in combined:
-        workload.shape(shapes)  # whose model exists
+        workload.shape(shapes)  # raises an error if the model does not exist
     return list(dict.fromkeys(combined)), models
 
 
@@ -62,7 +62,7 @@ def requested_algorithms(arguments: argparse.Namespace) -> list[str]:
     """Return the algorithms of a command line.
 
     Raises:
-        BadInputError: if all-reduce has none of one's name.
+        BadInputError: if all-reduce has no algorithm of such a name.
     """
     from hpccoll.spec.catalogue import algorithms_of, check_algorithm
     from hpccoll.spec.input_keys import ALL
@@ -130,7 +130,7 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
         lines = [line for workload in found for line in dry_run_lines(workload, ranks, arguments.dtype, shapes)]
     try:
         print(*lines, sep="\n", flush=True)
-    except BrokenPipeError:  # its reader, such as head, has enough
+    except BrokenPipeError:  # its reader, such as head, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0

@@ -50,8 +50,10 @@ EFFORT: Mapping[str, Key] = {
     "warmup": Key("warm-up iterations in each round of a case, not timed", 5, WARMUP),
     "min_iterations": Key("fewest timed iterations of a case, over all rounds", 10, ITERATIONS),
     "max_iterations": Key("most timed iterations of a case, over all rounds", 1000, ITERATIONS),
-    "seconds": Key("wall time of a case after its fewest iterations, in seconds", 0.5, SECONDS),
-    "precision": Key("half width of the 95 % interval over the median at which a round stops", 0.02, PRECISION),
+    "seconds": Key("wall time of a case in seconds; its fewest iterations may take longer", 0.5, SECONDS),
+    "precision": Key(
+        "half width of the 95 % interval, relative to the median, at which a round stops", 0.02, PRECISION
+    ),
     "timeout": Key("seconds without progress after which a rank counts as stuck", 120.0, SECONDS),
     "operations": Key("operations of an iteration if the timing is aggregated", DEFAULT_OPERATIONS, OPERATIONS),
 }
@@ -67,16 +69,17 @@ SIZE_RANGE: Mapping[str, Key] = {
 SWEEP: Mapping[str, Key] = {
     "workloads": Key(
         "training steps, a list of {model: resnet50, ...} with the options of 'hpccoll train'; without 'collectives' "
-        "nothing else is measured"
+        "only these are measured"
     ),
     "collectives": Key("collectives, see 'hpccoll list'; all: every collective", ("all_reduce",)),
     "algorithms": Key(
-        "algorithms, see 'hpccoll list'; native: the library's own; all: those of each collective", required=True
+        "algorithms, see 'hpccoll list'; native: the library's own; all: every algorithm of each collective",
+        required=True,
     ),
     "devices": Key("devices of the buffers: cpu, cuda", ("cpu",)),
     "transports": Key("transports: mpi, shm, tiered; on device cuda nccl, mpi (CUDA-aware), staged", ("mpi",)),
     "dtypes": Key(
-        "element types: int32, int64, float16, float32, float64, bfloat16 (on device cpu not of native)", ("float32",)
+        "element types: int32, int64, float16, float32, float64, bfloat16 (on device cpu not for native)", ("float32",)
     ),
     "ops": Key("reductions: sum, prod, min, max, avg", ("sum",)),
     "bytes": Key("sizes: a list, or {from: 8, to: 4M, factor: 2}; required, except for workloads"),
@@ -87,7 +90,7 @@ SWEEP: Mapping[str, Key] = {
     "scaling": Key(
         "with 'nodes': nested (all sizes on the first nodes of one allocation) or separate allocations", "nested"
     ),
-    "mapping": Key("rank order over racks and nodes: block (neighbours together), cyclic; without it as launched"),
+    "mapping": Key("rank order over racks and nodes: block (neighbours together), cyclic; if left out, as launched"),
     "roots": Key("roots of rooted collectives", (0,), RANK),
     "pairs": Key("pairs of ranks for point to point: ends (first and last), all, or a list such as [[0, 1]]", "ends"),
     "concurrent": Key("numbers of pairs of ranks at once in multi_pair; 0: all of them", (0,), RANK),
@@ -98,14 +101,14 @@ SWEEP: Mapping[str, Key] = {
     "params": Key("parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"),
     "table": Key("table for the algorithm auto: a file of 'hpccoll tune'"),
     "variants": Key(
-        "environments to compare, a job for each: {name: {VARIABLE: value}}; a name of 'hpccoll list' has its variables"
+        "environments to compare, a job for each: {name: {VARIABLE: value}}; a name of 'hpccoll list' sets its own"
     ),
     "timing": Key(
         "timings of cases over nccl: single, gated (by the GPU's clock, without queueing), aggregated (operations back "
         "to back, as nccl-tests)",
         ("single",),
     ),
-    "executor": Key("executor of cases in host memory: compiled, python; without it compiled if it is built"),
+    "executor": Key("executor of cases in host memory: compiled, python; if left out, compiled if it is built"),
     "effort": Key("measuring time of each case"),
     "rounds": Key("passes over all cases, each in another order; they share the effort", 3, ROUNDS),
     "seed": Key("seed of the random order of the cases", 1, SEED),
@@ -194,14 +197,14 @@ RUN_OPTIONS = (
         ("--exit-zero",), "exit code 0 even if results are wrong or missing; the raw file holds the details",
         kind="flag",
     ),
-    Option(("--check",), "no measurement, only a check that the ranks find each other", kind="flag"),
+    Option(("--check",), "no measurement, only a check that the ranks are connected", kind="flag"),
     Option(
-        ("--probe",), "directory for library logs of one untimed run of the library's own algorithms", metavar="DIR",
+        ("--probe",), "directory for the library's logs of one untimed run of its own collectives", metavar="DIR",
         kind="path",
     ),
     Option(("--evidence",), "directory or evidence file of an earlier --probe", metavar="PATH", kind="path"),
-    Option(("--network",), "expected network between nodes, rdma or tcp; the report marks a mismatch"),
-    Option(("--out",), "raw file; one of the same job is resumed", metavar="F.h5", kind="path"),
+    Option(("--network",), "expected network between nodes, rdma or tcp; the report warns of a mismatch"),
+    Option(("--out",), "raw file; an existing one of the same job is resumed", metavar="F.h5", kind="path"),
 )  # fmt: skip
 """The options of ``hpccoll run``."""
 

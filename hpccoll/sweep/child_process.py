@@ -77,7 +77,7 @@ def _wait(child: subprocess.Popen[str], timeout_s: float, has_started: Callable[
         if has_started and has_started():
             child.wait()
             return True
-        if left <= 0:  # checked last: this process may have been stopped meanwhile, and the launch may have ended
+        if left <= 0:  # checked last: the launch may have ended while this process was stopped
             return False
 
 

@@ -34,7 +34,7 @@ class ExecutionSite:
         partition: the partition of the jobs; None if Slurm was not queried.
         aggregator_partitions: the nodes for workers and the hosts for aggregators, if aggregators have hosts of their
             own.
-        has_no_topology: Slurm reports that it knows no switches, so nodes are in no racks.
+        has_no_topology: whether Slurm knows no switches, so that nodes are in no racks.
     """
 
     launcher: Launcher
@@ -124,7 +124,7 @@ class ExecutionSite:
         return f"{shape.text}: more ranks on a node than its {gpus}; valid over {transport}: {remedy}"
 
     def notes(self, jobs: Sequence[Job], root: Path = ROOT) -> Iterator[str]:
-        """Yield a note if this machine lacks hardware for cases on GPUs; on a cluster the job detects it.
+        """Yield a note if this machine has no hardware for cases on GPUs; on a cluster the job detects it.
 
         Args:
             jobs: the jobs of the plan.

@@ -53,7 +53,7 @@ class InheritedEnv:
         for variant, settings in communicators.items():
             for setting, name in overridden_settings(inherited.keys() - variants[variant].keys(), settings):
                 where, value = inherited[name]
-                raise _override_error(where, name, value, f"it would win over {setting} of variant {variant}")
+                raise _override_error(where, name, value, f"it would override {setting} of variant {variant}")
         for name, (where, value) in inherited.items():
             if _is_relevant(transports, name) and (note := _leak_note(where, name, value, variants)):
                 yield note

@@ -1,6 +1,6 @@
 """Launch the ranks of a job, one shape after the other; on Slurm this runs on the first node of the allocation.
 
-Measurements are in the raw file or its journal, whether a launch fails or not; the next shape is launched either way.
+If a launch fails, its measurements are still in the raw file or its journal, and the next shape is launched.
 """
 
 import os
@@ -162,7 +162,7 @@ class JobLaunch:
             types = ", ".join(query.mpi_types())
             raise BadInputError(
                 "launcher", self.launcher.command.partition(" -N ")[0],
-                f"one by which two ranks find each other: their launch {failure}; srun --mpi can be {types}",
+                f"a launcher that connects two ranks: their launch {failure}; srun --mpi supports {types}",
             )  # fmt: skip
 
     def probe(self, shape: Shape, job_file: Path, out: Path) -> Path | None:

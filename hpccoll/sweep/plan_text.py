@@ -101,7 +101,7 @@ def _skip(values: Values) -> str:
     return _write("{reason} ({named:list})", {**values, "named": named})
 
 
-_UNCONTROLLED = "nothing will show that the evidence disappears when the feature is off; the report will state this"
+_UNCONTROLLED = "nothing can show that the evidence disappears without the feature; the report will state this"
 
 TEMPLATES: Mapping[str, LineTemplate] = {
     "summary": LineTemplate("top", _summary, "{plan}"),

@@ -39,8 +39,8 @@ SLURM_S = 20.0
 def make_plan(config: Path, profile: str | None = "local", site: str | None = None, out: Path | None = None) -> Plan:
     """Return the plan of the sweep file ``config`` under ``profile``.
 
-    Jobs that have results in ``out`` stay as they were planned, even if the cluster can give fewer nodes today. Only
-    the rest is planned anew, and nothing is measured twice.
+    Jobs that have results in ``out`` stay as they were planned, even if the cluster now provides fewer nodes. Only the
+    other jobs are planned again, and nothing is measured twice.
 
     Args:
         config: the sweep file.
@@ -266,7 +266,9 @@ def check_output_directory(plan: Plan, out: Path) -> None:
         BadInputError: if it does; results of different plans are never mixed.
     """
     if plan.offline and (out / PLAN_FILE).is_file() and not Plan.load(out / PLAN_FILE).offline:
-        raise BadInputError("--out", str(out), "another directory, or with --profile: it holds the plan of a sweep")
+        raise BadInputError(
+            "--out", str(out), "another directory, or a plan with --profile: it holds the plan of a sweep"
+        )
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
         if path.exists() and (earlier := Job.load(path)) != job:

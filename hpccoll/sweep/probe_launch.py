@@ -1,6 +1,6 @@
 """The probe of a launch: the same ranks, untimed, with library logs; the evidence goes to a file.
 
-The timed launch reads that file. A probe that fails, times out or leaves no logs costs no measurement: the file holds
+The timed launch reads that file. If a probe fails, times out or leaves no logs, no measurement is lost: the file holds
 the reason.
 """
 

@@ -22,16 +22,16 @@ from hpccoll.sweep.paths import site_files
 from hpccoll.yaml_model import Bounded, OneOrMore, Text, Variables, VariableValue, YamlSection, load_yaml
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
-"""Options of every srun: Snakemake's job step removes Slurm's variables, and srun alone would start a rank per node."""
+"""Options of every srun: Snakemake's job step removes Slurm's variables; without them srun starts a rank per node."""
 
 FILL_SOCKETS = ":block"
 """On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's default is round
 robin, with which half of the ranks are not on the socket of their GPU (man srun, --distribution)."""
 
 _SWEEP_FILE_KEYS = "nodes and ranks_per_node of the sweep file"
-_JOB_SEARCH = "nothing: it is how jobs are found"
+_JOB_SEARCH = "nothing: hpccoll finds its jobs by it"
 _LOGS = "nothing: logs are kept"
-_SUBMIT_DIRECTORY = "nothing: jobs run where they are submitted"
+_SUBMIT_DIRECTORY = "nothing: jobs run in the directory and cluster of the submission"
 _ONCE = "nothing: a job runs once, and at once"
 
 RESERVED_OPTIONS = {
@@ -103,28 +103,29 @@ class Site(YamlSection):
     )
     gpus_per_node: Gpus | None = Field(
         None,
-        description="GPUs on each node, such as 8 or h100:8; every rank sees all, and runs on the socket of its own",
+        description="GPUs on each node, such as 8 or h100:8; every rank sees all, and runs on the socket of its GPU",
     )
     nvlink_nodes: Annotated[int, Bounded(NVLINK_NODES)] = Field(
         1, description="nodes of one NVLink domain, such as 18; NCCL counts them as one [1]"
     )
     sbatch: OneOrMore[Text] | None = Field(None, description="further options of sbatch, such as --switches=1")
     signal_s: Annotated[int, Bounded(SIGNAL_S)] = Field(
-        60, description="seconds before the time limit when Slurm signals the ranks to end"
+        60, description="seconds before the time limit at which Slurm signals the ranks to end"
     )
     start_s: Annotated[int, Bounded(START_S)] | None = Field(
         None,
-        description="seconds for two ranks to start, and five times that for all [60, or 900 in a container]",
+        description="limit in seconds for the start of two ranks; five times that for all [60, or 900 in a container]",
     )
     launcher: Text = Field(
-        "srun", description="command that starts ranks, such as srun --mpi=pmix; one with {ranks} is used as it is"
+        "srun",
+        description="command that starts ranks, such as srun --mpi=pmix; with {ranks} in it, hpccoll adds nothing",
     )
     modules: OneOrMore[Text] | None = Field(None, description="environment modules to load before the ranks start")
     environment: Variables = Field({}, description="variables for the ranks")
     network: Literal["rdma", "tcp"] | None = Field(
-        None, description="the network between nodes; critical finding in the report if NCCL used TCP instead of RDMA"
+        None, description="expected network between nodes, rdma or tcp; another one is a critical finding in the report"
     )
-    container: ContainerSection | None = Field(None, description="an image that ranks run in")
+    container: ContainerSection | None = Field(None, description="container in which the ranks run")
     aggregators: AggregatorSection | None = Field(
         None, description="hosts for aggregators; jobs with aggregators take partition and features from here"
     )
@@ -160,7 +161,7 @@ class Site(YamlSection):
             reserved = [full for full in RESERVED_OPTIONS if full.startswith(name)]
             if reserved:
                 raise BadInputError(
-                    "sbatch", option, f"another option: for this one there is {RESERVED_OPTIONS[reserved[0]]}"
+                    "sbatch", option, f"another option; instead of this one use {RESERVED_OPTIONS[reserved[0]]}"
                 )
         return options
 

@@ -116,7 +116,7 @@ class Workload:
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> "Workload":
-        """Return the workload of the parameters of a case, of which others are left out."""
+        """Return the workload of the parameters of a case; other parameters are ignored."""
         return cls(**{name: params.get(name, key.default) for name, key in WORKLOAD.items()})
 
     @property

@@ -1,4 +1,4 @@
-"""The answer in words: for each collective, a sentence on what to use, and a table with the gain and how sure it is.
+"""The answer in words: for each collective, a sentence on what to use, and a table with the gain and its certainty.
 
 ``hpccoll run``, ``sweep``, ``tune`` and the report all print these.
 """
@@ -336,7 +336,7 @@ def noise_sentence(results: Results) -> str:
     weak = 2 * wide > len(rows) or (spreads and median(spreads) >= WEAK_SPREAD)
     word = "Weak evidence" if weak else "Noise"
     if not spreads:
-        return f"{word}: each case was measured in one round, so that noise is unknown{intervals}."
+        return f"{word}: each case was measured in one round, and noise is therefore unknown{intervals}."
     return (
         f"{word}: between the rounds of a case, times differ by {_percent_or_factor(median(spreads))} (median) and at "
         f"most by {_percent_or_factor(max(spreads))}{intervals}."

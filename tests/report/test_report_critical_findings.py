@@ -121,7 +121,7 @@ def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_
     assert WHY in drawn
     invoke("report", out)
     page = (out / "report" / "index.html").read_text()
-    assert "<b>Not what was requested:</b> native (sharp asked, ring ran): " in page
+    assert "<b>Fallback:</b> native (sharp asked, ring ran): " in page
 
 
 def test_a_control_that_still_shows_sharp_is_a_finding(measured):

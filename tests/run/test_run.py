@@ -246,9 +246,7 @@ def test_a_check_of_one_rank_says_that_it_is_alone_and_one_of_two_that_they_know
     assert (alone.code, alone.err) == (0, "")
     assert alone.out.startswith("# MPI works, and this rank is alone: 1 on ")
     assert "mpiexec -n 2 hpccoll run --check" in alone.out
-    assert spawn("run", "--check", launcher=["mpiexec", "-n", "2"]).out.startswith(
-        "# 2 ranks know of each other: 2 on "
-    )
+    assert spawn("run", "--check", launcher=["mpiexec", "-n", "2"]).out.startswith("# 2 ranks are connected: 2 on ")
 
 
 @pytest.mark.mpi

@@ -32,7 +32,7 @@ LIBRARIES = {
 
 @pytest.fixture
 def library(monkeypatch):
-    """Have an MPI library, of which two ranks know of each other, and a compiled executor."""
+    """Have an MPI library that starts two connected ranks, and a compiled executor."""
     monkeypatch.setattr(cluster_checks, "load_library", lambda: None)
 
     def library(name, ranks="ranks 2\nranks 2\n"):
@@ -240,7 +240,7 @@ GOLDEN = """\
  none  NCCL: not found: cases over nccl will be skipped; load the site's module, or pip install nvidia-nccl-cu12 (or \
 -cu13, to match CuPy)
  warn  GPU: 8 x H100, driver 470.57, no fit; CuPy needs driver 525 or newer
-WRONG  MinJobAge: squeue forgets jobs after 2 s, and Snakemake would wait for ever; the administrator sets \
+WRONG  MinJobAge: squeue forgets jobs 2 s after their end: Snakemake would wait for ever; the administrator sets \
 MinJobAge=300 or more in slurm.conf and runs 'scontrol reconfigure'
 """
 

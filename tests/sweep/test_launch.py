@@ -243,7 +243,7 @@ def test_two_ranks_that_do_not_connect_in_time_are_killed_and_reported(programs)
     (programs.place / "bash").symlink_to("/bin/bash")
     starter = JobLaunch(Launcher(command="waits -N {nodes}", slurm=True, start_timeout_s=0.3), JOB, ("n1", "n2"))
     with pytest.raises(
-        BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi can be pmi2, none"
+        BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi supports pmi2, none"
     ):
         starter.check_connection()
 

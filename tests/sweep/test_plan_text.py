@@ -237,9 +237,9 @@ nccl.n2x8: 2 cases on 1x8 and 2x8, 2x8 after a probe; requests 2 nodes for at mo
   evidence: NCCL's log lines: algorithm, protocol and channels for each size, and the network
   negative control: nccl.n2x8.nccl-sharp-off, which must not show this evidence
   negative control: nccl-sharp-off is not a variant of this sweep ('nccl-sharp-off:' adds it): \
-nothing will show that the evidence disappears when the feature is off; the report will state this
-  negative control: nccl-sharp-off is not launched in all of these shapes: nothing will show that \
-the evidence disappears when the feature is off; the report will state this
+nothing can show that the evidence disappears without the feature; the report will state this
+  negative control: nccl-sharp-off is not launched in all of these shapes: nothing can show that \
+the evidence disappears without the feature; the report will state this
 
 left out:
   3 cases: it takes 2 nodes (2 of a, 1 of b)

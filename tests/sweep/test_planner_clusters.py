@@ -177,7 +177,7 @@ def test_a_plan_on_paper_is_not_written_over_that_of_a_sweep(on_cluster, tmp_pat
     plan, out = on_cluster(), tmp_path / "out"
     write_plan(plan, out)
     result = invoke("plan", tmp_path / "some.yaml", "--out", out)
-    assert result.is_bad_input("--out", out, "another directory, or with --profile")
+    assert result.is_bad_input("--out", out, "another directory, or a plan with --profile")
     assert Plan.load(out / "plan.json") == plan
     for _ in range(2):
         assert invoke("plan", tmp_path / "some.yaml", "--out", tmp_path / "paper").code == 0

@@ -144,7 +144,7 @@ def test_an_unknown_site_is_reported_with_the_known_ones():
      ("--array=1-2", "nothing"), ("--requeue", "nothing"), ("--test-only", "nothing")],
 )  # fmt: skip
 def test_an_option_that_has_a_key_is_refused_with_the_key(site, option, key):
-    with pytest.raises(BadInputError, match=f"sbatch: '{option}' is not valid: .*there is {key}"):
+    with pytest.raises(BadInputError, match=f"sbatch: '{option}' is not valid: .*use {key}"):
         site(f"sbatch: ['{option}']")
 
 

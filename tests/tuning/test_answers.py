@@ -194,5 +194,5 @@ def test_noise_is_one_sentence():
     )
     calm = measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.1, 1.05))
     assert noise_sentence(calm).startswith("Noise: between the rounds of a case, times differ by 10 %")
-    assert "in one round, so that noise is unknown" in noise_sentence(measured_results({"ring": LATE}))
+    assert "in one round, and noise is therefore unknown" in noise_sentence(measured_results({"ring": LATE}))
     assert noise_sentence(measured_results({"null": LATE})) == ""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 Severity: TypeAlias = Literal["ok", "none", "warn", "WRONG"]
-"""ok: present and usable; none: absent, what needs it is skipped or replaced; warn: usable with a restriction; WRONG: a
-sweep cannot run before it is fixed."""
+"""ok: present and usable; none: absent, cases that need it are skipped or use a substitute; warn: usable with a
+restriction; WRONG: a sweep cannot run before it is fixed."""
 
 
 class FindingText(NamedTuple):
@@ -29,8 +29,8 @@ TEMPLATES: Mapping[str, FindingText] = {
     "mpi": FindingText("MPI library", "{version}"),
     "mpiexec_missing": FindingText("launcher", "{error}", "{remedy}"),
     "mpiexec_timeout": FindingText("launcher", "two ranks did not end within 60 s", "{remedy}"),
-    "mpiexec_disconnected": FindingText("launcher", "two ranks do not know of each other ({error})", "{remedy}"),
-    "mpiexec": FindingText("launcher", "mpiexec starts two ranks that know of each other"),
+    "mpiexec_disconnected": FindingText("launcher", "two ranks are not in one communicator ({error})", "{remedy}"),
+    "mpiexec": FindingText("launcher", "mpiexec starts two ranks in one communicator"),
     "pmi_unknown": FindingText(
         "PMI", "Slurm offers the PMI types {types}",
         "set launcher: srun --mpi=TYPE in the site file, with a type that the MPI library supports",
@@ -55,7 +55,7 @@ TEMPLATES: Mapping[str, FindingText] = {
     "executor": FindingText("compiled executor", "{path}"),
     "executor_missing": FindingText(
         "compiled executor", "{error}",
-        "until then the Python executor is used, with which small messages take microseconds longer",
+        "until then hpccoll uses the Python executor, which adds microseconds to small messages",
     ),
     "executor_stale": FindingText("compiled executor", "{error}"),
     "snakemake": FindingText("Snakemake", "{version}"),
@@ -78,19 +78,19 @@ TEMPLATES: Mapping[str, FindingText] = {
     ),
     "min_job_age": FindingText("MinJobAge", "squeue shows jobs for {seconds} s after their end"),
     "min_job_age_short": FindingText(
-        "MinJobAge", "squeue forgets jobs after {seconds} s, and Snakemake would wait for ever",
+        "MinJobAge", "squeue forgets jobs {seconds} s after their end: Snakemake would wait for ever",
         "the administrator sets MinJobAge={least} or more in slurm.conf and runs 'scontrol reconfigure'",
     ),
     "load": FindingText("load", "no other process was busy for {seconds}; load average of the last minute {average}"),
     "load_high": FindingText(
         "load", "{busy}; load average of the last minute {average}",
-        "measure when it is idle, on nodes of your own (srun --exclusive), or on a machine with dedicated CPUs",
+        "measure on an idle machine, on exclusive nodes (srun --exclusive), or on dedicated CPUs",
     ),
     "partitions_unknown": FindingText("partitions", "{error}"),
     "partitions": FindingText("partitions", "{partitions}"),
     "partitions_unusable": FindingText("partitions", "{partitions}", "run 'sinfo -R' to see why"),
-    "profile_local": FindingText("profile", "local, for {reason}"),
-    "profile_slurm": FindingText("profile", "{profile}, for {reason}", "to check that ranks connect: {command}"),
+    "profile_local": FindingText("profile", "local, because {reason}"),
+    "profile_slurm": FindingText("profile", "{profile}, because {reason}", "to check that ranks connect: {command}"),
     # GPUs
     "gpu_missing": FindingText("GPU", "no CUDA device: GPU cases will be skipped", "{remedy}"),
     "gpu_no_driver": FindingText("GPU", "{gpus}, no driver is loaded", "run nvidia-smi to see why"),
@@ -118,7 +118,7 @@ TEMPLATES: Mapping[str, FindingText] = {
     "cupy": FindingText("CuPy", "{packages} computes, and sees {gpus} of the GPUs"),
     "nvswitch_missing": FindingText(
         "NVLink", "no NVSwitch is visible: NVLS variants fall back, and their rows show it",
-        "if the node has some, the container may hide them",
+        "if the node has NVSwitches, the container may hide them",
     ),
     "nvswitch": FindingText("NVLink", "{switches} NVSwitches, and the fabric manager runs: NVLS works from H100 on"),
     "fabric_manager_missing": FindingText(
@@ -134,7 +134,7 @@ TEMPLATES: Mapping[str, FindingText] = {
     "cuda_unaware": FindingText("MPI and GPUs", "{support}: {consequence}", "{remedy}"),
     "ucx_without_gdr_copy": FindingText(
         "UCX", "UCX_TLS={value} names transports of CUDA but not gdr_copy: small messages on GPUs take longer",
-        "write cuda instead of their names: it stands for all of them",
+        "write cuda instead of their names: it includes all of them",
     ),
     # NCCL
     "nccl_missing": FindingText(
@@ -177,7 +177,7 @@ TEMPLATES: Mapping[str, FindingText] = {
     ),
     "shared_memory": FindingText(
         "shared memory", "{size} at {directory}",
-        "start the container with more (--shm-size), or with that of the host",
+        "start the container with a larger one (--shm-size), or with that of the host",
     ),
     "gpudirect_module": FindingText("GPUDirect RDMA", "{module} is loaded"),
     "gpudirect_dma_buf": FindingText("GPUDirect RDMA", "by DMA-BUF: open kernel modules of the driver, Linux {kernel}"),
