@@ -378,7 +378,7 @@ TEMPLATES: Mapping[str, Template] = {
     "pair_extremes": Template(lambda values: f"{values['series']}, {_size_and_shape(values)}", _pair_extremes),
     "highest_busbw": Template("Highest busbw", _highest_busbw),
     "wire_share": Template("Share of the wire rate", _wire_share),
-    "wire_below_rate": Template("Wire calibration too low", _wire_below_rate),
+    "wire_below_rate": Template("Wire rate not reached", _wire_below_rate),
     "rails": Template("Rails", _rails),
     "overlap": Template(
         "Overlap",

@@ -135,7 +135,7 @@ def test_variables_of_infiniband_are_left_out_if_nccl_must_use_another_network(o
 def test_a_site_whose_variable_wins_over_a_setting_of_communicators_is_refused(on_cluster):
     text = NVLS + "variants: {few: {communicator: {max_ctas: 4}}}\n"
     assert not on_cluster(text, "environment: {NCCL_MIN_CTAS: 2}\n").notes
-    with pytest.raises(BadInputError, match=r"environment\.NCCL_MAX_CTAS: '8' .* win over max_ctas of variant few"):
+    with pytest.raises(BadInputError, match=r"environment\.NCCL_MAX_CTAS: '8' .* override max_ctas of variant few"):
         on_cluster(text, "environment: {NCCL_MAX_CTAS: 8}\n")
     with pytest.raises(BadInputError, match=r"some.yaml: variants\.few\.NCCL_MAX_CTAS: .* left out: .* max_ctas"):
         on_cluster(NVLS + "variants: {few: {NCCL_MAX_CTAS: 8, communicator: {max_ctas: 4}}}\n")
