@@ -4,7 +4,9 @@ import errno
 import os
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from reprlib import Repr
+from traceback import extract_tb
 from typing import Self
 
 from hpccoll.terminal import printable
@@ -64,6 +66,17 @@ class BadInputError(ValueError):
         renamed = type(self)(key, *self.args[1:])
         renamed.others = self.others
         return renamed
+
+
+def fault_with_line(error: Exception) -> str:
+    """Return an exception of a user's code as text, with the file and the line that raised it."""
+    if isinstance(error, BadInputError):
+        return str(error)
+    fault = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):  # it names its line itself
+        return fault
+    line = extract_tb(error.__traceback__)[-1]
+    return f"{fault} ({Path(line.filename).name}, line {line.lineno})"
 
 
 class UnusableError(BadInputError):

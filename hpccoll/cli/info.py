@@ -55,13 +55,17 @@ def show(
 
     The text lists the rounds. The drawing shows the messages, their times, and the contents of the buffers.
     """
-    from hpccoll.draw import describe, draw, view_of
+    from hpccoll.draw import UnprovenScheduleError, describe, draw, round_and_buffer_lines, view_of
 
     view = view_of(
         algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
         root=root, parameters=param or (),
     )  # fmt: skip
-    text = describe(view, unit)
+    try:
+        text = describe(view, unit)
+    except UnprovenScheduleError:  # its rounds show where the fault is
+        typer.echo("\n".join(round_and_buffer_lines(view, unit)))
+        raise
     if out:
         draw(view, out, unit)
     typer.echo(text)

@@ -42,11 +42,16 @@ def _lines(view: ScheduleView, unit: int | None) -> Iterator[str]:
     if view.also_in:
         also_in = f"{view.name} is one of {', '.join(view.also_in)}, too: -c {view.also_in[0]}"
         yield from wrap(also_in, WIDTH, subsequent_indent="  ")
-    for number, schedule in enumerate(slices):
+    yield from round_and_buffer_lines(view, unit)
+
+
+def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Iterator[str]:
+    """Yield the actions of each round and the table of buffers, of each slice; the schedule may be unproven."""
+    for number, schedule in enumerate(view.slices):
         trace = trace_schedule(schedule)
         yield ""
-        if len(slices) > 1:
-            yield f"slice {number + 1} of {len(slices)}"
+        if len(view.slices) > 1:
+            yield f"slice {number + 1} of {len(view.slices)}"
         yield from _rounds(trace)
         yield ""
         yield from table_lines(buffer_state(view, trace, unit), trace)

@@ -3,10 +3,8 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from traceback import extract_tb
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.errors import BadInputError, UnusableError, fault_with_line
 from hpccoll.schedule import (
     Algorithm,
     Collective,
@@ -22,6 +20,7 @@ from hpccoll.schedule import (
     prove,
 )
 from hpccoll.schedule.collective import Contribution, parameter_choices
+from hpccoll.schedule.prove import UnmetPostconditionError
 from hpccoll.spec.algorithm_registry import COLLECTIVES
 from hpccoll.spec.requested_schedule import requested_layout, requested_schedule
 from hpccoll.units import parse_parameter
@@ -32,6 +31,10 @@ MAX_WORKERS = 128
 _ITEMSIZE = 4
 _GRAINS = 32
 """Elements of a unit for counting bytes: whole grains, so that all units are equal."""
+
+
+class UnprovenScheduleError(UnusableError):
+    """A valid schedule leaves a rank without the result of its collective; its rounds can be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +99,20 @@ class ScheduleView:
 
         Raises:
             UnusableError: names the step, the rank and the fault.
+            UnprovenScheduleError: if the schedule is valid, but leaves a rank without its result.
         """
         in_place = self.collective.in_place
         placed = self.slices if in_place else [out_of_place(self.call, schedule) for schedule in self.slices]
         try:
             if not self.floor:
                 prove(self.call, placed, in_place=in_place)
+        except UnmetPostconditionError as error:
+            raise UnprovenScheduleError(self.title, str(error)) from None
         except (ScheduleError, BadInputError) as error:
             raise UnusableError(self.title, str(error)) from None
         except Exception as error:
             where = next(filter(None, map(_failing_step, self.slices)), "all ranks at once (me is an array)")
-            line = extract_tb(error.__traceback__)[-1]
-            fault = f"{type(error).__name__}: {error} ({Path(line.filename).name}, line {line.lineno})"
-            raise UnusableError(self.title, f"{where}: {fault}") from error
+            raise UnusableError(self.title, f"{where}: {fault_with_line(error)}") from error
 
     def source_units(self, me: int, units: int) -> range:
         """Return the units that rank ``me`` contributes."""

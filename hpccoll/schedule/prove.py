@@ -18,6 +18,10 @@ from hpccoll.schedule.step import Part
 _Units = NDArray[np.int64]
 
 
+class UnmetPostconditionError(ScheduleError):
+    """A schedule is valid, but it leaves a rank without the result of its collective."""
+
+
 def prove(call: CollectiveCall, schedules: Iterable[Schedule], *, in_place: bool = True) -> None:
     """Check each schedule (slice) of an algorithm against the postcondition of a call.
 
@@ -27,7 +31,8 @@ def prove(call: CollectiveCall, schedules: Iterable[Schedule], *, in_place: bool
         in_place: whether dst starts with the contributions and src is undefined, or the other way round.
 
     Raises:
-        ScheduleError: if a contribution is missing, counted twice or misplaced; names round, rank and unit.
+        ScheduleError: if something undefined is read, or a contribution is counted twice; names round, rank and unit.
+        UnmetPostconditionError: if a contribution is missing or misplaced at the end; names rank and unit.
     """
     for schedule in schedules:
         state = _State(call, schedule, in_place=in_place)
@@ -106,6 +111,9 @@ class _State:
             for unit in self.call.target(me, units):
                 required = sum(map(self._bit, self.call.result(me, unit)))
                 if missing := required & ~dst[me, unit]:
-                    raise ScheduleError(f"rank {me} ends without {self._names(missing)} in unit {unit}")
+                    raise self._unmet(f"rank {me} ends without {self._names(missing)} in unit {unit}")
                 if strange := dst[me, unit] & ~required:
-                    raise ScheduleError(f"rank {me} ends with {self._names(strange)} in unit {unit}")
+                    raise self._unmet(f"rank {me} ends with {self._names(strange)} in unit {unit}")
+
+    def _unmet(self, fault: str) -> "UnmetPostconditionError":
+        return UnmetPostconditionError(f"after round {self.round}, the last one, {fault}" if self.round else fault)

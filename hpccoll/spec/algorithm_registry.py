@@ -4,7 +4,12 @@ This is the only module that imports the pages, and the workloads, which run the
 ``Collective.algorithms`` takes the table from here.
 """
 
-import hpccoll.algorithms
+from hpccoll.errors import UnusableError, fault_with_line
+
+try:
+    import hpccoll.algorithms
+except Exception as error:  # of a page that a user has added
+    raise UnusableError("hpccoll/algorithms", fault_with_line(error)) from error
 import hpccoll.training.workload  # noqa: F401  likewise the workloads
 from hpccoll.schedule import COLLECTIVES, WORKLOADS, collective
 

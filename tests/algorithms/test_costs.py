@@ -48,9 +48,17 @@ def costs_as_declared(found, cost):
             size = case.call.bytes(cut.count, cut.itemsize)
             placed = case.slices if in_place else [out_of_place(case.call, each) for each in case.slices]
             counts = count(placed, cut)
-            assert counts.rounds == cost.rounds
-            assert counts.critical_bytes == round(cost.sent * size)
-            assert counts.critical_reduced == round(cost.reduced * size)
+            counted = {
+                "rounds": counts.rounds,
+                "bytes sent": counts.critical_bytes,
+                "bytes reduced": counts.critical_reduced,
+            }
+            declared = {
+                "rounds": cost.rounds,
+                "bytes sent": round(cost.sent * size),
+                "bytes reduced": round(cost.reduced * size),
+            }
+            assert counted == declared, f"p = {case.call.p}, S = {size}: counted, and declared"
 
 
 @pytest.mark.parametrize("algorithm", [algorithm for _, algorithm in ALGORITHMS.values()], ids=ALGORITHMS)

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 from statistics import median
 
@@ -33,6 +35,31 @@ def test_a_page_begins_with_a_sentence_and_says_its_cost_and_its_source(page):
     assert re.search(r"^Cost(:| of )", body, re.MULTILINE), "no line says what it costs"
     assert re.search(r"\((19|20)\d\d\)|https://", body.rpartition("Cost")[2]), "no source, with its year or address"
     assert re.search(r"^ {4}rank +0 ", body, re.MULTILINE), "no picture of its steps"
+
+
+BROKEN_PAGE = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class BrokenPage(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "hpccoll.algorithms.ring":
+            raise ImportError("cannot import name 'even'")
+
+sys.meta_path.insert(0, BrokenPage())
+from hpccoll.__main__ import main
+sys.argv[1:] = {!r}
+main()
+"""
+
+
+@pytest.mark.parametrize("command", [["list"], ["run", "-a", "star", "-b", "8", "-e", "8"]], ids=["list", "run"])
+def test_a_page_that_cannot_be_imported_is_one_line_of_every_command(command):
+    program = [sys.executable, "-c", BROKEN_PAGE.format(command)]
+    ran = subprocess.run(program, capture_output=True, text=True, check=False)
+    (line,) = ran.stderr.splitlines()
+    assert ran.returncode == 2
+    assert re.match(r"hpccoll: hpccoll/algorithms: ImportError: cannot import name 'even' \(.*line \d", line)
 
 
 def test_a_page_is_short():

@@ -87,7 +87,6 @@ def misspelt(layout, me):
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (null, ["rank 0 ends without rank 1's unit 0, rank 2's unit 0 in unit 0"]),
         (one_way, ["step 1", "rank 0 sends rank 1 a message that it never receives"]),
         (never_read, ["round 2", "rank 0 reads tmp[0], which nothing has defined"]),
         (beyond, ["step 2", "rank 2 names dst[3:4] of 3 units"]),
@@ -98,6 +97,34 @@ def test_a_faulty_schedule_takes_one_line_with_the_rank_the_step_and_the_fault(p
     faulty = replace(all_reduce.algorithm("ring"), name="faulty", program=program, vectorised=program is not misspelt)
     monkeypatch.setitem(all_reduce.algorithms, "faulty", faulty)
     assert invoke("show", "faulty", "-p", 3).is_bad_input("all_reduce by faulty: ", *words)
+
+
+def short(layout, me):
+    for step in range(1, layout.workers - 1):  # a round fewer than a ring has
+        right, left = (me + 1) % layout.workers, (me - 1) % layout.workers
+        yield Step(Send(right, (me - step) % layout.workers), RecvReduce(left, (me - step - 1) % layout.workers))
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "rounds"),
+    [
+        (null, "rank 0 ends without rank 1's unit 0, rank 2's unit 0 in unit 0", ["nothing is sent"]),
+        (
+            short,
+            "after round 1, the last one, rank 0 ends without rank 1's unit 0",
+            ["round 1: every rank r", "is folded in:"],
+        ),
+    ],
+)
+def test_a_schedule_without_the_result_is_one_line_and_shows_its_rounds(program, words, rounds, monkeypatch):
+    faulty = replace(all_reduce.algorithm("ring"), name="faulty", program=program)
+    monkeypatch.setitem(all_reduce.algorithms, "faulty", faulty)
+    result = invoke("show", "faulty", "-p", 3)
+    assert result.code == 2
+    (line,) = result.err.splitlines()
+    assert line.startswith(f"hpccoll: all_reduce by faulty: {words}")
+    assert [text for text in rounds if text not in result.out] == []
+    assert "proven" not in result.out
 
 
 def test_it_names_the_parameters_with_what_they_can_be():
