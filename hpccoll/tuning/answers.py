@@ -13,6 +13,7 @@ from statistics import median
 from hpccoll.schedule import collective
 from hpccoll.spec.case import SINGLE
 from hpccoll.store.rows import Results
+from hpccoll.tuning.measured_choices import geometric_mean
 from hpccoll.tuning.recommendations import Recommendation, RecommendedRange
 from hpccoll.tuning.table import Choice
 from hpccoll.units import format_count, format_seconds, format_size
@@ -60,12 +61,17 @@ class Answers:
             self.by_collective.setdefault(each.setting.collective, []).append(each)
 
     def sentences(self, name: str) -> list[str]:
-        """Return a sentence on what to use for each of the foremost settings of a collective.
+        """Return a sentence on what to use for each of the foremost settings of a collective, and one on ``auto``.
 
         These are the settings of the most ranks that had cores of their own, timed one operation at a time if possible.
         """
         foremost = self.foremost(name)
-        sentences = [self._sentence(each) for each in foremost[:MAX_SENTENCES]]
+        sentences = []
+        for each in foremost[:MAX_SENTENCES]:
+            of_auto = self._auto_sentence(each)
+            if not (of_auto and len(each.choices) == 1):  # native, which auto is compared with
+                sentences.append(self._sentence(each))
+            sentences += [of_auto] if of_auto else []
         others = len(foremost) - MAX_SENTENCES
         return [*sentences, f"The table has {format_count(others, 'more setting')}."] if others > 0 else sentences
 
@@ -120,10 +126,29 @@ class Answers:
         shared = set.intersection(*({*other.setting.details, *_conditions(other)} for other in several))
         return tuple(word for word in (*each.setting.details, *_conditions(each)) if word not in shared)
 
-    def _sentence(self, each: Recommendation) -> str:
-        name = each.setting.collective
+    def _where(self, each: Recommendation) -> str:
         crowded = " (more ranks than cores)" if each.measured.oversubscribed else ""
-        where = f"{name} on {self.setting_name(each)}{crowded}"
+        return f"{each.setting.collective} on {self.setting_name(each)}{crowded}"
+
+    def _auto_sentence(self, each: Recommendation) -> str:
+        """Return how much faster than native the choices of a table were; empty unless both were measured."""
+        gains: list[float] = []
+        clear = 0
+        for size, auto in each.measured.auto.items():
+            native = [time for choice, time in each.measured.times_at(size).items() if choice.is_native]
+            if native:
+                gains.append(min(time.ratio(auto) for time in native))
+                clear += all(auto.clearly_faster(time) for time in native)
+        if not gains:
+            return ""
+        ends = dict.fromkeys(map(_gain_phrase, (min(gains), max(gains))))
+        by_size = f"{' to '.join(ends)} by size" if len(ends) > 1 else ""
+        sure = f"clearly faster{_of_sizes(clear, len(gains), 'sizes')}" if clear else "not clearly faster"
+        gain = f"{_compared(geometric_mean(gains))} {_own_call(each)}"
+        return f"{self._where(each)}: auto is {gain}{_in_brackets(by_size, sure)}."
+
+    def _sentence(self, each: Recommendation) -> str:
+        name, where = each.setting.collective, self._where(each)
         named = self.choice_name(name)
         if len(each.choices) == 1:
             return f"{where}: only {named(each.choices[0])} was measured, {_times(each)}."
@@ -209,20 +234,22 @@ def _cut_label(each: Recommendation, number: int) -> str:
 
 def _gain_phrase(factor: float) -> str:
     """Return a gain: ``18 % faster``, ``2.1 times as fast``, ``3 % slower``."""
-    if factor >= TWICE:
-        return f"{factor:.1f} times as fast"
     percent = round(100 * (factor - 1))
+    if percent >= 100 * (TWICE - 1):
+        return f"{factor:.1f} times as fast"
     return f"{percent} % faster" if percent > 0 else "as fast" if not percent else f"{-percent} % slower"
 
 
 def _gain_words(of_range: RecommendedRange) -> str:
-    """Return a gain before the name of what is slower: ``18 % faster than``, ``2.1 times as fast as``.
-
-    A gain that is clear at no size has no number: it may be the noise of a round.
-    """
+    """Return the gain of a range; one that is clear at no size has no number: it may be the noise of a round."""
     if of_range.gain is None or not _is_sure(of_range):
         return "not clearly faster than"
-    phrase = _gain_phrase(of_range.gain.factor)
+    return _compared(of_range.gain.factor)
+
+
+def _compared(factor: float) -> str:
+    """Return a gain before the name of what is slower: ``18 % faster than``, ``2.1 times as fast as``."""
+    phrase = _gain_phrase(factor)
     return f"{phrase} {'as' if phrase.endswith('fast') else 'than'}"
 
 

@@ -114,25 +114,30 @@ class MeasuredSetting:
         runs: the ids of the runs.
         conditions: the machine, the MPI library and the executor.
         oversubscribed: whether there were more ranks than cores.
+        auto: the times of the algorithm ``auto`` by requested size in bytes; it is no choice, because it runs one.
     """
 
     curves: Curves
     runs: tuple[str, ...]
     conditions: Conditions
     oversubscribed: bool = False
+    auto: Mapping[int, ChoiceTime] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Sequence[Row], conditions: Conditions) -> "MeasuredSetting":
         """Return the measurements of the rows of a setting."""
         grouped: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+        of_auto: dict[int, list[Row]] = defaultdict(list)
         for row in rows:
-            grouped[choice_of(row)][row.requested_bytes].append(row)
+            by_size = of_auto if row.algorithm == AUTO else grouped[choice_of(row)]
+            by_size[row.requested_bytes].append(row)
         curves = {
             choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
             for choice in sorted(grouped, key=str)
         }
         runs = tuple(dict.fromkeys(row.run_id for row in rows))
-        return cls(curves, runs, conditions, any(row.oversubscribed for row in rows))
+        auto = {size: ChoiceTime.of(of_size) for size, of_size in sorted(of_auto.items())}
+        return cls(curves, runs, conditions, any(row.oversubscribed for row in rows), auto)
 
     @property
     def sizes(self) -> list[int]:
@@ -156,18 +161,22 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
 
 
 def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[Row]]:
-    """Return the rows among which a table can choose, by setting and conditions: no training steps."""
+    """Return the rows among which a table can choose, and those of ``auto`` next to them, by setting and conditions.
+
+    Training steps are left out, and so are settings in which nothing but ``auto`` was measured.
+    """
     results = results.ours.without_steps
     runs = {run.run_id: run for run in results.runs}
     rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
     for row in results.rows:
         run = runs.get(row.run_id)
         usable = row.status == "ok" and not row.wrong and row.median_s and not (run and run.rank_loss)
-        if usable and not row.floor and row.algorithm != AUTO:
+        if usable and not row.floor:
             machine = machine_name(run.machine, run.provenance) if run else ""
             mpi = mpi_version(run.provenance) if run else ""
             conditions = Conditions(machine, mpi, row.executor or PYTHON)
             rows[setting_of(row), conditions].append(row)
+    rows = {key: of_setting for key, of_setting in rows.items() if any(row.algorithm != AUTO for row in of_setting)}
     twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}
     return {key: [*of_setting, *map(_moved, filter(_has_one_buffer, twins[key]))] for key, of_setting in rows.items()}
 

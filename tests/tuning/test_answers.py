@@ -102,6 +102,24 @@ def test_native_is_no_rival_of_a_gain_but_others_are_rivals_of_native():
     ]
 
 
+def test_auto_is_compared_with_native_and_is_no_choice():
+    half = {"auto": scaled(LATE, 0.5), "native": LATE}
+    (sentence,) = answers(measured_results(half, spread=0.05)).sentences("all_reduce")
+    faster = "auto is 2.0 times as fast as MPICH's own (clearly faster at all 8 sizes)."
+    assert sentence == f"all_reduce on 2 nodes: {faster}"
+    some = {"auto": {KIB: 1.0, MIB: 1.0}, "native": {KIB: 1.0, MIB: 1.69}}
+    (sentence,) = answers(measured_results(some, spread=0.05)).sentences("all_reduce")
+    assert sentence.endswith(
+        "30 % faster than MPICH's own (as fast to 69 % faster by size, clearly faster at 1 of 2 sizes)."
+    )
+    both = answers(measured_results({**half, "ring": scaled(LATE, 2)}, spread=0.05))
+    assert [sentence.partition(": ")[2].split()[:2] for sentence in both.sentences("all_reduce")] == [
+        ["use", "MPICH's"], ["auto", "is"],
+    ]  # fmt: skip
+    assert {line.choice for line in both.table("all_reduce")} == {"native"}
+    assert answers(measured_results({"auto": LATE})).by_collective == {}
+
+
 def test_a_single_choice_is_described_by_its_times():
     (sentence,) = answers(measured_results({"ring": {KIB: 1e-5, 4 * KIB: 2e-5}})).sentences("all_reduce")
     assert sentence == "all_reduce on 2 nodes: only ring was measured, 10 us at 1 KiB and 20 us at 4 KiB."
