@@ -70,7 +70,8 @@ def export(
     if timing not in RULES:
         raise BadInputError("--timing", timing, RULES)
     results = read_results(paths, timing)
-    typer.echo(write(results, format_))
+    text = write(results, format_)
+    typer.echo(text, nl=not text.endswith("\n"))
     return report_damaged(results)
 
 

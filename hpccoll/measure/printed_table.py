@@ -266,7 +266,7 @@ class PrintedTable:
     def _announce_round(self, number: int, rounds: int) -> None:
         if number != self._round:
             self._round = number
-            print(f"# round {number} of {rounds}", flush=True)
+            print(f"# round {number} of {rounds}{': the results of all rounds' * (number == rounds)}", flush=True)
 
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
         attempt, outcome, runs = history

@@ -50,7 +50,7 @@ class BestChoice:
         """How many times as fast it is, with the interval."""
         if self.other is None:
             return "alone"
-        value, low, high = (f"{ratio:.2g}" for ratio in self.best.times_as_fast_as(self.other))
+        value, low, high = (f"{ratio:.3g}" for ratio in self.best.times_as_fast_as(self.other))
         return value if low == high else f"{value} ({low} to {high})"
 
     @classmethod
@@ -292,8 +292,8 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
         if other:
             value, low, high = best.times_as_fast_as(other)
             flat = other.algorithm == REFERENCE and best.ranks_per_node > 1 and best.nodes > 1
-            times = f"{value:.2g} times " if value > TIE else ""
-            lead = f", {times}as fast as {'the flat ' * flat}{other.algorithm} ({low:.2g} to {high:.2g})"
+            times = f"{value:.3g} times " if value > TIE else ""
+            lead = f", {times}as fast as {'the flat ' * flat}{other.algorithm} ({low:.3g} to {high:.3g})"
         time = f"{format_seconds(best.value_s)} ({_interval(best)}), {best.kind}"
         yield f"{where}: {best.algorithm}{lead}; {time}; {predicted.machine.name}: {best.distance}{error}"
 

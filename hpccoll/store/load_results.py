@@ -115,7 +115,7 @@ def _launch_failures(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str
 
 def _unstarted_gaps(job: Job, message: str | None, scheduled: ScheduledJob | None, *, began: bool) -> Iterator[Gap]:
     """Yield the cases of a job without results, which may still be queued."""
-    nothing = "its job left no result" if began else "its job has not begun"
+    nothing = "its job ended before its first measurement" if began else "its job has not begun"
     reason = _with_slurm_state(message or nothing, scheduled, known=message is not None)
     for case in job.cases:
         yield Gap(case=case.id, job=job.name, status="not run", reason=reason)

@@ -344,7 +344,8 @@ def _times(each: Recommendation) -> str:
     if not _has_size(each):
         return format_seconds(verdicts[0].seconds)
     trip = " for the round trip" if each.setting.collective == "send_recv" else ""
-    return " and ".join(f"{format_seconds(end.seconds)} at {format_size(end.nbytes)}" for end in ends) + trip
+    mean = " (the geometric mean of both placements)" if each.setting.in_place is None else ""
+    return " and ".join(f"{format_seconds(end.seconds)} at {format_size(end.nbytes)}" for end in ends) + trip + mean
 
 
 def noise_sentence(results: Results) -> str:

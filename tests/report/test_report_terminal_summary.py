@@ -86,7 +86,7 @@ def test_the_status_of_an_ended_sweep_has_each_reason_once(ended):
         f"  skipped: {CASES[1].id}: too large",
         "mpi.p3: 0 of 4 cases, 4 not run",
         f"  output of its ranks: {log}",
-        "  not run: 4 cases: its job left no result",
+        "  not run: 4 cases: its job ended before its first measurement",
         "  left out in mpi.p3: x: needs a power of two",
     ]
 

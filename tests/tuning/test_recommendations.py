@@ -55,6 +55,13 @@ def test_a_call_of_the_library_with_one_buffer_is_compared_in_both_placements():
     assert [(each.setting.in_place, each.ranges[0].gain.factor) for each in found] == [(None, pytest.approx(1.5))]
 
 
+def test_a_placement_in_which_only_such_a_call_was_measured_has_no_answer_of_its_own():
+    of_library, binomial = {"native": SLOWER}, {"binomial": LATE}
+    (only,) = recommend(both_placements(binomial, of_library, collective="broadcast", op=None, root=0))
+    assert only.setting.in_place is False
+    assert [of_range.gain.factor for of_range in only.ranges] == [pytest.approx(1.5)]
+
+
 def test_native_stays_unless_another_choice_gains_more_than_the_noise():
     def first(factor):
         ring = {size: factor * seconds for size, seconds in LATE.items()}
