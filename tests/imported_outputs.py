@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cli_runner import invoke
 
-from hpccoll.interop.benchmark_output import Given
+from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import read_output
 from hpccoll.store.load_results import read_results
 
@@ -15,8 +15,8 @@ ALL = sorted(path.name for path in OUTPUTS.iterdir())
 def given_for(name):
     """Return what the user says about an example: its ranks and nodes, if the output does not say them."""
     if name.startswith("osu"):
-        return Given(ranks=8, nodes=2)
-    return Given(nodes=2) if name.startswith("imb") else Given()
+        return SuppliedMetadata(ranks=8, nodes=2)
+    return SuppliedMetadata(nodes=2) if name.startswith("imb") else SuppliedMetadata()
 
 
 def read_example(name):

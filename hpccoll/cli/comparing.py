@@ -158,7 +158,7 @@ def import_outputs(
     Its results become rows next to ours: report and compare show them with what each number means, and never rank
     them, because they are timed differently. Ends with 3 if an output ends before its last line.
     """
-    from hpccoll.interop.benchmark_output import Given
+    from hpccoll.interop.benchmark_output import SuppliedMetadata
     from hpccoll.interop.import_results import check_import_file, imported_lines, read_output, write_imported
     from hpccoll.limits import RANKS
 
@@ -166,7 +166,7 @@ def import_outputs(
         if value is not None:
             RANKS.check(key, value)
     check_import_file(out)
-    given = Given(ranks=ranks, nodes=nodes, library=library)
+    given = SuppliedMetadata(ranks=ranks, nodes=nodes, library=library)
     outputs = {path: read_output(path, given) for path in files}
     try:
         write_imported(outputs, out)

@@ -55,7 +55,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     for verdict, most in LISTED.items():
         yield from _verdict_lines(verdict, comparison.of(verdict), most)
     if comparison.beside:
-        yield from beside_lines(comparison.beside)
+        yield from side_by_side_lines(comparison.beside)
     if comparison.changes:
         yield "what else changed:"
         for name, (old, new) in comparison.changes.items():
@@ -88,7 +88,7 @@ def count_cases(verdict: str, comparison: Comparison) -> str:
     return f"{count} {verdict if count == 1 else KEYS[verdict]}"
 
 
-def beside_lines(pairs: Sequence[SideBySide]) -> Iterator[str]:
+def side_by_side_lines(pairs: Sequence[SideBySide]) -> Iterator[str]:
     """Yield results of other programs next to ours, and what their numbers mean."""
     yield "timed differently, and therefore not ranked:"
     for source in dict.fromkeys(pair.theirs.source or "" for pair in pairs):

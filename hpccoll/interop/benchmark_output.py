@@ -24,7 +24,7 @@ COUNT = re.compile(r"[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class SuppliedMetadata:
     """What the user says about outputs that do not say it; None: the output says it.
 
     Args:

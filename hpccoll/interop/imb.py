@@ -15,10 +15,10 @@ from hpccoll.errors import BadInputError
 from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
     ForeignResult,
-    Given,
     LineHandlers,
     LineParser,
     MpiBenchmark,
+    SuppliedMetadata,
 )
 from hpccoll.spec.algorithm_registry import collective
 
@@ -59,7 +59,7 @@ def recognises_imb(text: str) -> bool:
     return "# Benchmarking " in text and "#repetitions" in text
 
 
-def read_imb(path: Path, lines: Iterable[str], given: Given) -> BenchmarkOutput:
+def read_imb(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of IMB.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 from hpccoll import __version__
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.files import read_text
-from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, Given
+from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.imb import read_imb, recognises_imb
 from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
 from hpccoll.interop.osu import read_osu, recognises_osu
@@ -33,13 +33,13 @@ JOB_NAME = "import"
 MAX_BYTES = 64 << 20
 """The maximum size of an output."""
 
-Reader = Callable[[Path, Sequence[str], Given], BenchmarkOutput]
+Reader = Callable[[Path, Sequence[str], SuppliedMetadata], BenchmarkOutput]
 READERS: Sequence[tuple[Callable[[str], bool], Reader]] = (
     (recognises_osu, read_osu), (recognises_nccl_tests, read_nccl_tests), (recognises_imb, read_imb),
 )  # fmt: skip
 
 
-def read_output(path: Path, given: Given) -> BenchmarkOutput:
+def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     """Read the output of a benchmark.
 
     Args:

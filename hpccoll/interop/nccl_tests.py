@@ -12,7 +12,14 @@ from typing import Any
 
 from hpccoll.errors import BadInputError
 from hpccoll.files import parse_json
-from hpccoll.interop.benchmark_output import COUNT, BenchmarkOutput, ForeignResult, Given, LineHandlers, LineParser
+from hpccoll.interop.benchmark_output import (
+    COUNT,
+    BenchmarkOutput,
+    ForeignResult,
+    LineHandlers,
+    LineParser,
+    SuppliedMetadata,
+)
 from hpccoll.limits import RANKS, IntegerRange
 from hpccoll.schedule import DTYPES
 from hpccoll.schedule.collective import NATIVE
@@ -49,7 +56,7 @@ def nccl_version(code: int) -> str:
     return f"NCCL {major}.{minor}.{code % 100}"
 
 
-def read_nccl_tests(path: Path, lines: Sequence[str], given: Given) -> BenchmarkOutput:
+def read_nccl_tests(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of nccl-tests.
 
     Args:
@@ -73,7 +80,7 @@ def read_nccl_tests(path: Path, lines: Sequence[str], given: Given) -> Benchmark
 class _NcclTestsParser(LineParser):
     """The parser of the table on stdout."""
 
-    def __init__(self, path: Path, output: BenchmarkOutput, given: Given) -> None:
+    def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         super().__init__(path, output)
         self.given = given
         self.collective = ""
@@ -181,7 +188,9 @@ def _collective(where: str, program: str) -> str:
     return PROGRAMS[name]
 
 
-def _set_place(output: BenchmarkOutput, path: Path, devices: Sequence[tuple[str, str]], given: Given) -> None:
+def _set_place(
+    output: BenchmarkOutput, path: Path, devices: Sequence[tuple[str, str]], given: SuppliedMetadata
+) -> None:
     """Set the ranks and nodes of an output.
 
     Args:
@@ -206,7 +215,7 @@ def _set_place(output: BenchmarkOutput, path: Path, devices: Sequence[tuple[str,
         output.remarks.append(f"{path}: {count} groups of ranks ran at once; the results are of the first one")
 
 
-def _read_json(path: Path, text: str, output: BenchmarkOutput, given: Given) -> None:
+def _read_json(path: Path, text: str, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
     try:
         content = parse_json(text)
     except ValueError as error:
@@ -220,7 +229,7 @@ def _read_json(path: Path, text: str, output: BenchmarkOutput, given: Given) -> 
         raise BadInputError("FILE", str(path), f"JSON as nccl-tests writes it ({reason})") from None
 
 
-def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Given) -> None:
+def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
     """Add the results of the JSON."""
     config = content["config"]
     output.library = nccl_version(int(content["nccl_version"]))

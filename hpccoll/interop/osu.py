@@ -15,10 +15,10 @@ from hpccoll.errors import BadInputError
 from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
     ForeignResult,
-    Given,
     LineHandlers,
     LineParser,
     MpiBenchmark,
+    SuppliedMetadata,
 )
 from hpccoll.spec.algorithm_registry import collective
 
@@ -62,7 +62,7 @@ def recognises_osu(text: str) -> bool:
     return "# OSU " in text
 
 
-def read_osu(path: Path, lines: Iterable[str], given: Given) -> BenchmarkOutput:
+def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of OSU; it may hold those of several programs.
 
     Args:
@@ -85,7 +85,7 @@ def read_osu(path: Path, lines: Iterable[str], given: Given) -> BenchmarkOutput:
 class _OsuParser(LineParser):
     """The parser of one output; its state is what is known of the table that is being read."""
 
-    def __init__(self, path: Path, output: BenchmarkOutput, given: Given) -> None:
+    def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         super().__init__(path, output)
         self.given = given
         self.test: MpiBenchmark | None = None

@@ -137,12 +137,12 @@ class AttemptRunner:
     def _handle_stall(self, case: Case, prepared: Prepared, error: StalledError, sync: DeadlineSync) -> Outcome:
         """Abort NCCL, regroup with the ranks that still respond, and return the outcome of the case: failed."""
         gc.enable()  # the timing loop has disabled it
-        self.group.gpus.own.idle()  # raises the error of a failed GPU, which is no stall
+        self.group.gpus.gpu_of_rank.idle()  # raises the error of a failed GPU, which is no stall
         where = prepared.progress()
         self.progress.enter("regrouping after a stall")
         prepared.abort()
         self._prepared = None
-        self.group.gpus.own.synchronize()  # if a GPU hangs, its rank blocks here and is lost
+        self.group.gpus.gpu_of_rank.synchronize()  # if a GPU hangs, its rank blocks here and is lost
         stall = self.group.regroup(sync, type(error)(f"{error} ({where})"), self.attempt.number, case)
         self.ranks_lost = bool(stall.lost_ranks)
         if not self.ranks_lost:

@@ -94,7 +94,7 @@ class CaseFactory:
                 return SkippedCase(reason)
 
             def prepare() -> PreparedCase:
-                gpu = self.gpus.own if on_gpu else None
+                gpu = self.gpus.gpu_of_rank if on_gpu else None
                 with gpu_errors(gpu):
                     return PreparedCase(
                         comm, layout, resolved, choice, gpu, self.gpus.assumed(resolved), self.job.communicator,
@@ -123,7 +123,7 @@ class CaseFactory:
             )  # fmt: skip
 
         def prepare_step() -> PreparedStep:
-            gpu = self.gpus.own if case.device == "cuda" else None
+            gpu = self.gpus.gpu_of_rank if case.device == "cuda" else None
             with gpu_errors(gpu):
                 return PreparedStep(comm, layout, case, prepare, self._models, gpu)
 
@@ -189,7 +189,9 @@ class CaseFactory:
             free = available_memory()
             check_memory([case], workers, ranks_on_node, free, aggregators=aggregators, models=self._models)
             if ranks_on_gpu:
-                check_memory([case], workers, ranks_on_gpu, self.gpus.own.free_bytes, "cuda", aggregators, self._models)
+                check_memory(
+                    [case], workers, ranks_on_gpu, self.gpus.gpu_of_rank.free_bytes, "cuda", aggregators, self._models
+                )
         except BadInputError as error:
             reason = str(error)
         return next(filter(None, self.comm.allgather(reason)), None)

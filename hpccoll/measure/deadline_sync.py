@@ -152,7 +152,7 @@ class DeadlineSync:
         if 0 in lost:
             raise StalledError(f"{names[0]} has stalled, which keeps the results: {cause}")
         if lost:
-            lost_names, others = (_join_words([names[rank] for rank in some]) for some in (lost, present))
+            lost_names, others = (_join_text([names[rank] for rank in some]) for some in (lost, present))
             description = (
                 f"{lost_names} stalled: {cause}; no answer in {self.answer_s:.3g} s; {others} continued without it"
             )
@@ -162,7 +162,7 @@ class DeadlineSync:
         late = {rank: longest - waited for rank, (saw, waited, _) in zip(present, reports, strict=True) if not saw}
         delays = [f"{names[rank]}, at least {s:.1f} s" for rank, s in late.items() if s > longest / 2]
         if delays:
-            description = f"{_join_words(delays)} after the others: {cause}; it has returned, and all ranks continued"
+            description = f"{_join_text(delays)} after the others: {cause}; it has returned, and all ranks continued"
             return Stall(description, (), comm)
         return Stall(f"{cause}; all ranks answered and continued", (), comm)
 
@@ -200,7 +200,7 @@ def launcher_numbers(comm: MPI.Intracomm) -> list[int]:
     return translated
 
 
-def _join_words(words: Sequence[str]) -> str:
+def _join_text(words: Sequence[str]) -> str:
     """Return words joined by commas and ``and``."""
     *others, last = words or [""]
     return f"{', '.join(others)} and {last}" if others else last

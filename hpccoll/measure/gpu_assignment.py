@@ -28,7 +28,7 @@ LOCAL_RANKS = (
 """The variables in which launchers give a rank its local rank. Slurm's comes last, because mpiexec inherits it."""
 
 
-def take_early() -> None:
+def assign_gpu_before_mpi() -> None:
     """Select the GPU of this rank before MPI_Init, because some libraries bind to the current GPU then.
 
     Cray MPICH, MVAPICH and UCC do so.
@@ -60,7 +60,7 @@ class RankGpus:
         return remaining
 
     @cached_property
-    def own(self) -> Gpu:
+    def gpu_of_rank(self) -> Gpu:
         """The GPU of this rank, which becomes the current one."""
         return Gpu(self.number)
 
@@ -105,8 +105,8 @@ class RankGpus:
         # The verdict comes first, because its child process uses the GPU.
         verdict = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}
         return {
-            **verdict, "gpu": gpu_facts(self.own.id), "uuid": gpu.device_uuid(self.number),
-            "near": is_near(self.own.id, os.sched_getaffinity(0)), "visible": gpu.device_count(),
+            **verdict, "gpu": gpu_facts(self.gpu_of_rank.id), "uuid": gpu.device_uuid(self.number),
+            "near": is_near(self.gpu_of_rank.id, os.sched_getaffinity(0)), "visible": gpu.device_count(),
         }  # fmt: skip
 
     @cached_property
@@ -115,7 +115,7 @@ class RankGpus:
 
         If NVML does not report the GPU of a rank, any number of hosts may be of one domain.
         """
-        facts = gpu_facts(self.own.id)
+        facts = gpu_facts(self.gpu_of_rank.id)
         own = facts["nvlink_domain"], facts["name"] is not None, self.ranks.node_id, gpu.nccl_version()
         domains, reported, nodes, versions = zip(*self.ranks.comm.allgather(own), strict=True)
         oldest = min(filter(None, versions), default=None)
@@ -127,13 +127,13 @@ class RankGpus:
     @cached_property
     def ranks_on_gpu(self) -> int:
         """The number of ranks that share the GPU of this rank, or its MIG slice."""
-        return len(self._ranks_sharing(gpu.device_uuid(self.number) or self.own.id))
+        return len(self._ranks_sharing(gpu.device_uuid(self.number) or self.gpu_of_rank.id))
 
     @cached_property
     def monitor(self) -> GpuMonitor | None:
         """The monitor of the GPU of this rank; None on all but the first of the ranks that share it, slices or not."""
-        first = self._ranks_sharing(self.own.id)[0] == self.ranks.comm.rank
-        return GpuMonitor(self.own.id) if first else None
+        first = self._ranks_sharing(self.gpu_of_rank.id)[0] == self.ranks.comm.rank
+        return GpuMonitor(self.gpu_of_rank.id) if first else None
 
     def _ranks_sharing(self, device: str) -> list[int]:
         """Return the ranks of this node with the same ``device``; all ranks call this together."""

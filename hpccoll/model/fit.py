@@ -95,12 +95,12 @@ class Measurements:
     Args:
         patterns: the observations of each pattern, with what their times are divided by; those of messages that are
             waited for one by one are of the fewest ranks to a CPU.
-        crowded: ping-pongs of each tier that a rank has a CPU for in other observations, and shared it in these.
+        sharing_cpus: ping-pongs of each tier that a rank has a CPU for in other observations, and shared it in these.
         twins: observations of reduce-scatters and all-gathers that differ in folding only, by dtype.
     """
 
     patterns: Mapping[Pattern, Sequence[tuple[Observation, float]]]
-    crowded: Mapping[str, Sequence[tuple[Observation, float]]]
+    sharing_cpus: Mapping[str, Sequence[tuple[Observation, float]]]
     twins: Mapping[str, Sequence[tuple[Observation, Observation]]]
 
     @classmethod
@@ -112,14 +112,14 @@ class Measurements:
         ours = {pattern for pattern, each in patterns.items() if any(one.algorithm for one, _ in each)}
         for pattern in ours:  # our own messages are those that schedules consist of
             patterns[pattern] = [pair for pair in patterns[pattern] if pair[0].algorithm]
-        crowded = {}
+        sharing_cpus = {}
         for pattern, each in patterns.items():
             least = _fewest_to_a_cpu(one for one, _ in each)
             if pattern == Pattern("half_trip", pattern.tier) and least == 1:
-                crowded[pattern.tier] = [pair for pair in each if pair[0].cpu_share > 1]
+                sharing_cpus[pattern.tier] = [pair for pair in each if pair[0].cpu_share > 1]
             if pattern.name != "exchange":
                 patterns[pattern] = [pair for pair in each if pair[0].cpu_share == least]
-        return cls(patterns, crowded, {dtype: list(pairs) for dtype, pairs in _twins(observed).items()})
+        return cls(patterns, sharing_cpus, {dtype: list(pairs) for dtype, pairs in _reduction_pairs(observed).items()})
 
     def tiers(self) -> list[str]:
         """Return the tiers that have enough ping-pongs."""
@@ -133,7 +133,7 @@ class Measurements:
     def used(self) -> tuple[Observation, ...]:
         """Return all observations of patterns and twins."""
         twins = [one for pairs in self.twins.values() for pair in pairs for one in pair]
-        return (*(one for each in (*self.patterns.values(), *self.crowded.values()) for one, _ in each), *twins)
+        return (*(one for each in (*self.patterns.values(), *self.sharing_cpus.values()) for one, _ in each), *twins)
 
     def contention(self, curves: Mapping[Pattern, Curve], draw: np.random.Generator | None = None) -> float:
         """Return what another rank on its CPU adds to a work of a rank, in times of the work alone; 1 if unknown.
@@ -145,7 +145,7 @@ class Measurements:
             draw: draws rounds, as for ``curves``.
         """
         added = []
-        for tier, each in self.crowded.items():
+        for tier, each in self.sharing_cpus.items():
             alone = curves[Pattern("half_trip", tier)]
             least = alone[min(alone)]
             work = min(2 * _overhead_and_gap(curves, tier)[0], least)
@@ -189,7 +189,7 @@ def _fewest_to_a_cpu(observed: Iterable[Observation]) -> float:
     return min(sizes, key=lambda share: (len(sizes[share]) < MIN_SIZES, share))
 
 
-def _twins(observed: Sequence[Observation]) -> dict[str, list[tuple[Observation, Observation]]]:
+def _reduction_pairs(observed: Sequence[Observation]) -> dict[str, list[tuple[Observation, Observation]]]:
     """Return pairs of a reduce-scatter and an all-gather of one algorithm, size, layout, dtype and placement."""
 
     def setting(one: Observation) -> tuple[object, ...]:

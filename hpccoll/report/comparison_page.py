@@ -96,7 +96,7 @@ def comparison_page(comparison: Comparison, title: str, chart: Mapping[str, obje
             chart_figure("shifts", "Time of the new run over that of the old one", chart, CAPTION[comparison.unit])
         )
     parts += [_verdict_table(verdict, comparison) for verdict in VERDICTS]
-    parts += [_beside_table(comparison.beside), _changes_table(comparison.changes) if comparison.cases else ""]
+    parts += [_side_by_side_section(comparison.beside), _changes_table(comparison.changes) if comparison.cases else ""]
     return (
         printable("\n".join(filter(None, parts)))
         + "\n"
@@ -205,14 +205,14 @@ def _cells(case: CaseComparison) -> list[str]:
     return [case.label, old, new, change, interval, case.reason or ""]
 
 
-def _beside_table(pairs: Sequence[SideBySide]) -> str:
+def _side_by_side_section(pairs: Sequence[SideBySide]) -> str:
     """Return results of other programs next to ours."""
     if not pairs:
         return ""
-    return f"<h2>Timed differently</h2>{beside_table(pairs)}"
+    return f"<h2>Timed differently</h2>{side_by_side_table(pairs)}"
 
 
-def beside_table(pairs: Sequence[SideBySide]) -> str:
+def side_by_side_table(pairs: Sequence[SideBySide]) -> str:
     """Return results of other programs next to ours as a table, and what their numbers mean."""
     head = ["operation", "theirs", "by", "their timing", "ours", "our timing", "theirs / ours"]
     body = [

@@ -42,7 +42,7 @@ def find_launch_cost(results: Results) -> tuple[ReportFinding, ...]:
     in which launches cost the most its coordinates and both times.
     """
     rows = [row for row in results.rows if is_usable(row) and is_ranked(row)]
-    return (*_findings("graph", _as_graphs(rows)), *_findings("gate", _behind_gates(rows)))
+    return (*_findings("graph", _as_graphs(rows)), *_findings("gate", _gated_points(rows)))
 
 
 def _as_graphs(rows: Sequence[Row]) -> Iterator[_Launches]:
@@ -54,7 +54,7 @@ def _as_graphs(rows: Sequence[Row]) -> Iterator[_Launches]:
             yield from _paired(row, graphs.get(_case_key(replace(row, params=_without_graph(row)))))
 
 
-def _behind_gates(rows: Sequence[Row]) -> Iterator[_Launches]:
+def _gated_points(rows: Sequence[Row]) -> Iterator[_Launches]:
     """Yield single operations that were also measured behind a gate, by one launch."""
     gated = {_case_key(row): row for row in rows if row.timing == GATED}
     for row in rows:

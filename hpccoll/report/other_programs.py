@@ -9,7 +9,7 @@ import altair as alt
 from hpccoll.compare.side_by_side import SideBySide, side_by_side
 from hpccoll.report import chart_axes
 from hpccoll.report.chart_panels import Chart, ChartRecord, inline_data, tooltip
-from hpccoll.report.comparison_page import beside_table
+from hpccoll.report.comparison_page import side_by_side_table
 from hpccoll.report.page_frame import chart_figure
 from hpccoll.report.series_colours import FOREGROUND, series_colour
 from hpccoll.store.rows import Results, Row
@@ -32,7 +32,7 @@ def other_programs_section(results: Results) -> str:
     libraries = {run.run_id: str(run.provenance.get("library")) for run in results.runs if run.kind == IMPORTED}
     chart = other_programs_chart(pairs, libraries)
     figure = chart_figure("other-programs-times", "Times that other programs report", chart, CAPTION) if chart else ""
-    return f'<h2 id="other-programs">Other programs</h2>{figure}{beside_table(pairs)}'
+    return f'<h2 id="other-programs">Other programs</h2>{figure}{side_by_side_table(pairs)}'
 
 
 def other_programs_chart(

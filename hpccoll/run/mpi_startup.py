@@ -121,9 +121,9 @@ def start_mpi(device: str) -> "MPI.Intracomm":
     if vendor == "MPICH":
         shorten_values()
     if device == "cuda":
-        from hpccoll.measure.gpu_assignment import take_early
+        from hpccoll.measure.gpu_assignment import assign_gpu_before_mpi
 
-        take_early()
+        assign_gpu_before_mpi()
     if not MPI.Is_initialized():
         level = mpi4py.rc.thread_level if THREAD_LEVEL_VARIABLE in os.environ else default_thread_level(device)
         MPI.Init_thread(getattr(MPI, f"THREAD_{level.upper()}"))

@@ -29,7 +29,7 @@ def _of_pairs(call: CollectiveCall, me: int, units: int) -> range:
     return range(0) if call.partner(me) is None else range(units)
 
 
-def _everyone(call: CollectiveCall, _me: int, unit: int) -> set[Contribution]:
+def _by_all(call: CollectiveCall, _me: int, unit: int) -> set[Contribution]:
     return {(origin, unit) for origin in range(call.p)}
 
 
@@ -58,11 +58,11 @@ def _once(p: int) -> float:
     return float(p > 1)
 
 
-all_reduce = Collective("all_reduce", "divisible", _all, _all, _everyone, busbw=lambda p: 2 * (p - 1) / p, reduces=True)
-reduce_scatter = Collective("reduce_scatter", "per_rank", _all, _own, _everyone, busbw=_all_but_one, reduces=True)
+all_reduce = Collective("all_reduce", "divisible", _all, _all, _by_all, busbw=lambda p: 2 * (p - 1) / p, reduces=True)
+reduce_scatter = Collective("reduce_scatter", "per_rank", _all, _own, _by_all, busbw=_all_but_one, reduces=True)
 all_gather = Collective("all_gather", "per_rank", _own, _all, _owner, busbw=_all_but_one)
 broadcast = Collective("broadcast", "divisible", _at_root(_all), _all, _root, busbw=_once, rooted=True, one_buffer=True)
-reduce = Collective("reduce", "divisible", _all, _at_root(_all), _everyone, busbw=_once, reduces=True, rooted=True)
+reduce = Collective("reduce", "divisible", _all, _at_root(_all), _by_all, busbw=_once, reduces=True, rooted=True)
 gather = Collective("gather", "per_rank", _own, _at_root(_all), _owner, busbw=_all_but_one, rooted=True)
 scatter = Collective("scatter", "per_rank", _at_root(_all), _own, _root, busbw=_all_but_one, rooted=True)
 all_to_all = Collective("all_to_all", "per_rank", _all, _all, _for_me, busbw=_all_but_one)
@@ -70,7 +70,7 @@ all_to_all_v = Collective(
     "all_to_all_v", "per_rank", _all, _all, _for_me, busbw=_all_but_one, arguments={"traffic": "zipf"}, in_place=False
 )
 barrier = Collective(
-    "barrier", "divisible", _all, _all, _everyone, busbw=None, reduces=True, idempotent=True, token=True, uncut=True,
+    "barrier", "divisible", _all, _all, _by_all, busbw=None, reduces=True, idempotent=True, token=True, uncut=True,
     out_of_place=False,
 )  # fmt: skip
 send_recv = Collective(

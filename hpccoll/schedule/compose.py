@@ -48,7 +48,7 @@ def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Sche
         ValueError: if the schedule folds two parts into a third.
     """
 
-    def back(action: Action) -> Action:
+    def reversed_action(action: Action) -> Action:
         if isinstance(action, RecvReduce) and action.operand != action.part:
             raise ValueError(f"a fold of {action.operand} into {action.part} cannot be reversed")
         if isinstance(action, Copy):
@@ -57,7 +57,7 @@ def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Sche
 
     def steps(me: Index) -> Iterator[Step]:
         for step in reversed(list(schedule.steps(me))):
-            yield Step(*map(back, step.actions))
+            yield Step(*map(reversed_action, step.actions))
 
     return replace(schedule, steps=steps)
 

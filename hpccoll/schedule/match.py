@@ -100,11 +100,11 @@ def _spread_part(part: Part, at: Ranks) -> Part:
     return Part(part.buffer, tuple(Range(_spread(r.first, at), _spread(r.last, at)) for r in part.ranges))
 
 
-def _at_everyone(part: Part, ranks: int) -> Part:
-    def of_everyone(index: Index) -> Ranks:
+def _at_all_ranks(part: Part, ranks: int) -> Part:
+    def of_all_ranks(index: Index) -> Ranks:
         return np.broadcast_to(np.asarray(index, np.int64), (ranks,))
 
-    return Part(part.buffer, tuple(Range(of_everyone(r.first), of_everyone(r.last)) for r in part.ranges))
+    return Part(part.buffer, tuple(Range(of_all_ranks(r.first), of_all_ranks(r.last)) for r in part.ranges))
 
 
 def _pair(
@@ -130,7 +130,7 @@ def _pair(
     operand = arrival.operand if isinstance(arrival, RecvReduce) else None
     landed_there = _spread_part(landed, target)
     operand_there = landed_there if operand is landed else None if operand is None else _spread_part(operand, target)
-    sent_there = _at_everyone(sent, len(source)) if all_send else _spread_part(sent, source)
+    sent_there = _at_all_ranks(sent, len(source)) if all_send else _spread_part(sent, source)
     messages = Messages(source, target, sent_there, landed_there, operand_there)
     if landed.buffer == "src" and len(target):
         raise ScheduleError(f"rank {target[0]} writes src, which is only read")

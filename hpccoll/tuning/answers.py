@@ -153,7 +153,7 @@ class Answers:
         if len(each.choices) == 1:
             return f"{where}: only {named(each.choices[0])} was measured, {_times(each)}."
         only_native = all(of_range.choice.is_native for of_range in each.ranges)
-        undecided = not (only_native or any(map(_is_sure, each.ranges)))
+        undecided = not (only_native or any(map(_is_clear, each.ranges)))
         numbers = reversed(range(len(each.ranges)))
         clauses = [self._clause(each, number, undecided=undecided) for number in numbers]
         shown = clauses if len(clauses) <= MAX_CLAUSES else clauses[: MAX_CLAUSES - 1]
@@ -242,7 +242,7 @@ def _gain_phrase(factor: float) -> str:
 
 def _gain_words(of_range: RecommendedRange) -> str:
     """Return the gain of a range; one that is clear at no size has no number: it may be the noise of a round."""
-    if of_range.gain is None or not _is_sure(of_range):
+    if of_range.gain is None or not _is_clear(of_range):
         return "not clearly faster than"
     return _compared(of_range.gain.factor)
 
@@ -253,7 +253,7 @@ def _compared(factor: float) -> str:
     return f"{phrase} {'as' if phrase.endswith('fast') else 'than'}"
 
 
-def _is_sure(of_range: RecommendedRange) -> bool:
+def _is_clear(of_range: RecommendedRange) -> bool:
     """Return whether a choice is clearly the fastest, or clearly faster than native, at one size or more."""
     return any(each.verdict == "clear" or each.beats_native for each in of_range.verdicts)
 
@@ -272,7 +272,7 @@ def _clear_sizes(of_range: RecommendedRange) -> str:
 def _gain_doubt(of_range: RecommendedRange) -> str:
     """Return how sure a gain is: the rounds if one shows none, else at how many sizes the choice is clearly faster."""
     gain, sizes = of_range.gain, len(of_range.verdicts)
-    if gain is None or not _is_sure(of_range):
+    if gain is None or not _is_clear(of_range):
         return ""
     if gain.low is not None and gain.high is not None and gain.low <= 1:
         return f"uncertain: {_gain_phrase(gain.low)} to {_gain_phrase(gain.high)} by round"

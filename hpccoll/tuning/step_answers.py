@@ -106,7 +106,7 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
         workload = workload_of(row)
         differing = [key for key in (*workload, *_PLACE) if len(values[workload["model"], key]) > 1]
         words = (
-            str(getattr(row, key) or "") if key in _PLACE else _words(workload, key)
+            str(getattr(row, key) or "") if key in _PLACE else _coordinate_text(workload, key)
             for key in differing
             if key not in ("scale", *without)
         )
@@ -115,7 +115,7 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
     return name
 
 
-def _words(workload: Workload, key: str) -> str:
+def _coordinate_text(workload: Workload, key: str) -> str:
     return _KEY_WORDS[key](workload) if key in _KEY_WORDS else f"{key}={workload[key]}"
 
 

@@ -4,7 +4,7 @@ import pytest
 from imported_outputs import OUTPUTS, import_files, read_example, summary_of
 
 from hpccoll.errors import BadInputError
-from hpccoll.interop.benchmark_output import BenchmarkOutput, Given
+from hpccoll.interop.benchmark_output import BenchmarkOutput, SuppliedMetadata
 from hpccoll.interop.imb import read_imb
 
 SCATTER = "reduce_scatter", "native", "MPI_Reduce_scatter", "float32", "sum", False
@@ -26,7 +26,7 @@ ROW = "         1024         1000         5.10         5.30         5.20\n"
 def read(tmp_path, text, **given):
     path = tmp_path / "imb.txt"
     path.write_text(text)
-    return read_imb(path, text.splitlines(keepends=True), Given(**{"nodes": 2, **given}))
+    return read_imb(path, text.splitlines(keepends=True), SuppliedMetadata(**{"nodes": 2, **given}))
 
 
 @pytest.mark.parametrize("name", RESULTS)

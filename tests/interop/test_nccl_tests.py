@@ -6,7 +6,7 @@ import pytest
 from imported_outputs import OUTPUTS, import_files, read_example, summary_of
 
 from hpccoll.errors import BadInputError
-from hpccoll.interop.benchmark_output import Given
+from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.nccl_tests import nccl_version, read_nccl_tests
 
 RESULTS = {
@@ -44,7 +44,7 @@ JSON = (OUTPUTS / "nccl_all_gather.json").read_text()
 def read(tmp_path, text, **given):
     path = tmp_path / "nccl.txt"
     path.write_text(text)
-    return read_nccl_tests(path, text.splitlines(keepends=True), Given(**given))
+    return read_nccl_tests(path, text.splitlines(keepends=True), SuppliedMetadata(**given))
 
 
 def changed(change):

@@ -4,7 +4,7 @@ import pytest
 from imported_outputs import OUTPUTS, import_example, import_files, read_example, summary_of
 
 from hpccoll.errors import BadInputError
-from hpccoll.interop.benchmark_output import Given
+from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.osu import read_osu
 
 MiB = 1 << 20
@@ -70,7 +70,7 @@ MANY_PAIRS = (
 def read(tmp_path, text, **given):
     path = tmp_path / "osu.txt"
     path.write_text(text)
-    return read_osu(path, text.splitlines(keepends=True), Given(**{"ranks": 8, "nodes": 2, **given}))
+    return read_osu(path, text.splitlines(keepends=True), SuppliedMetadata(**{"ranks": 8, "nodes": 2, **given}))
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -10,7 +10,7 @@ from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
 @pytest.fixture
 def taken(mpiexec, monkeypatch):  # noqa: ARG001  skips without an MPI
-    """Return the GPUs that ``take_early`` takes, of four, with the given variables of a launcher."""
+    """Return the GPUs that ``assign_gpu_before_mpi`` takes, of four, with the given variables of a launcher."""
     from hpccoll.measure import gpu_assignment
 
     def taken(variables, lack=None):
@@ -22,7 +22,7 @@ def taken(mpiexec, monkeypatch):  # noqa: ARG001  skips without an MPI
         monkeypatch.setattr(gpu_assignment.gpu, "missing_for_gpu", lambda _: lack)
         monkeypatch.setattr(gpu_assignment.gpu, "device_count", lambda: 4)
         monkeypatch.setattr(gpu_assignment, "select_gpu", found.append)
-        gpu_assignment.take_early()
+        gpu_assignment.assign_gpu_before_mpi()
         return found
 
     return taken
@@ -51,7 +51,7 @@ def test_slices_of_a_gpu_are_not_shared(mpiexec, monkeypatch):  # noqa: ARG001
     for expected in (1, 2):
         comm = SimpleNamespace(allgather=lambda _: [("n1", one) for one in uuids])
         gpus = gpu_assignment.RankGpus(SimpleNamespace(local_rank=1, node_id="n1", comm=comm))
-        gpus.own = SimpleNamespace(id="0000:1b:00.0")
+        gpus.gpu_of_rank = SimpleNamespace(id="0000:1b:00.0")
         assert gpus.ranks_on_gpu == expected
         uuids[:] = ["slice-1"] * 2
 
@@ -82,7 +82,7 @@ def test_nccl_counts_nvlink_domains_if_all_gpus_belong_to_one(
     reported = [True, True, True, last_reported]
     comm = SimpleNamespace(allgather=lambda _: list(zip(domains, reported, [0, 0, 1, 1], versions, strict=True)))
     gpus = gpu_assignment.RankGpus(SimpleNamespace(local_rank=0, node_id=0, comm=comm))
-    gpus.own = SimpleNamespace(id="0000:1b:00.0")
+    gpus.gpu_of_rank = SimpleNamespace(id="0000:1b:00.0")
     assert gpus.node_view == gpu_assignment.NodeView(nodes, ranks_per_node, (2, 28, 9))
 
 
