@@ -26,3 +26,5 @@ ReqNodeList=(null) ExcNodeList=(null) NodeList=n[1-2] BatchHost=n1 NumNodes=2 Nu
 ReqB:S:C:T=0:0:*:* TRES=cpu=4,mem=2M,node=2,billing=4 Comment=rule_measure_wildcards_mpi.n2x1 \
 StdOut=/home/me/my results/1.log Power=
 """
+
+MPI_TYPES = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n"

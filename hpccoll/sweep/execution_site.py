@@ -56,12 +56,16 @@ class ExecutionSite:
         """
         partition = partitions.load_partition(site.partition)
         partitions.check_account(site.account, partition)
+        query.check_launcher(site.launcher, may_be_elsewhere=bool(site.modules))
         aggregator_partitions = None
         if sweep.dedicated_aggregators and (section := site.aggregators):
-            aggregator_partitions = (
-                partitions.load_partition(section.partition, section.worker),
-                partitions.load_partition(section.partition, section.aggregator),
-            )
+            try:
+                aggregator_partitions = (
+                    partitions.load_partition(section.partition, section.worker),
+                    partitions.load_partition(section.partition, section.aggregator),
+                )
+            except BadInputError as error:
+                raise error.with_key(f"aggregators.{error.key}") from None
         launcher = site.rank_launcher(_variant_variables(sweep))
         has_no_topology = sweep.mapping is not None and query.has_no_topology()
         return cls(launcher, site, partition, aggregator_partitions, has_no_topology)

@@ -18,6 +18,7 @@ from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_f
 from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import best_source, read_raw
 from hpccoll.sweep import child_process, probe_launch
+from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.slurm import partitions, query, squeue
 from hpccoll.sweep.slurm.controller_health import wait_for_controller
 
@@ -153,17 +154,25 @@ class JobLaunch:
         """Check that two ranks find each other, on two nodes if the job has two.
 
         Raises:
-            BadInputError: if they do not; it holds the root cause.
+            BadInputError: if they do not; it holds the root cause, and names ``modules`` if these cannot be loaded.
         """
         shape = Shape(min(2, self.job.nodes), 2)
         line = self._line(shape, "--check")
         failure = self._run(line, self.launcher.start_timeout_s)
-        if failure is not None:
-            types = ", ".join(query.mpi_types())
-            raise BadInputError(
-                "launcher", self.launcher.command.partition(" -N ")[0],
-                f"a launcher that connects two ranks: their launch {failure}; srun --mpi supports {types}",
-            )  # fmt: skip
+        if failure is None:
+            return
+        if self.launcher.setup and (why := self._run("true", self.launcher.start_timeout_s)):
+            setup = " && ".join(self.launcher.setup)
+            raise BadInputError("modules", setup, f"modules that a login shell can load: this {why}")
+        types = query.mpi_types()
+        of_library = [name for name in MachineFacts().pmi_types if name in types]
+        valid = f"the MPI library supports --mpi={' or '.join(of_library)}" if of_library else (
+            f"srun --mpi supports {', '.join(types)}"
+        )  # fmt: skip
+        raise BadInputError(
+            "launcher", self.launcher.command.partition(" -N ")[0],
+            f"a launcher that connects two ranks: their launch {failure}; {valid}",
+        )  # fmt: skip
 
     def probe(self, shape: Shape, job_file: Path, out: Path) -> Path | None:
         """Launch the probe of ``shape``, whose libraries log what they execute, unless its evidence exists.

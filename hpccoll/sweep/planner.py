@@ -22,6 +22,7 @@ from hpccoll.sweep import probe_launch
 from hpccoll.sweep.case_product import count_cases, expand_cases
 from hpccoll.sweep.execution_site import ExecutionSite, naming_site_file
 from hpccoll.sweep.site_file import load_site
+from hpccoll.sweep.slurm import query
 from hpccoll.sweep.sweep_file import Sweep, load_sweep
 from hpccoll.units import format_size
 
@@ -70,9 +71,10 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
     if not jobs:
         raise _nothing_to_measure(config, sweep, execution_site, skips)
     requests = {job.name: execution_site.resource_request(job, estimate_seconds(job)) for job in jobs}
-    for job in jobs:
-        if job not in started:
-            execution_site.check_request(requests[job.name])
+    with naming_site_file(site):
+        for job in jobs:
+            if job not in started:
+                execution_site.check_request(requests[job.name])
     launcher = execution_site.launcher
     return Plan(
         name=config.stem,
@@ -135,7 +137,13 @@ def _execution_site(config: Path, sweep: Sweep, profile: str | None, site: str |
         return ExecutionSite.local()
     loaded = load_site(site, profile)
     with naming_site_file(site):
-        return ExecutionSite.cluster(loaded, sweep)
+        found = ExecutionSite.cluster(loaded, sweep)
+    if profile == "slurm" and not query.has_accounting():
+        raise UnusableError(
+            "--profile slurm", "sacct does not answer here, and Snakemake would not see the end of jobs; do: use "
+            "--profile slurm-nodbd",
+        )  # fmt: skip
+    return found
 
 
 def _nothing_to_measure(
@@ -171,7 +179,7 @@ def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Jo
             if job.variant == variant and set(job.shapes) <= set(left):
                 again, job_skips = allocation.job(job.shapes)
                 if again != job:
-                    raise _changed_sweep("--out", job, again)
+                    raise _changed_sweep("--out", job, _differences(job, again))
                 jobs.append(job)
                 skips += job_skips
                 left = [shape for shape in left if shape not in job.shapes]
@@ -186,6 +194,9 @@ def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Jo
         if job.cases:
             execution_site.check_memory(job)
             jobs.append(job)
+    if gone := next((job for job in started if job not in jobs), None):
+        what = "nodes, " if gone.nodes > 1 else ""
+        raise _changed_sweep("--out", gone, f"its {what}ranks or variant are no longer in it")
     return jobs, skips
 
 
@@ -272,21 +283,24 @@ def check_output_directory(plan: Plan, out: Path) -> None:
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
         if path.exists() and (earlier := Job.load(path)) != job:
-            raise _changed_sweep(f"--out {out}", earlier, job)
+            raise _changed_sweep(f"--out {out}", job, _differences(earlier, job))
 
 
-def _changed_sweep(key: str, earlier: Job, job: Job) -> UnusableError:
+def _differences(earlier: Job, job: Job) -> str:
+    return "; ".join(job_differences(earlier, job, "{name}: {old} before, {new} now"))
+
+
+def _changed_sweep(key: str, job: Job, changed: str) -> UnusableError:
     """Return the error that an output directory has results of a sweep file that has changed.
 
     Args:
         key: the output directory.
-        earlier: the job that was measured.
-        job: the job of the same name that was planned now.
+        job: the job that was measured.
+        changed: what has changed.
     """
-    changed = "; ".join(job_differences(earlier, job, "{name}: {old} before, {new} now"))
     return UnusableError(
-        key, f"{earlier.name} was measured there before the sweep file changed ({changed}), and results are never "
-        "mixed; do: choose another --out, or change the file back",
+        key, f"{job.name} was measured there before the sweep file changed ({changed}), and results are never mixed; "
+        "do: choose another --out, or change the file back",
     )  # fmt: skip
 
 

@@ -57,6 +57,7 @@ def cluster(programs):
     )
     programs("sinfo", slurm_outputs.NODES)
     programs("sacct", code=1, err=slurm_outputs.DISABLED)
+    programs("srun", slurm_outputs.MPI_TYPES)
     programs("sbatch", err="sbatch: Job 3 to start at 2026-11-21T13:07:53 using 2 processors on nodes n[1-2]\n")
     return programs
 
@@ -77,6 +78,7 @@ def on_cluster(programs, tmp_path):
     programs("scontrol", sweeps.PARTITION)
     programs("sinfo", sweeps.NODES)
     programs("sbatch")
+    programs("srun", slurm_outputs.MPI_TYPES)
 
     def plan(text=sweeps.CLUSTER, site="launcher: srun --mpi=pmi2\n", out=None):
         (tmp_path / "some.yaml").write_text(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import raw_examples
+import slurm_outputs
 
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Shape
@@ -125,6 +126,7 @@ import sys
 sys.path.append({tests!r})
 from pathlib import Path
 import raw_examples
+import slurm_outputs
 from hpccoll.spec.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
@@ -234,6 +236,14 @@ def test_of_a_launch_that_says_much_its_beginning_and_its_end_are_known():
     assert child_process.run_child([sys.executable, "-c", says], 60.0) == "ended with exit code 4: first error; last"
 
 
+def test_modules_that_cannot_be_loaded_are_named_and_not_the_launcher(programs):
+    programs("srun", slurm_outputs.MPI_TYPES)
+    (programs.place / "bash").symlink_to("/bin/bash")
+    starter = JobLaunch(Launcher(command="srun -N {nodes}", slurm=True, setup=("module_ load openmpi",)), JOB, ("n1",))
+    with pytest.raises(BadInputError, match=r"modules: 'module_ load openmpi' .*code 127: .*module_: .*not found"):
+        starter.check_connection()
+
+
 def test_two_ranks_that_do_not_connect_in_time_are_killed_and_reported(programs):
     programs("srun", "MPI plugin types are...\n\tpmi2\n\tnone\n")
     programs("waits", err="")
@@ -243,7 +253,7 @@ def test_two_ranks_that_do_not_connect_in_time_are_killed_and_reported(programs)
     (programs.place / "bash").symlink_to("/bin/bash")
     starter = JobLaunch(Launcher(command="waits -N {nodes}", slurm=True, start_timeout_s=0.3), JOB, ("n1", "n2"))
     with pytest.raises(
-        BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi supports pmi2, none"
+        BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; the MPI library supports --mpi=pmi2$"
     ):
         starter.check_connection()
 

@@ -13,7 +13,7 @@ from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Plan
 from hpccoll.sweep.launch import launch
 from hpccoll.sweep.paths import workflow_directory
-from hpccoll.sweep.planner import write_plan
+from hpccoll.sweep.planner import make_plan, write_plan
 from hpccoll.sweep.sweep_file import load_sweep
 
 
@@ -271,6 +271,28 @@ def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path
     ):
         with pytest.raises(BadInputError, match=rf"--out .*/out: mpi\.n4x1 was measured .*\({change}\)"):
             on_cluster(text, out=out)
+
+
+@pytest.mark.parametrize("fewer", ["[1, 2, 4]", "2"])
+def test_nodes_that_were_measured_stay_in_the_sweep_file(on_cluster, tmp_path, fewer):
+    out = tmp_path / "out"
+    first = on_cluster(out=out)
+    write_plan(first, out)
+    begin(first.jobs[0], out)
+    if "4" in fewer:  # 6 nodes could not be had, and were not measured
+        assert on_cluster(CLUSTER.replace("[1, 2, 4, 6]", fewer), out=out).jobs == first.jobs
+        return
+    with pytest.raises(BadInputError, match=r"mpi\.n4x1 was measured there .*nodes, ranks or variant are no longer"):
+        on_cluster(CLUSTER.replace("[1, 2, 4, 6]", fewer), out=out)
+
+
+def test_the_profile_that_reads_a_database_is_refused_without_one(cluster, tmp_path):
+    (tmp_path / "some.yaml").write_text(CLUSTER.replace("[1, 2, 4, 6]", "2"))
+    with pytest.raises(BadInputError, match=r"--profile slurm: sacct does not answer.*--profile slurm-nodbd"):
+        make_plan(tmp_path / "some.yaml", "slurm")
+    assert make_plan(tmp_path / "some.yaml", "slurm-nodbd").profile == "slurm-nodbd"
+    cluster("sacct")
+    assert make_plan(tmp_path / "some.yaml", "slurm").profile == "slurm"
 
 
 def test_a_sweep_of_which_nothing_can_be_measured_is_refused_with_the_reason(on_cluster):

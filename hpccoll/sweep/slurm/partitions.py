@@ -158,11 +158,23 @@ def sbatch_options(resources: Mapping[str, int | str]) -> list[str]:
     return [*arguments, *shlex.split(str(resources["slurm_extra"]))]
 
 
+REFUSALS = {
+    "feature specification": ("constraint", "constraint"),
+    "memory specification": ("memory_mb", "mem_mb"),
+    "generic resource": ("gpus_per_node", "slurm_extra"),
+    "qos": ("qos", "qos"),
+    "time limit": ("minutes", "runtime"),
+    "account": ("account", "slurm_account"),
+}
+"""Words of a message of sbatch, with the key of a site file at fault and the resource that has its value."""
+
+
 def check_request(resources: Mapping[str, int | str]) -> None:
     """Check by ``sbatch --test-only`` that Slurm would accept a job, without submitting it.
 
     Raises:
-        BadInputError: if Slurm would reject the job, with its reason, or if it does not answer.
+        BadInputError: if Slurm would reject the job, with its reason and the key of the site file if that is clear, or
+            if Slurm does not answer.
     """
     arguments = sbatch_options(resources)
     try:
@@ -171,6 +183,9 @@ def check_request(resources: Mapping[str, int | str]) -> None:
         raise
     except BadInputError as error:
         reason = re.sub(r"(allocation failure|sbatch: error|error): ", "", error.expected)
+        for words, (key, resource) in REFUSALS.items():
+            if words in reason.lower() and resources.get(resource) not in UNSET_VALUES:
+                raise BadInputError(key, resources[resource], reason) from None
         raise BadInputError("job", " ".join(arguments), reason) from None
 
 

@@ -1,6 +1,7 @@
 """Calls of Slurm's commands, and the state of the cluster that they print."""
 
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -97,6 +98,27 @@ def mpi_types() -> list[str]:
     listed = run_slurm("srun", "--mpi=list")
     names = [line.removeprefix("srun:").strip() for line in (listed.stdout + listed.stderr).splitlines()]
     return [name for name in names if re.fullmatch(r"\w+", name)]
+
+
+def check_launcher(command: str, *, may_be_elsewhere: bool) -> None:
+    """Check that the command that starts ranks exists, and that srun knows the type of ``--mpi``.
+
+    Args:
+        command: the launcher of a site file.
+        may_be_elsewhere: whether modules that jobs load may bring it.
+
+    Raises:
+        BadInputError: names the key ``launcher`` and the valid types.
+    """
+    program, *options = shlex.split(command)
+    if shutil.which(program) is None and not may_be_elsewhere:
+        raise BadInputError("launcher", command, f"a command on PATH, such as srun --mpi=pmix: there is no {program}")
+    named = [option.removeprefix("--mpi=") for option in options if option.startswith("--mpi=")]
+    if program != "srun" or not named:
+        return
+    types = mpi_types()
+    if named[-1].partition("_v")[0] not in types:  # pmix_v4 is a version of pmix
+        raise BadInputError("launcher", command, f"a type of srun --mpi that this cluster has: {', '.join(types)}")
 
 
 def configuration() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Partitions and accounts, as Slurm's commands tell of them on real clusters, and what is made of it."""
 
 import getpass
+import re
 
 import pytest
 import slurm_outputs
@@ -126,5 +127,21 @@ def test_a_job_that_slurm_would_refuse_is_reported_with_the_reason(cluster):
         partitions.check_request(REQUEST)
     assert str(error.value).endswith("a request that Slurm grants: Requested node configuration is not available")
     cluster("sbatch", code=1, err="sbatch: error: Batch job submission failed: Invalid qos specification\n")
-    with pytest.raises(BadInputError, match="grants: Batch job submission failed: Invalid qos specification"):
+    with pytest.raises(BadInputError, match=r"job: .* grants: Batch job submission failed: Invalid qos specification"):
         partitions.check_request(REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("resource", "message", "key"),
+    [
+        ({"constraint": "fast"}, "Invalid feature specification", "constraint: 'fast'"),
+        ({"mem_mb": 9_000_000}, "Memory specification can not be satisfied", "memory_mb: 9000000"),
+        ({"slurm_extra": "--gres=gpu:8"}, "Invalid generic resource (gres) specification", "gpus_per_node: '--gres"),
+        ({"qos": "turbo"}, "Invalid qos specification", "qos: 'turbo'"),
+    ],
+    ids=["constraint", "memory", "GPUs", "qos"],
+)
+def test_a_refusal_for_a_value_of_the_site_file_names_its_key(cluster, resource, message, key):
+    cluster("sbatch", code=1, err=f"sbatch: error: Batch job submission failed: {message}\n")
+    with pytest.raises(BadInputError, match=f"^{re.escape(key)}.*{re.escape(message)}$"):
+        partitions.check_request({**REQUEST, **resource})

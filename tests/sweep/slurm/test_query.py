@@ -44,6 +44,17 @@ def test_there_is_accounting_where_sacct_answers(programs, monkeypatch):
     assert not query.has_accounting(), "a database that hangs does not answer"
 
 
+def test_a_launcher_that_is_missing_or_of_an_unknown_type_is_refused(programs):
+    programs("srun", slurm_outputs.MPI_TYPES)
+    for known in ("srun --mpi=pmi2", "srun --mpi=pmix_v4", "srun", "srun -n {ranks}"):
+        query.check_launcher(known, may_be_elsewhere=False)
+    query.check_launcher("mpirun", may_be_elsewhere=True)
+    with pytest.raises(BadInputError, match=r"launcher: 'srn --mpi=pmi2' .* there is no srn"):
+        query.check_launcher("srn --mpi=pmi2", may_be_elsewhere=False)
+    with pytest.raises(BadInputError, match=r"launcher: 'srun --mpi=pmi3' .* that this cluster has: none, pmi2, pmix"):
+        query.check_launcher("srun --mpi=pmi3", may_be_elsewhere=False)
+
+
 LISTS = {
     "22.05": "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n",
     "21.08": "srun: MPI types are...\nsrun: pmix\nsrun: none\nsrun: pmi2\n",
