@@ -63,7 +63,7 @@ def sweep(
             code = workflow.run_workflow(command, out, lambda: show(counter.count()), monitor)
             show(counter.count())
         if code not in (0, workflow.INTERRUPTED):
-            typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)
+            typer.echo(f"snakemake ended with {code}: see {out}/logs/snakemake.log", err=True)
         typer.echo("writing the report", err=True)
         try:
             return write_report([out], out / "report") or (INCOMPLETE if code else 0)

@@ -1,12 +1,14 @@
 """The table that rank 0 prints: one row per case, the cases of one size next to each other, sizes ascending.
 
 Cases are measured in random order. A row is printed as a comment when its case has been measured for the first time and
-when its last round is complete, so that nothing is lost if the job is killed. The table follows at the end: lines that
-do not begin with # have each case once. In each size, the last column marks the fastest case. Cases without numbers
-come last; those of one name that have the same reason share a line.
+when its last round is complete, so that nothing is lost if the job is killed. In between, a log has a line with the
+time left every half a minute, and a terminal always. The table follows at the end: lines that do not begin with # have
+each case once. In each size, the last column marks the fastest case. Cases without numbers come last; those of one name
+that have the same reason share a line.
 """
 
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +27,9 @@ from hpccoll.units import format_count, format_number, format_size, format_wait
 
 CLEAR, UNCLEAR = "*", "~"
 """The marks of what to use at a size: clearly faster than every other algorithm, or not clearly."""
+
+MAX_SILENCE_S = 30.0
+"""Seconds without a line after which a log has a line about the progress."""
 
 _COLUMNS = (
     ("size", "", 8), ("place", "", 5), ("time", "(us)", 8), ("+-", "(%)", 5), ("p99", "(us)", 8),
@@ -155,6 +160,7 @@ class PrintedTable:
         self._round = 0  # the last round that was announced
         self._shapes: dict[str, None] = {}  # the ranks and nodes of each attempt, in words
         self._seen: set[tuple[int, str]] = set()  # attempt and case of the rows that were printed
+        self._begun = self._printed = time.monotonic()  # the launch, and the last line
 
     def show(self, job: Job, history: CaseHistory, position: int, count: int) -> None:
         """Print the first and the last result of a case; ``position`` of ``count`` rounds have been measured."""
@@ -167,12 +173,23 @@ class PrintedTable:
             self._announce_round(max(outcome.rounds), job.effort.rounds)
         key = attempt.number, outcome.case.id
         if row.incomplete and key in self._seen:
-            if sys.stdout.isatty():
-                print(f"# [{position}/{count}]", end="\r", flush=True)  # the next line overwrites it
+            self._show_progress(position, count)
             return
         self._seen.add(key)
+        self._printed = time.monotonic()
         first, *more = self._lines(row)
         print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
+
+    def _show_progress(self, position: int, count: int) -> None:
+        """Print how many measurements there are, and the time left, on a terminal or after a silence."""
+        now = time.monotonic()
+        left = format_wait((now - self._begun) / position * (count - position))
+        text = f"# [{position}/{count}], about {left} left"
+        if sys.stdout.isatty():
+            print(f"{text:<40}", end="\r", flush=True)  # the next line overwrites it
+        elif now - self._printed >= MAX_SILENCE_S:
+            self._printed = now
+            print(text, flush=True)
 
     def end(
         self, job: Job, histories: Iterable[CaseHistory], verdicts: Mapping[tuple[Setting, int], SizeVerdict]

@@ -204,6 +204,7 @@ def run_workflow(
             print(f"hpccoll: {error}", file=sys.stderr)
         except KeyboardInterrupt:
             reason, interrupted = "the sweep was interrupted", True
+            _print_note(f"interrupted: ending what runs, in {INTERRUPT_S:g} s at most")
             with suppress(KeyboardInterrupt):
                 seconds = INTERRUPT_S
                 if monitor:
@@ -211,8 +212,7 @@ def run_workflow(
                     monitor.cancel_all(reason)  # before Snakemake cancels them without a reason
                     seconds = OUTAGE_INTERRUPT_S if monitor.controller.unreachable else INTERRUPT_S
                 _interrupt(child, seconds)
-            with suppress(OSError):  # the terminal may be gone
-                print(f"hpccoll: {reason}: the same command measures the rest", file=sys.stderr, flush=True)
+            _print_note(f"{reason}: the same command measures the rest")
         finally:
             try:
                 if monitor:
@@ -224,6 +224,11 @@ def run_workflow(
                 kill_orphans(out)
     code = child.wait()
     return INTERRUPTED if interrupted else code
+
+
+def _print_note(text: str) -> None:
+    with suppress(OSError):  # the terminal may be gone
+        print(f"hpccoll: {text}", file=sys.stderr, flush=True)
 
 
 def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Popen[bytes]:

@@ -9,6 +9,7 @@ import pytest
 import raw_examples
 from cli_runner import rows
 
+from hpccoll.measure import printed_table
 from hpccoll.measure.printed_table import PrintedTable
 from hpccoll.spec.case import TIMINGS, Effort
 from hpccoll.store.case_times import CaseTimes
@@ -94,6 +95,17 @@ def test_the_cases_of_a_size_are_next_to_each_other_sizes_ascending(printed):
     assert headings.split() == [
         "#algorithm", "size", "place", "time", "+-", "p99", "algbw", "busbw", "#wrong", "iters", "best"
     ]  # fmt: skip
+
+
+def test_a_log_is_never_silent_for_long_and_says_the_time_left(capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(printed_table.time, "monotonic", lambda: now)
+    job, table = raw_examples.job(CASES[0], effort=Effort(rounds=9)), PrintedTable()
+    for number in range(1, 9):
+        now += 12
+        table.show(job, lasting(CASES[0], *[20] * number), number, 9)
+    progress = [line for line in capsys.readouterr().out.splitlines() if "left" in line]
+    assert progress == ["# [4/9], about 60 s left", "# [7/9], about 24 s left"]
 
 
 def test_lines_have_at_most_100_columns(printed):

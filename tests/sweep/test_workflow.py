@@ -116,7 +116,10 @@ def test_an_interrupt_is_forwarded_once_and_the_next_step_is_printed(tmp_path, c
     count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
     assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) == workflow.INTERRUPTED
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
-    assert capsys.readouterr().err == "hpccoll: the sweep was interrupted: the same command measures the rest\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "hpccoll: interrupted: ending what runs, in 60 s at most",
+        "hpccoll: the sweep was interrupted: the same command measures the rest",
+    ]
     assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 

@@ -95,7 +95,9 @@ def test_an_error_of_snakemake_is_printed_and_the_report_is_written(copy):
 def test_another_sweep_file_is_refused_and_nothing_is_lost(copy):
     before = raw_files(copy.out)
     (copy.home / "tiny.yaml").write_text((copy.home / "tiny.yaml").read_text().replace("1K", "2K"))
-    assert spawn("sweep", "tiny.yaml", cwd=copy.home).is_bad_input("--out results/tiny", "1 KiB before, 2 KiB now")
+    assert spawn("sweep", "tiny.yaml", cwd=copy.home).is_bad_input(
+        "--out results/tiny", "sizes: 8 B,1 KiB,64 KiB before, 8 B,2 KiB,64 KiB now"
+    )
     assert raw_files(copy.out) == before
     assert invoke("validate", copy.out).code == 0
 

@@ -129,6 +129,10 @@ class SlurmMonitor:
             ours = known is not None and known.state == "CANCELLED" and (seen.alive or seen.state == "CANCELLED")
             if not ours and (known is None or known.state != seen.state):
                 self._known[seen.id] = self._scheduled(seen)
+                # A job that ended before the first query is one of an earlier sweep.
+                was_alive = known.state in LIVE_STATES if known else self._asked > float("-inf")
+                if was_alive and not seen.alive and seen.state != "COMPLETED":  # Snakemake notices it later
+                    print(f"hpccoll: {seen.job}: {self._known[seen.id].description}", file=sys.stderr, flush=True)
         there = {job.id for job in queue}
         for job in list(self._known.values()):
             if job.state in LIVE_STATES and job.id not in there:

@@ -58,6 +58,19 @@ def test_the_jobs_of_an_earlier_sweep_stay_known(slurm, tmp_path):
     assert [job.id for job in read_scheduled(tmp_path)] == ["7", "8"]
 
 
+def test_a_job_that_fails_is_printed_once_and_at_once_and_jobs_of_earlier_sweeps_are_not(slurm, tmp_path, capsys):
+    slurm(("6", "FAILED", "None"), ("7", "RUNNING", "None"))
+    monitor = SlurmMonitor(tmp_path)
+    monitor.poll_now()
+    assert capsys.readouterr().err == ""
+    slurm(("6", "FAILED", "None"), ("7", "NODE_FAIL", "None"), ("8", "COMPLETED", "None"), facts="NODE_FAIL")
+    monitor.poll_now()
+    monitor.poll_now()
+    assert capsys.readouterr().err == (
+        "hpccoll: mpi.n2x1: NODE_FAIL: one of its nodes failed; Slurm job 7, log /logs/7.log\n"
+    )
+
+
 def test_looking_again_at_once_asks_nothing(slurm, tmp_path):
     slurm()
     monitor = SlurmMonitor(tmp_path, every_s=60)
