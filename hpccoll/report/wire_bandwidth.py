@@ -4,7 +4,7 @@ Only the wires of a testbed are calibrated, and only a calibrated wire has a per
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpccoll.report.executed_labels import offloaded
@@ -35,6 +35,7 @@ class Wire:
         rails: the number of wires of each node.
         min_bytes: the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a burst.
         rate_ratio: the calibrated part of the TCP rate, if that is not nearly 1; else None.
+        line_rate: the bytes per second at which a wire is set; None if it has no rate.
     """
 
     rate_label: str = ""
@@ -43,6 +44,7 @@ class Wire:
     rails: int = 1
     min_bytes: int = 0
     rate_ratio: float | None = None
+    line_rate: float | None = None
 
     @classmethod
     def of(cls, run: Run | None) -> "Wire":
@@ -56,12 +58,15 @@ class Wire:
         if uplink := bed.get("uplink_bps"):
             # Messages between racks share one wire: the rate of a node's wire is no limit for them.
             return cls(f"{label}, {format_bit_rate(uplink)} from each rack", mtu)
-        if not rate or not seen:
+        if not rate:
             return cls(label, mtu)
+        uncalibrated = cls(label, mtu, rails=bed.get("rails", 1), line_rate=rate / 8)
+        if not seen:
+            return uncalibrated
         if abs((rate_ratio := seen / tcp_rate(rate, mtu)) - 1) > TOLERANCE:
-            return cls(label, mtu, rate_ratio=rate_ratio)
+            return replace(uncalibrated, rate_ratio=rate_ratio)
         least = _smallest_calibrated(bed["calibration"], seen)
-        return cls(label, mtu) if least is None else cls(label, mtu, seen, bed.get("rails", 1), least)
+        return uncalibrated if least is None else replace(uncalibrated, calibrated_rate=seen, min_bytes=least)
 
 
 def tcp_rate(rate_bps: float, mtu: int) -> float:
@@ -98,7 +103,7 @@ def ports_used(row: Row) -> dict[str, float]:
 
 
 def wire_ceiling(row: Row, wire: Wire) -> float | None:
-    """Return the total rate of the calibrated wires that ``row`` used; None if busbw may exceed it.
+    """Return the total rate of the wires that ``row`` used, calibrated or as set; None if busbw may exceed it.
 
     The rails of a testbed are equal, and one of them is calibrated. With one rank on each node, busbw is at most the
     total rate of its wires. Ranks that share wires may exceed it, and so may aggregation by ranks or by switches, which
@@ -107,16 +112,19 @@ def wire_ceiling(row: Row, wire: Wire) -> float | None:
     if offloaded(row) or row.kind == SHARED_GPU:
         return None
     rails = _rails(row, wire)
-    if wire.calibrated_rate is None or not rails or row.nodes < 2 or row.ranks != row.nodes:
+    rate = wire.calibrated_rate or wire.line_rate
+    if rate is None or not rails or row.nodes < 2 or row.ranks != row.nodes:
         return None
     if row.collective == "all_to_all_v":  # busbw uses the mean bytes, and the busiest rank sets the time
         return None
-    return None if _aggregated(row) else wire.calibrated_rate * rails
+    return None if _aggregated(row) else rate * rails
 
 
 def wire_limit(row: Row, wire: Wire) -> float | None:
     """Return that rate for sizes for which the calibration holds; None for smaller ones, which may be bursts."""
-    return None if row.bytes < wire.min_bytes * _rails(row, wire) else wire_ceiling(row, wire)
+    if wire.calibrated_rate is None or row.bytes < wire.min_bytes * _rails(row, wire):
+        return None
+    return wire_ceiling(row, wire)
 
 
 def _rails(row: Row, wire: Wire) -> int:

@@ -377,9 +377,14 @@ def _percent_or_factor(ratio: float) -> str:
 
 
 def answer_lines(answers: Answers) -> Iterator[str]:
-    """Yield the sentences of all collectives for a terminal."""
-    for name in answers.by_collective:
+    """Yield the sentences of all collectives for a terminal, and where the answers for other ranks are."""
+    others: dict[str, None] = {}
+    for name, several in answers.by_collective.items():
         yield from answers.sentences(name)
+        foremost = answers.foremost(name)
+        others |= dict.fromkeys(each.setting.shape_label for each in several if each not in foremost)
+    if others:
+        yield f"Answers for {', '.join(others)} are in the report, and hpccoll tune prints them."
 
 
 def all_table_lines(answers: Answers) -> Iterator[str]:

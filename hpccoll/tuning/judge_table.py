@@ -68,7 +68,8 @@ class TableJudgement:
     Args:
         regrets: the regret at each judged size.
         unjudged: sentences about settings and sizes that could not be judged.
-        other_conditions: sentences about settings whose machine, MPI library or executor is not that of the table.
+        other_conditions: sentences about settings whose machine, MPI library or executor is not that of the table, and
+            about results from which the table was made.
         single_choices: for each setting, the best of the choices that serve all sizes, and the geometric mean of its
             regrets.
     """
@@ -169,6 +170,8 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
     unjudged: list[str] = []
     other_conditions: dict[str, None] = {}
     single_choices: dict[Setting, tuple[Choice, float]] = {}
+    if {row.run_id for row in results.rows} & {run.get("run_id") for run in table.runs}:
+        other_conditions["the table was made from these results, so that noise makes its choices look too good"] = None
     for setting, measured in measured_settings(results).items():
         entry = table.find(setting)
         if entry is None:

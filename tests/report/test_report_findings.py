@@ -92,6 +92,14 @@ def test_a_burst_above_the_wire_is_not_the_highest_bandwidth(make_node_row, make
     assert "highest_busbw" not in kinds_of(group_of(burst, runs=(make_bed_run(),)))
 
 
+def test_a_burst_above_the_line_rate_is_none_either_if_the_wire_was_calibrated_on_a_busy_machine(
+    make_node_row, make_bed_run, group_of
+):
+    busy = (make_bed_run(wire_Bps=9_829_694, calibration=[{"bytes": 4 << 20, "Bps": 9_829_694}]),)
+    burst, sustained = make_node_row(nbytes=1024, busbw_Bps=33e6), make_node_row(busbw_Bps=12e6)
+    assert highest(group_of(burst, sustained, runs=busy)) == (12e6, 4 << 20)
+
+
 @pytest.mark.parametrize(
     "may",
     [

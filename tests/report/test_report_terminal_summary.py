@@ -1,5 +1,6 @@
 """Summaries for a terminal: every command counts every case once, and in the same words."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
@@ -89,6 +90,19 @@ def test_the_status_of_an_ended_sweep_has_each_reason_once(ended):
         "  not run: 4 cases: its job ended before its first measurement",
         "  left out in mpi.p3: x: needs a power of two",
     ]
+
+
+def test_a_case_in_a_job_that_was_cancelled_has_not_failed(out):
+    directory, journal = out
+    journal.start(CASES[3])
+    journal.close(remove=False)
+    cancelled = {"job": "mpi.p2", "id": "7", "state": "CANCELLED", "reason": "the sweep was interrupted"}
+    assert "1 failed" in invoke("status", directory).out
+    (directory / "slurm.json").write_text(json.dumps([cancelled]))
+    printed = invoke("status", directory).out
+    assert "1 failed" not in printed
+    assert f"not run: {CASES[3].id}: the job ended while it ran" in printed
+    assert "CANCELLED: it was cancelled (the sweep was interrupted)" in printed
 
 
 def test_report_and_validate_count_as_status_does(ended):

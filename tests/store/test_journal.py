@@ -101,7 +101,7 @@ def test_failure_notes_are_read_after_a_truncated_line(out):
 def test_a_case_that_ended_the_job_without_a_note_has_a_failure_reason(out):
     begin(out).close(remove=False)
     read = read_journal(journal_path(out))
-    assert read.failure_reason(CASES[1].id) == "the job ended while it ran, without a word"
+    assert read.failure_reason(CASES[1].id) == "the job ended while it ran, and no rank left a message"
     assert read.failure_reason(CASES[2].id) is None
 
 

@@ -148,7 +148,7 @@ def test_a_journal_keeps_every_round_and_why_later_ones_are_missing(tmp_path):
     assert raw_examples.comparable(read.attempts) == raw_examples.comparable(journal.raw.attempts)
     assert (read.measured, read.started) == ({CASES[0].id: {1, 2}}, [CASES[0].id])
     (found,) = read_results([tmp_path]).rows
-    assert found.reason == "2 of 3 rounds; the job ended while it ran, without a word"
+    assert found.reason == "2 of 3 rounds; the job ended while it ran, and no rank left a message"
 
 
 def test_a_skipped_case_is_done_and_one_skipped_in_a_later_round_is_partial():
