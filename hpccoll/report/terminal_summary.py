@@ -77,8 +77,10 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from shown
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
-    yield from answer_lines(Answers(recommend(results)))
-    yield from step_lines(results)
+    answers, steps = list(answer_lines(Answers(recommend(results)))), step_lines(results)
+    if results.measured and not (answers or steps):
+        yield "no result is complete and correct"
+    yield from (*answers, *steps)
     if noise := noise_sentence(results):
         yield noise
     yield from remarks.values()

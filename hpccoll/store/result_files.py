@@ -30,7 +30,7 @@ def find_raw_files(paths: Iterable[Path]) -> list[Path]:
     sources: dict[Path, Path] = {}
     for path in paths:
         if not path.exists() and not journal_path(path).exists():
-            raise BadInputError("path", str(path), "a raw file or a directory that exists")
+            raise BadInputError("path", str(path), "there is no such raw file or directory")
         if path.suffix in (".yaml", ".yml"):
             expected = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
             raise BadInputError("path", str(path), expected)

@@ -146,4 +146,4 @@ def _warning(name: str, option: str, rate: str, bps: int | None, measured: int |
         return None
     remedy = f"take the testbed down, and bring it up while the machine is idle, or with a lower --{option}"
     seen = f"{name} carries {ratio:.1%} of what TCP should get of {rate}"
-    return f"warning: {seen}: reports will give no per cent of it; {remedy}"
+    return f"warning: {seen}: reports will print no share of that rate; {remedy}"

@@ -127,9 +127,10 @@ def test_the_outcome_ends_with_what_to_use_and_the_noise(of_rows, make_row):
     assert noise == noise_sentence(results)
 
 
-def test_without_a_usable_row_the_outcome_ends_with_the_counts(of_rows, make_row):
-    (only,) = outcome_lines(of_rows(make_row(status="wrong", wrong=1)))
-    assert only.startswith("0 of 1 cases")
+def test_without_a_usable_row_the_outcome_has_the_counts_and_says_that_there_is_no_answer(of_rows, make_row):
+    counts, answer = outcome_lines(of_rows(make_row(status="wrong", wrong=1)))
+    assert counts.startswith("0 of 1 cases")
+    assert answer == "no result is complete and correct"
 
 
 @pytest.mark.parametrize("more", [0, 1, 2])

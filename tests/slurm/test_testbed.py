@@ -130,7 +130,7 @@ def test_a_wire_calibrated_on_a_busy_machine_is_reported(testbed):
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert result.stdout == (
-        "warning: the wire carries 79.2% of what TCP should get of 1gbit: reports will give no per cent of it; "
+        "warning: the wire carries 79.2% of what TCP should get of 1gbit: reports will print no share of that rate; "
         "take the testbed down, and bring it up while the machine is idle, or with a lower --rate\n"
     )
 

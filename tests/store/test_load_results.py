@@ -157,7 +157,7 @@ def test_a_sweep_file_is_refused_with_the_directory_of_its_results(tmp_path):
 
 
 def test_a_missing_path_or_an_empty_directory_is_refused(tmp_path):
-    with pytest.raises(BadInputError, match="that exists"):
+    with pytest.raises(BadInputError, match="there is no such raw file or directory"):
         read_results([tmp_path / "no"])
     with pytest.raises(BadInputError, match="that holds some"):
         read_results([tmp_path])

@@ -131,8 +131,8 @@ def check_account(account: str | None, where: Partition) -> None:
         expected = "an account of yours: " + (", ".join(known) or "you have none")
     else:
         known = list(where.accounts or ())
-        expected = f"left out: this cluster keeps no accounts, and partition {where.name} names "
-        expected += ", ".join(known) or "none"
+        named = ", ".join(known) or "none"
+        expected = f"this cluster keeps no accounts, and partition {where.name} names {named}; do: leave the key out"
     if account not in known:
         raise BadInputError("account", account, expected)
 
