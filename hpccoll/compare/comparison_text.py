@@ -16,10 +16,9 @@ from hpccoll.compare.comparison import (
     Comparison,
 )
 from hpccoll.compare.shift import Shift
-from hpccoll.compare.side_by_side import SideBySide
-from hpccoll.store.rows import Row
+from hpccoll.compare.side_by_side import SideBySide, operation_label
 from hpccoll.store.sources import SOURCES
-from hpccoll.units import format_count, format_seconds, format_size
+from hpccoll.units import format_count, format_seconds
 
 LISTED = {REGRESSION: None, WRONG: None, MISSING: 20, IMPROVEMENT: 20, UNDECIDED: 10, UNCHANGED: 0, NEW: 0}
 """How many cases of each verdict are listed; None for all."""
@@ -101,14 +100,6 @@ def side_by_side_lines(pairs: Sequence[SideBySide]) -> Iterator[str]:
                 f"({theirs.timing}), {format_seconds(ours.median_s or 0)} by hpccoll ({ours.timing}): "
                 f"{pair.factor:.2f} times"
             )
-
-
-def operation_label(row: Row) -> str:
-    """Return the operation of a result of another program in words."""
-    call = row.params.get("call")
-    how = f"{row.algorithm} ({call})" if call else row.algorithm
-    where = f"{row.ranks} ranks on {format_count(row.nodes, 'node')}"
-    return f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}, {where}"
 
 
 def _line(case: CaseComparison) -> str:

@@ -9,6 +9,7 @@ from hpccoll.compare.compared_case import TIMED
 from hpccoll.spec.case import AGGREGATED
 from hpccoll.store.rows import Row
 from hpccoll.store.sources import QUEUE_MEAN
+from hpccoll.units import format_count, format_size
 
 OPERATION = "collective", "algorithm", "transport", "device", "requested_bytes", "ranks", "nodes"
 """What both results share; placements and types of elements may differ, and are shown."""
@@ -71,3 +72,11 @@ def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:
         aggregated != (theirs.timing == QUEUE_MEAN), ours.variant is not None, theirs.dtype != ours.dtype,
         theirs.in_place != ours.in_place, ours.median_s,
     )  # fmt: skip
+
+
+def operation_label(row: Row) -> str:
+    """Return the operation of a result of another program in words."""
+    call = row.params.get("call")
+    how = f"{row.algorithm} ({call})" if call else row.algorithm
+    where = f"{row.ranks} ranks on {format_count(row.nodes, 'node')}"
+    return f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}, {where}"

@@ -7,6 +7,7 @@ the name of a series. Series are named after transport, parameters and so on onl
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -75,7 +76,7 @@ class SeriesPoint:
         return f"ranks {' and '.join(map(self.rank_label, pair))}" if pair else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: every point asks for what is cached
 class ChartGroup:
     """Rows that may share a chart.
 
@@ -135,7 +136,7 @@ class ChartGroup:
         """The measured pairs of ranks, if messages go between two ranks."""
         return tuple(sorted({two for point in self.usable if (two := call_arguments.rank_pair(point.row))}))
 
-    @property
+    @cached_property
     def many_pairs(self) -> bool:
         """Whether a line stands for several pairs of ranks."""
         pairs = {(p.row.ranks, p.row.nodes, two) for p in self.usable if (two := call_arguments.rank_pair(p.row))}
@@ -148,12 +149,12 @@ class ChartGroup:
             filter(None, (_emulation_label(self, name, emulation.label) for name, emulation in EMULATIONS.items()))
         )
 
-    @property
+    @cached_property
     def usable(self) -> tuple[SeriesPoint, ...]:
         """The points that may be drawn and compared."""
         return tuple(point for point in self.points if is_usable(point.row))
 
-    @property
+    @cached_property
     def drawn(self) -> tuple[SeriesPoint, ...]:
         """The points that axes have to include: usable ones and predictions."""
         return (*self.usable, *(point for point in self.predictions if is_usable(point.row)))
@@ -189,7 +190,7 @@ class ChartGroup:
             return f"prediction: {point.machine}"
         return f"machine {self.machines.index(point.machine) + 1}"
 
-    @property
+    @cached_property
     def ranks_per_node(self) -> int | None:
         """The ranks of each node if curves run over nodes; None if they run over ranks."""
         rows = [point.row for point in self.drawn]

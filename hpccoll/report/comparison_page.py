@@ -18,18 +18,18 @@ from hpccoll.compare.comparison import (
     CaseComparison,
     Comparison,
 )
-from hpccoll.compare.comparison_text import change_label, count_cases, interval_label, operation_label, summary
+from hpccoll.compare.comparison_text import change_label, count_cases, interval_label, summary
 from hpccoll.compare.shift import Shift
 from hpccoll.compare.side_by_side import SideBySide
 from hpccoll.errors import UnusableError
 from hpccoll.report import chart_axes
 from hpccoll.report.chart_panels import Chart, ChartRecord, inline_data, tooltip
 from hpccoll.report.html_tables import plain_table
+from hpccoll.report.other_programs import side_by_side_table
 from hpccoll.report.page_frame import chart_figure, page_head, page_scripts
 from hpccoll.report.prediction_chart import write_picture
 from hpccoll.report.series_colours import FLOOR_GREY, FOREGROUND
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.store.sources import SOURCES
 from hpccoll.terminal import printable
 from hpccoll.units import format_seconds, format_size
 
@@ -210,27 +210,6 @@ def _side_by_side_section(pairs: Sequence[SideBySide]) -> str:
     if not pairs:
         return ""
     return f"<h2>Timed differently</h2>{side_by_side_table(pairs)}"
-
-
-def side_by_side_table(pairs: Sequence[SideBySide]) -> str:
-    """Return results of other programs next to ours as a table, and what their numbers mean."""
-    head = ["operation", "theirs", "by", "their timing", "ours", "our timing", "theirs / ours"]
-    body = [
-        [
-            operation_label(pair.theirs), format_seconds(pair.theirs.median_s or 0), pair.theirs.source or "",
-            pair.theirs.timing, format_seconds(pair.ours.median_s) if pair.ours and pair.ours.median_s else "none",
-            pair.ours.timing if pair.ours else "", f"{pair.factor:.2f}" if pair.factor else "",
-        ]
-        for pair in pairs
-    ]  # fmt: skip
-    sources = dict.fromkeys(pair.theirs.source or "" for pair in pairs)
-    meanings = "".join(f"<li>{escape(SOURCES[each].title)}: {escape(SOURCES[each].meaning)}.</li>" for each in sources)
-    note = (
-        f'<div class="note">These numbers are timed differently, and therefore not ranked:<ul>{meanings}'
-        "<li>hpccoll: the median over iterations and rounds of the longest duration over ranks, after its barrier."
-        "</li></ul></div>"
-    )
-    return note + plain_table(head, body, tall=len(body) > 15)
 
 
 def _changes_table(changes: Mapping[str, tuple[str, str]]) -> str:

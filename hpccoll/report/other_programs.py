@@ -3,17 +3,19 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 
 import altair as alt
 
-from hpccoll.compare.side_by_side import SideBySide, side_by_side
+from hpccoll.compare.side_by_side import SideBySide, operation_label, side_by_side
 from hpccoll.report import chart_axes
 from hpccoll.report.chart_panels import Chart, ChartRecord, inline_data, tooltip
-from hpccoll.report.comparison_page import side_by_side_table
+from hpccoll.report.html_tables import plain_table
 from hpccoll.report.page_frame import chart_figure
 from hpccoll.report.series_colours import FOREGROUND, series_colour
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.schema import IMPORTED
+from hpccoll.store.sources import SOURCES
 from hpccoll.units import format_count, format_seconds, format_size
 
 MAX_PANELS = 6
@@ -33,6 +35,27 @@ def other_programs_section(results: Results) -> str:
     chart = other_programs_chart(pairs, libraries)
     figure = chart_figure("other-programs-times", "Times that other programs report", chart, CAPTION) if chart else ""
     return f'<h2 id="other-programs">Other programs</h2>{figure}{side_by_side_table(pairs)}'
+
+
+def side_by_side_table(pairs: Sequence[SideBySide]) -> str:
+    """Return results of other programs next to ours as a table, and what their numbers mean."""
+    head = ["operation", "theirs", "by", "their timing", "ours", "our timing", "theirs / ours"]
+    body = [
+        [
+            operation_label(pair.theirs), format_seconds(pair.theirs.median_s or 0), pair.theirs.source or "",
+            pair.theirs.timing, format_seconds(pair.ours.median_s) if pair.ours and pair.ours.median_s else "none",
+            pair.ours.timing if pair.ours else "", f"{pair.factor:.2f}" if pair.factor else "",
+        ]
+        for pair in pairs
+    ]  # fmt: skip
+    sources = dict.fromkeys(pair.theirs.source or "" for pair in pairs)
+    meanings = "".join(f"<li>{escape(SOURCES[each].title)}: {escape(SOURCES[each].meaning)}.</li>" for each in sources)
+    note = (
+        f'<div class="note">These numbers are timed differently, and therefore not ranked:<ul>{meanings}'
+        "<li>hpccoll: the median over iterations and rounds of the longest duration over ranks, after its barrier."
+        "</li></ul></div>"
+    )
+    return note + plain_table(head, body, tall=len(body) > 15)
 
 
 def other_programs_chart(
