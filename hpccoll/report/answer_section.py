@@ -35,11 +35,27 @@ def answer_section(
     answered = {name: answers.sentences(name) for name in answers.by_collective}
     if steps := step_lines(results):
         answered |= dict.fromkeys(WORKLOADS, steps)
-    parts = [_sentences(answers, answered, collectives, unmeasured, measured)]
+    parts = [_keep_units(_sentences(answers, answered, collectives, unmeasured, measured))]
     if len(collectives) == 1:
         parts.append(answer_table(answers, collectives[0]))
-    parts.append(f'<p class="noise">{escape(noise_sentence(results))} {escape(_counts(results))}.</p>')
+    notes = (noise_sentence(results), f"{_counts(results)}.", _native_note(answers))
+    parts.append(f'<p class="noise">{escape(_keep_units(" ".join(filter(None, notes))))}</p>')
     return f'<div class="answers">{"".join(parts)}</div>'
+
+
+NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]iB|B|[nmu]?s)\b|%)")
+
+
+def _keep_units(html: str) -> str:
+    """Return text or HTML in which no line ends between a number and its unit."""
+    return NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", html)
+
+
+def _native_note(answers: Answers) -> str:
+    """Return that no speed-up is known; empty if a call of the library was measured, or nothing was compared."""
+    compared = [each for several in answers.by_collective.values() for each in several if len(each.choices) > 1]
+    measured = any(choice.is_native for each in compared for choice in each.choices)
+    return "The library's own calls were not measured." if compared and not measured else ""
 
 
 def _counts(results: Results) -> str:
@@ -134,9 +150,7 @@ def _table(lines: Sequence[AnswerLine]) -> str:
     for line in lines:
         setting = "" if line.setting == before else escape(_setting_words(line))
         before = line.setting
-        sizes = f"<td>{escape(line.sizes)}</td>" if sized else ""
-        cells = (
-            f"<td><code>{escape(line.choice)}</code></td><td>{escape(line.gain)}</td><td>{escape(line.certainty)}</td>"
-        )
-        body.append(f"<tr><td>{setting}</td>{sizes}{cells}</tr>")
+        cells = [setting, *([escape(_keep_units(line.sizes))] if sized else []), f"<code>{escape(line.choice)}</code>"]
+        cells += [escape(line.gain), escape(line.certainty)]
+        body.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     return f'<table class="answer"><thead><tr>{heads}</tr></thead><tbody>{"".join(body)}</tbody></table>'

@@ -259,7 +259,8 @@ OVERVIEW_FIGURES = (
     Figure(
         "busbw",
         "bus bandwidth against size",
-        f"busbw = algbw times the factor of the collective, comparable with nccl-tests. {OVERVIEW_NOTE}",
+        f"busbw = algbw times the factor of the collective, comparable with nccl-tests. Small messages may "
+        f"exceed the rate of a wire, as a burst. {OVERVIEW_NOTE}",
         busbw_of_collectives,
     ),
 )

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from html import escape
 
 import pytest
 from hypothesis import given
@@ -128,6 +129,20 @@ def test_the_first_screen_has_sentences_a_table_and_a_line_on_noise(section):
     parts = [html.index(part) for part in ('<ul class="sentences"><li>', '<table class="answer">', '<p class="noise">')]
     assert parts == sorted(parts)
     assert re.search(r"<li><b>all_reduce on 2 nodes</b>: use <code>ring</code> from ", html)
+
+
+def test_that_no_speed_up_is_known_is_said_once(section):
+    note = "The library's own calls were not measured."
+    assert section(measured_results({"ring": LATE, "star": EARLY})).count(escape(note)) == 1
+    assert escape(note) not in section(measured_results({"ring": LATE, "native": EARLY}))
+    assert escape(note) not in section(measured_results({"ring": LATE}))
+
+
+def test_no_line_ends_between_a_number_and_its_unit(section):
+    html = section(measured_results({"ring": LATE, "native": EARLY}, drift=(1, 3, 2)))
+    text = re.sub(r"<[^>]*>", "", html)
+    assert re.findall(r"\d+ (?:[KM]iB|[mu]s|%)", text) == []
+    assert re.findall(r"\d+\N{NO-BREAK SPACE}(?:[KM]iB|%)", text) != []
 
 
 def test_results_without_an_answer_have_a_sentence_and_no_table(section):
