@@ -11,7 +11,7 @@ from hpccoll.errors import BadInputError, UnusableError, file_error
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 from hpccoll.tuning.measured_choices import check_conditions, measured_settings, rows_by_setting
-from hpccoll.tuning.recommendations import recommend
+from hpccoll.tuning.recommendations import recommend_placements
 from hpccoll.tuning.size_ranges import RULE, ratio_noise
 from hpccoll.tuning.table import TableEntry, TuneTable, load_table, machine_name, mpi_version
 
@@ -26,7 +26,7 @@ def build_table(results: Results) -> TuneTable:
         BadInputError: if the results have no choices, or mix machines, MPI libraries or executors within a setting.
     """
     check_conditions(rows_by_setting(results))
-    recommendations = recommend(results)
+    recommendations = recommend_placements(results)
     if not recommendations:
         rows = results.rows
         statuses = Counter(row.kind if not row.ours else "wrong" if row.wrong else row.status for row in rows)

@@ -176,12 +176,10 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
             mpi = mpi_version(run.provenance) if run else ""
             conditions = Conditions(machine, mpi, row.executor or PYTHON)
             rows[setting_of(row), conditions].append(row)
-    rows = {key: of_setting for key, of_setting in rows.items() if any(row.algorithm != AUTO for row in of_setting)}
     twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}
+    with_both = {key: [*rows[key], *map(_moved, filter(_has_one_buffer, twins[key]))] for key in rows}
     return {
-        key: [*of_setting, *map(_moved, filter(_has_one_buffer, twins[key]))]
-        for key, of_setting in rows.items()
-        if not twins[key] or not all(map(_has_one_buffer, of_setting))  # which then belong to the twin alone
+        key: of_setting for key, of_setting in with_both.items() if any(row.algorithm != AUTO for row in of_setting)
     }
 
 

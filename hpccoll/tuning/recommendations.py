@@ -2,11 +2,13 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, TypeAlias
 
+from hpccoll.schedule import collective
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import median_ratio
 from hpccoll.tuning.measured_choices import (
@@ -102,6 +104,12 @@ class Recommendation:
     ranges: tuple[RecommendedRange, ...]
 
     @property
+    def has_one_buffer(self) -> bool:
+        """Whether only calls of the library were measured, whose one buffer serves both placements."""
+        calls = all(choice.algorithm == NATIVE for choice in self.choices) and not self.measured.auto
+        return calls and self.setting.in_place is True and collective(self.setting.collective).one_buffer
+
+    @property
     def choices(self) -> tuple[Choice, ...]:
         """All choices that were measured."""
         return tuple(self.measured.curves)
@@ -115,7 +123,23 @@ class Recommendation:
 def recommend(results: Results) -> tuple[Recommendation, ...]:
     """Return what to use in every measured setting, separately for each machine, MPI library and executor.
 
-    Tables of ``hpccoll tune`` and reports both come from here, so that they agree.
+    Tables of ``hpccoll tune`` and reports both come from here, so that they agree. A placement in which nothing but
+    calls of the library with one buffer were measured has no recommendation of its own if the other placement has one,
+    because that is compared with these calls, too.
+    """
+    found = recommend_placements(results)
+    settings = {(each.setting, each.measured.conditions) for each in found}
+    return tuple(
+        each
+        for each in found
+        if not (each.has_one_buffer and (_other_placement(each.setting), each.measured.conditions) in settings)
+    )
+
+
+def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
+    """Return what ``recommend`` does, and a recommendation for every other measured placement.
+
+    A table needs these, because a case is looked up with its placement.
     """
     placements: dict[tuple[Setting, Conditions], list[tuple[Setting, list[Row]]]] = defaultdict(list)
     for (setting, conditions), rows in rows_by_setting(results).items():
@@ -127,14 +151,22 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
     )
 
 
-def verdicts_by_setting(recommendations: Iterable[Recommendation]) -> dict[tuple[Setting, int], SizeVerdict]:
-    """Return how sure the choice is for each setting, of one placement, and size in bytes."""
-    return {
-        (replace(each.setting, in_place=in_place), size): verdict
-        for each in recommendations
-        for in_place in ((False, True) if each.setting.in_place is None else (each.setting.in_place,))
-        for size, verdict in each.verdicts.items()
-    }
+def verdicts_by_setting(recommendations: Sequence[Recommendation]) -> dict[tuple[Setting, int], SizeVerdict]:
+    """Return how sure the choice is for each setting, of one placement, and size in bytes.
+
+    The verdicts of a single placement serve the other one, too, if calls of the library have one buffer.
+    """
+    settings = {each.setting for each in recommendations}
+    verdicts: dict[tuple[Setting, int], SizeVerdict] = {}
+    for each in recommendations:
+        alone = collective(each.setting.collective).one_buffer and _other_placement(each.setting) not in settings
+        for in_place in (False, True) if each.setting.in_place is None or alone else (each.setting.in_place,):
+            verdicts |= {(replace(each.setting, in_place=in_place), size): of for size, of in each.verdicts.items()}
+    return verdicts
+
+
+def _other_placement(setting: Setting) -> Setting:
+    return replace(setting, in_place=not setting.in_place)
 
 
 def _recommend(
@@ -142,17 +174,19 @@ def _recommend(
 ) -> list[Recommendation]:
     """Return one recommendation for both placements, or one for each."""
     measured = [MeasuredSetting.of(rows, conditions) for _, rows in placements]
-    separate = [choose_ranges(each) for each in measured]
+    chosen = [choose_ranges(each) for each in measured]
+    separate = [
+        _recommendation(setting, each, ranges)
+        for (setting, _), each, ranges in zip(placements, measured, chosen, strict=True)
+    ]
     common = set.intersection(*(set(each.curves) for each in measured))
-    if len(measured) > 1 and common and measured[0].sizes == measured[1].sizes:
+    shareable = common and measured[0].sizes == measured[-1].sizes and not any(each.has_one_buffer for each in separate)
+    if len(measured) > 1 and shareable:
         joint = choose_ranges(*measured)
-        if joint.cost <= fmean(each.cost for each in separate) + joint.price:
+        if joint.cost <= fmean(each.cost for each in chosen) + joint.price:
             both = MeasuredSetting.of([row for _, rows in placements for row in rows], conditions)
             return [_recommendation(call, both, joint)]
-    return [
-        _recommendation(setting, each, ranges)
-        for (setting, _), each, ranges in zip(placements, measured, separate, strict=True)
-    ]
+    return separate
 
 
 def _recommendation(setting: Setting, measured: MeasuredSetting, chosen: SizeRanges) -> Recommendation:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from synthetic_timings import KIB, linear_curve, measured_results, merged_results
 
 from hpccoll.tuning.build_table import build_table
-from hpccoll.tuning.recommendations import recommend
+from hpccoll.tuning.recommendations import recommend, verdicts_by_setting
 from hpccoll.tuning.setting import Setting
 from hpccoll.tuning.table import Choice
 
@@ -60,6 +60,22 @@ def test_a_placement_in_which_only_such_a_call_was_measured_has_no_answer_of_its
     (only,) = recommend(both_placements(binomial, of_library, collective="broadcast", op=None, root=0))
     assert only.setting.in_place is False
     assert [of_range.gain.factor for of_range in only.ranges] == [pytest.approx(1.5)]
+
+
+def test_a_table_serves_the_placement_in_which_only_such_a_call_was_measured():
+    of_library, binomial = {"native": LATE}, {"binomial": SLOWER}
+    results = both_placements(binomial, of_library, collective="broadcast", op=None, root=0)
+    entries = build_table(results).entries
+    assert {each.setting.in_place: each.range_of(KIB).choice for each in entries} == {False: NATIVE, True: NATIVE}
+    verdicts = verdicts_by_setting(recommend(results))
+    assert {(each.choice, each.runner_up) for each in verdicts.values()} == {(NATIVE, Choice("binomial", "mpi"))}
+    assert {(setting.in_place, size) for setting, size in verdicts} == {(p, s) for p in (False, True) for s in SIZES}
+
+
+def test_auto_is_compared_with_such_a_call_of_the_other_placement():
+    results = both_placements({"auto": LATE}, {"native": SLOWER}, collective="broadcast", op=None, root=0)
+    (only,) = recommend(results)
+    assert (only.setting.in_place, only.choices, sorted(only.measured.auto)) == (False, (NATIVE,), SIZES)
 
 
 def test_native_stays_unless_another_choice_gains_more_than_the_noise():
