@@ -1,7 +1,7 @@
 """The first screen of the page: what to use for each collective, how sure that is, and how noisy the machine was."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
 
@@ -9,7 +9,7 @@ from hpccoll.report.definitions import with_tooltip
 from hpccoll.report.terminal_summary import case_counts
 from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import Results
-from hpccoll.tuning.answers import AnswerLine, Answers, noise_sentence
+from hpccoll.tuning.answers import AnswerLine, Answers, noise_sentence, unanswered
 from hpccoll.tuning.step_answers import step_lines
 from hpccoll.units import format_count
 
@@ -31,11 +31,10 @@ def answer_section(
         collectives: the collectives that have a part of the page.
         unmeasured: the other collectives that were planned.
     """
-    measured = {row.collective for row in results.ours.rows}
     answered = {name: answers.sentences(name) for name in answers.by_collective}
     if steps := step_lines(results):
         answered |= dict.fromkeys(WORKLOADS, steps)
-    parts = [_keep_units(_sentences(answers, answered, collectives, unmeasured, measured))]
+    parts = [_keep_units(_sentences(results, answers, answered, collectives, unmeasured))]
     if len(collectives) == 1:
         parts.append(answer_table(answers, collectives[0]))
     notes = (noise_sentence(results), f"{_counts(results)}.", _native_note(answers))
@@ -70,13 +69,13 @@ def _is_complete(results: Results) -> bool:
 
 
 def _sentences(
-    answers: Answers, answered: Mapping[str, Sequence[str]], collectives: Sequence[str], unmeasured: Sequence[str],
-    measured: Collection[str],
+    results: Results, answers: Answers, answered: Mapping[str, Sequence[str]], collectives: Sequence[str],
+    unmeasured: Sequence[str],
 ) -> str:  # fmt: skip
     items = (
         f"<li>{_sentence(answers, name, sentence, linked=name in collectives and len(collectives) > 1)}</li>"
         for name in (*collectives, *unmeasured)
-        for sentence in answered.get(name) or [_unanswered(name, measured=name in measured)]
+        for sentence in answered.get(name) or [unanswered(results, name)]
     )
     return f'<ul class="sentences">{"".join(items)}</ul>'
 
@@ -88,10 +87,6 @@ def _sentence(answers: Answers, name: str, sentence: str, *, linked: bool) -> st
         return escape(sentence)
     subject = f'<a href="#{escape(name)}">{escape(subject)}</a>' if linked else f"<b>{escape(subject)}</b>"
     return f"{subject}{colon}{_mark_choices(answers, name, rest)}"
-
-
-def _unanswered(name: str, *, measured: bool) -> str:
-    return f"{name}: {'no result is complete and correct' if measured else 'nothing was measured'}."
 
 
 def _mark_choices(answers: Answers, name: str, text: str) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from hpccoll.report.critical_findings import find_busy_machine, opening_findings
 from hpccoll.report.finding_templates import render_finding
+from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
-from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence
+from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence, unanswered
 from hpccoll.tuning.recommendations import recommend
 from hpccoll.tuning.step_answers import step_lines
 from hpccoll.units import format_wait
@@ -77,10 +78,14 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from shown
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
-    answers, steps = list(answer_lines(Answers(recommend(results)))), step_lines(results)
-    if results.measured and not (answers or steps):
-        yield "no result is complete and correct"
-    yield from (*answers, *steps)
+    answers, steps = Answers(recommend(results)), step_lines(results)
+    answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
+    yield from (*answer_lines(answers), *steps)
+    yield from (
+        unanswered(results, name)
+        for name in dict.fromkeys(row.collective for row in results.ours.rows)
+        if name not in answered
+    )
     if noise := noise_sentence(results):
         yield noise
     yield from remarks.values()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from hpccoll.schedule import collective
+from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import SINGLE
 from hpccoll.store.rows import Results
 from hpccoll.tuning.measured_choices import geometric_mean
@@ -385,6 +386,20 @@ def answer_lines(answers: Answers) -> Iterator[str]:
         others |= dict.fromkeys(each.setting.shape_label for each in several if each not in foremost)
     if others:
         yield f"Answers for {', '.join(others)} are in the report, and hpccoll tune prints them."
+
+
+def unanswered(results: Results, name: str) -> str:
+    """Return a sentence on why a collective without an answer has none."""
+    rows = [row for row in results.rows if row.collective == name]
+    measured = [row for row in rows if row.ours]
+    others = sorted({row.algorithm for row in measured})
+    if any(not row.floor and row.algorithm != AUTO for row in measured):
+        reason = "no result is complete and correct"
+    elif measured:
+        reason = f"only {' and '.join(others)} {'was' if len(others) == 1 else 'were'} measured"
+    else:
+        reason = f"all times are {' or '.join(sorted({row.kind for row in rows}))}" if rows else "nothing was measured"
+    return f"{name}: {reason}."
 
 
 def all_table_lines(answers: Answers) -> Iterator[str]:

@@ -130,7 +130,25 @@ def test_the_outcome_ends_with_what_to_use_and_the_noise(of_rows, make_row):
 def test_without_a_usable_row_the_outcome_has_the_counts_and_says_that_there_is_no_answer(of_rows, make_row):
     counts, answer = outcome_lines(of_rows(make_row(status="wrong", wrong=1)))
     assert counts.startswith("0 of 1 cases")
-    assert answer == "no result is complete and correct"
+    assert answer == "all_reduce: no result is complete and correct."
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "words"),
+    [
+        (["null"], "only null was measured"),
+        (["auto"], "only auto was measured"),
+        (["null", "auto"], "only auto and null"),
+    ],
+)
+def test_what_is_no_choice_is_not_called_incomplete(of_rows, make_row, algorithms, words):
+    results = of_rows(*(make_row(name, floor=name == "null") for name in algorithms))
+    assert [line for line in outcome_lines(results) if line.startswith(f"all_reduce: {words}")]
+
+
+def test_imported_and_predicted_times_alone_are_not_called_incomplete(of_rows, make_row):
+    for kind in ("imported", "simulated"):
+        assert not [line for line in outcome_lines(of_rows(make_row(kind=kind))) if line.startswith("all_reduce")]
 
 
 @pytest.mark.parametrize("more", [0, 1, 2])
