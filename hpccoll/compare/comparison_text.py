@@ -23,9 +23,6 @@ from hpccoll.units import format_count, format_seconds
 LISTED = {REGRESSION: None, WRONG: None, MISSING: 20, IMPROVEMENT: 20, UNDECIDED: 10, UNCHANGED: 0, NEW: 0}
 """How many cases of each verdict are listed; None for all."""
 
-TWICE = 2.0
-"""The factor from which on a change is a factor and not a percentage."""
-
 KEYS = {
     REGRESSION: "regressions", IMPROVEMENT: "improvements", UNCHANGED: "unchanged", UNDECIDED: "undecided",
     MISSING: "missing", WRONG: "wrong", NEW: "new",
@@ -45,7 +42,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield the comparison: a summary, the what disturbed the runs, the cases by verdict, what else changed."""
+    """Yield the comparison: a summary, what disturbed the runs, the cases by verdict, what else changed."""
     if comparison.cases:
         yield summary(comparison)
     for which, load in zip(("old", "new"), comparison.loads, strict=True):
@@ -112,14 +109,21 @@ def _line(case: CaseComparison) -> str:
 
 
 def change_label(factor: float) -> str:
-    """Return a change of time as a percentage, or from twice the time on as a factor: ``+12.0 %``, ``8,425 times``."""
-    if factor < TWICE:
-        return f"{100 * (factor - 1):+.1f} %"
-    return f"{factor:.1f} times" if factor < 10 else f"{factor:,.0f} times"
+    """Return a change of time in words.
+
+    It is a percentage, such as ``+12.0 %``, or from twice and half the time on a factor: ``2.4 times as long``,
+    ``8,425 times as fast``.
+    """
+    percent = round(100 * (factor - 1), 1)
+    if -50 < percent < 100:
+        return f"{percent:+.1f} %"
+    times, how = (factor, "long") if factor > 1 else (1 / factor, "fast")
+    return f"{times:.1f} times as {how}" if times < 10 else f"{times:,.0f} times as {how}"
 
 
 def interval_label(shift: Shift) -> str:
-    """Return the 95 % interval of a change: ``+8.1 to +16.2 %``, ``+95.0 % to 2.4 times``."""
+    """Return the 95 % interval of a change: ``+8.1 to +16.2 %``, ``+95.0 % to 2.4 times as long``."""
     low, high = change_label(shift.low), change_label(shift.high)
-    unit = next((unit for unit in (" %", " times") if low.endswith(unit) and high.endswith(unit)), "")
+    units = " %", " times as long", " times as fast"
+    unit = next((unit for unit in units if low.endswith(unit) and high.endswith(unit)), "")
     return f"{low.removesuffix(unit)} to {high}"

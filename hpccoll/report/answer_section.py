@@ -114,15 +114,11 @@ def answer_table(answers: Answers, name: str) -> str:
 
 def _summary(folded: Sequence[AnswerLine]) -> str:
     """Return what folded lines are about: ``4 ranks; 3 ranks: 8 more lines``."""
-    settings = list(dict.fromkeys(_setting_words(line) for line in folded))
+    settings = list(dict.fromkeys(line.where for line in folded))
     named, others = settings[:MAX_NAMED_SETTINGS], len(settings) - MAX_NAMED_SETTINGS
     if others > 0:
         named.append(format_count(others, "more setting"))
     return f"{'; '.join(named)}: {format_count(len(folded), 'more line')}"
-
-
-def _setting_words(line: AnswerLine) -> str:
-    return f"{line.setting} (more ranks than cores)" if line.oversubscribed else line.setting
 
 
 def _shown_lines(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
@@ -143,7 +139,7 @@ def _table(lines: Sequence[AnswerLine]) -> str:
     body = []
     before = None
     for line in lines:
-        setting = "" if line.setting == before else escape(_setting_words(line))
+        setting = "" if line.setting == before else escape(line.where)
         before = line.setting
         cells = [setting, *([escape(_keep_units(line.sizes))] if sized else []), f"<code>{escape(line.choice)}</code>"]
         cells += [escape(line.gain), escape(line.certainty)]

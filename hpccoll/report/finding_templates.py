@@ -139,10 +139,10 @@ def _wire_share(values: Values) -> str:
     return "; ".join(_write(text, {**clause, "percent": 100 * clause["share"]}) for clause in values["best"]) + "."
 
 
-def _wire_below_rate(values: Values) -> str:
+def _wire_uncalibrated(values: Values) -> str:
     text = (
-        "a wire carried {percent:.1f} % of the TCP throughput of {wire} when the testbed came up: bring it up while "
-        "the machine is idle."
+        "a wire carried {percent:.1f} % of the TCP throughput of {wire} when the testbed came up: bring it up again "
+        "while the machine is idle."
     )
     return _write(text, {**values, "percent": 100 * values["ratio"]})
 
@@ -378,7 +378,7 @@ TEMPLATES: Mapping[str, Template] = {
     "pair_extremes": Template(lambda values: f"{values['series']}, {_size_and_shape(values)}", _pair_extremes),
     "highest_busbw": Template("Highest busbw", _highest_busbw),
     "wire_share": Template("Share of the wire rate", _wire_share),
-    "wire_below_rate": Template("Wire rate not reached", _wire_below_rate),
+    "wire_uncalibrated": Template("Wire not calibrated", _wire_uncalibrated),
     "rails": Template("Rails", _rails),
     "overlap": Template(
         "Overlap",

@@ -89,4 +89,4 @@ def _wire_shares(group: ChartGroup) -> Iterator[ReportFinding]:
         yield info("wire_share", best=clauses)
     wires = [point.wire for point in group.usable if point.row.nodes > 1]
     for label, ratio in sorted({(wire.rate_label, wire.rate_ratio) for wire in wires if wire.rate_ratio}):
-        yield info("wire_below_rate", wire=label, ratio=ratio)
+        yield info("wire_uncalibrated", wire=label, ratio=ratio)

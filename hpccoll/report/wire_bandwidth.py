@@ -35,7 +35,7 @@ class Wire:
         rails: the number of wires of each node.
         min_bytes: the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a burst.
         rate_ratio: the calibrated part of the TCP rate, if that is not nearly 1; else None.
-        line_rate: the bytes per second at which a wire is set; None if it has no rate.
+        line_rate: the bytes per second at which a wire is set, or what it carried if that is more; None without a rate.
     """
 
     rate_label: str = ""
@@ -64,7 +64,7 @@ class Wire:
         if not seen:
             return uncalibrated
         if abs((rate_ratio := seen / tcp_rate(rate, mtu)) - 1) > TOLERANCE:
-            return replace(uncalibrated, rate_ratio=rate_ratio)
+            return replace(uncalibrated, rate_ratio=rate_ratio, line_rate=max(rate / 8, seen))
         least = _smallest_calibrated(bed["calibration"], seen)
         return uncalibrated if least is None else replace(uncalibrated, calibrated_rate=seen, min_bytes=least)
 

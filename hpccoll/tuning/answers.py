@@ -52,6 +52,11 @@ class AnswerLine:
     certainty: str
     oversubscribed: bool
 
+    @property
+    def where(self) -> str:
+        """The setting, marked if there were more ranks than cores."""
+        return f"{self.setting} (more ranks than cores)" if self.oversubscribed else self.setting
+
 
 class Answers:
     """The answers for all collectives of some results."""
@@ -86,6 +91,12 @@ class Answers:
         most = max((each.setting.nodes, each.setting.ranks) for each in fitting)
         of_most = [each for each in fitting if (each.setting.nodes, each.setting.ranks) == most]
         return [each for each in of_most if each.setting.timing == SINGLE] or of_most
+
+    def other_settings(self, name: str) -> list[str]:
+        """Return the names of the settings of a collective that are not among the foremost."""
+        foremost = self.foremost(name)
+        names = (self.setting_name(each) for each in self.by_collective[name] if each not in foremost)
+        return list(dict.fromkeys(names))
 
     def table(self, name: str) -> list[AnswerLine]:
         """Return the lines of all settings of a collective: the foremost first, those without enough cores last."""
@@ -132,21 +143,28 @@ class Answers:
         return f"{each.setting.collective} on {self.setting_name(each)}{crowded}"
 
     def _auto_sentence(self, each: Recommendation) -> str:
-        """Return how much faster than native the choices of a table were; empty unless both were measured."""
+        """Return how much faster than native the choices of a table were; empty unless both were measured.
+
+        As with the gains of ranges, one that is clear at no size has no number.
+        """
         gains: list[float] = []
-        clear = 0
+        faster = slower = 0
         for size, auto in each.measured.auto.items():
             native = [time for choice, time in each.measured.times_at(size).items() if choice.is_native]
             if native:
                 gains.append(min(time.ratio(auto) for time in native))
-                clear += all(auto.clearly_faster(time) for time in native)
+                faster += all(auto.clearly_faster(time) for time in native)
+                slower += any(time.clearly_faster(auto) for time in native)
         if not gains:
             return ""
+        if not (faster or slower):
+            return f"{self._where(each)}: auto is not clearly faster than {_own_call(each)}."
         ends = dict.fromkeys(map(_gain_phrase, (min(gains), max(gains))))
         by_size = f"{' to '.join(ends)} by size" if len(ends) > 1 else ""
-        sure = f"clearly faster{_of_sizes(clear, len(gains), 'sizes')}" if clear else "not clearly faster"
+        counts = (("faster", faster), ("slower", slower))
+        sure = [f"clearly {how}{_of_sizes(count, len(gains), 'sizes')}" for how, count in counts if count]
         gain = f"{_compared(geometric_mean(gains))} {_own_call(each)}"
-        return f"{self._where(each)}: auto is {gain}{_in_brackets(by_size, sure)}."
+        return f"{self._where(each)}: auto is {gain}{_in_brackets(by_size, *sure)}."
 
     def _sentence(self, each: Recommendation) -> str:
         name, where = each.setting.collective, self._where(each)
@@ -234,11 +252,12 @@ def _cut_label(each: Recommendation, number: int) -> str:
 
 
 def _gain_phrase(factor: float) -> str:
-    """Return a gain: ``18 % faster``, ``2.1 times as fast``, ``3 % slower``."""
-    percent = round(100 * (factor - 1))
-    if percent >= 100 * (TWICE - 1):
+    """Return a gain: ``18 % faster``, ``2.1 times as fast``, ``3 % slower``, ``0.4 % faster``."""
+    percent = 100 * (factor - 1)
+    if round(percent) >= 100 * (TWICE - 1):
         return f"{factor:.1f} times as fast"
-    return f"{percent} % faster" if percent > 0 else "as fast" if not percent else f"{-percent} % slower"
+    size = f"{abs(percent):.{0 if round(abs(percent)) else 1}f}"
+    return "as fast" if size == "0.0" else f"{size} % {'faster' if percent > 0 else 'slower'}"
 
 
 def _gain_words(of_range: RecommendedRange) -> str:
@@ -272,13 +291,16 @@ def _clear_sizes(of_range: RecommendedRange) -> str:
 
 def _gain_doubt(of_range: RecommendedRange) -> str:
     """Return how sure a gain is: the rounds if one shows none, else at how many sizes the choice is clearly faster."""
-    gain, sizes = of_range.gain, len(of_range.verdicts)
+    gain = of_range.gain
     if gain is None or not _is_clear(of_range):
         return ""
     if gain.low is not None and gain.high is not None and gain.low <= 1:
         return f"uncertain: {_gain_phrase(gain.low)} to {_gain_phrase(gain.high)} by round"
-    clear = sum(bool(each.beats_native) for each in of_range.verdicts)
-    return f"clearly so{_of_sizes(clear, sizes, 'sizes')}" if clear else "not clearly so"
+    compared = [each.beats_native for each in of_range.verdicts if each.beats_native is not None]
+    how = "clearly so" if gain.factor > 1 else "clearly faster"
+    of_compared = f"{how}{_of_sizes(sum(compared), len(compared), 'sizes')}" if any(compared) else f"not {how}"
+    less = len(compared) < len(of_range.verdicts)
+    return of_compared + (f"; native was measured at {len(compared)} of {len(of_range.verdicts)} sizes" if less else "")
 
 
 def _gain_cell(of_range: RecommendedRange) -> str:
@@ -378,14 +400,9 @@ def _percent_or_factor(ratio: float) -> str:
 
 
 def answer_lines(answers: Answers) -> Iterator[str]:
-    """Yield the sentences of all collectives for a terminal, and where the answers for other ranks are."""
-    others: dict[str, None] = {}
-    for name, several in answers.by_collective.items():
+    """Yield the sentences of all collectives for a terminal."""
+    for name in answers.by_collective:
         yield from answers.sentences(name)
-        foremost = answers.foremost(name)
-        others |= dict.fromkeys(each.setting.shape_label for each in several if each not in foremost)
-    if others:
-        yield f"Answers for {', '.join(others)} are in the report, and hpccoll tune prints them."
 
 
 def unanswered(results: Results, name: str) -> str:
@@ -412,11 +429,11 @@ def all_table_lines(answers: Answers) -> Iterator[str]:
 
 def table_lines(lines: Sequence[AnswerLine]) -> Iterator[str]:
     """Yield a table of answers for a terminal: a line for each setting, its ranges below it."""
-    by_setting: Mapping[str, list[AnswerLine]] = {line.setting: [] for line in lines}
+    by_setting: Mapping[str, list[AnswerLine]] = {line.where: [] for line in lines}
     for line in lines:
-        by_setting[line.setting].append(line)
-    for setting, ranges in by_setting.items():
-        yield setting
+        by_setting[line.where].append(line)
+    for where, ranges in by_setting.items():
+        yield where
         for line in ranges:
             gain = f", speed-up over native {line.gain}" if line.gain else ""
             sizes = f"{line.sizes}: " if line.sizes else ""

@@ -118,12 +118,14 @@ def test_a_busy_run_is_named():
     ("factors", "words"),
     [
         ((1.12, 1.08, 1.162), ("+12.0 %", "+8.0 to +16.2 %")),
-        ((0.5, 0.25, 1.0), ("-50.0 %", "-75.0 to +0.0 %")),
-        ((2.4, 1.9, 8425), ("2.4 times", "+90.0 % to 8,425 times")),
-        ((14.2, 3.25, 60), ("14 times", "3.2 to 60 times")),
+        ((0.6, 0.51, 1.0), ("-40.0 %", "-49.0 to +0.0 %")),
+        ((0.25, 0.0004, 0.5), ("4.0 times as fast", "2,500 to 2.0 times as fast")),
+        ((2.4, 1.9, 8425), ("2.4 times as long", "+90.0 % to 8,425 times as long")),
+        ((14.2, 3.25, 60), ("14 times as long", "3.2 to 60 times as long")),
+        ((1.9996, 0.5001, 1.999), ("2.0 times as long", "2.0 times as fast to +99.9 %")),
     ],
 )
-def test_a_change_is_a_percentage_and_from_twice_the_time_on_a_factor(factors, words):
+def test_a_change_is_a_percentage_and_from_twice_and_half_the_time_on_a_factor(factors, words):
     shift = Shift(*factors, p_value=0.5, deviation=0.1, freedom=4)
     assert (change_label(shift.factor), interval_label(shift)) == words
 

@@ -60,7 +60,7 @@ EXAMPLES = {
             {"series": "tree", "share": 0.95, "wire": "2 calibrated wires", "nbytes": 4194304, "shape": "4 nodes"},
         ),
     },
-    "wire_below_rate": {"wire": "100 Mbit/s", "ratio": 0.792},
+    "wire_uncalibrated": {"wire": "100 Mbit/s", "ratio": 0.792},
     "rails": {
         "shape": "2 nodes", "nbytes": 16777216,
         "series": (

@@ -62,10 +62,10 @@ def test_a_wire_that_was_calibrated_on_a_busy_machine_is_named_with_its_part_of_
     make_node_row, make_bed_run, group_of, testbed_results
 ):
     busy = make_bed_run(wire_Bps=9_829_694, calibration=[{"bytes": 4 << 20, "Bps": 9_829_694}])
-    values = only_values(group_of(make_node_row(), runs=(busy,)), "wire_below_rate")
+    values = only_values(group_of(make_node_row(), runs=(busy,)), "wire_uncalibrated")
     assert values == {"wire": "100 Mbit/s", "ratio": pytest.approx(0.792, abs=1e-3)}
     (group,) = chart_groups(testbed_results)
-    assert "wire_below_rate" not in kinds_of(group)
+    assert "wire_uncalibrated" not in kinds_of(group)
 
 
 def highest(group):

@@ -127,6 +127,15 @@ def test_the_outcome_ends_with_what_to_use_and_the_noise(of_rows, make_row):
     assert noise == noise_sentence(results)
 
 
+def test_settings_whose_answers_only_the_report_has_are_named_for_each_collective(of_rows, make_row):
+    shapes = [make_row(name, ranks=ranks) for ranks in (2, 4, 8, 16, 32, 64) for name in ("ring", "native")]
+    lines = [*outcome_lines(of_rows(*shapes, make_row(collective="all_gather", op=None)))]
+    (folded,) = [line for line in lines if "the report has" in line]
+    assert re.fullmatch(
+        r"all_reduce: the report has the answers for 4 ranks; 8 ranks; 16 ranks; 2 more settings\.", folded
+    )
+
+
 def test_without_a_usable_row_the_outcome_has_the_counts_and_says_that_there_is_no_answer(of_rows, make_row):
     counts, answer = outcome_lines(of_rows(make_row(status="wrong", wrong=1)))
     assert counts.startswith("0 of 1 cases")

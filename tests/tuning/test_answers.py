@@ -95,6 +95,21 @@ def test_where_nothing_is_clear_the_sentence_says_so():
     assert sentence == "all_reduce on 2 nodes: no clear winner; if you have to choose, use ring at 1 KiB to 16 MiB."
 
 
+def test_a_small_gain_that_is_clear_has_a_number():
+    close = measured_results({"ring": LATE, "native": scaled(LATE, 1.004)}, spread=0.0001)
+    (sentence,) = answers(close).sentences("all_reduce")
+    assert sentence.endswith("use ring at 1 KiB to 16 MiB, 0.4 % faster than MPICH's own (clearly so at all 8 sizes).")
+
+
+def test_a_gain_counts_the_sizes_at_which_native_was_measured():
+    native = {size: 1.5 * LATE[size] for size in SIZES[4:]}
+    found = measured_results({"ring": LATE, "star": scaled(LATE, 2), "native": native}, spread=0.05)
+    (sentence,) = answers(found).sentences("all_reduce")
+    assert sentence.endswith(
+        "50 % faster than MPICH's own (clearly so at all 4 sizes; native was measured at 4 of 8 sizes)."
+    )
+
+
 def test_native_is_no_rival_of_a_gain_but_others_are_rivals_of_native():
     tied = measured_results({"ring": scaled(LATE, 1.01), "native": LATE}, spread=0.05)
     assert answers(tied).sentences("all_reduce") == [
@@ -112,6 +127,12 @@ def test_auto_is_compared_with_native_and_is_no_choice():
     assert sentence.endswith(
         "30 % faster than MPICH's own (as fast to 69 % faster by size, clearly faster at 1 of 2 sizes)."
     )
+    alike = {"auto": LATE, "native": scaled(LATE, 1.001)}
+    (sentence,) = answers(measured_results(alike, spread=0.05)).sentences("all_reduce")
+    assert sentence == "all_reduce on 2 nodes: auto is not clearly faster than MPICH's own."
+    worse = {"auto": {KIB: 1.0, MIB: 2.0}, "native": {KIB: 2.0, MIB: 1.0}}
+    (sentence,) = answers(measured_results(worse, spread=0.05)).sentences("all_reduce")
+    assert sentence.endswith("by size, clearly faster at 1 of 2 sizes, clearly slower at 1 of 2 sizes).")
     both = answers(measured_results({**half, "ring": scaled(LATE, 2)}, spread=0.05))
     assert [sentence.partition(": ")[2].split()[:2] for sentence in both.sentences("all_reduce")] == [
         ["use", "MPICH's"], ["auto", "is"],
@@ -184,6 +205,12 @@ def test_a_table_for_a_terminal_has_every_range_once():
     assert lines[0] == "all_reduce on 2 nodes"
     assert lines[1].startswith("  below 120 KiB: native; clear at all 4 sizes")
     assert re.match(r"  from 120 KiB: ring, speed-up over native \S+.*; clear at all 4 sizes", lines[2])
+
+
+def test_a_table_for_a_terminal_marks_ranks_that_shared_cores():
+    results = measured_results({"ring": LATE})
+    crowded = replace(results, rows=tuple(replace(row, oversubscribed=True) for row in results.rows))
+    assert next(all_table_lines(answers(crowded))) == "all_reduce on 2 nodes (more ranks than cores)"
 
 
 def test_choices_of_different_launches_are_named():
