@@ -155,8 +155,8 @@ class ExecutionSite:
         Raises:
             BadInputError: if Slurm would refuse it.
         """
-        if self.partition is not None:
-            partitions.check_request(request)
+        if self.site is not None and self.partition is not None:
+            partitions.check_request(request, self.site.model_dump())
 
     def check_memory(self, job: Job) -> None:
         """Check that this machine has memory for the largest case; on a cluster the job checks it.

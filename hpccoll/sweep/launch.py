@@ -165,7 +165,7 @@ class JobLaunch:
             setup = " && ".join(self.launcher.setup)
             raise BadInputError("modules", setup, f"modules that a login shell can load: this {why}")
         types = query.mpi_types()
-        of_library = [name for name in MachineFacts().pmi_types if name in types]
+        of_library = [name for name in self._pmi_types() if name in types]
         valid = f"the MPI library supports --mpi={' or '.join(of_library)}" if of_library else (
             f"srun --mpi supports {', '.join(types)}"
         )  # fmt: skip
@@ -173,6 +173,11 @@ class JobLaunch:
             "launcher", self.launcher.command.partition(" -N ")[0],
             f"a launcher that connects two ranks: their launch {failure}; {valid}",
         )  # fmt: skip
+
+    def _pmi_types(self) -> tuple[str, ...]:
+        """Return the types of ``srun --mpi`` of the MPI library; empty if modules or a container may bring another."""
+        in_container = self.launcher.program != "hpccoll" or "--container-image" in self.launcher.command
+        return () if self.launcher.setup or in_container else MachineFacts().pmi_types
 
     def probe(self, shape: Shape, job_file: Path, out: Path) -> Path | None:
         """Launch the probe of ``shape``, whose libraries log what they execute, unless its evidence exists.

@@ -118,7 +118,8 @@ class Site(YamlSection):
     )
     launcher: Text = Field(
         "srun",
-        description="command that starts ranks, such as srun --mpi=pmix; if it has {ranks}, only container options are added",
+        description="command that starts ranks, such as srun --mpi=pmix; if it has {ranks}, "
+        "only container options are added",
     )
     modules: OneOrMore[Text] | None = Field(None, description="environment modules to load before the ranks start")
     environment: Variables = Field({}, description="variables for the ranks")

@@ -49,9 +49,10 @@ class MachineFacts:
     @cached_property
     def pmi_types(self) -> tuple[str, ...]:
         """The types of ``srun --mpi`` that the MPI library supports, the best first; empty if unknown."""
-        if self.library.returncode:
+        try:
+            vendor, version_text = json.loads(self.library.stdout)
+        except (subprocess.TimeoutExpired, ValueError):  # it hangs, aborts or prints more: PMI may be what is broken
             return ()
-        vendor, version_text = json.loads(self.library.stdout)
         types = next((types for name, types in SPEAKS.items() if name in f"{vendor} {version_text}"), ())
         built_for_pmix = "pmix" in version_text.lower()  # the text of MPICH contains its configure options
         return ("pmix", *types) if built_for_pmix and "pmix" not in types else types

@@ -159,18 +159,22 @@ def sbatch_options(resources: Mapping[str, int | str]) -> list[str]:
 
 
 REFUSALS = {
-    "feature specification": ("constraint", "constraint"),
-    "memory specification": ("memory_mb", "mem_mb"),
-    "generic resource": ("gpus_per_node", "slurm_extra"),
-    "qos": ("qos", "qos"),
-    "time limit": ("minutes", "runtime"),
-    "account": ("account", "slurm_account"),
+    "invalid feature specification": "constraint",
+    "memory specification can not be satisfied": "memory_mb",
+    "invalid generic resource": "gpus_per_node",
+    "invalid qos": "qos",
+    "requested time limit is invalid": "minutes",
+    "invalid account": "account",
 }
-"""Words of a message of sbatch, with the key of a site file at fault and the resource that has its value."""
+"""Messages of sbatch about one value, in lower case (slurm_errno.c of Slurm), with the key of a site file at fault."""
 
 
-def check_request(resources: Mapping[str, int | str]) -> None:
+def check_request(resources: Mapping[str, int | str], site: Mapping[str, object]) -> None:
     """Check by ``sbatch --test-only`` that Slurm would accept a job, without submitting it.
+
+    Args:
+        resources: the resources of the job, by the names of Snakemake's Slurm plugin.
+        site: the keys of the site file with their values.
 
     Raises:
         BadInputError: if Slurm would reject the job, with its reason and the key of the site file if that is clear, or
@@ -183,9 +187,9 @@ def check_request(resources: Mapping[str, int | str]) -> None:
         raise
     except BadInputError as error:
         reason = re.sub(r"(allocation failure|sbatch: error|error): ", "", error.expected)
-        for words, (key, resource) in REFUSALS.items():
-            if words in reason.lower() and resources.get(resource) not in UNSET_VALUES:
-                raise BadInputError(key, resources[resource], reason) from None
+        key = next((key for words, key in REFUSALS.items() if words in reason.lower()), None)
+        if key and (value := site.get(key)) not in UNSET_VALUES:
+            raise BadInputError(key, value, reason) from None
         raise BadInputError("job", " ".join(arguments), reason) from None
 
 

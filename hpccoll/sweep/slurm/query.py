@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 from hpccoll.errors import BadInputError, UnusableError
 
@@ -110,14 +111,18 @@ def check_launcher(command: str, *, may_be_elsewhere: bool) -> None:
     Raises:
         BadInputError: names the key ``launcher`` and the valid types.
     """
-    program, *options = shlex.split(command)
-    if shutil.which(program) is None and not may_be_elsewhere:
+    try:
+        program, *options = shlex.split(command)
+    except ValueError as error:
+        raise BadInputError("launcher", command, f"a command of a shell: {error}") from None
+    # A shell expands variables, and only compute nodes may have a path.
+    if re.fullmatch(r"[\w.+-]+", program) and shutil.which(program) is None and not may_be_elsewhere:
         raise BadInputError("launcher", command, f"a command on PATH, such as srun --mpi=pmix: there is no {program}")
     named = [option.removeprefix("--mpi=") for option in options if option.startswith("--mpi=")]
-    if program != "srun" or not named:
+    if Path(program).name != "srun" or not named or shutil.which("srun") is None:
         return
     types = mpi_types()
-    if named[-1].partition("_v")[0] not in types:  # pmix_v4 is a version of pmix
+    if types and named[-1].partition("_v")[0] not in (*types, "openmpi"):  # pmix_v4 is pmix, openmpi an alias of none
         raise BadInputError("launcher", command, f"a type of srun --mpi that this cluster has: {', '.join(types)}")
 
 

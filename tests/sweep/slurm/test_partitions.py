@@ -107,6 +107,7 @@ def test_with_a_database_an_account_is_one_of_the_user(cluster):
         partitions.check_account("bio", work)
 
 
+POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 REQUEST = {
     "mpi": "srun", "nodes": 2, "tasks": 4, "runtime": 30, "mem_mb": 0, "cpus_per_task": -1, "slurm_partition": "work",
     "slurm_extra": "--ntasks-per-node=2 --exclusive '--nodelist=n[1-2]'",
@@ -114,37 +115,40 @@ REQUEST = {
 
 
 def test_slurm_looks_at_a_job_as_it_will_be_submitted(cluster):
-    partitions.check_request(REQUEST)
+    partitions.check_request(REQUEST, {})
     (call,) = cluster.calls()
     assert call == (
         "sbatch --test-only --nodes=2 --ntasks=4 --time=30 --partition=work --ntasks-per-node=2 --exclusive "
         "--nodelist=n[1-2] --wrap=true"
     )
-    partitions.check_request({**REQUEST, "mem_mb": 1000, "cpus_per_task": 4, "slurm_account": "me", "qos": "q"})
+    partitions.check_request({**REQUEST, "mem_mb": 1000, "cpus_per_task": 4, "slurm_account": "me", "qos": "q"}, {})
     assert " --partition=work --account=me --qos=q --mem=1000 --cpus-per-task=4 --ntasks-" in cluster.calls()[1]
 
 
 def test_a_job_that_slurm_would_refuse_is_reported_with_the_reason(cluster):
     cluster("sbatch", code=1, err="allocation failure: Requested node configuration is not available\n")
     with pytest.raises(BadInputError) as error:
-        partitions.check_request(REQUEST)
+        partitions.check_request(REQUEST, {"minutes": None})
     assert str(error.value).endswith("a request that Slurm grants: Requested node configuration is not available")
     cluster("sbatch", code=1, err="sbatch: error: Batch job submission failed: Invalid qos specification\n")
     with pytest.raises(BadInputError, match=r"job: .* grants: Batch job submission failed: Invalid qos specification"):
-        partitions.check_request(REQUEST)
+        partitions.check_request(REQUEST, {"minutes": None})
 
 
 @pytest.mark.parametrize(
-    ("resource", "message", "key"),
+    ("site", "message", "key"),
     [
         ({"constraint": "fast"}, "Invalid feature specification", "constraint: 'fast'"),
-        ({"mem_mb": 9_000_000}, "Memory specification can not be satisfied", "memory_mb: 9000000"),
-        ({"slurm_extra": "--gres=gpu:8"}, "Invalid generic resource (gres) specification", "gpus_per_node: '--gres"),
+        ({"memory_mb": 9_000_000}, "Memory specification can not be satisfied", "memory_mb: 9000000"),
+        ({"gpus_per_node": "h100:8"}, "Invalid generic resource (gres) specification", "gpus_per_node: 'h100:8'"),
         ({"qos": "turbo"}, "Invalid qos specification", "qos: 'turbo'"),
+        ({"minutes": 99}, "Requested time limit is invalid (missing or exceeds some limit)", "minutes: 99"),
+        ({"minutes": None}, "Requested time limit is invalid (missing or exceeds some limit)", "job: '"),
+        ({"minutes": 9, "qos": "q", "account": "me"}, POLICY, "job: '"),
     ],
-    ids=["constraint", "memory", "GPUs", "qos"],
-)
-def test_a_refusal_for_a_value_of_the_site_file_names_its_key(cluster, resource, message, key):
+    ids=["constraint", "memory", "GPUs", "qos", "minutes", "estimated minutes", "policy"],
+)  # fmt: skip
+def test_a_refusal_for_a_value_of_the_site_file_names_its_key(cluster, site, message, key):
     cluster("sbatch", code=1, err=f"sbatch: error: Batch job submission failed: {message}\n")
     with pytest.raises(BadInputError, match=f"^{re.escape(key)}.*{re.escape(message)}$"):
-        partitions.check_request({**REQUEST, **resource})
+        partitions.check_request(REQUEST, site)

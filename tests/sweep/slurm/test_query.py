@@ -46,13 +46,18 @@ def test_there_is_accounting_where_sacct_answers(programs, monkeypatch):
 
 def test_a_launcher_that_is_missing_or_of_an_unknown_type_is_refused(programs):
     programs("srun", slurm_outputs.MPI_TYPES)
-    for known in ("srun --mpi=pmi2", "srun --mpi=pmix_v4", "srun", "srun -n {ranks}"):
+    elsewhere = "$MPI_HOME/bin/mpirun -n {ranks}", "~/bin/launch", "/opt/of/compute/nodes/srun --mpi=pmi2"
+    for known in ("srun --mpi=pmi2", "srun --mpi=pmix_v4", "srun --mpi=openmpi", "srun", "srun -n {ranks}", *elsewhere):
         query.check_launcher(known, may_be_elsewhere=False)
     query.check_launcher("mpirun", may_be_elsewhere=True)
     with pytest.raises(BadInputError, match=r"launcher: 'srn --mpi=pmi2' .* there is no srn"):
         query.check_launcher("srn --mpi=pmi2", may_be_elsewhere=False)
     with pytest.raises(BadInputError, match=r"launcher: 'srun --mpi=pmi3' .* that this cluster has: none, pmi2, pmix"):
         query.check_launcher("srun --mpi=pmi3", may_be_elsewhere=False)
+    with pytest.raises(BadInputError, match=r"launcher: .*No closing quotation"):
+        query.check_launcher("srun --comment=it's", may_be_elsewhere=False)
+    programs("srun", code=1)
+    query.check_launcher("srun --mpi=pmi3", may_be_elsewhere=False)  # srun lists no types
 
 
 LISTS = {
