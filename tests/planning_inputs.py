@@ -1,5 +1,7 @@
 """Sweeps to plan, on one node and on a cluster of six nodes with four CPUs, of which two are gone."""
 
+import raw_examples
+
 from hpccoll.store.journal import Journal
 
 TEXT = "algorithms: [ring, native]\nbytes: [8, 1K]\nranks: [2, 3]\nseed: 4\n"
@@ -20,6 +22,11 @@ def last_of_each_key(text):
     return "".join(keys.values())
 
 
-def begin(job, out):
-    """Have a journal of a job there."""
-    Journal(out / "raw" / f"{job.name}.h5", job).close(remove=False)
+def begin(job, out, done=0):
+    """Have a journal of a job there, with the outcomes of its first cases."""
+    journal = Journal(out / "raw" / f"{job.name}.h5", job)
+    if done:
+        journal.begin(raw_examples.attempt())
+    for case in job.cases[:done]:
+        journal.record(raw_examples.outcome(case))
+    journal.close(remove=False)

@@ -17,7 +17,7 @@ from hpccoll.spec.variant_skips import planned_nodes, variant_skip_reason
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.job_identity import job_differences
 from hpccoll.store.journal import journal_path
-from hpccoll.store.result_files import PLAN_FILE
+from hpccoll.store.result_files import PLAN_FILE, best_source, read_raw
 from hpccoll.sweep import probe_launch
 from hpccoll.sweep.case_product import count_cases, expand_cases
 from hpccoll.sweep.execution_site import ExecutionSite, naming_site_file
@@ -63,6 +63,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         _check_count(sweep)
         started = _started_jobs(out) if out else []
         jobs, skips = _plan_jobs(sweep, execution_site, started)
+        _check_none_lost(jobs, started, out)
     except BadInputError as error:
         if error.key == "--out":
             raise error.with_key(f"--out {out}") from None
@@ -164,8 +165,25 @@ def _started_jobs(out: Path) -> list[Job]:
     """Return the jobs of the plan in ``out`` that have a raw file or a journal."""
     if not (out / PLAN_FILE).is_file():
         return []
-    planned = ((job, out / "raw" / f"{job.name}.h5") for job in Plan.load(out / PLAN_FILE).jobs)
-    return [job for job, raw in planned if raw.exists() or journal_path(raw).exists()]
+    return [job for job in Plan.load(out / PLAN_FILE).jobs if _is_started(job, out)]
+
+
+def _is_started(job: Job, out: Path) -> bool:
+    raw = out / "raw" / f"{job.name}.h5"
+    return raw.exists() or journal_path(raw).exists()
+
+
+def _check_none_lost(jobs: Sequence[Job], started: Sequence[Job], out: Path | None) -> None:
+    """Check that all jobs that have results are still planned.
+
+    Raises:
+        BadInputError: names the first one that is not.
+    """
+    for job in started:
+        best = None if job in jobs or out is None else best_source(out / "raw" / f"{job.name}.h5")
+        if best and read_raw(best).measurements:
+            what = "nodes, " if job.nodes > 1 else ""
+            raise _changed_plan("--out", job, f"its {what}ranks or variant are no longer in the sweep file")
 
 
 def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Job]) -> tuple[list[Job], list[Skip]]:
@@ -179,7 +197,7 @@ def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Jo
             if job.variant == variant and set(job.shapes) <= set(left):
                 again, job_skips = allocation.job(job.shapes)
                 if again != job:
-                    raise _changed_sweep("--out", job, _differences(job, again))
+                    raise _changed_plan("--out", job, _differences(job, again) if again.cases else job_skips[0].reason)
                 jobs.append(job)
                 skips += job_skips
                 left = [shape for shape in left if shape not in job.shapes]
@@ -194,9 +212,6 @@ def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Jo
         if job.cases:
             execution_site.check_memory(job)
             jobs.append(job)
-    if gone := next((job for job in started if job not in jobs), None):
-        what = "nodes, " if gone.nodes > 1 else ""
-        raise _changed_sweep("--out", gone, f"its {what}ranks or variant are no longer in it")
     return jobs, skips
 
 
@@ -282,16 +297,16 @@ def check_output_directory(plan: Plan, out: Path) -> None:
         )
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
-        if path.exists() and (earlier := Job.load(path)) != job:
-            raise _changed_sweep(f"--out {out}", job, _differences(earlier, job))
+        if _is_started(job, out) and path.exists() and (earlier := Job.load(path)) != job:
+            raise _changed_plan(f"--out {out}", job, _differences(earlier, job))
 
 
 def _differences(earlier: Job, job: Job) -> str:
     return "; ".join(job_differences(earlier, job, "{name}: {old} before, {new} now"))
 
 
-def _changed_sweep(key: str, job: Job, changed: str) -> UnusableError:
-    """Return the error that an output directory has results of a sweep file that has changed.
+def _changed_plan(key: str, job: Job, changed: str) -> UnusableError:
+    """Return the error that an output directory has results of a plan that has changed, for whatever reason.
 
     Args:
         key: the output directory.
@@ -299,8 +314,8 @@ def _changed_sweep(key: str, job: Job, changed: str) -> UnusableError:
         changed: what has changed.
     """
     return UnusableError(
-        key, f"{job.name} was measured there before the sweep file changed ({changed}), and results are never mixed; "
-        "do: choose another --out, or change the file back",
+        key, f"{job.name} was measured there before the plan changed ({changed}), and results are never mixed; "
+        "do: choose another --out, or undo the change",
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from cli_runner import invoke
-from planning_inputs import CLUSTER, TEXT
+from planning_inputs import CLUSTER, TEXT, begin
 from synthetic_timings import measured_table
 
 from hpccoll.errors import BadInputError
@@ -110,7 +110,8 @@ def test_a_plan_is_read_as_it_was_written(planned, tmp_path):
 
 
 def test_a_directory_takes_more_jobs_and_no_other_ones(planned, tmp_path):
-    write_plan(planned(), tmp_path / "out")
+    write_plan(first := planned(), tmp_path / "out")
+    begin(first.jobs[0], tmp_path / "out")
     check_output_directory(planned(TEXT + "ranks: [2, 3, 4]"), tmp_path / "out")
     with pytest.raises(BadInputError, match=r"mpi\.p2 .*\(sizes: 8 B.* before, 16 B now\)"):
         check_output_directory(planned(TEXT + "bytes: 16"), tmp_path / "out")

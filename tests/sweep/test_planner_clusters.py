@@ -13,7 +13,7 @@ from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Plan
 from hpccoll.sweep.launch import launch
 from hpccoll.sweep.paths import workflow_directory
-from hpccoll.sweep.planner import make_plan, write_plan
+from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
 from hpccoll.sweep.sweep_file import load_sweep
 
 
@@ -278,12 +278,47 @@ def test_nodes_that_were_measured_stay_in_the_sweep_file(on_cluster, tmp_path, f
     out = tmp_path / "out"
     first = on_cluster(out=out)
     write_plan(first, out)
-    begin(first.jobs[0], out)
+    begin(first.jobs[0], out, done=1)
     if "4" in fewer:  # 6 nodes could not be had, and were not measured
         assert on_cluster(CLUSTER.replace("[1, 2, 4, 6]", fewer), out=out).jobs == first.jobs
         return
     with pytest.raises(BadInputError, match=r"mpi\.n4x1 was measured there .*nodes, ranks or variant are no longer"):
         on_cluster(CLUSTER.replace("[1, 2, 4, 6]", fewer), out=out)
+
+
+def test_nodes_without_a_result_may_leave_the_sweep_file(on_cluster, tmp_path):
+    out = tmp_path / "out"
+    write_plan(first := on_cluster(out=out), out)
+    begin(first.jobs[0], out)
+    assert [job.name for job in on_cluster(CLUSTER.replace("[1, 2, 4, 6]", "2"), out=out).jobs] == ["mpi.n2x1"]
+
+
+def test_a_job_that_was_planned_and_never_began_is_planned_anew(on_cluster, programs, tmp_path):
+    out = tmp_path / "out"
+    for nodes, name in (
+        (NODES.replace("drained", "idle").replace("down*", "idle"), "mpi.n6x1"), (NODES, "mpi.n4x1"),
+        (NODES.replace("drained", "idle").replace("down*", "idle"), "mpi.n6x1"),
+    ):  # fmt: skip
+        programs("sinfo", nodes)
+        plan = on_cluster(out=out)
+        check_output_directory(plan, out)
+        write_plan(plan, out)
+        if name == "mpi.n4x1":
+            begin(plan.jobs[0], out, done=1)
+        assert plan.jobs[-1].name == name
+    assert [len(job.cases) for job in plan.jobs] == [12, 4]
+
+
+def test_a_cluster_that_can_no_longer_measure_what_was_measured_says_why(on_cluster, tmp_path):
+    out, text = (
+        tmp_path / "out",
+        "algorithms: ring\nbytes: 8\ndevices: cuda\ntransports: nccl\nnodes: 2\nranks_per_node: 4\n",
+    )
+    site = "launcher: srun --mpi=pmi2\ngpus_per_node: 4\n"
+    write_plan(first := on_cluster(text, site, out), out)
+    begin(first.jobs[0], out, done=1)
+    with pytest.raises(BadInputError, match=r"before the plan changed \(.*more ranks on a node than its 2 GPUs"):
+        on_cluster(text, site.replace("4", "2"), out)
 
 
 def test_the_profile_that_reads_a_database_is_refused_without_one(cluster, tmp_path):
