@@ -169,17 +169,22 @@ def write_failure_note(raw_file: Path, failure: Failure) -> None:
         append_records(path, dataclasses.asdict(failure))
 
 
+def _failure_notes(raw_file: Path, author: str = "*") -> list[Path]:
+    """Return the failure notes that exist, also those with the name of version 0.1."""
+    names = (f"{glob.escape(raw_file.name)}.{kind}-{author}" for kind in ("failure", "words"))
+    return [path for name in names for path in raw_file.parent.glob(name)]
+
+
 def remove_failure_notes(raw_file: Path, author: str = "*") -> None:
     """Remove the failure notes of earlier attempts, of all authors or of ``launch``."""
-    for path in raw_file.parent.glob(f"{glob.escape(raw_file.name)}.failure-{author}"):
+    for path in _failure_notes(raw_file, author):
         path.unlink(missing_ok=True)
 
 
 def read_failure_notes(raw_file: Path) -> list[Failure]:
     """Return the failure notes of ranks and the launcher; damaged lines are ignored, because notes only explain."""
-    paths = sorted(raw_file.parent.glob(f"{glob.escape(raw_file.name)}.failure-*"))
     failures = []
-    for line in (line for path in paths if path.is_file() for line in read_json_lines(path)):
+    for line in (line for path in sorted(_failure_notes(raw_file)) if path.is_file() for line in read_json_lines(path)):
         with suppress(TypeError, ValueError):
             failures.append(parse_failure(line.record or {}))
     return failures

@@ -144,7 +144,8 @@ def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
         status, reason = status_and_reason(raw.job, outcome) if outcome else ("not run", None)
         if status in ("not run", "partial"):
             failure = raw.failure_reason(case.id)
-            was_cancelled = scheduled is not None and scheduled.state == "CANCELLED"
+            # One that was cancelled before it had hosts did not run: an earlier Slurm job measured.
+            was_cancelled = scheduled is not None and scheduled.state == "CANCELLED" and bool(scheduled.hosts)
             if failure and not outcome and (raw.has_failed(case.id) or not was_cancelled):
                 status = "failed"
             why = _with_slurm_state(failure or not_run, scheduled, known=bool(failure or raw.stop_reason))

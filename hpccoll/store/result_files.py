@@ -14,8 +14,8 @@ from hpccoll.store.raw_results import RawResults
 
 PLAN_FILE = "plan.json"
 
-COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|interrupted|failure-\w+)$")
-"""The suffixes of the files that accompany a raw file."""
+COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|interrupted|failure-\w+|told-to-end|words-\w+)$")
+"""The suffixes of the files that accompany a raw file; the last two are those of version 0.1."""
 
 
 def find_raw_files(paths: Iterable[Path]) -> list[Path]:

@@ -91,3 +91,10 @@ def test_a_name_is_kept_without_what_a_terminal_would_act_on(sample):
 
 def test_a_host_that_shows_no_counters_has_no_load(tmp_path):
     assert read_load(tmp_path) is None
+
+
+def test_processes_that_ended_as_each_others_parents_end_nothing(sample):
+    """Numbers are given again while /proc is read."""
+    circle = {90: ("a", 91, 5, 0), 91: ("b", 90, 5, 0)}
+    found = load_between(sample(100, IDLE | circle), sample(110, IDLE), {RANK})
+    assert found["other_cores"] == 0.0

@@ -96,8 +96,10 @@ def test_a_case_in_a_job_that_was_cancelled_has_not_failed(out):
     directory, journal = out
     journal.start(CASES[3])
     journal.close(remove=False)
-    cancelled = {"job": "mpi.p2", "id": "7", "state": "CANCELLED", "reason": "the sweep was interrupted"}
-    assert "1 failed" in invoke("status", directory).out
+    cancelled = {"job": "mpi.p2", "id": "7", "state": "CANCELLED", "reason": "the sweep was interrupted", "hosts": "n1"}
+    for waiting in ([], [cancelled | {"hosts": ""}]):  # one that waited did not run the case
+        (directory / "slurm.json").write_text(json.dumps(waiting))
+        assert "1 failed" in invoke("status", directory).out
     (directory / "slurm.json").write_text(json.dumps([cancelled]))
     printed = invoke("status", directory).out
     assert "1 failed" not in printed

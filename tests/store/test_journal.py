@@ -120,6 +120,8 @@ def test_each_rank_writes_its_own_failure_notes_file(out):
     assert sorted(path.name for path in out.parent.glob("*failure*")) == ["F.h5.failure-3", "F.h5.failure-launch"]
     assert journal_path(out).read_bytes() == before
     assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER_RANK}
+    (out.parent / "F.h5.failure-3").rename(out.parent / "F.h5.words-3")  # as version 0.1 named it
+    assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER_RANK}
     remove_failure_notes(out, "launch")
     assert {failure.rank for failure in read_failure_notes(out)} == {3}
 

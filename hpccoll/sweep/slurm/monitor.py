@@ -55,6 +55,12 @@ def _never_starts(job: QueuedJob) -> bool:
     return bool(PERMANENT_REASONS.fullmatch(job.reason.partition(",")[0])) and MAINTENANCE not in job.reason
 
 
+def _print_end(job: ScheduledJob) -> None:
+    """Print how a Slurm job ended: Snakemake notices it later."""
+    with suppress(OSError):  # nobody reads it: the jobs go on
+        print(f"hpccoll: {job.job}: {job.description}", file=sys.stderr, flush=True)
+
+
 class SlurmMonitor:
     """Polls the states of the Slurm jobs of the sweep into ``out``.
 
@@ -124,15 +130,16 @@ class SlurmMonitor:
 
     def _update(self, queue: Sequence[QueuedJob]) -> None:
         before = dict(self._known)
+        failed: list[ScheduledJob] = []
         for seen in queue:
             known = self._known.get(seen.id)
             ours = known is not None and known.state == "CANCELLED" and (seen.alive or seen.state == "CANCELLED")
             if not ours and (known is None or known.state != seen.state):
                 self._known[seen.id] = self._scheduled(seen)
                 # A job that ended before the first query is one of an earlier sweep.
-                was_alive = known.state in LIVE_STATES if known else self._asked > float("-inf")
-                if was_alive and not seen.alive and seen.state != "COMPLETED":  # Snakemake notices it later
-                    print(f"hpccoll: {seen.job}: {self._known[seen.id].description}", file=sys.stderr, flush=True)
+                was_alive = self._asked > float("-inf") and (known is None or known.state in LIVE_STATES)
+                if was_alive and not seen.alive and seen.state != "COMPLETED":
+                    failed.append(self._known[seen.id])
         there = {job.id for job in queue}
         for job in list(self._known.values()):
             if job.state in LIVE_STATES and job.id not in there:
@@ -147,6 +154,8 @@ class SlurmMonitor:
         if before != self._known:
             with suppress(OSError):  # the disk is full: the jobs report that themselves
                 write_scheduled(self.out, self._known.values())
+        for job in failed:
+            _print_end(job)
 
     def _scheduled(self, seen: QueuedJob) -> ScheduledJob:
         """Return the record of a job: its state from squeue, which is newer, and the rest from the controller."""
@@ -173,11 +182,14 @@ class SlurmMonitor:
         for number in [number for number, since in self._waits.items() if now - since >= self.pending_limit_s]:
             reason = f"it was pending for {self.pending_limit_s:g} s; Slurm's reason: {stuck[number].reason}"
             self._cancel([stuck[number]], reason)
+            _print_end(self._known[number])
 
     def _cancel(self, jobs: Sequence[QueuedJob], reason: str) -> None:
         cancel([job.id for job in jobs])
         for job in jobs:
-            known = self._known.get(job.id) or self._scheduled(job)
+            known = self._known.get(job.id)
+            if known is None or known.state != job.state:  # it may have begun since the last query
+                known = self._scheduled(job)
             self._known[job.id] = replace(known, state="CANCELLED", reason=reason)
         with suppress(OSError):
             write_scheduled(self.out, self._known.values())

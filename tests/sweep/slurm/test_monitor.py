@@ -71,6 +71,25 @@ def test_a_job_that_fails_is_printed_once_and_at_once_and_jobs_of_earlier_sweeps
     )
 
 
+def raise_broken_pipe(_text):
+    raise BrokenPipeError
+
+
+def test_a_job_that_ended_while_no_sweep_watched_is_not_printed_and_a_broken_stderr_ends_nothing(
+    slurm, tmp_path, capsys, monkeypatch
+):
+    slurm(("7", "RUNNING", "None"))
+    SlurmMonitor(tmp_path).poll_now()
+    slurm(("7", "TIMEOUT", "None"), ("8", "RUNNING", "None"), facts="TIMEOUT")
+    later = SlurmMonitor(tmp_path)
+    later.poll_now()
+    assert capsys.readouterr().err == ""
+    slurm(("8", "NODE_FAIL", "None"), facts="NODE_FAIL")
+    monkeypatch.setattr("sys.stderr.write", raise_broken_pipe)
+    later.poll_now()
+    assert [job.state for job in read_scheduled(tmp_path)] == ["TIMEOUT", "NODE_FAIL"]
+
+
 def test_looking_again_at_once_asks_nothing(slurm, tmp_path):
     slurm()
     monitor = SlurmMonitor(tmp_path, every_s=60)
@@ -80,7 +99,7 @@ def test_looking_again_at_once_asks_nothing(slurm, tmp_path):
     assert len([call for call in slurm.calls() if call.startswith("squeue")]) == 1
 
 
-def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_turn_is_not(slurm, tmp_path):
+def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_turn_is_not(slurm, tmp_path, capsys):
     waiting = ("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n3"), ("8", "PENDING", "Priority")
     slurm(*waiting, facts="PENDING", reason="ReqNodeNotAvail,_UnavailableNodes:n3")
     patient, hasty = SlurmMonitor(tmp_path), SlurmMonitor(tmp_path, pending_limit_s=0)
@@ -90,6 +109,7 @@ def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_tur
     hasty.poll_now()
     assert cancelled(slurm) == ["scancel 7"]
     words = {job.id: job.description for job in read_scheduled(tmp_path)}
+    assert capsys.readouterr().err == f"hpccoll: mpi.n2x1: {words['7']}\n"
     assert words["7"].startswith("CANCELLED: it was cancelled (it was pending for 0 s; Slurm's reason: ReqNodeNotAvail")
     slurm(("7", "CANCELLED", "None"), ("8", "PENDING", "Priority"))
     hasty.poll_now()
