@@ -69,13 +69,18 @@ class BadInputError(ValueError):
 
 
 def fault_with_line(error: Exception) -> str:
-    """Return an exception of a user's code as text, with the file and the line that raised it."""
+    """Return an exception of a user's code as text, with the file and the line that raised it.
+
+    Below a page of an algorithm that is the line of the page: it may have called something else.
+    """
     if isinstance(error, BadInputError):
         return str(error)
     fault = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):  # it names its line itself
         return fault
-    line = extract_tb(error.__traceback__)[-1]
+    frames = extract_tb(error.__traceback__)
+    of_pages = [frame for frame in frames if Path(frame.filename).parent == Path(__file__).with_name("algorithms")]
+    line = (of_pages or frames)[-1]
     return f"{fault} ({Path(line.filename).name}, line {line.lineno})"
 
 

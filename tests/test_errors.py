@@ -1,10 +1,20 @@
 """Errors of bad input: one line with key, value and valid choices."""
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
-from hpccoll.errors import MAX_MESSAGE_CHARACTERS, BadInputError, UnusableError, combine_errors, file_error
+import hpccoll.errors
+from hpccoll.errors import (
+    MAX_MESSAGE_CHARACTERS,
+    BadInputError,
+    UnusableError,
+    combine_errors,
+    fault_with_line,
+    file_error,
+)
 
 
 def test_the_line_names_the_key_the_value_and_the_valid_choices():
@@ -74,3 +84,18 @@ def test_no_control_character_reaches_the_terminal():
     for error in (BadInputError(evil, evil, evil), UnusableError(evil, evil), file_error(evil, evil, OSError(2, evil))):
         assert str(error).isprintable()
         assert "\\x1b[31m" in str(error)
+
+
+def test_a_fault_below_a_page_of_an_algorithm_names_the_line_of_the_page():
+    page = Path(hpccoll.errors.__file__).with_name("algorithms") / "mine.py"
+    page_code = compile("\nregister()\n", str(page), "exec")
+
+    def register():
+        raise ValueError("it is there already")
+
+    with pytest.raises(ValueError, match="already") as raised:
+        exec(page_code, {"register": register})  # noqa: S102  it stands for a page of a user
+    assert fault_with_line(raised.value) == "ValueError: it is there already (mine.py, line 2)"
+    with pytest.raises(ValueError, match="already") as raised:
+        register()
+    assert re.fullmatch(r".* \(test_errors\.py, line \d+\)", fault_with_line(raised.value))

@@ -148,6 +148,12 @@ def _mark(r: Row, verdicts: Mapping[tuple[Setting, int], SizeVerdict]) -> str:
     return CLEAR if verdict.verdict == "clear" else UNCLEAR
 
 
+def _clear_line() -> None:
+    """Remove the line about the progress from a terminal."""
+    if sys.stdout.isatty():
+        print("\033[K", end="")
+
+
 class PrintedTable:
     """Prints a header with the machine, each case as it is measured, and the sorted rows at the end."""
 
@@ -160,13 +166,16 @@ class PrintedTable:
         self._round = 0  # the last round that was announced
         self._shapes: dict[str, None] = {}  # the ranks and nodes of each attempt, in words
         self._seen: set[tuple[int, str]] = set()  # attempt and case of the rows that were printed
-        self._begun = self._printed = time.monotonic()  # the launch, and the last line
+        self._begun = self._printed = time.monotonic()  # the launch of the ranks, and the last line
+        self._attempt, self._first = 1, 0  # the attempt, and its measurements before self._begun
 
     def show(self, job: Job, history: CaseHistory, position: int, count: int) -> None:
         """Print the first and the last result of a case; ``position`` of ``count`` rounds have been measured."""
         attempt, outcome, _ = history
         if self.empty:
             self._begin(job, attempt, count)
+        if attempt.number != self._attempt:  # ranks were lost, and the others go on
+            self._attempt, self._first, self._begun = attempt.number, position, time.monotonic()
         row = self._row(job, history)
         self._shapes[row.ranks] = None
         if job.effort.rounds > 1 and outcome.rounds:
@@ -178,15 +187,17 @@ class PrintedTable:
         self._seen.add(key)
         self._printed = time.monotonic()
         first, *more = self._lines(row)
+        _clear_line()
         print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
 
     def _show_progress(self, position: int, count: int) -> None:
         """Print how many measurements there are, and the time left, on a terminal or after a silence."""
-        now = time.monotonic()
-        left = format_wait((now - self._begun) / position * (count - position))
-        text = f"# [{position}/{count}], about {left} left"
+        now, done = time.monotonic(), position - self._first
+        left = f", about {format_wait((now - self._begun) / done * (count - position))} left" if done else ""
+        text = f"# [{position}/{count}]{left}"
         if sys.stdout.isatty():
-            print(f"{text:<40}", end="\r", flush=True)  # the next line overwrites it
+            _clear_line()
+            print(text, end="\r", flush=True)  # the next line replaces it
         elif now - self._printed >= MAX_SILENCE_S:
             self._printed = now
             print(text, flush=True)
@@ -210,6 +221,7 @@ class PrintedTable:
             last.insert(-1, ("executed", "", max(executed, len("executed"))))
         columns = (*_COLUMNS, _ITERATIONS, *last)
         rounds = "in every round " if job.effort.rounds > 1 else ""
+        _clear_line()
         print(f"#\n# best: use this; {CLEAR} {rounds}below the 95 % interval of each other, {UNCLEAR} not so clearly")
         print("\n".join(self._headings(columns)))
         for shape in self._shapes:
@@ -283,6 +295,7 @@ class PrintedTable:
     def _announce_round(self, number: int, rounds: int) -> None:
         if number != self._round:
             self._round = number
+            _clear_line()
             print(f"# round {number} of {rounds}{': the results of all rounds' * (number == rounds)}", flush=True)
 
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
@@ -300,7 +313,7 @@ class PrintedTable:
         return " ".join(filter(None, (case.algorithm, *(coordinates[name] for name in self._varying))))
 
     def _begin(self, job: Job, attempt: Attempt, count: int) -> None:
-        self.empty = False
+        self.empty, self._attempt = False, attempt.number
         values: dict[str, dict[str, None]] = {name: {} for name in _coordinates(job.cases[0])}  # in order of the cases
         for case in job.cases:
             for name, text in _coordinates(case).items():

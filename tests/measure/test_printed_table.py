@@ -108,6 +108,29 @@ def test_a_log_is_never_silent_for_long_and_says_the_time_left(capsys, monkeypat
     assert progress == ["# [4/9], about 60 s left", "# [7/9], about 24 s left"]
 
 
+def test_the_time_left_counts_from_the_attempt_that_goes_on_with_fewer_ranks(capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(printed_table.time, "monotonic", lambda: now)
+    job, table = raw_examples.job(CASES[0], effort=Effort(rounds=9)), PrintedTable()
+    table.show(job, lasting(CASES[0], 20), 1, 9)
+    now = 3600.0  # in which ranks were lost
+    for number in range(1, 5):
+        now += 20
+        table.show(job, lasting(CASES[0], *[20] * number, number=2), number, 9)
+    progress = [line for line in capsys.readouterr().out.splitlines() if "left" in line]
+    assert progress == ["# [3/9], about 2 min left"]
+
+
+def test_a_terminal_keeps_nothing_of_a_line_about_the_progress(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    job, table = raw_examples.job(CASES[0], effort=Effort(rounds=4)), PrintedTable()
+    for number in range(1, 5):
+        table.show(job, lasting(CASES[0], *[20] * number), number, 4)
+    said = capsys.readouterr().out
+    assert said.count(" left\r") == 2
+    assert said.count("left\r\033[K") == 2
+
+
 def test_lines_have_at_most_100_columns(printed):
     names = ("recursive_doubling", "bidirectional_ring", "native")
     cases = [raw_examples.case(size, algorithm=name) for name in names for size in (8, 512 << 20)]
