@@ -8,7 +8,7 @@ from itertools import groupby
 from hpccoll.report.definitions import with_tooltip
 from hpccoll.report.terminal_summary import case_counts
 from hpccoll.spec.algorithm_registry import WORKLOADS
-from hpccoll.store.rows import Results
+from hpccoll.store.rows import NOT_PLANNED, Results
 from hpccoll.tuning.answers import AnswerLine, Answers, noise_sentence, unanswered
 from hpccoll.tuning.step_answers import step_lines
 from hpccoll.units import format_count
@@ -37,16 +37,16 @@ def answer_section(
     parts = [_keep_units(_sentences(results, answers, answered, collectives, unmeasured))]
     if len(collectives) == 1:
         parts.append(answer_table(answers, collectives[0]))
-    notes = (noise_sentence(results), f"{_counts(results)}.", _native_note(answers))
+    notes = (_native_note(answers), noise_sentence(results), f"{_counts(results)}.")
     parts.append(f'<p class="noise">{escape(_keep_units(" ".join(filter(None, notes))))}</p>')
     return f'<div class="answers">{"".join(parts)}</div>'
 
 
-NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]iB|B|[nmu]?s)\b|%)")
+NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]iB|B|[nmu]?s)\b|%|of \d)|(?<=\d of) (?=\d)")
 
 
 def _keep_units(html: str) -> str:
-    """Return text or HTML in which no line ends between a number and its unit."""
+    """Return text or HTML in which no line ends between a number and its unit, or in ``2 of 7``."""
     return NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", html)
 
 
@@ -58,14 +58,12 @@ def _native_note(answers: Answers) -> str:
 
 
 def _counts(results: Results) -> str:
-    return (
-        f"All {format_count(results.planned, 'case')} have a result" if _is_complete(results) else case_counts(results)
-    )
-
-
-def _is_complete(results: Results) -> bool:
     others = any(not row.ours for row in results.rows)
-    return results.done == (results.planned, 0) and not results.skipped and not others
+    not_planned = sum(gap.status == NOT_PLANNED for gap in results.skipped)
+    if results.done != (results.planned, 0) or len(results.skipped) > not_planned or others:
+        return case_counts(results)
+    all_have = f"All {results.planned} cases have" if results.planned > 1 else "The only case has"
+    return f"{all_have} a result" + (f"; {not_planned} more left out of the plan" if not_planned else "")
 
 
 def _sentences(
@@ -142,6 +140,6 @@ def _table(lines: Sequence[AnswerLine]) -> str:
         setting = "" if line.setting == before else escape(line.where)
         before = line.setting
         cells = [setting, *([escape(_keep_units(line.sizes))] if sized else []), f"<code>{escape(line.choice)}</code>"]
-        cells += [escape(line.gain), escape(line.certainty)]
+        cells += [escape(line.gain), escape(_keep_units(line.certainty))]
         body.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     return f'<table class="answer"><thead><tr>{heads}</tr></thead><tbody>{"".join(body)}</tbody></table>'

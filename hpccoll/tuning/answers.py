@@ -28,6 +28,12 @@ MAX_SENTENCES = 4
 WEAK_SPREAD = 1.5
 """The ratio of the slowest to the fastest round of a case, as a median over cases, from which on evidence is weak."""
 
+WEAK_SHARE = 0.5
+"""The share of intervals wider than requested above which evidence is weak."""
+
+LOW_SPREAD, LOW_SHARE = 1.05, 0.1
+"""The ratio of the slowest to the fastest round, and the share of wide intervals, below which noise is low."""
+
 TWICE = 2.0
 """The factor from which on a gain is a factor and not a percentage."""
 
@@ -304,14 +310,14 @@ def _gain_doubt(of_range: RecommendedRange) -> str:
 
 
 def _gain_cell(of_range: RecommendedRange) -> str:
-    """Return the gain as a factor, with its least and most over the rounds: ``1.18x (1.12 to 1.25x)``."""
+    """Return the gain as a factor, with its least and most over the rounds: ``1.18x (1.12 to 1.25x by round)``."""
     gain = of_range.gain
     if gain is None:
         return "" if of_range.choice.is_native else "unknown"
     low, factor, high = (None if each is None else f"{each:.2f}" for each in (gain.low, gain.factor, gain.high))
     if low is None or low == high:
         return f"{factor}x"
-    return f"{factor}x ({low} to {high}x)"
+    return f"{factor}x ({low} to {high}x by round)"
 
 
 def _usual_ties(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
@@ -383,13 +389,17 @@ def noise_sentence(results: Results) -> str:
     times = [[time for time in row.round_medians_s if time] for row in rows]
     spreads = [max(of_rounds) / min(of_rounds) for of_rounds in times if len(of_rounds) > 1]
     wide = sum(row.converged is False for row in rows)
-    intervals = f"; {wide} of {len(rows)} intervals are wider than requested" if wide else ""
-    weak = 2 * wide > len(rows) or (spreads and median(spreads) >= WEAK_SPREAD)
-    word = "Weak evidence" if weak else "Noise"
+    floors = sorted({row.algorithm for row in measured if row.floor})
+    without = f" ({' and '.join(floors)} left out)" if floors else ""
+    intervals = f"; {wide} of {len(rows)} intervals{without} are wider than requested" if wide else ""
+    spread, wide_share = median(spreads) if spreads else 1.0, wide / len(rows)
+    weak = spread >= WEAK_SPREAD or wide_share > WEAK_SHARE
+    low = spreads and spread < LOW_SPREAD and wide_share < LOW_SHARE
+    word = "Weak evidence" if weak else "Low noise" if low else "Some noise" if spreads else "Noise"
     if not spreads:
         return f"{word}: each case was measured in one round, and noise is therefore unknown{intervals}."
     return (
-        f"{word}: between the rounds of a case, times differ by {_percent_or_factor(median(spreads))} (median) and at "
+        f"{word}: between the rounds of a case, times differ by {_percent_or_factor(spread)} (median) and at "
         f"most by {_percent_or_factor(max(spreads))}{intervals}."
     )
 

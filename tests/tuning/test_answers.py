@@ -238,6 +238,8 @@ def test_noise_is_one_sentence():
         "Weak evidence: between the rounds of a case, times differ by a factor of 3"
     )
     calm = measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.1, 1.05))
-    assert noise_sentence(calm).startswith("Noise: between the rounds of a case, times differ by 10 %")
+    assert noise_sentence(calm).startswith("Some noise: between the rounds of a case, times differ by 10 %")
+    quiet = noise_sentence(measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.01, 1.02)))
+    assert quiet.startswith("Low noise: between the rounds of a case, times differ by 2 %")
     assert "in one round, and noise is therefore unknown" in noise_sentence(measured_results({"ring": LATE}))
     assert noise_sentence(measured_results({"null": LATE})) == ""
