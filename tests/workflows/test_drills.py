@@ -125,7 +125,8 @@ def test_a_sweep_survives_the_end_of_a_rank_ctrl_c_and_its_own(drill):
 
     sweep = drill.start()
     snakemake = drill.process(SNAKEMAKE)
-    os.kill(snakemake, signal.SIGKILL)  # both at once: the sweep has no time to notice
+    sweep.send_signal(signal.SIGSTOP)  # it must not notice that Snakemake ends, and end what runs
+    os.kill(snakemake, signal.SIGKILL)
     sweep.kill()
     sweep.communicate()
     assert drill.process("hpccoll run")
