@@ -71,7 +71,7 @@ class BadInputError(ValueError):
 def fault_with_line(error: Exception) -> str:
     """Return an exception of a user's code as text, with the file and the line that raised it.
 
-    Below a page of an algorithm that is the line of the page: it may have called something else.
+    If a page of ``hpccoll/algorithms`` called what raised it, the line is that of the page.
     """
     if isinstance(error, BadInputError):
         return str(error)

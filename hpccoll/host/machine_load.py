@@ -122,7 +122,7 @@ def load_between(before: LoadSample, after: LoadSample, own: Collection[int]) ->
 
 def _living_ancestor(pid: int, before: LoadSample, after: LoadSample) -> int:
     """Return the process to which the CPU time of an ended one was added when each parent in between ended, too."""
-    seen: set[int] = set()  # a process that took a number again while /proc was read may close a circle
+    seen: set[int] = set()  # process ids that are reused while /proc is read may form a cycle
     while pid not in after.processes and pid in before.processes and pid not in seen:
         seen.add(pid)
         pid = before.processes[pid].parent

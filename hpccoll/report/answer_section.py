@@ -9,15 +9,12 @@ from hpccoll.report.definitions import with_tooltip
 from hpccoll.report.terminal_summary import case_counts
 from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import NOT_PLANNED, Results
-from hpccoll.tuning.answers import AnswerLine, Answers, noise_sentence, unanswered
+from hpccoll.tuning.answers import AnswerLine, Answers, name_settings, noise_sentence, unanswered
 from hpccoll.tuning.step_answers import step_lines
 from hpccoll.units import format_count
 
 MAX_LINES = 8
 """Lines of a table of answers that are shown; the others are folded."""
-
-MAX_NAMED_SETTINGS = 3
-"""Settings that are named where lines are folded."""
 
 
 def answer_section(
@@ -112,11 +109,7 @@ def answer_table(answers: Answers, name: str) -> str:
 
 def _summary(folded: Sequence[AnswerLine]) -> str:
     """Return what folded lines are about: ``4 ranks; 3 ranks: 8 more lines``."""
-    settings = list(dict.fromkeys(line.where for line in folded))
-    named, others = settings[:MAX_NAMED_SETTINGS], len(settings) - MAX_NAMED_SETTINGS
-    if others > 0:
-        named.append(format_count(others, "more setting"))
-    return f"{'; '.join(named)}: {format_count(len(folded), 'more line')}"
+    return f"{name_settings(line.where for line in folded)}: {format_count(len(folded), 'more line')}"
 
 
 def _shown_lines(lines: Sequence[AnswerLine]) -> list[AnswerLine]:

@@ -8,17 +8,15 @@ from hpccoll.report.critical_findings import find_busy_machine, opening_findings
 from hpccoll.report.finding_templates import render_finding
 from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
-from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence, unanswered
+from hpccoll.tuning.answers import Answers, answer_lines, name_settings, noise_sentence, unanswered
 from hpccoll.tuning.recommendations import recommend
 from hpccoll.tuning.step_answers import step_lines
-from hpccoll.units import format_count, format_wait
+from hpccoll.units import format_wait
 
 MAX_REASONS = 5
 """Reasons that are printed after a sweep, or one more if that is all; the report has all of them."""
 MAX_JOBS_NAMED = 6
 """Maximum number of jobs that are named with a reason."""
-MAX_SETTINGS_NAMED = 3
-"""Settings of a collective that are named where only the report has their answers."""
 UNFINISHED = "not run", "partial"
 """The statuses of cases that a running job has yet to measure."""
 
@@ -98,9 +96,7 @@ def _folded_answers(answers: Answers) -> Iterator[str]:
     """Yield for which settings only the report has the answers."""
     for name in answers.by_collective:
         if settings := answers.other_settings(name):
-            named, others = settings[:MAX_SETTINGS_NAMED], len(settings) - MAX_SETTINGS_NAMED
-            named += [format_count(others, "more setting")] if others > 0 else []
-            yield f"{name}: the report has the answers for {'; '.join(named)}."
+            yield f"{name}: the report has the answers for {name_settings(settings)}."
 
 
 def status_lines(results: Results, directory: Path) -> Iterator[str]:

@@ -144,7 +144,7 @@ def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
         status, reason = status_and_reason(raw.job, outcome) if outcome else ("not run", None)
         if status in ("not run", "partial"):
             failure = raw.failure_reason(case.id)
-            # One that was cancelled before it had hosts did not run: an earlier Slurm job measured.
+            # A Slurm job that was cancelled before it had hosts did not run the case: an earlier one did.
             was_cancelled = scheduled is not None and scheduled.state == "CANCELLED" and bool(scheduled.hosts)
             if failure and not outcome and (raw.has_failed(case.id) or not was_cancelled):
                 status = "failed"

@@ -63,7 +63,8 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         _check_count(sweep)
         started = _started_jobs(out) if out else []
         jobs, skips = _plan_jobs(sweep, execution_site, started)
-        _check_none_lost(jobs, started, out)
+        if out:
+            _check_none_lost(jobs, started, out)
     except BadInputError as error:
         if error.key == "--out":
             raise error.with_key(f"--out {out}") from None
@@ -169,18 +170,22 @@ def _started_jobs(out: Path) -> list[Job]:
 
 
 def _is_started(job: Job, out: Path) -> bool:
-    raw = out / "raw" / f"{job.name}.h5"
+    raw = _raw_file(job, out)
     return raw.exists() or journal_path(raw).exists()
 
 
-def _check_none_lost(jobs: Sequence[Job], started: Sequence[Job], out: Path | None) -> None:
+def _raw_file(job: Job, out: Path) -> Path:
+    return out / "raw" / f"{job.name}.h5"
+
+
+def _check_none_lost(jobs: Sequence[Job], started: Sequence[Job], out: Path) -> None:
     """Check that all jobs that have results are still planned.
 
     Raises:
         BadInputError: names the first one that is not.
     """
     for job in started:
-        best = None if job in jobs or out is None else best_source(out / "raw" / f"{job.name}.h5")
+        best = None if job in jobs else best_source(_raw_file(job, out))
         if best and read_raw(best).measurements:
             what = "nodes, " if job.nodes > 1 else ""
             raise _changed_plan("--out", job, f"its {what}ranks or variant are no longer in the sweep file")

@@ -25,6 +25,9 @@ MAX_CLAUSES = 3
 MAX_SENTENCES = 4
 """Settings of a collective that have a sentence; the table has all of them."""
 
+MAX_NAMED_SETTINGS = 3
+"""Settings that are named where only the table, or a fold of it, has their answers."""
+
 WEAK_SPREAD = 1.5
 """The ratio of the slowest to the fastest round of a case, as a median over cases, from which on evidence is weak."""
 
@@ -61,7 +64,7 @@ class AnswerLine:
     @property
     def where(self) -> str:
         """The setting, marked if there were more ranks than cores."""
-        return f"{self.setting} (more ranks than cores)" if self.oversubscribed else self.setting
+        return _mark_crowded(self.setting, oversubscribed=self.oversubscribed)
 
 
 class Answers:
@@ -101,8 +104,7 @@ class Answers:
     def other_settings(self, name: str) -> list[str]:
         """Return the names of the settings of a collective that are not among the foremost."""
         foremost = self.foremost(name)
-        names = (self.setting_name(each) for each in self.by_collective[name] if each not in foremost)
-        return list(dict.fromkeys(names))
+        return [self.setting_name(each) for each in self.by_collective[name] if each not in foremost]
 
     def table(self, name: str) -> list[AnswerLine]:
         """Return the lines of all settings of a collective: the foremost first, those without enough cores last."""
@@ -145,8 +147,8 @@ class Answers:
         return tuple(word for word in (*each.setting.details, *_conditions(each)) if word not in shared)
 
     def _where(self, each: Recommendation) -> str:
-        crowded = " (more ranks than cores)" if each.measured.oversubscribed else ""
-        return f"{each.setting.collective} on {self.setting_name(each)}{crowded}"
+        where = f"{each.setting.collective} on {self.setting_name(each)}"
+        return _mark_crowded(where, oversubscribed=each.measured.oversubscribed)
 
     def _auto_sentence(self, each: Recommendation) -> str:
         """Return how much faster than native the choices of a table were; empty unless both were measured.
@@ -210,6 +212,17 @@ class Answers:
                 certainty=_certainty(of_range, named),
                 oversubscribed=each.measured.oversubscribed,
             )
+
+
+def _mark_crowded(where: str, *, oversubscribed: bool) -> str:
+    return f"{where} (more ranks than cores)" if oversubscribed else where
+
+
+def name_settings(settings: Iterable[str]) -> str:
+    """Return the first few of some settings, each once, and the number of the others: ``4 ranks; 3 ranks``."""
+    distinct = list(dict.fromkeys(settings))
+    named, others = distinct[:MAX_NAMED_SETTINGS], len(distinct) - MAX_NAMED_SETTINGS
+    return "; ".join([*named, *([format_count(others, "more setting")] if others > 0 else [])])
 
 
 def _has_size(each: Recommendation) -> bool:

@@ -94,7 +94,7 @@ def test_a_host_that_shows_no_counters_has_no_load(tmp_path):
 
 
 def test_processes_that_ended_as_each_others_parents_end_nothing(sample):
-    """Numbers are given again while /proc is read."""
+    """Process ids may be reused while /proc is read."""
     circle = {90: ("a", 91, 5, 0), 91: ("b", 90, 5, 0)}
     found = load_between(sample(100, IDLE | circle), sample(110, IDLE), {RANK})
     assert found["other_cores"] == 0.0

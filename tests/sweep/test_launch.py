@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -254,6 +255,25 @@ def test_two_ranks_that_do_not_connect_in_time_are_killed_and_reported(programs)
     starter = JobLaunch(Launcher(command="waits -N {nodes}", slurm=True, start_timeout_s=0.3), JOB, ("n1", "n2"))
     with pytest.raises(
         BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; the MPI library supports --mpi=pmi2$"
+    ):
+        starter.check_connection()
+
+
+@pytest.mark.parametrize("about", [{"program": "apptainer exec i.sif hpccoll"}, {"setup": ("true",)}, {}])
+def test_a_launch_that_fails_is_reported_whatever_its_mpi_library_says(programs, about, monkeypatch):
+    programs("srun", slurm_outputs.MPI_TYPES)
+    programs("ends", code=7)
+    programs("true")
+    (programs.place / "bash").symlink_to("/bin/bash")
+
+    def hangs(*_):
+        raise subprocess.TimeoutExpired("python", 60)
+
+    if not about:  # the library of this Python is that of the ranks, and is asked
+        monkeypatch.setattr("hpccoll.sweep.doctor.machine.MachineFacts.python", hangs)
+    starter = JobLaunch(Launcher(command="ends -N {nodes}", slurm=True, **about), JOB, ("n1", "n2"))
+    with pytest.raises(
+        BadInputError, match=r"launcher: 'ends' .* ended with .*; srun --mpi supports none, pmi2, pmix$"
     ):
         starter.check_connection()
 

@@ -57,7 +57,7 @@ def _never_starts(job: QueuedJob) -> bool:
 
 def _print_end(job: ScheduledJob) -> None:
     """Print how a Slurm job ended: Snakemake notices it later."""
-    with suppress(OSError):  # nobody reads it: the jobs go on
+    with suppress(OSError):  # a terminal that is gone ends no jobs
         print(f"hpccoll: {job.job}: {job.description}", file=sys.stderr, flush=True)
 
 
