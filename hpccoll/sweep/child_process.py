@@ -104,6 +104,16 @@ ERROR = re.compile(r"error\b", re.IGNORECASE)
 """An error line of any program; the first one often causes the others: an error of Slurm's PMI precedes MPI's."""
 
 
+SRUN_ERROR = "srun: error: "
+"""How srun begins a line about itself or about tasks that failed: "srun: error: n2: task 1: Killed"."""
+
+TERMINATED = "Terminated"
+"""How srun says that a task ended by SIGTERM, which Slurm sends to all tasks of a step once one has failed."""
+
+MAX_SRUN_ERRORS = 3
+"""Number of srun's lines in the root cause; srun may print one for each of thousands of tasks."""
+
+
 def root_cause(lines: Sequence[str]) -> str | None:
     """Return the most informative of the stderr lines; None without any.
 
@@ -116,7 +126,7 @@ def root_cause(lines: Sequence[str]) -> str | None:
 
 
 def _mpi_failure(lines: Sequence[str]) -> str:
-    """Return how MPI failed: the first error, the timeout or the last line, and the first task that srun lost."""
+    """Return how MPI failed: the first error, the timeout or the last line, and the tasks that failed."""
     timeout = next((line for line in lines if RANK_TIMEOUT.match(line)), None)
     before = lines[: lines.index(timeout)] if timeout else lines
     error = next((line for line in before if ERROR.search(line) and not line.startswith("srun: ")), None)
@@ -124,5 +134,18 @@ def _mpi_failure(lines: Sequence[str]) -> str:
         waited = f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {timeout}"
         return "; ".join(filter(None, (error, waited)))
     others = (line for line in reversed(lines) if line and not line.startswith(("srun: ", "slurmstepd")))
-    lost_task = next((line for line in lines if line.startswith("srun: error: ")), None)
-    return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), lost_task))))
+    return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), *_srun_errors(lines)))))
+
+
+def _srun_errors(lines: Sequence[str]) -> list[str]:
+    """Return srun's first line for each way in which tasks failed.
+
+    The first task to fail may be a victim of another one, whose end srun learns a moment later: MPICH 5.0.2 ends with
+    a segmentation fault if it starts a message to a rank that was killed.
+    """
+    by_way = dict[str, str]()
+    for line in lines:
+        way = line.rpartition(": ")[2]
+        if line.startswith(SRUN_ERROR) and not (by_way and way == TERMINATED):
+            by_way.setdefault(way, line)
+    return list(by_way.values())[:MAX_SRUN_ERRORS]

@@ -231,6 +231,25 @@ def test_the_first_error_of_a_launch_is_reported_before_its_consequences():
     assert child_process.root_cause([PMI, "r1 | stuck"]) == "r1 | stuck"
 
 
+VICTIM = "srun: error: n1: task 0: Segmentation fault"
+KILLED = "srun: error: n2: task 1: Killed"
+ENDED = "srun: error: n3: task 2: Terminated"
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ([VICTIM, "srun: launch/slurm: _step_signal: Terminating StepId=2.0", KILLED, ENDED], [VICTIM, KILLED]),
+        ([KILLED, ENDED, "srun: error: n4: task 3: Killed"], [KILLED]),
+        ([ENDED, KILLED], [ENDED, KILLED]),  # what began it was a SIGTERM
+        ([f"srun: error: n{code}: task 0: Exited with exit code {code}" for code in range(1, 9)], None),
+    ],
+    ids=["victim first", "once each way", "terminated first", "many ways"],
+)
+def test_a_rank_that_was_lost_is_named_though_another_failed_before_srun_knew(lines, named):
+    assert child_process.root_cause(lines) == "; ".join(named or lines[: child_process.MAX_SRUN_ERRORS])
+
+
 def test_of_a_launch_that_says_much_its_beginning_and_its_end_are_known():
     much = f"print('first error', *range({3 * child_process.KEPT_LINES}), 'last', sep='\\n', file=sys.stderr)"
     says = f"import sys; {much}; sys.exit(4)"
