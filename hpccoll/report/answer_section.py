@@ -9,7 +9,8 @@ from hpccoll.report.definitions import with_tooltip
 from hpccoll.report.terminal_summary import case_counts
 from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import NOT_PLANNED, Results
-from hpccoll.tuning.answers import AnswerLine, Answers, name_settings, noise_sentence, unanswered
+from hpccoll.tuning.answers import AnswerLine, Answers, name_settings, unanswered
+from hpccoll.tuning.noise_sentence import noise_sentence
 from hpccoll.tuning.step_answers import step_lines
 from hpccoll.units import format_count
 

@@ -8,7 +8,8 @@ from hpccoll.report.critical_findings import find_busy_machine, opening_findings
 from hpccoll.report.finding_templates import render_finding
 from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
-from hpccoll.tuning.answers import Answers, answer_lines, name_settings, noise_sentence, unanswered
+from hpccoll.tuning.answers import Answers, answer_lines, name_settings, unanswered
+from hpccoll.tuning.noise_sentence import noise_sentence
 from hpccoll.tuning.recommendations import recommend
 from hpccoll.tuning.step_answers import step_lines
 from hpccoll.units import format_wait

@@ -191,7 +191,8 @@ def _print_results(program: "JobRunner", table: "PrintedTable") -> None:
         return
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
-    from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence
+    from hpccoll.tuning.answers import Answers, answer_lines
+    from hpccoll.tuning.noise_sentence import noise_sentence
     from hpccoll.tuning.recommendations import recommend, verdicts_by_setting
     from hpccoll.tuning.step_answers import step_lines
 

@@ -8,7 +8,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO
@@ -17,7 +16,7 @@ from hpccoll.store.rows import Results
 from hpccoll.tuning.measured_choices import geometric_mean
 from hpccoll.tuning.recommendations import Recommendation, RecommendedRange
 from hpccoll.tuning.table import Choice
-from hpccoll.units import format_count, format_seconds, format_size
+from hpccoll.units import TWICE, format_count, format_seconds, format_size
 
 MAX_CLAUSES = 3
 """Ranges of sizes that a sentence names, from the largest sizes on; the table has all of them."""
@@ -27,18 +26,6 @@ MAX_SENTENCES = 4
 
 MAX_NAMED_SETTINGS = 3
 """Settings that are named where only the table, or a fold of it, has their answers."""
-
-WEAK_SPREAD = 1.5
-"""The ratio of the slowest to the fastest round of a case, as a median over cases, from which on evidence is weak."""
-
-WEAK_SHARE = 0.5
-"""The share of intervals wider than requested above which evidence is weak."""
-
-LOW_SPREAD, LOW_SHARE = 1.05, 0.1
-"""The ratio of the slowest to the fastest round, and the share of wide intervals, below which noise is low."""
-
-TWICE = 2.0
-"""The factor from which on a gain is a factor and not a percentage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,38 +375,6 @@ def _times(each: Recommendation) -> str:
     trip = " for the round trip" if each.setting.collective == "send_recv" else ""
     mean = " (the geometric mean of both placements)" if each.setting.in_place is None else ""
     return " and ".join(f"{format_seconds(end.seconds)} at {format_size(end.nbytes)}" for end in ends) + trip + mean
-
-
-def noise_sentence(results: Results) -> str:
-    """Return one sentence on how far the rounds of a case differ, and how many intervals are wide; empty without rows.
-
-    Floors and rows without a correct time are left out.
-    """
-    measured = results.ours.rows
-    rows = [row for row in measured if row.status in ("ok", "partial") and row.median_s and not row.floor]
-    if not rows:
-        return ""
-    times = [[time for time in row.round_medians_s if time] for row in rows]
-    spreads = [max(of_rounds) / min(of_rounds) for of_rounds in times if len(of_rounds) > 1]
-    wide = sum(row.converged is False for row in rows)
-    floors = sorted({row.algorithm for row in measured if row.floor})
-    without = f" ({' and '.join(floors)} left out)" if floors else ""
-    intervals = f"; {wide} of {len(rows)} intervals{without} are wider than requested" if wide else ""
-    spread, wide_share = median(spreads) if spreads else 1.0, wide / len(rows)
-    weak = spread >= WEAK_SPREAD or wide_share > WEAK_SHARE
-    low = spreads and spread < LOW_SPREAD and wide_share < LOW_SHARE
-    word = "Weak evidence" if weak else "Low noise" if low else "Some noise" if spreads else "Noise"
-    if not spreads:
-        return f"{word}: each case was measured in one round, and noise is therefore unknown{intervals}."
-    return (
-        f"{word}: between the rounds of a case, times differ by {_percent_or_factor(spread)} (median) and at "
-        f"most by {_percent_or_factor(max(spreads))}{intervals}."
-    )
-
-
-def _percent_or_factor(ratio: float) -> str:
-    """Return a ratio from 1 on in words: ``8 %``, or from 2 on ``a factor of 2.3``."""
-    return f"{100 * (ratio - 1):.0f} %" if ratio < TWICE else f"a factor of {ratio:.{0 if ratio >= 10 else 1}f}"
 
 
 def answer_lines(answers: Answers) -> Iterator[str]:

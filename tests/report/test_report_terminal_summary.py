@@ -15,7 +15,8 @@ from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.store.journal import Journal
 from hpccoll.store.rows import Gap
 from hpccoll.sweep.workflow import exclusive
-from hpccoll.tuning.answers import Answers, answer_lines, noise_sentence
+from hpccoll.tuning.answers import Answers, answer_lines
+from hpccoll.tuning.noise_sentence import noise_sentence
 from hpccoll.tuning.recommendations import recommend
 
 CASES = [raw_examples.case(size) for size in (8, 16, 32, 64)]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_timings import KIB, MIB, linear_curve, measured_results, merged_results
 
-from hpccoll.tuning.answers import Answers, all_table_lines, library_name, noise_sentence, size_range
+from hpccoll.tuning.answers import Answers, all_table_lines, library_name, size_range
 from hpccoll.tuning.recommendations import recommend
 
 SIZES = [KIB << 2 * i for i in range(8)]
@@ -230,16 +230,3 @@ def test_choices_of_different_launches_are_named():
 )
 def test_the_name_of_a_library_is_its_version_without_the_number(version, name):
     assert library_name(version) == name
-
-
-def test_noise_is_one_sentence():
-    noisy = measured_results({"ring": {KIB: 1e-5}, "star": {KIB: 1e-5}}, drift=(1, 1.1, 3))
-    assert noise_sentence(noisy).startswith(
-        "Weak evidence: between the rounds of a case, times differ by a factor of 3"
-    )
-    calm = measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.1, 1.05))
-    assert noise_sentence(calm).startswith("Some noise: between the rounds of a case, times differ by 10 %")
-    quiet = noise_sentence(measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.01, 1.02)))
-    assert quiet.startswith("Low noise: between the rounds of a case, times differ by 2 %")
-    assert "in one round, and noise is therefore unknown" in noise_sentence(measured_results({"ring": LATE}))
-    assert noise_sentence(measured_results({"null": LATE})) == ""
