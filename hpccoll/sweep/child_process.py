@@ -110,6 +110,9 @@ SRUN_ERROR = "srun: error: "
 TERMINATED = "Terminated"
 """How srun says that a task ended by SIGTERM, which Slurm sends to all tasks of a step once one has failed."""
 
+STEP_CANCELLED = re.compile(r"slurmstepd\S*: error: \*\*\* STEP \S+ ON \S+ CANCELLED AT \S+ \*\*\*")
+"""How Slurm says that it ends a step, without a reason: the failed task that srun names is the reason."""
+
 MAX_SRUN_ERRORS = 3
 """Number of srun's lines in the root cause; srun may print one for each of thousands of tasks."""
 
@@ -129,12 +132,16 @@ def _mpi_failure(lines: Sequence[str]) -> str:
     """Return how MPI failed: the first error, the timeout or the last line, and the tasks that failed."""
     timeout = next((line for line in lines if RANK_TIMEOUT.match(line)), None)
     before = lines[: lines.index(timeout)] if timeout else lines
-    error = next((line for line in before if ERROR.search(line) and not line.startswith("srun: ")), None)
+    failed_tasks = _srun_errors(lines)
+    errors = (line for line in before if ERROR.search(line) and not line.startswith("srun: "))
+    if failed_tasks and not failed_tasks[0].endswith(TERMINATED):  # else the step was cancelled for another reason
+        errors = (line for line in errors if not STEP_CANCELLED.fullmatch(line))
+    error = next(errors, None)
     if timeout:
         waited = f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {timeout}"
         return "; ".join(filter(None, (error, waited)))
     others = (line for line in reversed(lines) if line and not line.startswith(("srun: ", "slurmstepd")))
-    return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), *_srun_errors(lines)))))
+    return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), *failed_tasks))))
 
 
 def _srun_errors(lines: Sequence[str]) -> list[str]:

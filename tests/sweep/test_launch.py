@@ -234,20 +234,23 @@ def test_the_first_error_of_a_launch_is_reported_before_its_consequences():
 VICTIM = "srun: error: n1: task 0: Segmentation fault"
 KILLED = "srun: error: n2: task 1: Killed"
 ENDED = "srun: error: n3: task 2: Terminated"
+CANCELLED = "slurmstepd-n1: error: *** STEP 2.1 ON n1 CANCELLED AT 2026-11-25T12:32:00 ***"
+AT_LIMIT = f"{CANCELLED.removesuffix('***')}DUE TO TIME LIMIT ***"
+MANY = [f"srun: error: n{code}: task 0: Exited with exit code {code}" for code in range(1, 9)]
+FAILED_TASKS = {
+    "a victim was first": ([VICTIM, "srun: Force Terminated StepId=2.0", KILLED, ENDED], [VICTIM, KILLED]),
+    "two of one way": ([KILLED, ENDED, "srun: error: n4: task 3: Killed"], [KILLED]),
+    "many ways": (MANY, MANY[: child_process.MAX_SRUN_ERRORS]),
+    "SIGTERM was first": ([ENDED, KILLED], [ENDED, KILLED]),
+    "Slurm ended the others": ([KILLED, CANCELLED, ENDED], [KILLED]),
+    "scancel": ([CANCELLED, ENDED], [CANCELLED, ENDED]),
+    "time limit": ([AT_LIMIT, KILLED], [AT_LIMIT, KILLED]),
+}
 
 
-@pytest.mark.parametrize(
-    ("lines", "named"),
-    [
-        ([VICTIM, "srun: launch/slurm: _step_signal: Terminating StepId=2.0", KILLED, ENDED], [VICTIM, KILLED]),
-        ([KILLED, ENDED, "srun: error: n4: task 3: Killed"], [KILLED]),
-        ([ENDED, KILLED], [ENDED, KILLED]),  # what began it was a SIGTERM
-        ([f"srun: error: n{code}: task 0: Exited with exit code {code}" for code in range(1, 9)], None),
-    ],
-    ids=["victim first", "once each way", "terminated first", "many ways"],
-)
-def test_a_rank_that_was_lost_is_named_though_another_failed_before_srun_knew(lines, named):
-    assert child_process.root_cause(lines) == "; ".join(named or lines[: child_process.MAX_SRUN_ERRORS])
+@pytest.mark.parametrize(("lines", "named"), FAILED_TASKS.values(), ids=FAILED_TASKS)
+def test_the_tasks_that_failed_are_named_and_what_only_follows_is_not(lines, named):
+    assert child_process.root_cause(lines) == "; ".join(named)
 
 
 def test_of_a_launch_that_says_much_its_beginning_and_its_end_are_known():
