@@ -147,8 +147,8 @@ def _mpi_failure(lines: Sequence[str]) -> str:
 def _srun_errors(lines: Sequence[str]) -> list[str]:
     """Return srun's first line for each way in which tasks failed.
 
-    The first task to fail may be a victim of another one, whose end srun learns a moment later: MPICH 5.0.2 ends with
-    a segmentation fault if it starts a message to a rank that was killed.
+    The first task to fail may be a victim of another one, whose end srun learns a moment later: MPICH 5.0.2 may
+    crash in a call that involves a rank that was killed.
     """
     by_way = dict[str, str]()
     for line in lines:
