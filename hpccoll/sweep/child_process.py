@@ -103,7 +103,6 @@ RANK_TIMEOUT = re.compile(r"Timeout \(.*\)!")
 ERROR = re.compile(r"error\b", re.IGNORECASE)
 """An error line of any program; the first one often causes the others: an error of Slurm's PMI precedes MPI's."""
 
-
 SRUN_ERROR = "srun: error: "
 """How srun begins a line about itself or about tasks that failed: "srun: error: n2: task 1: Killed"."""
 
@@ -133,10 +132,9 @@ def _mpi_failure(lines: Sequence[str]) -> str:
     timeout = next((line for line in lines if RANK_TIMEOUT.match(line)), None)
     before = lines[: lines.index(timeout)] if timeout else lines
     failed_tasks = _srun_errors(lines)
+    task_failed_first = bool(failed_tasks) and not failed_tasks[0].endswith(TERMINATED)
     errors = (line for line in before if ERROR.search(line) and not line.startswith("srun: "))
-    if failed_tasks and not failed_tasks[0].endswith(TERMINATED):  # else the step was cancelled for another reason
-        errors = (line for line in errors if not STEP_CANCELLED.fullmatch(line))
-    error = next(errors, None)
+    error = next((line for line in errors if not (task_failed_first and STEP_CANCELLED.fullmatch(line))), None)
     if timeout:
         waited = f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {timeout}"
         return "; ".join(filter(None, (error, waited)))
