@@ -1,35 +1,39 @@
-"""What schedules and calls over NCCL owe, checked by every rank of a real MPI, all on one GPU, or on the host.
+"""What schedules and calls over NCCL owe, checked by every rank of a real MPI, on GPUs, or on the host.
 
-    mpiexec -n 2 python tests/gpu/nccl_ranks.py [drill | host DIRECTORY]
+    mpiexec -n 2 python tests/gpu/nccl_ranks.py [drill] [host DIRECTORY]
 
 Every rank does the operation in lockstep by itself, and holds the bits it was given against that. test_nccl_gpu.py runs
 it, under a timeout: ranks that share a GPU wait for each other's turns. On the host, NCCL is the test library that is
 compiled in DIRECTORY, under the same bindings (nccl_on_host.py): test_nccl_on_host.py runs that.
 """
 
-import os
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
+from rank_gpu import gpu_of_rank, host_directory
 from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, defined_part, result
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.measure.ranks import abort_job
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
-from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.cupy_device import CupyDevice
-from hpccoll.transports.nccl.fault_tolerance import StalledError, agree_on_survivors, shrink_communicator, wait
+from hpccoll.transports.nccl.fault_tolerance import (
+    StalledError,
+    agree_on_survivors,
+    drain_messages,
+    shrink_communicator,
+    wait,
+)
 from hpccoll.transports.nccl.transport import NcclTransport
 from hpccoll.transports.nccl.vendor import NcclVendorTransport
 from hpccoll.transports.transport_interface import Operation
@@ -37,23 +41,7 @@ from hpccoll.transports.transport_interface import Operation
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
 ELEMENTS = (*DTYPES, *(["bfloat16"] if "bfloat16" not in DTYPES else []))
-SHARED_SINCE = 23000
-"""The version of NCCL that lets several ranks have one GPU; before, each rank says that it is a host of its own."""
-
-
-def share_a_gpu() -> None:
-    """Set what NCCL reads when it starts."""
-    from cupy.cuda import nccl
-
-    os.environ.setdefault("NCCL_MAX_CTAS", "2")
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    if nccl.get_version() >= SHARED_SINCE:
-        os.environ.setdefault("NCCL_MULTI_RANK_GPU_ENABLE", "1")
-    else:
-        os.environ["NCCL_HOSTID"] = f"rank-{ME}"
-
-
-ON_HOST = sys.argv[1:2] == ["host"]
+HOST = host_directory(sys.argv)
 
 KNOWN = "registered", "symmetric"
 """How NCCL can know buffers."""
@@ -122,7 +110,7 @@ def graphs_replay_what_runs_directly() -> None:
 
 
 def large_messages_arrive_whole() -> None:
-    agrees(case_of("all_reduce-ring", RANKS).operation(1 << (20 if ON_HOST else 22), "float32"))
+    agrees(case_of("all_reduce-ring", RANKS).operation(1 << (20 if HOST else 22), "float32"))
 
 
 def operation(call, dtype: str, op: str, *, in_place: bool = True, layout=None) -> Operation:
@@ -202,10 +190,10 @@ CHECKS: list[Callable[[], None]] = [
 
 def drill() -> None:
     """The last rank stalls in front of an all-reduce; the others notice it, and go on without it."""
-    last, patience = RANKS - 1, 5.0
+    last, patience = RANKS - 1, 4.0
     agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"))
     one = communicators.nccl_world(COMM)
-    array = GPU.empty(1 << 20, np.dtype("float32"))
+    array = GPU.upload(np.ones(1 << 20, np.float32))
     address = GPU.address(array)
 
     def all_reduce(communicator):
@@ -215,13 +203,14 @@ def drill() -> None:
     GPU.synchronize()
     COMM.Barrier()
     if last == ME:
-        time.sleep(6 * patience)
+        time.sleep(3 * patience)
         communicators.abort_all_worlds()
         print(f"rank {ME} woke up", flush=True)
+        drain_messages(COMM)
         return
     all_reduce(one.communicator)
     try:
-        wait(lambda: GPU.stream.done, CupyDevice(GPU, one.communicator).error, patience)
+        wait(GPU.idle, CupyDevice(GPU, one.communicator).error, patience)
     except StalledError as error:
         print(f"rank {ME}: {error}", flush=True)
     else:
@@ -231,15 +220,16 @@ def drill() -> None:
     survivors = agree_on_survivors(COMM, patience)
     assert survivors == [*range(last)], survivors
     made = communicators.nccl_world(shrink_communicator(COMM, survivors))
-    array[:] = made.comm.rank + 1
+    array.set(np.full(array.size, made.comm.rank + 1, np.float32), stream=GPU.stream)
     all_reduce(made.communicator)
     GPU.synchronize()
-    assert float(array[0]) == made.comm.size * (made.comm.size + 1) / 2
+    assert (GPU.download(array) == made.comm.size * (made.comm.size + 1) / 2).all()
     print(f"rank {ME} went on without rank {last}", flush=True)
+    drain_messages(COMM)
 
 
 def main() -> None:
-    for check in [drill] if sys.argv[1:] == ["drill"] else CHECKS:
+    for check in [drill] if sys.argv[1:2] == ["drill"] else CHECKS:
         started = time.monotonic()
         if ME == 0:
             print(f"{check.__name__} ...", flush=True)
@@ -255,12 +245,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if ON_HOST:
-        from nccl_on_host import HostGpu
-
-        GPU = HostGpu(Path(sys.argv[2]))
-    else:
-        share_a_gpu()
-        GPU = Gpu(0)
+    GPU = gpu_of_rank(COMM, HOST)
     main()
     sys.exit(0)
