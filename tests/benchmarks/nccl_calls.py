@@ -215,9 +215,9 @@ def nccl(here: Here) -> Iterator[Verdict]:
     yield from every_call(here, comm)
     yield from messages(here, comm)
     communicators.close_all_worlds()
-    yield from life(here)
     yield from settings(here)
     yield from log(here)
+    yield from life(here)  # last, because an abort may hang
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from here import Here
-from rates import device_seconds
+from timing import device_seconds
 from verdicts import Verdict, bound, holds, recorded
 
 from hpccoll.errors import GpuFailedError

@@ -73,9 +73,8 @@ def ranks(here: Here) -> Iterator[Verdict]:
         if here.seconds_left < 0:
             yield not_run(what, "no time was left")
             continue
-        code, output = launched(
-            here.rank_program(program.ranks, program.path, *program.words), min(MOST_S, here.limit_left)
-        )
+        most = here.limit_left if here.on_host else min(MOST_S, here.limit_left)
+        code, output = launched(here.rank_program(program.ranks, program.path, *program.words), most)
         if code is None:
             yield Verdict(what, MISSED, "it does not come to its end", "all right")
         elif code:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from checks import filled
 from here import Here
-from timing import device_seconds, in_turn
+from timing import device_seconds, graph_seconds, in_turn
 from verdicts import Verdict, bound, recorded
 
 from hpccoll.schedule import BFLOAT16
@@ -66,20 +66,20 @@ def check_calls(gpu: "Gpu", nbytes: int) -> dict[str, Callable[[], object]]:
 
 
 def bandwidth(here: Here) -> Iterator[Verdict]:
-    """Copies, folds, fills and counts, by events of the device; and copies from and to pinned memory."""
+    """Copies, folds, fills and counts, in graphs by events of the device; and copies from and to pinned memory."""
     gpu = here.gpu
     for nbytes in SIZES:
         if nbytes > SHARE * gpu.free_bytes:
             yield recorded(f"{format_size(nbytes)}", "left out: more than a quarter of the free memory")
             continue
         times = 20 if nbytes >= SIZES[2] else 200
-        copy = copy_call(gpu, nbytes)
-        copied = partial(device_seconds, gpu, copy, times)
+        copied = graph_seconds(gpu, copy_call(gpu, nbytes), times)
         copied()
         yield recorded(f"copy of {format_size(nbytes)}, GB/s moved", 2e-9 * nbytes / copied())
         for what, moved, call in calls(gpu, nbytes):
-            moving, half = partial(device_seconds, gpu, call, times), moved / 2
-            share = half / in_turn(moving, copied, rounds=5)
+            call()  # warm: a graph loads no kernel
+            gpu.synchronize()
+            share = moved / 2 / in_turn(graph_seconds(gpu, call, times), copied, rounds=5)
             name = f"{what} of {format_size(nbytes)} / copy"
             least = ASKED[what] if nbytes == LARGE and what in ASKED else None
             yield bound(name, share, f"at least {least:.2f}", share >= least) if least else recorded(name, share)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from hpccoll.measure.prepared_step import PreparedStep
 
 PAUSED = {"model": "resnet50", "scale": 4096, "compute_us": 20_000}
-MULTIPLIED = {"model": "gpt2", "scale": 4096, "samples": 8, "compute": "gemm"}
-"""Computations of some hundred GFLOP each, so that their products are of the largest matrices."""
+MULTIPLIED = {"model": "gpt2", "samples": 8, "compute": "gemm"}
+"""Computations of some TFLOP each, so that their products are of the largest matrices."""
 
 RUNS = 5
 ROWS = 2048

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from verdicts import MISSED, NOT_RUN, REACHED, Verdict
 
 STATUSES = {"passed": REACHED, "failed": MISSED, "skipped": NOT_RUN}
@@ -50,36 +51,49 @@ def pytest_addoption(parser: Any) -> None:
 
 
 def pytest_configure(config: Any) -> None:
-    config.pluginmanager.register(Results(config.getoption("--gpu-results"), config.getoption("--gpu-shard")))
+    plugins = Shard(config.getoption("--gpu-shard")), Results(config.getoption("--gpu-results"))
+    for plugin in plugins:
+        config.pluginmanager.register(plugin)
+
+
+class Shard:
+    """Selects some of the tests.
+
+    Args:
+        shard: K/N: every N-th of them, from the K-th on.
+    """
+
+    def __init__(self, shard: str) -> None:
+        self._number, self._count = map(int, shard.split("/"))
+
+    @pytest.hookimpl(trylast=True)  # when -m and -k have selected
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        chosen = items[self._number - 1 :: self._count]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
 
 
 class Results:
-    """Selects a shard, and writes the outcome of each test when it is known.
+    """Writes the outcome of each test when it is known.
 
     Args:
         descriptor: the file descriptor for the outcomes.
-        shard: K/N.
     """
 
-    def __init__(self, descriptor: int, shard: str) -> None:
+    def __init__(self, descriptor: int) -> None:
         self._lines = os.fdopen(descriptor, "w")
-        self._number, self._count = map(int, shard.split("/"))
-
-    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        chosen = [item for item in items if item.get_closest_marker("gpu")][self._number - 1 :: self._count]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when != "call" and report.passed:
             return
         reason = ""
         if report.skipped:
-            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
         elif report.failed:
             reason = str(getattr(getattr(report.longrepr, "reprcrash", None), "message", report.longrepr)).split("\n")[
                 0
             ]
+        reason = reason.removeprefix("Skipped: ")[:200]
         test = report.nodeid.removeprefix("tests/gpu/")
-        outcome = {"test": test, "status": report.outcome, "seconds": report.duration, "reason": reason[:200]}
+        outcome = {"test": test, "status": report.outcome, "seconds": report.duration, "reason": reason}
         print(json.dumps(outcome), file=self._lines, flush=True)

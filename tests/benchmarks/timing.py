@@ -32,6 +32,21 @@ def device_seconds(gpu: "Gpu", call: Callable[[], object], times: int) -> float:
     return gpu.elapsed_ns(start, end) * 1e-9 / times
 
 
+def graph_seconds(gpu: "Gpu", call: Callable[[], object], times: int) -> Callable[[], float]:
+    """Return the function that returns the time of a queued call, of so many in one graph, by the device's clock.
+
+    A host that queues them one by one is slower than small kernels are.
+    """
+    from hpccoll.transports.nccl.cupy_device import CupyDevice
+
+    def queue() -> None:
+        for _ in range(times):
+            call()
+
+    graph = CupyDevice(gpu, None).capture(queue)
+    return lambda: device_seconds(gpu, graph.launch, 1) / times
+
+
 def in_turn(one: Callable[[], float], other: Callable[[], float], rounds: int = ROUNDS) -> float:
     """Return the median over rounds of what one takes over what the other does.
 
