@@ -13,7 +13,7 @@ import cupy
 import numpy as np
 from cpu_check_kernels import HostGpu as HostKernels
 from cpu_fold_kernel import fold_launcher
-from cpu_gate_kernel import gate_function
+from cpu_pause_kernel import pause_function
 from nccl_test_library import load
 
 from hpccoll.errors import GpuFailedError
@@ -21,7 +21,7 @@ from hpccoll.measure import gpu_assignment
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import gpu_dtype
 from hpccoll.transports.nccl import fold_kernel
-from hpccoll.transports.nccl.gate import SOURCE
+from hpccoll.transports.nccl.pause import SOURCE as PAUSE
 from hpccoll.transports.transport_interface import address, aligned_empty
 
 GPUS = 8
@@ -57,12 +57,10 @@ def host_view(array):
 
 
 class Stream:
-    """A stream of the test library, with the methods of CuPy's; with ``room`` for so many items, 0 for any number."""
-
-    room = 0
+    """A stream of the test library, with the methods of CuPy's."""
 
     def __init__(self, library):
-        self.library, self.ptr = library, library.hostStreamCreate(self.room)
+        self.library, self.ptr = library, library.hostStreamCreate()
         self.handle = ctypes.c_void_p(self.ptr)
 
     @property
@@ -149,7 +147,7 @@ class HostGpu(gpu.Gpu):
 
     def product(self, _rows, _dtype):
         """Return what queues a pause of 20 us in place of a product."""
-        queue = self.kernel(SOURCE, "pause", 8)
+        queue = self.kernel(PAUSE, "pause", 8)
         return lambda: queue((1,), (1,), (20_000,))
 
     def empty(self, count, dtype):
@@ -169,11 +167,11 @@ class HostGpu(gpu.Gpu):
         return aligned_empty(count, gpu_dtype(dtype))
 
     def kernel(self, source, name, itemsize):
-        if name in ("gate", "pause"):
-            function = gate_function(self._directory, name)
-            stream = self.stream
+        stream = self.stream
+        if source == PAUSE:
+            function = pause_function(self._directory)
             return lambda _grid, _block, arguments: stream.launch(function, *arguments)
-        function, stream = self._kernels.compiled(source, name, itemsize), self.stream
+        function = self._kernels.compiled(source, name, itemsize)
         return lambda grid, block, arguments: stream.launch(function, *grid, *block, *arguments)
 
     def idle(self):

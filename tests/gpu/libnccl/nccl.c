@@ -95,7 +95,7 @@ typedef struct Stream {
     pthread_cond_t changed;
     Work *first, **end;
     _Atomic int left; /* launches that have not ended */
-    int room, captures;
+    int captures;
     Work *captured, **captured_end;
 } Stream;
 
@@ -249,7 +249,6 @@ static void queue(Stream *s, Work *w) {
         if (w->comm) w->comm->graphs++;
         return;
     }
-    for (int turn = 0; !w->more && s->room && s->left >= s->room; turn++) rest(turn); /* a full queue blocks the host */
     if (w->comm) w->comm->pending++;
     pthread_mutex_lock(&s->mutex);
     *s->end = w;
@@ -259,9 +258,8 @@ static void queue(Stream *s, Work *w) {
     pthread_mutex_unlock(&s->mutex);
 }
 
-Stream *hostStreamCreate(int room) {
+Stream *hostStreamCreate(void) {
     Stream *s = calloc(1, sizeof *s);
-    s->room = room;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->changed, NULL);
     s->end = &s->first;
