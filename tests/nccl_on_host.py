@@ -76,7 +76,7 @@ class Stream:
         self.library.hostLaunch(self.handle, ctypes.cast(function, ctypes.c_void_p), words)
 
     def wait_event(self, event):
-        self.launch(self.library.hostAwait, ctypes.addressof(event.at))
+        self.library.hostEventWait(event.handle, self.handle)
 
     def begin_capture(self):
         self.library.hostCaptureBegin(self.handle)
@@ -99,14 +99,18 @@ class Graph:
 
 
 class Event:
-    """The time at which the stream passed it, in nanoseconds."""
+    """An event of the test library, with the methods of CuPy's."""
 
-    def __init__(self):
-        self.at = ctypes.c_int64()
+    def __init__(self, library):
+        self.library, self.handle = library, ctypes.c_void_p(library.hostEventCreate())
 
     def record(self, stream):
-        self.at.value = 0  # until the stream has passed it
-        stream.launch(stream.library.hostNow, ctypes.addressof(self.at))
+        self.library.hostEventRecord(self.handle, stream.handle)
+
+    @property
+    def at_ns(self):
+        """The time at which a stream passed it last."""
+        return self.library.hostEventTime(self.handle)
 
 
 class HostGpu(gpu.Gpu):
@@ -179,12 +183,12 @@ class HostGpu(gpu.Gpu):
             raise GpuFailedError(f"GPU {self.id} of {platform.node()} failed: cudaErrorECCUncorrectable")
         return self.stream.done
 
-    def event(self):
-        return Event()
+    def event(self, *, timing=True):  # noqa: ARG002  events of the host have times
+        return Event(self.library)
 
     def elapsed_ns(self, start, end):
         assert self.stream.done
-        return end.at.value - start.at.value
+        return end.at_ns - start.at_ns
 
     def release(self):
         assert self.stream.done

@@ -39,6 +39,7 @@ def compile_all(directory):
 def load(directory):
     """Load the library before CuPy and nccl4py look for theirs: they get the one of its name that is loaded."""
     library = ctypes.CDLL(str(directory / NAME))
-    for name in ("hostStreamCreate", "hostCaptureEnd", "hostCalls"):
-        getattr(library, name).restype = ctypes.c_char_p if name == "hostCalls" else ctypes.c_void_p
+    for name in ("hostStreamCreate", "hostCaptureEnd", "hostEventCreate"):
+        getattr(library, name).restype = ctypes.c_void_p
+    library.hostCalls.restype, library.hostEventTime.restype = ctypes.c_char_p, ctypes.c_int64
     return library
