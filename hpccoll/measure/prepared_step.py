@@ -53,10 +53,8 @@ class PreparedStep:
         BadInputError: on all ranks, if the mesh does not fit the ranks, or a collective cannot run on them.
     """
 
-    by_device = False
     operations = operations_with_check = 1
     checked = True
-    void_times = None
     choice = None
 
     def __init__(

@@ -16,7 +16,7 @@ from hpccoll.training.step_program import Compute, Start, StepProgram
 from hpccoll.training.step_program import Wait as WaitFor
 from hpccoll.training.workload import GEMM, Workload
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.nccl.gate import pause
+from hpccoll.transports.nccl.pause import pause
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 MATRIX = 2048

@@ -224,19 +224,13 @@ def _evidence_missing(values: Values) -> str:
     return _write(text, values)
 
 
-_WITHOUT_LAUNCHES = {
-    "graph": "as a CUDA graph, which is launched in one call",
-    "gate": "if it is queued before it may start",
-}
-
-
 def _launch_cost(values: Values) -> str:
     cases = "{cases} of {compared:count case}" + ("" if values["largest"] is None else " up to {largest:size}")
     text = (
         f"Launches, not wires, set the time of {{collective}} in {cases}: {{choice}} with {{where}} takes "
-        "{seconds:time}, and {without_launches:time} {how}."
+        "{seconds:time}, and {without_launches:time} as a CUDA graph, which is launched in one call."
     )
-    return _write(text, {**values, "where": _where(values), "how": _WITHOUT_LAUNCHES[values["how"]]})
+    return _write(text, {**values, "where": _where(values)})
 
 
 def _busy_machine(values: Values) -> str:

@@ -5,7 +5,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -142,8 +142,14 @@ class Gpu:
     def with_own_stream(self) -> "Gpu":
         """Return this GPU with another stream, whose work runs at the same time as that of the others."""
         other = copy(self)
+        vars(other).pop("beside", None)
         other.stream = self._new_stream()
         return other
+
+    @cached_property
+    def beside(self) -> "Gpu":
+        """This GPU with a second stream of its own, for the folds of plans on the first one."""
+        return self.with_own_stream()
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> GpuArray:
         """Return an uninitialised array of ``count`` elements, aligned to 512 bytes."""
@@ -237,9 +243,9 @@ class Gpu:
         """The calls to make before MPI accesses memory, because MPI does not synchronise with streams."""
         return [(self.synchronize, ())]
 
-    def event(self) -> Event:
-        """Return a timing event, to be recorded on the stream."""
-        return self._cupy.cuda.Event()
+    def event(self, *, timing: bool = True) -> Event:
+        """Return an event, to be recorded on a stream; one without ``timing`` costs less."""
+        return self._cupy.cuda.Event(disable_timing=not timing)
 
     def record(self, event: Event) -> None:
         """Queue an event: its time is that at which the stream passes it."""

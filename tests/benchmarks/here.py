@@ -78,9 +78,9 @@ class Here:
         """Return the command of ``hpccoll run`` on so many ranks, which share GPUs where there are too few."""
         from launch import mpiexec
 
-        program = Path(__file__).with_name("run_ranks.py")
-        host = ["host", str(self.on_host)] if self.on_host else ["gpu", str(self.gpus)]
-        return [*mpiexec(ranks), sys.executable, str(program), *host, *arguments]
+        host = [str(TESTS / "measure" / "timed_ranks.py"), str(self.on_host)]
+        program = host if self.on_host else [str(Path(__file__).with_name("run_ranks.py")), str(self.gpus)]
+        return [*mpiexec(ranks), sys.executable, *program, *arguments]
 
 
 def rank_environment() -> dict[str, str]:

@@ -42,7 +42,7 @@ NOWHERE = 16
 
 def order(here: Here) -> Iterator[Verdict]:
     """What plans and training steps rely on."""
-    from hpccoll.transports.nccl.gate import pause
+    from hpccoll.transports.nccl.pause import pause
 
     gpu = here.gpu
     held = pause(gpu)

@@ -1,7 +1,6 @@
-"""``hpccoll run`` on ranks of this machine: run_ranks.py (gpu GPUS | host DIRECTORY) ARGUMENTS.
+"""``hpccoll run`` on ranks of this machine: run_ranks.py GPUS ARGUMENTS.
 
-Where there are fewer GPUs than ranks, NCCL is made to take ranks that share them. With ``host`` the NCCL test library
-in DIRECTORY stands for GPUs and NCCL.
+Where there are fewer GPUs than ranks, NCCL is made to take ranks that share them.
 """
 
 import sys
@@ -12,12 +11,8 @@ from mpi4py import MPI
 from hpccoll.run import main
 
 if __name__ == "__main__":
-    KIND, VALUE, *ARGUMENTS = sys.argv[1:]
-    if KIND == "host":
-        import nccl_on_host
-
-        nccl_on_host.install(Path(VALUE))
-    elif MPI.COMM_WORLD.size > int(VALUE):
+    GPUS, *ARGUMENTS = sys.argv[1:]
+    if MPI.COMM_WORLD.size > int(GPUS):
         sys.path.append(str(Path(__file__).parents[1] / "gpu"))
         from rank_gpu import share_a_gpu
 

@@ -13,7 +13,7 @@ from rank_gpu import flip_a_bit, gpu_of_rank, host_directory, run_on_all
 
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import distinct_placements, unmet_needs
+from hpccoll.spec.catalogue import distinct_placements, known_parameters, unmet_needs
 from hpccoll.transports.mpi import cuda_aware
 from hpccoll.transports.nccl import communicators
 
@@ -35,8 +35,14 @@ def cases(transports, sizes):
                 yield Case(
                     collective=name, algorithm=algorithm, transport=transport, device="cuda", bytes=size,
                     dtype=dtypes[turn % len(dtypes)], op=op, in_place=in_place, root=0 if family.rooted else None,
-                    params={"graph": turn % 2} if transport == "nccl" else {},
+                    params=parameters(name, algorithm, turn) if transport == "nccl" else {},
                 )  # fmt: skip
+
+
+def parameters(name, algorithm, turn):
+    """Return those over NCCL, in turns: directly and as a graph, with folds on one stream and on two."""
+    return {key: value for key, value in {"graph": turn % 2, "channels": 1 + turn // 2 % 2}.items()
+            if key in known_parameters(name, algorithm)}  # fmt: skip
 
 
 def few(every):

@@ -119,7 +119,7 @@ def test_a_job_measures_steps_and_stores_their_timelines(mpiexec, nccl_library, 
     (tmp_path / "job.json").write_text(raw_examples.job(*steps, effort=effort).to_json())
     ranks = Path(__file__).with_name("timed_ranks.py")
     out = tmp_path / "F.h5"
-    ran = mpiexec(2, ranks, nccl_library, "0", "5", "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    ran = mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     results = read_results([out])
     by_algorithm = {row.algorithm: row for row in results.rows}
@@ -136,6 +136,6 @@ def test_a_step_over_another_transport_than_nccl_is_skipped_with_the_reason(mpie
     )
     (tmp_path / "job.json").write_text(raw_examples.job(step).to_json())
     ranks, out = Path(__file__).with_name("timed_ranks.py"), tmp_path / "F.h5"
-    mpiexec(2, ranks, nccl_library, "0", "5", "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
     (gap,) = read_results([out]).skipped
     assert "over nccl, not staged" in gap.reason

@@ -20,7 +20,7 @@ EXAMPLES = {
     "control_missing": {**LOGGED, "control": "nccl-gdr-off"},
     "several_executors": {"rows": {"compiled": 12, "python": 9}},
     "launch_cost": {
-        **POINT, "how": "graph", "collective": "all_reduce", "cases": 24, "compared": 60, "largest": 524288,
+        **POINT, "collective": "all_reduce", "cases": 24, "compared": 60, "largest": 524288,
         "choice": "ring channels=2", "shape": "8 ranks", "seconds": 2.1e-4, "without_launches": 4.5e-5,
     },
     "far_gpus": {"number": 4, "first": 12, "jobs": ("a", "b")},
