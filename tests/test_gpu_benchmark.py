@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -26,9 +27,12 @@ import gpu as benchmark  # noqa: E402
 import mps  # noqa: E402
 import order  # noqa: E402
 import rank_gpu  # noqa: E402
+import rates  # noqa: E402
 import sanitizer  # noqa: E402
 from here import Here  # noqa: E402
 from verdicts import MISSED, NOT_RUN, WRONG  # noqa: E402
+
+from hpccoll.transports.nccl.pause import pause  # noqa: E402
 
 PROGRAM = BENCHMARKS / "gpu.py"
 WITHOUT_MPI = "fold", "check", "bandwidth", "costs", "order", "failure", "nccl", "facts", "sanitizer"
@@ -386,6 +390,32 @@ def test_what_compute_sanitizer_finds_is_a_wrong_result(command, tmp_path, monke
         pytest.skip("there is one on this machine")
     found = [*sanitizer.sanitizer(Here(tmp_path, 60))]
     assert [verdict.status for verdict in found] == statuses
+
+
+@pytest.fixture
+def host(nccl_library, tmp_path):
+    return Here(tmp_path, 60, on_host=nccl_library)
+
+
+def test_costs_are_measured_in_order(host, monkeypatch):
+    monkeypatch.setattr(costs, "empty_kernel", lambda gpu: partial(pause(gpu), 0))
+    found = [*costs.costs(host)]
+    assert len({verdict.what for verdict in found}) == len(found) == 13
+    assert all(isinstance(verdict.got, int | float) and verdict.got > 0 for verdict in found)
+    assert found[-1].asked == "below 1"
+
+
+def test_bandwidths_are_shares_of_that_of_a_copy(host, monkeypatch):
+    monkeypatch.setattr(rates, "SIZES", (64 << 10, 1 << 40))
+    monkeypatch.setattr(rates, "LARGE", 64 << 10)
+    monkeypatch.setattr(rates, "copy_call", lambda gpu, nbytes: rates.fold_call(gpu, "float32", nbytes, 1))
+    monkeypatch.setattr(rates, "pinned_copies", lambda _gpu: [])
+    copy, *shares, left_out = rates.bandwidth(host)
+    assert copy.got > 0
+    assert left_out.got.startswith("left out: more than a tenth")
+    assert [verdict.asked for verdict in shares] == ["", "at least 0.90", "", "at least 0.90"] + ["at least 0.80"] * 2
+    assert shares[0].got == pytest.approx(1, rel=0.9)  # it is a copy in both places, on a busy host
+    assert shares[2].got < 5
 
 
 def test_the_kernels_of_the_benchmark_compile(require, tmp_path):

@@ -28,8 +28,6 @@ def empty_kernel(gpu: "Gpu") -> Callable[[], object]:
 
 def costs(here: Here) -> Iterator[Verdict]:
     """Launches one by one, waited for; queued back to back; and 21 of them directly and as one graph."""
-    import cupy
-
     from hpccoll.transports.nccl.cupy_device import CupyDevice
 
     gpu = here.gpu
@@ -79,7 +77,6 @@ def costs(here: Here) -> Iterator[Verdict]:
     ratio = in_turn(one, many)
     yield bound(f"{LAUNCHES} folds as a graph / directly", ratio, "below 1", ratio < 1)
     graph.close()
-    cupy.cuda.runtime.deviceSynchronize()
 
 
 def queued_seconds(gpu: "Gpu", queue: Callable[[], object], times: int) -> float:

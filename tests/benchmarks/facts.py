@@ -8,6 +8,8 @@ from itertools import product
 
 import numpy as np
 from here import Here
+from mps import CONTROL
+from sanitizer import program as sanitizer_program
 from verdicts import Verdict, recorded
 
 from hpccoll.host.gpu_facts import gpu_facts
@@ -17,7 +19,6 @@ from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES
 from hpccoll.transports.nccl.fold_kernel import SOURCE as FOLD
 from hpccoll.transports.nccl.fold_kernel import _function as fold_kernel
 
-MPS_CONTROL = "nvidia-cuda-mps-control"
 COMPUTE_MODES = "default", "exclusive thread", "prohibited", "exclusive process"
 """cudaComputeMode (driver_types.h)."""
 QUERY = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,ecc.mode.current,power.limit,persistence_mode"
@@ -31,7 +32,7 @@ def facts(here: Here) -> Iterator[Verdict]:
     versions = {
         "CUDA of the driver": runtime.driverGetVersion(), "CUDA of CuPy": runtime.runtimeGetVersion(),
         "CuPy": cupy.__version__, "NumPy": np.__version__, "NCCL": ".".join(map(str, nccl_version() or ("none",))),
-        "compute-sanitizer": bool(shutil.which("compute-sanitizer")), "MPS": bool(shutil.which(MPS_CONTROL)),
+        "compute-sanitizer": bool(sanitizer_program()), "MPS": bool(shutil.which(CONTROL)),
     }  # fmt: skip
     yield recorded("versions", "; ".join(f"{name} {value}" for name, value in versions.items()))
     attributes = {

@@ -37,7 +37,7 @@ from typing import NamedTuple
 from bare import ROOT, environment, missing
 from here import TESTS, Here
 from mps import mps_server
-from verdicts import BEYOND, WRONG, Page, Verdict, not_run
+from verdicts import BEYOND, WRONG, Page, Verdict, not_run, recorded
 
 from hpccoll.transports.gpu import device_count
 
@@ -48,7 +48,7 @@ class Part(NamedTuple):
     Args:
         seconds: how long it takes, about; it is not begun where less is left.
         needs: what it takes, as ``bare.missing`` has it; ``cuda`` is a GPU in whose place nothing can stand.
-        module: the module of its function, which has the name of the part unless ``function`` is another.
+        module: the module of its function, which has the name of the part.
         what: what it shows.
         shared: whether several ranks may share a GPU, which they do under MPS if it starts.
         several: whether it takes several GPUs.
@@ -58,7 +58,6 @@ class Part(NamedTuple):
     needs: str
     module: str
     what: str
-    function: str = ""
     shared: bool = False
     several: bool = False
 
@@ -88,7 +87,9 @@ PARTS: Mapping[str, Part] = {
 BEYOND_ONE_GPU = (
     "P2P, NVLS, symmetric kernels between GPUs, GPUDirect, CUDA-aware MPI, SHARP, the speed of any collective"
 )
-BEYOND_ONE_NODE = "GPUDirect RDMA, SHARP, the network between nodes"
+BEYOND_ONE_NODE = (
+    "GPUDirect RDMA, SHARP, the network between nodes; symmetric windows and CUDA-aware MPI are in --only tests"
+)
 
 OVERRUN = 2
 """A part is ended after so many times its seconds, or when the time of the call is over."""
@@ -191,14 +192,15 @@ def verdicts(name: str, gpus: int, out: Path, end: float, asked: argparse.Namesp
     elif reason := lacking(part.needs, asked.on_host):
         yield not_run(f"{name}: {part.what}", reason)
     else:
-        whole = name == "tests" or asked.on_host  # a slow host shows nothing
-        seconds = left if whole else part.seconds
-        limit = min(left, OVERRUN * seconds)
         with ExitStack() as stack:
             more: Mapping[str, str] = {}
             if part.shared and gpus < 4 and not asked.on_host:
                 more, how = stack.enter_context(mps_server())
-                yield Verdict(f"{name}: ranks that share the GPU", "recorded", how)
+                yield recorded(f"{name}: ranks that share a GPU run", how)
+            left = end - time.monotonic()
+            whole = name == "tests" or asked.on_host  # a slow host shows nothing
+            seconds = left if whole else part.seconds
+            limit = min(left, OVERRUN * seconds)
             yield from in_own_process(name, seconds, limit, out, asked, more)
 
 
@@ -279,8 +281,8 @@ def run_part(asked: argparse.Namespace) -> int:
     here = Here(asked.out, asked.seconds, asked.limit, asked.keyword, asked.shard, asked.on_host)
     with os.fdopen(asked.verdicts, "w") as lines:
         try:
-            for verdict in getattr(import_module(part.module), part.function or asked.part)(here):
-                print(json.dumps(asdict(verdict)), file=lines, flush=True)
+            for verdict in getattr(import_module(part.module), asked.part)(here):
+                print(json.dumps(asdict(verdict), default=float), file=lines, flush=True)  # numbers of NumPy, too
         except Exception:  # noqa: BLE001  whatever it is, it is in the log
             traceback.print_exc()
             sys.stdout.flush()

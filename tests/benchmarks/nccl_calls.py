@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from here import Here, rank_environment
-from timing import device_seconds, host_seconds
+from timing import device_seconds, host_seconds, in_turn
 from verdicts import Verdict, bound, holds, not_run, recorded, right
 
 from hpccoll.errors import BadInputError
@@ -27,7 +27,7 @@ from hpccoll.transports.gpu import nccl_version
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.communicators import nccl_world
-from hpccoll.transports.nccl.cupy_device import CupyDevice, group_calls
+from hpccoll.transports.nccl.cupy_device import NCCL_UINT8, CupyDevice, group_calls
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.nccl.vendor import NcclVendorTransport
 from hpccoll.transports.transport_interface import Operation
@@ -112,7 +112,7 @@ def self_sends(here: Here, comm: OneRank, nbytes: int) -> StreamPlan:
     communicator = nccl_world(comm).communicator
     source, target = gpu.upload(np.arange(count, dtype=np.int32)), gpu.upload(np.zeros(count, np.int32))
     calls = [
-        (call, (gpu.address(array), nbytes, 1, 0, gpu.stream.ptr))
+        (call, (gpu.address(array), nbytes, NCCL_UINT8, 0, gpu.stream.ptr))
         for call, array in ((communicator.send, source), (communicator.recv, target))
     ]
     return StreamPlan(
@@ -137,9 +137,33 @@ def messages(here: Here, comm: OneRank) -> Iterator[Verdict]:
                 if times_of == 1:
                     times[f"{name}, device"] = MICRO * device_seconds(gpu, queue, 100)
             plan.close()
+        if nbytes == SELF_SENT[0]:
+            yield beside_bare_calls(here, comm, nbytes)
         yield right(f"messages of {nbytes} B to itself, alone and {REPEATED} times, also as a graph: elements", wrong)
         shown = "; ".join(f"{name} {microseconds:.3g}" for name, microseconds in times.items())
         yield recorded(f"a message of {nbytes} B to itself, us each", shown)
+
+
+def beside_bare_calls(here: Here, comm: OneRank, nbytes: int) -> Verdict:
+    """Return what a plan costs beside the calls of CuPy that it makes."""
+    from cupy.cuda import nccl
+
+    plan = self_sends(here, comm, nbytes).prepared(graph=False)
+    source, target = plan.result, here.gpu.upload(np.zeros(nbytes // 4, np.int32))
+    communicator, stream = nccl_world(comm).communicator, here.gpu.stream
+    arguments = [(here.gpu.address(array), nbytes, NCCL_UINT8, 0, stream.ptr) for array in (source, target)]
+
+    def bare() -> None:
+        nccl.groupStart()
+        communicator.send(*arguments[0])
+        communicator.recv(*arguments[1])
+        nccl.groupEnd()
+        stream.synchronize()
+
+    ratio = in_turn(lambda: host_seconds(plan.run, 500), lambda: host_seconds(bare, 500))
+    plan.close()
+    what = f"a plan that sends {nbytes} B to itself / bare calls of CuPy"
+    return recorded(what, ratio) if here.on_host else bound(what, ratio, "at most 1.10", ratio <= 1.1)
 
 
 def waited(wait: Callable[[], object], queue: Callable[[], object]) -> None:
@@ -155,10 +179,12 @@ def life(here: Here) -> Iterator[Verdict]:
         end()
     comm = OneRank(200)
     plan = self_sends(here, comm, SELF_SENT[1]).prepared(graph=True)
+    kept = [*plan._buffers]  # until nothing runs any more
     plan.repeated(REPEATED)()
     plan.close()  # a graph that lives would hang the abort
     communicators.abort_all_worlds()
     gpu.synchronize()
+    kept.clear()
     plan = self_sends(here, OneRank(201), SELF_SENT[1]).prepared(graph=False)
     same = (gpu.download(plan.result) == np.arange(SELF_SENT[1] // 4)).all()
     plan.close()

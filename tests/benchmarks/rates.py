@@ -29,8 +29,10 @@ LARGE = SIZES[-1]
 INPUTS = 1, 2, 4
 ASKED = {"fold of 2 float32": 0.9, "fold of 2 bfloat16": 0.9, "fill": 0.8, "count": 0.8}
 """The least share of a copy's bandwidth at the largest size, where a launch is little."""
-SHARE = 0.25
-"""The largest part of the free memory that a buffer may take, because a fold of four inputs has five."""
+SMALL = 2 << 20
+"""Bytes below which a graph has more launches, so that its own is little."""
+SHARE = 0.1
+"""The largest part of the free memory for one buffer: a fold of four inputs has five, beside those of a copy."""
 
 
 def copy_call(gpu: "Gpu", nbytes: int) -> Callable[[], object]:
@@ -44,8 +46,6 @@ def fold_call(gpu: "Gpu", element: str, nbytes: int, inputs: int) -> Callable[[]
     count = nbytes // (2 if element == BFLOAT16 else np.dtype(element).itemsize)
     stored = gpu_dtype(np.dtype("uint16") if element == BFLOAT16 else np.dtype(element))
     buffers = {f"{number}": gpu.empty(count, stored) for number in range(inputs + 1)}
-    for buffer in buffers.values():
-        buffer.fill(0)
     out, *own = (Span(name, 0, count) for name in buffers)
     (launch,) = FoldLauncher(gpu).launches(element, "sum", buffers, [[Fold(out, tuple(own))]])
     return lambda _kept=buffers: launch()
@@ -70,9 +70,9 @@ def bandwidth(here: Here) -> Iterator[Verdict]:
     gpu = here.gpu
     for nbytes in SIZES:
         if nbytes > SHARE * gpu.free_bytes:
-            yield recorded(f"{format_size(nbytes)}", "left out: more than a quarter of the free memory")
+            yield recorded(f"{format_size(nbytes)}", "left out: more than a tenth of the free memory")
             continue
-        times = 20 if nbytes >= SIZES[2] else 200
+        times = 200 if nbytes < SMALL else 20
         copied = graph_seconds(gpu, copy_call(gpu, nbytes), times)
         copied()
         yield recorded(f"copy of {format_size(nbytes)}, GB/s moved", 2e-9 * nbytes / copied())

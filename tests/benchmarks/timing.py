@@ -44,7 +44,8 @@ def graph_seconds(gpu: "Gpu", call: Callable[[], object], times: int) -> Callabl
             call()
 
     graph = CupyDevice(gpu, None).capture(queue)
-    return lambda: device_seconds(gpu, graph.launch, 1) / times
+    # A graph holds addresses only: ``call`` keeps the buffers.
+    return lambda _kept=call: device_seconds(gpu, graph.launch, 1) / times
 
 
 def in_turn(one: Callable[[], float], other: Callable[[], float], rounds: int = ROUNDS) -> float:
