@@ -333,6 +333,13 @@ def _below_null(values: Values) -> str:
     )  # fmt: skip
 
 
+def _no_product(values: Values) -> str:
+    text = "{none} of {computations:count computation} are too small for a product of matrices, and take no time"
+    several = " in {workloads} of {of:count workload}, most of all {where}"
+    how = text + (several if values["workloads"] > 1 else ": {where}")
+    return _write(how + ".", {**values, "where": _of_workload(values)})
+
+
 TEMPLATES: Mapping[str, Template] = {
     # Findings that the page begins with.
     "ranks_stalled": Template("", "{cause}. Rows of the remaining ranks are exported, not drawn. In {jobs:list}."),
@@ -389,6 +396,11 @@ TEMPLATES: Mapping[str, Template] = {
     ),
     "null_overhead": Template("Cost of the harness", _null_overhead, _null_remedy),
     "below_null": Template("Below null", _below_null),
+    "no_product": Template(
+        "Computations without products",
+        _no_product,
+        "What overlaps with them is exposed. Take more samples, or a smaller scale.",
+    ),
     "not_converged": Template(
         "Wide intervals",
         "the 95 % interval of {loose} of {rows:count row} did not become narrow enough in time.",

@@ -48,7 +48,8 @@ def steps_defect(output: str) -> str | None:
         return "a bucket that is left out is not found wrong"
     if any(each != "refused" for each in steps.pop("refused", [])):
         return "a refusal of NCCL does not reach all ranks"
-    return next((f"{name}: {step['wrong']} wrong elements" for name, step in steps.items() if step["wrong"]), None)
+    wrong = {name: step["wrong"] for name, step in steps.items() if step.get("wrong")}
+    return f"wrong elements: {wrong}" if wrong else None
 
 
 def drill_defect(output: str) -> str | None:

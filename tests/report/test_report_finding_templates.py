@@ -97,6 +97,10 @@ EXAMPLES = {
         "model": "resnet50", "shape": "2 ranks", "details": ("overlapped",), "rows": 2, "algorithm": "ring",
         "seconds": 2e-3,
     },
+    "no_product": {
+        "model": "resnet50/64", "shape": "2 ranks", "details": (), "none": 2, "computations": 6, "workloads": 1,
+        "of": 1,
+    },
     "between_rounds": {
         **POINT, "median_ratio": 1.3, "cases": 3, "max_ratio": 2.0, "shared_variance": 0.9, "machine_varies": True,
     },

@@ -62,9 +62,9 @@ __device__ __forceinline__ STORED folded(STORED a, STORED b) {
 
 __device__ __forceinline__ STORED divided(STORED value, long long divisor) {
 #if KIND == INTEGER
-    // Promoted to int at least, because a byte does not hold a divisor of 256 and more.
-    const auto wide = value + 0, by = (decltype(value + 0))divisor;
-    return (STORED)(wide / by - (wide % by != 0 && wide < 0));
+    if (sizeof(STORED) == 1 && divisor > 255) return 0;  // a byte does not hold the divisor
+    STORED by = (STORED)divisor, quotient = value / by;
+    return quotient - (value % by != 0 && (long long)value < 0);
 #else
     return narrowed(widened(value) / (COMPUTED)divisor);
 #endif
