@@ -12,7 +12,7 @@ import numpy as np
 from checks import filled
 from here import Here
 from timing import device_seconds, graph_seconds, in_turn
-from verdicts import Verdict, bound, recorded
+from verdicts import Verdict, bound, recorded, right
 
 from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.buffer_pieces import Span
@@ -112,7 +112,5 @@ def pinned_copies(gpu: "Gpu") -> Iterator[Verdict]:
             gpu.synchronize()
             seconds = device_seconds(gpu, queue, 20)
             yield recorded(f"pinned copy of {format_size(nbytes)} {name}, GB/s", 1e-9 * nbytes / seconds)
-        if (back != host).any():
-            yield bound(
-                "pinned copies are the same afterwards", int((back != host).sum()), "0 differing", reached=False
-            )
+        differing = int((back != host).sum())
+        yield right(f"pinned copies of {format_size(nbytes)} to the GPU and back: bytes", differing)
