@@ -13,6 +13,7 @@ from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
 VARIABLES: Mapping[str, str] = {
     "NCCL_ALGO": "the algorithms that NCCL may choose from; since 2.24 an error if none of them applies",
     "NCCL_PROTO": "the protocols that NCCL may choose from: LL (latency), LL128 (NVLink), Simple (bandwidth)",
+    "NCCL_P2P_LL_THRESHOLD": "bytes per channel up to which sends and receives in a node use protocol LL [16384]",
     "NCCL_COLLNET_ENABLE": "1: NCCL may let switches between nodes reduce, by a CollNet plugin; 0 (default): never",
     "NCCL_NVLS_ENABLE": "2 (default): NVLink SHARP if available; 1: required; 0: never",
     "NCCL_SHARP_DISABLE": "1: the SHARP plugin of NCCL refuses every communicator, and logs it",
