@@ -29,9 +29,12 @@ def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatc
     monkeypatch.setattr(communicator_config, "missing_for_nccl4py", lambda v: versions.append(v) or f"NCCL before {v}")
     assert config_reason({"max_ctas": 4, "traffic_class": 3}) == "NCCL before 22600"
     assert config_reason({"max_ctas": 4, "buffers": "symmetric"}) == "NCCL before 22700"
+    assert config_reason({"cta_policy": "efficiency"}) == "NCCL before 22700"
+    assert config_reason({"cta_policy": "zero", "max_ctas": 4}) == "NCCL before 22800", "the value is newer"
+    assert config_reason({"graph_usage_mode": 1, "cta_policy": "zero"}) == "NCCL before 22900"
     assert config_reason({}) is None
     assert config_reason({"max_ctas": 4}, raw_examples.case(transport="staged", device="cuda")) is None
-    assert versions == [22600, 22700]
+    assert versions == [22600, 22700, 22700, 22800, 22900]
 
 
 def test_the_reason_of_one_rank_is_the_reason_on_all_ranks(monkeypatch):
