@@ -7,6 +7,7 @@ from planning_inputs import CLUSTER, TEXT, begin
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.variants import named_variants
 from hpccoll.spec.case import Shape
+from hpccoll.spec.requirements import REQUIREMENTS
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import make_plan, write_plan
 
@@ -191,6 +192,18 @@ def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_libra
         assert (rings[0], len(rings) - 1) == ("plain", ours)
     skip = on_cluster(gpus + "nccl-tree: }").skips[0]
     assert skip.reason == "nccl-tree: its settings affect the library's own collectives only"
+
+
+def test_a_plan_says_if_nccl4py_is_missing_where_ranks_have_the_packages_of_this_program(on_cluster, monkeypatch):
+    text = NVLS + "ranks_per_node: 2\nvariants: {nccl-nvls: , nccl-symmetric: , nccl-symmetric-off: }\n"
+    reason = "nccl4py not found: pip install 'hpccoll[nccl4py]'"
+    monkeypatch.setitem(REQUIREMENTS, "nccl4py", lambda _: reason)
+    jobs = "nccl.n1x2.nccl-symmetric and nccl.n2x2.nccl-symmetric-off"
+    assert on_cluster(text).notes == (f"all cases over nccl of {jobs} will be skipped: {reason}",)
+    assert not on_cluster(text, "container: {runtime: apptainer, image: a.sif}\n").notes, "an image has its own"
+    assert not on_cluster(NVLS + "ranks_per_node: 2\nvariants: {nccl-nvls: }\n").notes
+    monkeypatch.setitem(REQUIREMENTS, "nccl4py", lambda _: None)
+    assert not on_cluster(text).notes
 
 
 KERNELS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier")
