@@ -60,6 +60,15 @@ def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(mi
     assert (words in reason) if words else reason is None
 
 
+@pytest.mark.parametrize(("nodes", "words"), [(1, "the variant takes at least 2 nodes"), (2, None)])
+def test_a_schedule_is_limited_by_the_nodes_of_nccl_too_which_counts_an_nvlink_domain_as_one(nodes, words):
+    case = raw_examples.case(algorithm="ring", transport="nccl", device="cuda")
+    job = raw_examples.job(case, variant="nccl-gdr", environment={"NCCL_NET_GDR_LEVEL": "SYS"}, ranks=4, nodes=2)
+    gpus = SimpleNamespace(missing_for=lambda *_: None, node_view=NodeView.of(nodes, 4 // nodes))
+    reason = CaseFactory._variant_reason(SimpleNamespace(job=job, gpus=gpus), case, Layout.of(4, 2))
+    assert (words in reason) if words else reason is None
+
+
 class NcclError(RuntimeError):
     """An exception with the name of CuPy's."""
 
