@@ -206,6 +206,17 @@ def test_a_plan_says_if_nccl4py_is_missing_where_ranks_have_the_packages_of_this
     assert not on_cluster(text).notes
 
 
+def test_training_steps_are_measured_in_variants_of_kernels_that_their_collectives_have(on_cluster):
+    text = "devices: cuda\ntransports: [nccl]\nnodes: [2]\nranks_per_node: 2\n"
+    text += "algorithms: [native, ring]\nworkloads: [{model: resnet50}]\nvariants: {plain: {}, "
+    plan = on_cluster(f"{text}nccl-ring: , nccl-simple: , nccl-nvls-off: , nccl-gdr: }}\n")
+    algorithms = {job.variant: {case.algorithm for case in job.cases} for job in plan.jobs}
+    both, native = {"native", "ring"}, {"native"}
+    assert algorithms == {
+        "plain": both, "nccl-ring": native, "nccl-simple": native, "nccl-nvls-off": native, "nccl-gdr": both,
+    }  # fmt: skip
+
+
 KERNELS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier")
 """The collectives for which NCCL has kernels of its own (ncclFunc_t in src/include/nccl_common.h of 2.28.9)."""
 
