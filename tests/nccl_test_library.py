@@ -33,7 +33,7 @@ def compile_all(directory):
     compile_folds(directory)
     gate_function(directory)
     HostGpu(directory).compiled(CHECK, "fill", 4)
-    subprocess.run(["gcc", *FLAGS, f"-Wl,-soname,{NAME}", "-o", directory / NAME, SOURCE, "-lrt"], check=True)
+    subprocess.run(["gcc", *FLAGS, f"-Wl,-soname,{NAME}", "-o", directory / NAME, SOURCE], check=True)
 
 
 def load(directory):

@@ -1,4 +1,4 @@
-/* NCCL's entry points over host memory, for ranks of one host: CuPy and nccl4py load this file as libnccl.so.2.
+/* NCCL's entry points over host memory, for ranks of one machine: CuPy and nccl4py load this file as libnccl.so.2.
  *
  * What it proves: the arguments of every call (types, ops, counts, roots, in-place forms, settings, windows), that all
  * ranks make the same calls, that groups of sends and receives do not deadlock when a send blocks until its receive
@@ -12,7 +12,8 @@
  * NCCL_TEST_FAULT=RANK:NUMBER:KIND injects a fault into the process that is RANK in its first communicator: its work
  * NUMBER (a group or a collective, from 1 on) never ends; `stall` leaves it at that, `error` also raises asynchronous
  * errors, and `init` makes the creation of its communicator NUMBER fail. NCCL_TEST_VERSION is the version (23000), and
- * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. */
+ * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. NCCL_TEST_MEMORY is a directory that
+ * the ranks share (/dev/shm); hosts of a testbed each have a /dev/shm of their own. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -336,13 +337,16 @@ static int create(Comm **made, int ranks, const char *name, int rank) {
     comm->magic = MAGIC, comm->rank = rank, comm->ranks = ranks;
     snprintf(comm->name, sizeof comm->name, "%s", name);
     comm->mapped = sizeof(Shared) + ranks * ranks * sizeof(Pair);
-    int file = shm_open(name, O_CREAT | O_RDWR, 0600);
+    const char *place = getenv("NCCL_TEST_MEMORY");
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s%s", place ? place : "/dev/shm", name);
+    int file = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, comm->mapped)) return SYSTEM_ERROR;
     comm->shared = mmap(NULL, comm->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (comm->shared == MAP_FAILED) return SYSTEM_ERROR;
     meet(comm);
-    if (rank == 0) shm_unlink(name);
+    if (rank == 0) unlink(path);
     comms[created % COMMS] = comm;
     if (++created == fault.number && !strcmp(fault.kind, "init")) return SYSTEM_ERROR;
     *made = comm;
