@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import asdict
 from functools import cached_property
@@ -105,9 +105,15 @@ class RankGpus:
         # The verdict comes first, because its child process uses the GPU.
         verdict = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}
         return {
-            **verdict, "gpu": gpu_facts(self.gpu_of_rank.id), "uuid": gpu.device_uuid(self.number),
+            **verdict, **self._nccl(transports),
+            "gpu": gpu_facts(self.gpu_of_rank.id), "uuid": gpu.device_uuid(self.number),
             "near": is_near(self.gpu_of_rank.id, os.sched_getaffinity(0)), "visible": gpu.device_count(),
         }  # fmt: skip
+
+    @staticmethod
+    def _nccl(transports: Collection[str]) -> dict[str, str]:
+        version = gpu.nccl_version() if "nccl" in transports else None
+        return {"nccl": ".".join(map(str, version))} if version else {}
 
     @cached_property
     def node_view(self) -> NodeView:

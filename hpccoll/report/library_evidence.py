@@ -24,6 +24,13 @@ def expected_s(probe: ProbeResult, row: Row) -> float | None:
     return probe.record.modelled_seconds(row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op)
 
 
+def nccl_name(run: Run) -> str:
+    """Return NCCL with its version and build, which its log names; without a log the version; empty without NCCL."""
+    record = probe_of_run(run).record
+    version = (record.version if record and record.library == "nccl" else None) or run.provenance.get("nccl")
+    return f"NCCL {version}" if version else ""
+
+
 def library_summary(probe: ProbeResult) -> str:
     """Return one line: the library, the network between nodes, and its distance to the GPUs; empty without logs."""
     return "; ".join(filter(None, (*_network_facts(probe.record), probe.balance))) if probe.record else ""

@@ -1,11 +1,13 @@
 """What was measured where: the heading of the page, and one sentence."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.definitions import heading_of
+from hpccoll.report.library_evidence import nccl_name
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import WORKLOADS
+from hpccoll.store.rows import Results
 from hpccoll.tuning.answers import library_name
 from hpccoll.units import format_count, format_size
 
@@ -77,7 +79,19 @@ def _rounds(rounds: Sequence[int]) -> str:
 
 
 def _libraries(points: Sequence[SeriesPoint]) -> str:
-    versions = dict.fromkeys(point.mpi for point in points if point.mpi)
-    own = any(point.row.algorithm == NATIVE for point in points)
-    meaning = f" (native: {' or '.join(map(library_name, versions))}'s own)" if own and versions else ""
+    """Return the libraries with their versions, and those whose own call native is."""
+    versions = dict.fromkeys([*(point.nccl for point in points), *(point.mpi for point in points)])
+    versions.pop("", None)
+    native = (point for point in points if point.row.algorithm == NATIVE)
+    own = dict.fromkeys(
+        "NCCL" if point.row.transport == "nccl" else library_name(point.mpi) for point in native if point.mpi
+    )
+    meaning = f" (native: {' or '.join(own)}'s own)" if own else ""
     return f"; {' and '.join(versions)}{meaning}" if versions else ""
+
+
+def gpu_machines(results: Results) -> Iterator[str]:
+    """Yield each machine with GPUs and its NCCL in a sentence, for a terminal, where no page shows it."""
+    on_gpus = (run for run in results.runs if run.provenance.get("gpus"))
+    parts = ((f"{run.kind} on {run.machine}", nccl_name(run)) for run in on_gpus)
+    yield from dict.fromkeys("; ".join(filter(None, each)) for each in parts)

@@ -86,8 +86,8 @@ class Shape:
     def facts(self) -> dict[str, Any]:
         """What the marker says of it."""
         return {
-            "nodes": self.nodes, "cpus": self.cpus, "gpus": self.gpus, "aggregators": self.aggregators, "rails": self.rails,
-            "rate": self.rate.text, "rate_bps": self.rate.bps, "racks": self.rack,
+            "nodes": self.nodes, "cpus": self.cpus, "gpus": self.gpus, "aggregators": self.aggregators,
+            "rails": self.rails, "rate": self.rate.text, "rate_bps": self.rate.bps, "racks": self.rack,
             "uplink": self.uplink.text if self.uplink else None, "uplink_bps": self.uplink.bps if self.uplink else None,
         }  # fmt: skip
 

@@ -1,0 +1,107 @@
+"""The sweep files for GPUs, whole: Snakemake, Slurm, ranks over NCCL, evidence, HDF5, curves, and what a kill leaves.
+
+The ranks are hpccoll as it is, with CuPy's binding of NCCL, which is the test library in host memory (gpu/on_host).
+Slurm counts GPUs that the nodes of the testbed do not have. The files are shortened: fewer sizes, ranks and iterations.
+"""
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import yaml
+from slurm_testbed import on_host
+from sweep_sandbox import SweepSandbox, wait
+
+from hpccoll.store.load_results import read_results
+
+pytestmark = [pytest.mark.slurm, pytest.mark.sweep, pytest.mark.long]
+
+ROOT = Path(__file__).parents[2]
+GPU, NCCL = "8 GPUs made of host memory", "NCCL 2.30.0: the test library of hpccoll, in host memory"
+"""What nobody can take for a GPU and for NVIDIA's NCCL."""
+SHORT = {
+    "bytes": [64, "64K"], "in_place": False, "ranks_per_node": [2], "rounds": 1,
+    "effort": {"warmup": 1, "min_iterations": 2, "max_iterations": 2, "seconds": 0.05, "operations": 3},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sandbox(testbed, nccl_library, mpiexec, tmp_path_factory):  # noqa: ARG001 - there is an MPI library
+    """Return a directory for the sweep of a file of workflows/config, shortened, and the arguments of the sweep."""
+
+    def sandbox(name, variants):
+        box = SweepSandbox(testbed, tmp_path_factory.mktemp(name), name, ["n1", "n2"])
+        sweep = yaml.safe_load((ROOT / "workflows" / "config" / f"{name}.yaml").read_text())
+        assert {*SHORT} - {"rounds"} <= {*sweep}, "a shortened key is one that the file has"
+        sweep |= SHORT | {"variants": {each: sweep["variants"][each] for each in variants or sweep["variants"]}}
+        (box.home / "s.yaml").write_text(json.dumps(sweep))
+        return box, box.site(gpus_per_node=8, environment=on_host(nccl_library, box.home))
+
+    return sandbox
+
+
+def is_said_to_be_the_test_library(box, ended):
+    """Check that the terminal, the top of the page, and every picture name the stand-ins for GPU and NCCL."""
+    (line,) = {line for line in ended.out.splitlines() if GPU in line and "measured on a testbed" in line}
+    assert line.endswith(f"; {NCCL}")
+    (lede,) = re.findall(r'<p class="lede">(.*?)</p>', box.page)
+    assert GPU in lede
+    assert f"; {NCCL} and MPICH" in lede
+    assert "(native: NCCL&#x27;s own)" in lede
+    pictures = [*(box.out / "report" / "charts").glob("*.svg")]
+    assert len(pictures) > 3
+    assert not [picture.name for picture in pictures if GPU.replace(" ", "") not in flat_text(picture)]
+
+
+def flat_text(picture):
+    return re.sub(r"<[^>]*>|\s", "", picture.read_text())
+
+
+def rows_of(box):
+    """Return the rows of a sweep of which nothing is missing or wrong."""
+    results = read_results([box.out])
+    assert not results.missing
+    assert {(row.status, row.wrong) for row in results.rows} == {("ok", 0)}
+    assert {(run.provenance["gpus"][0]["gpus"][0]["name"], run.provenance["nccl"]) for run in results.runs} == {
+        ("GPUs made of host memory", "2.30.0")
+    }
+    return results.rows
+
+
+def test_the_first_sweep_on_a_node_of_gpus_is_resumed_after_a_kill_and_says_what_ran(sandbox):
+    box, arguments = sandbox("gpu-node", None)
+    sweep = box.start(*arguments)
+    wait(lambda: [*box.out.glob("raw/*.h5")] or sweep.poll() is not None, box.logs)
+    assert sweep.poll() is None, sweep.communicate()
+    before = {path: path.read_bytes() for path in box.out.glob("raw/*.h5")}
+    for pid in box.on_head("snakemake"):
+        os.kill(pid, signal.SIGKILL)
+    os.killpg(sweep.pid, signal.SIGKILL)
+    sweep.communicate()
+
+    ended = box.hpccoll("sweep", *arguments)
+    assert ended.code == 0, f"{ended.out}\n{ended.err}\n{box.logs()}"
+    assert {path: path.read_bytes() for path in before} == before, "what was measured is kept"
+    rows = rows_of(box)
+    executed = {(row.variant, row.algorithm): row.executed for row in rows}
+    assert executed == {
+        **dict.fromkeys([("default", "native"), ("nccl-ring", "native"), ("nccl-nvls-off", "native")], "ring"),
+        **{("default", own): own for own in ("ring", "double_binary_tree", "direct")},
+        ("nccl-nvls", "native"): "ring (nvls asked)",
+    }
+    assert {(row.timing, row.params["graph"]) for row in rows} == {
+        (timing, graph) for timing in ("single", "aggregated") for graph in (0, 1)
+    }
+    is_said_to_be_the_test_library(box, ended)
+
+
+def test_nccl_is_swept_on_one_node_and_on_two(sandbox):
+    box, arguments = sandbox("gpu-nccl", ["default", "nccl-tree", "nccl-symmetric", "nccl-gdr"])
+    ended = box.hpccoll("sweep", *arguments)
+    assert ended.code == 0, f"{ended.out}\n{ended.err}\n{box.logs()}"
+    rows = rows_of(box)
+    assert {(row.nodes, row.ranks) for row in rows} == {(1, 2), (2, 4)}
+    is_said_to_be_the_test_library(box, ended)
