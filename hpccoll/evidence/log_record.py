@@ -85,7 +85,7 @@ class LogRecord:
 
     Args:
         library: ``nccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no line was recognised.
-        version: the version of NCCL and the build, as it prints them, such as ``2.30.7+cuda12.9``.
+        version: the version of NCCL, such as ``2.30.7``.
         nodes: the nodes of the largest communicator; None if unknown.
         ranks: the ranks of the largest communicator; None if unknown.
         collectives: the collectives that ran.

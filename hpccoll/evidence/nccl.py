@@ -32,7 +32,7 @@ _OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
 
 
 def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.version = match["version"].rstrip()
+    state.version = match["version"]
 
 
 def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -235,7 +235,7 @@ def add_missing_collnet(state: ParserState) -> None:
 
 
 RULES: tuple[Rule, ...] = (
-    (re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+.*)"), _add_version),
+    (re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+)"), _add_version),
     (
         re.compile(
             r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "

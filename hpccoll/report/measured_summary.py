@@ -11,6 +11,9 @@ from hpccoll.store.rows import Results
 from hpccoll.tuning.answers import library_name
 from hpccoll.units import format_count, format_size
 
+MAX_SERIES = 8
+"""The series that the sentence names; of more it names the algorithms."""
+
 
 def measured_heading(groups: Sequence[ChartGroup]) -> str:
     """Return the collective, or their number, and the ranks or nodes: ``all_reduce on 2, 4 and 8 nodes``."""
@@ -68,10 +71,12 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
 
 
 def _algorithms(points: Sequence[SeriesPoint]) -> str:
-    """Return the series of a single collective; the number of algorithms of several."""
+    """Return the series of a single collective, the algorithms of many series, the number of several collectives'."""
+    algorithms = dict.fromkeys(point.row.algorithm for point in points if not point.row.floor)
     if len({point.row.collective for point in points}) > 1:
-        return format_count(len({p.row.algorithm for p in points if not p.row.floor}), "algorithm")
-    return ", ".join(dict.fromkeys(point.series for point in points if not point.row.floor))
+        return format_count(len(algorithms), "algorithm")
+    series = dict.fromkeys(point.series for point in points if not point.row.floor)
+    return ", ".join(series) if len(series) <= MAX_SERIES else f"{len(series)} series of {', '.join(algorithms)}"
 
 
 def _rounds(rounds: Sequence[int]) -> str:
@@ -80,7 +85,7 @@ def _rounds(rounds: Sequence[int]) -> str:
 
 def _libraries(points: Sequence[SeriesPoint]) -> str:
     """Return the libraries with their versions, and those whose own call native is."""
-    versions = dict.fromkeys([*(point.nccl for point in points), *(point.mpi for point in points)])
+    versions = dict.fromkeys([*(point.mpi for point in points), *(point.nccl for point in points)])
     versions.pop("", None)
     native = (point for point in points if point.row.algorithm == NATIVE)
     own = dict.fromkeys(
