@@ -114,6 +114,7 @@ class ParserState:
         self.team_sizes: dict[str, int] = {}  # of UCC's teams, by their ids
         self.collnet_devices: dict[int | None, int] = {}  # by rank; None: the most of all ranks
         self.collnet_line = ""  # the first line that counts them
+        self.started_networks: dict[str, bool] = {}  # by name: whether NCCL could start it
 
     def add_line(self, field: str, line: str) -> None:
         """Add a line, or a word, to a field of the record."""
