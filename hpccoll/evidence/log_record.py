@@ -92,6 +92,7 @@ class LogRecord:
         library: ``nccl``, ``rccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no line was
             recognised.
         version: the version of NCCL or RCCL, such as ``2.30.7``.
+        build: the rest of the line with the version, such as ``+cuda12.9``, which tells a build that is not NVIDIA's.
         nodes: the nodes of the largest communicator; None if unknown.
         ranks: the ranks of the largest communicator; None if unknown.
         collectives: the collectives that ran.
@@ -115,6 +116,7 @@ class LogRecord:
 
     library: str | None = None
     version: str | None = None
+    build: str = ""
     nodes: int | None = None
     ranks: int | None = None
     collectives: tuple[CollectiveLine, ...] = ()

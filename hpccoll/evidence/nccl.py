@@ -33,7 +33,7 @@ _OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
 
 
 def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.library, state.version = match["library"].lower(), match["version"]
+    state.library, state.version, state.build = match["library"].lower(), match["version"], match["build"].rstrip()
 
 
 def _add_rccl(state: ParserState, _match: re.Match[str], _message: LogMessage) -> None:
@@ -267,7 +267,7 @@ def add_forced_sockets(state: ParserState) -> None:
 
 
 BANNER_RULES: tuple[Rule, ...] = (
-    (re.compile(r"(?P<library>[NR]CCL) version(?: *:)? +(?P<version>\d+(?:\.\d+)+)"), _add_version),
+    (re.compile(r"(?P<library>[NR]CCL) version(?: *:)? +(?P<version>\d+(?:\.\d+)+)(?P<build>.*)"), _add_version),
 )
 """The rules for the line that names the library and its version, which it prints without a header too."""
 

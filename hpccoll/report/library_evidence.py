@@ -27,7 +27,8 @@ def expected_s(probe: ProbeResult, row: Row) -> float | None:
 def nccl_name(run: Run) -> str:
     """Return NCCL with its version and build, which its log names; without a log the version; empty without NCCL."""
     record = probe_of_run(run).record
-    version = (record.version if record and record.library == "nccl" else None) or run.provenance.get("nccl")
+    logged = f"{record.version}{record.build}" if record and record.library == "nccl" and record.version else None
+    version = logged or run.provenance.get("nccl")
     return f"NCCL {version}" if version else ""
 
 

@@ -67,6 +67,14 @@ def test_version_network_gpudirect_and_size_are_read_log(name, version, network,
     assert (record.nodes, record.ranks) == (nodes, ranks)
 
 
+@pytest.mark.parametrize("build", ["", "+cuda12.9", ": the test library of hpccoll, in host memory"])
+def test_the_build_is_what_the_line_says_behind_the_version(tmp_path, build):
+    (tmp_path / "nccl.log").write_text(f"n1:9:9 [0] NCCL INFO NCCL version 2.30.7{build}\n")
+    record = read_logs([tmp_path]).record
+    assert (record.version, record.build) == ("2.30.7", build)
+    assert type(record).from_json(record.to_json()) == record
+
+
 PLAIN_RING = """\
 n1:9:9 [0] NCCL INFO NCCL version 2.30.7+cuda12.9
 n1:9:9 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0

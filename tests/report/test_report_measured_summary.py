@@ -42,7 +42,7 @@ def test_the_summary_names_series_sizes_machines_and_the_library_of_native(make_
 
 def test_the_summary_names_the_build_of_nccl_by_its_log_and_without_a_log_its_version(make_row, make_run, of_rows):
     rows = [make_row("native", transport="nccl"), make_row("ring", transport="nccl")]
-    log = ProbeResult(record=LogRecord(library="nccl", version="2.30.7+cuda12.9"))
+    log = ProbeResult(record=LogRecord(library="nccl", version="2.30.7", build="+cuda12.9"))
     provenance = {"mpi": {"version": "MPICH 5.0.2"}, "nccl": "2.30.7"}
     for evidence, name in ((log.to_json(), "NCCL 2.30.7+cuda12.9"), (None, "NCCL 2.30.7")):
         run = make_run(provenance=provenance, evidence=evidence)
