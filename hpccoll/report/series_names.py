@@ -18,7 +18,7 @@ _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
     "op": str,
     "device": lambda device: f"{device} memory",
     "mapping": lambda mapping: f"mapping {mapping}",
-    "timing": lambda timing: f"{SINGLE} timing (rule {timing})" if timing in RULES else f"{timing} timing",
+    "timing": lambda timing: f"{SINGLE} timing by rule {timing}" if timing in RULES else f"{timing} timing",
 }
 _ELEMENT_FIELDS = ("dtype", "op")
 """Fields without a meaning for collectives that move no elements."""

@@ -9,7 +9,7 @@ def names(results):
 def test_rows_of_one_setting_are_one_group(results):
     (group,) = chart_groups(results)
     assert (group.name, group.kind) == ("all_reduce", "measured")
-    assert group.setting == "float32, sum, host memory, mapping block, single timing (rule max)"
+    assert group.setting == "float32, sum, host memory, mapping block, single timing by rule max"
     assert len(group.points) == len(results.rows)
 
 
@@ -23,7 +23,7 @@ def test_timings_are_different_groups_and_those_of_single_operations_come_first(
     groups = chart_groups(of_rows(make_row(), make_row(timing="gated"), *several))
     assert [{point.row.timing for point in group.points} for group in groups] == [{"max"}, {"aggregated"}, {"gated"}]
     assert [group.distinguishing_setting(groups) for group in groups] == [
-        "single timing (rule max)", "aggregated timing", "gated timing",
+        "single timing by rule max", "aggregated timing", "gated timing",
     ]  # fmt: skip
 
 
