@@ -210,7 +210,7 @@ class Nvml(ModuleType):
         return int(bus.split(":")[1], 16)
 
     def nvmlDeviceGetName(self, _gpu):  # noqa: N802
-        return "GPUs made of host memory"
+        return "host-memory GPUs of the NCCL test library"
 
     def nvmlDeviceGetClockInfo(self, gpu, domain):  # noqa: N802
         if domain == self.NVML_CLOCK_SM:
