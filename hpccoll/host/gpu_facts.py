@@ -98,7 +98,9 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
 
 
 def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool | None:
-    """Return whether any of ``cpus`` is on the NUMA node of a GPU; None if the kernel does not report it.
+    """Return whether a rank is on the NUMA node of a GPU; None if the kernel does not report it.
+
+    It is, if most of its CPUs are, or if it may use all of that node, as a rank that is not bound.
 
     Args:
         bus: the PCI bus address of the GPU.
@@ -109,7 +111,8 @@ def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool |
         local = parse_cpu_list((sys / "bus/pci/devices" / bus.lower() / "local_cpulist").read_text().strip())
     except (OSError, ValueError):
         return None
-    return not local.isdisjoint(cpus) if local else None
+    near = local.intersection(cpus)
+    return 2 * len(near) > len(cpus) or near == local if local else None
 
 
 def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:

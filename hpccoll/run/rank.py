@@ -295,8 +295,9 @@ def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
         except BadInputError as error:
             found.append(str(error))
         else:
-            variant_reason = variant_skip_reason(job.variant, job.sets, case, job.shape(case))
-            found.append(unmet_needs(made, layout) or variant_reason or redundant_mapping(case, layout))
+            reason = unmet_needs(made, layout)
+            reason = reason or variant_skip_reason(job.variant, job.sets, case, job.shape(case), layout)
+            found.append(reason or redundant_mapping(case, layout))
     reasons = list(dict.fromkeys(found))
     if all(reasons):
         why = "; ".join(filter(None, reasons))

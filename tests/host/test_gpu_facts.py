@@ -124,14 +124,17 @@ def test_gpu_provenance_is_null_if_no_case_runs_on_a_gpu():
 
 @pytest.mark.parametrize(
     ("local", "near"),
-    [("0-3,8", True), ("4-7,12-15", False), ("", None), ("none", None), (None, None)],
-)
-def test_a_gpu_is_near_if_a_cpu_of_the_rank_is_on_its_numa_node(tmp_path, local, near):
+    [
+        ("0-3,8", True), ("2-9", True), ("4-7,12-15", False), ("9-15", False), ("8-15", False), ("2", True),
+        ("", None), ("none", None), (None, None),
+    ],
+)  # fmt: skip
+def test_a_gpu_is_near_if_most_cpus_of_the_rank_are_on_its_numa_node_or_all_of_that_node_are_its(tmp_path, local, near):
     device = tmp_path / "bus/pci/devices/0000:1b:00.0"
     device.mkdir(parents=True)
     if local is not None:
         (device / "local_cpulist").write_text(f"{local}\n")
-    assert is_near("0000:1B:00.0", {2, 9}, tmp_path) is near
+    assert is_near("0000:1B:00.0", {2, 3, 8, 9}, tmp_path) is near
 
 
 def test_ranks_that_are_far_from_their_gpu_are_listed():
