@@ -166,7 +166,7 @@ def test_variables_are_named_in_the_words_of_each_version(line, settings):
 def test_a_warning_about_a_setting_of_the_communicator_is_no_setting():
     warning = "Comm config graphUsageMode is set to 1 but the user is capturing graphs on the stream."
     assert read_logs({"a": HEAD + warning}).communicator == {}
-    assert read_logs({"a": f"{HEAD}Comm config graphUsageMode set to 1"}).communicator == {"graphUsageMode": "1"}
+    assert read_logs({"a": f"{HEAD}Comm config graphUsageMode set to 1"}).communicator == {"graph_usage_mode": "1"}
 
 
 SOCKET = (f"{HEAD}NET/Socket : Using [0]eth0:10.0.0.1<0>", f"{HEAD}Using network Socket")
