@@ -129,8 +129,6 @@ class PreparedCase:
         self.operations = on_stream.operations if on_stream else 1
         """The number of timed operations of an iteration."""
         self.operations_with_check = on_stream.operations_with_check if on_stream else 1
-        self.by_device = on_stream is not None and on_stream.by_device
-        """Whether the clock of the GPU measures the time of an iteration."""
 
     def loop(
         self, sync: RankSync, barrier: Callable[[], NativeBarrier], progress: RankProgress
@@ -197,11 +195,6 @@ class PreparedCase:
             self._timing.wait_by(wait)
         return self._timing is not None
 
-    @property
-    def void_times(self) -> str | None:
-        """Why the times of this rank are void, None if they are valid."""
-        return self._timing.failure if self._timing else None
-
     def close(self) -> None:
         """Free the plan and the buffers; all ranks call this together."""
         self.plan.close()
@@ -210,11 +203,8 @@ class PreparedCase:
     def abort(self) -> None:
         """Abort the operations of NCCL and free everything, on this rank alone.
 
-        Queued work starts first, because only then NCCL can end it. Graphs are freed next, because NCCL waits for them;
-        then the communicators, which deregister the buffers.
+        Graphs are freed first, because NCCL waits for them; then the communicators, which deregister the buffers.
         """
-        if self._timing:
-            self._timing.release()
         self.plan.close()
         abort_all_worlds()
         self.transport.close()
