@@ -189,9 +189,10 @@ def _print_results(program: "JobRunner", table: "PrintedTable") -> None:
     """Print the table, what to use, and how noisy the measurements were, as ``hpccoll sweep`` does at its end."""
     if table.empty:
         return
+    from hpccoll.spec.algorithm_registry import WORKLOADS
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
-    from hpccoll.tuning.answers import Answers, answer_lines
+    from hpccoll.tuning.answers import Answers, answer_lines, unanswered_lines
     from hpccoll.tuning.noise_sentence import noise_sentence
     from hpccoll.tuning.recommendations import recommend, verdicts_by_setting
     from hpccoll.tuning.step_answers import step_lines
@@ -199,7 +200,10 @@ def _print_results(program: "JobRunner", table: "PrintedTable") -> None:
     results = to_results(ResultFiles(raw_results=[program.raw]))
     recommendations = recommend(results)
     table.end(program.job, program.raw.histories(), verdicts_by_setting(recommendations))
-    lines = (*answer_lines(Answers(recommendations)), *step_lines(results), noise_sentence(results))
+    answers, steps = Answers(recommendations), step_lines(results)
+    answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
+    unanswered = unanswered_lines(results, answered)
+    lines = (*answer_lines(answers), *steps, *unanswered, noise_sentence(results))
     for line in filter(None, lines):
         print(f"# {line}")
 
