@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from hpccoll.measure.printed_evidence import found_lines
 from hpccoll.measure.round_order import call_key
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import AGGREGATED, GATED, RUN_JOB, SINGLE, Case, Job, Shape
@@ -335,6 +336,7 @@ class PrintedTable:
         print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
+        print("".join(f"# {line}\n" for line in found_lines(attempt)), end="")
         if any(case.device == "cpu" for case in job.cases):
             print("# {executor} executor; a waiting rank {waiting}".format(**attempt.provenance))
         print("# time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval")
