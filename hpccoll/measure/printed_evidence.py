@@ -63,14 +63,14 @@ def _by_text(name: str, count: int, described: Iterable[tuple[str, Sequence[str]
 
 
 def _describe_gpus(gpus: Sequence[Mapping[str, Any]]) -> str:
-    names = Counter(gpu.get("name") or "GPU without a name, because NVML does not report it" for gpu in gpus)
+    names = Counter(gpu.get("name") or "GPU (NVML does not name it)" for gpu in gpus)
     links = {gpu.get("nvlinks") for gpu in gpus} - {None}
     counts = " or ".join(sorted(map(str, links)))
-    facts = [" and ".join(f"{count} x {name}" for name, count in names.items())]
+    facts = [f"{' and '.join(f'{count} x {name}' for name, count in names.items())} a node"]
     facts += [f"{counts} NVLinks each" if links != {0} else "no NVLink"] if links else []
     for name, key in (("driver", "driver"), ("CUDA", "cuda")):
         facts += [f"{name} {gpus[0][key]}"] if gpus[0].get(key) else []
-    return f"{', '.join(facts)} a node"
+    return ", ".join(facts)
 
 
 def _describe_nics(gpus: Sequence[Mapping[str, Any]]) -> str:
@@ -91,11 +91,12 @@ def _probe_result(attempt: Attempt) -> ProbeResult:
 
 
 def _availability(record: LogRecord, feature: str, lines: Sequence[str]) -> str:
-    """Return whether the log shows a feature, or why it is unavailable; empty if the log does not name it."""
-    if lines:
-        return f"possible ({lines[0]})"
+    """Return whether the log shows a feature, and why it is unavailable; empty if the log does not name it."""
+    possible = f"possible ({lines[0]})" if lines else ""
     refused = next((each for each in record.unavailable if each.feature == feature), None)
-    return f"not possible, {refused.reason} ({refused.line})" if refused else ""
+    if refused is None:
+        return possible
+    return f"{f'{possible}, but' if possible else 'not possible,'} {refused.reason} ({refused.line})"
 
 
 def _sharp(record: LogRecord, nodes: int) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import raw_examples
 
 from hpccoll.evidence.log_set import read_logs
@@ -14,8 +15,7 @@ NCCL = {"version": "2.28.9", "files": ["/opt/libnccl.so.2"]}
 
 
 def evidence(name, more=""):
-    log = (LOGS / name).read_text() + more
-    return ProbeResult(record=read_logs({name: log})).to_json()
+    return ProbeResult(record=read_logs({name: (LOGS / name).read_text() + more})).to_json()
 
 
 def gpu(nic="mlx5_0", **more):
@@ -63,6 +63,16 @@ def test_nvls_and_sharp_are_as_nccls_log_says():
     assert about(sharp, "network") == ["IBext_v10, mlx5_0:1/IB/SHARP, mlx5_1:1/IB/SHARP"]
     (refused,) = about(list(found_lines(attempt(found, log="socket.log"))), "SHARP")
     assert refused == "not requested; do: --variant nccl-sharp"
+
+
+@pytest.mark.parametrize(("name", "begins"), [("socket.log", "not possible, "), ("nvls.log", "possible (NVLS")])
+def test_a_refusal_of_nvls_has_its_reason_and_its_line(name, begins):
+    refusal = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152"
+    made = evidence(name, f"n1:5:5 [0] NCCL INFO {refusal}\n")
+    of = replace(attempt([{"hosts": ["n0"], "gpus": [gpu()]}]), evidence=made)
+    (nvls,) = about(list(found_lines(of)), "NVLS")
+    assert nvls.startswith(begins)
+    assert f"NVSwitches refuse multicast memory ({refusal})" in nvls
 
 
 def test_without_a_log_what_nccl_can_do_is_unknown_with_what_to_do():
