@@ -243,8 +243,11 @@ def is_usable(row: Row) -> bool:
 
 
 def is_ranked(row: Row) -> bool:
-    """Return whether ``row`` is part of rankings: the floor moves no data, and ``auto`` duplicates another row."""
-    return not row.floor and row.algorithm != AUTO
+    """Return whether ``row`` is part of rankings.
+
+    The floor moves no data, a single rank exchanges none, and ``auto`` duplicates another row.
+    """
+    return not row.floor and row.algorithm != AUTO and row.exchanges_data
 
 
 def chart_groups(

@@ -27,9 +27,11 @@ def expected_s(probe: ProbeResult, row: Row) -> float | None:
 def nccl_name(run: Run) -> str:
     """Return NCCL with its version and build, which its log names; without a log the version; empty without NCCL."""
     record = probe_of_run(run).record
-    logged = f"{record.version}{record.build}" if record and record.library == "nccl" and record.version else None
-    version = logged or run.provenance.get("nccl")
-    return f"NCCL {version}" if version else ""
+    if record and record.library == "nccl" and record.version:
+        return f"NCCL {record.version}{record.build}"
+    loaded = run.provenance.get("nccl")
+    versions = dict.fromkeys(host["library"]["version"] for host in loaded) if isinstance(loaded, list) else ()
+    return f"NCCL {' and '.join(versions)}" if versions else ""
 
 
 def library_summary(probe: ProbeResult) -> str:

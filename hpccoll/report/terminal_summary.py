@@ -9,7 +9,7 @@ from hpccoll.report.finding_templates import render_finding
 from hpccoll.report.measured_summary import gpu_machines
 from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
-from hpccoll.tuning.answers import Answers, answer_lines, name_settings, unanswered
+from hpccoll.tuning.answers import Answers, answer_lines, name_settings, unanswered_lines
 from hpccoll.tuning.noise_sentence import noise_sentence
 from hpccoll.tuning.recommendations import recommend
 from hpccoll.tuning.step_answers import step_lines
@@ -85,11 +85,7 @@ def outcome_lines(results: Results) -> Iterator[str]:
     answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
     yield from (*answer_lines(answers), *steps)
     yield from _folded_answers(answers)
-    yield from (
-        unanswered(results, name)
-        for name in dict.fromkeys(row.collective for row in results.ours.rows)
-        if name not in answered
-    )
+    yield from unanswered_lines(results, answered)
     if noise := noise_sentence(results):
         yield noise
     yield from remarks.values()

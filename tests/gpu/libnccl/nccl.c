@@ -168,7 +168,7 @@ static int overlap(const char *a, size_t bytes, const char *b, size_t others) {
 /* ---- logs ------------------------------------------------------------------------------------------------------ */
 
 enum { INIT = 1, COLL = 2, TUNING = 4, ANY = 7 };
-static struct { FILE *file; int state, enabled; char host[64]; } logs; /* state: 0 at the start, -1 after a reset */
+static struct { FILE *file; int state, enabled, shown; char host[64]; } logs; /* state: 0 at first, -1 after a reset */
 
 static int host_name(char *name, size_t size) { /* without the domain, as NCCL has it */
     int result = gethostname(name, size);
@@ -498,9 +498,10 @@ static void log_communicator(Comm *comm) {
         nodes += !earlier, local_ranks += here, local_rank += here && rank < comm->rank;
     }
     ncclGetVersion(&version);
-    if (!created)
+    if (!logs.shown)
         info(ANY, "NCCL version %d.%d.%d: the test library of hpccoll, in host memory", version / 10000,
              version / 100 % 100, version % 100);
+    logs.shown |= logs.enabled != 0;
     info(INIT, "Using network Socket");
     info(INIT, "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0", (void *)comm, comm->rank,
          comm->ranks, nodes, local_ranks, local_rank);
