@@ -62,16 +62,17 @@ def variant_skip_reason(
     schedule = case.algorithm != NATIVE
     if schedule and sets and all(map(_of_collectives, sets)):
         return f"{variant}: its settings affect the library's own collectives only"
-    if known is None or (not schedule and case.transport != known.transport):
+    if known is None:
         return None
     view = NodeView.of(shape.nodes, shape.ranks_per_node)
     if known.transport == "nccl":
         view = nccl or NodeView((1, shape.nodes), (shape.ranks_per_node, shape.ranks))
     message = smallest_message(case, layout) if known.limits_messages else None
+    own_call = not schedule and case.transport == known.transport  # over staged, the call is MPI's on host memory
     reason = (
-        known.violation_of_schedule(view, message)
-        if schedule
-        else known.violation(case.collective, case.dtype, case.op, view, message)
+        known.violation(case.collective, case.dtype, case.op, view, message)
+        if own_call
+        else known.violation_of_schedule(view, message)
     )
     return f"{variant}: {reason}" if reason else None
 

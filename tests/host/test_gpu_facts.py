@@ -103,12 +103,14 @@ def rank(host, bus, **more):
 
 def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address():
     verdict = {"aware": False, "library": "no", "transfer": "transfer not tested"}
-    ranks = [rank(host, bus, cuda_aware_mpi=verdict) for host in ("n1", "n2") for bus in ("1b", "2a")]
+    nccl = {"version": "2.28.9", "files": ["/opt/libnccl.so.2"]}
+    ranks = [rank(host, bus, cuda_aware_mpi=verdict, nccl=nccl) for host in ("n1", "n2") for bus in ("1b", "2a")]
     assert gpu_provenance(ranks) == {
         "gpus": [{"hosts": ["n1", "n2"], "gpus": [{"bus": bus, "name": "H100"} for bus in ("1b", "2a")]}],
         "gpu_of_rank": ["1b", "2a", "1b", "2a"],
         "ranks_far_from_gpu": None,
         "cuda_aware_mpi": [{"hosts": ["n1", "n2"], "verdict": verdict}],
+        "nccl": [{"hosts": ["n1", "n2"], "library": nccl}],
     }
     assert not gpus_are_shared(ranks)
 
@@ -116,7 +118,7 @@ def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address(
 def test_gpu_provenance_is_null_if_no_case_runs_on_a_gpu():
     ranks = [("n1", {}), ("n1", {})]
     assert gpu_provenance(ranks) == {
-        "gpus": None, "gpu_of_rank": None, "ranks_far_from_gpu": None, "cuda_aware_mpi": None,
+        "gpus": None, "gpu_of_rank": None, "ranks_far_from_gpu": None, "cuda_aware_mpi": None, "nccl": None,
     }  # fmt: skip
     assert not gpus_are_shared(ranks)
 

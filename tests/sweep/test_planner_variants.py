@@ -35,6 +35,14 @@ def test_the_nodes_of_a_variant_limit_the_library_and_our_schedules(on_cluster):
     }
 
 
+def test_between_nodes_a_variant_is_no_variant_of_a_node_over_any_transport(on_cluster):
+    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [1, 2]\nranks_per_node: 2\ndevices: cuda\n"
+    (job,) = on_cluster(text + "transports: [mpi, staged]\nvariants: {ucx-one-rail: }\n").jobs
+    assert {(case.algorithm, case.transport, case.nodes) for case in job.cases} == {
+        (algorithm, transport, 2) for algorithm in ("ring", "native") for transport in ("mpi", "staged")
+    }
+
+
 NVLS = "devices: cuda\ntransports: [nccl]\nalgorithms: native\nbytes: 8\nin_place: false\nnodes: [1, 2]\n"
 
 
