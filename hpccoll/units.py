@@ -1,7 +1,8 @@
 """Parsers and formatters of sizes and times: sizes are binary (64M is 64 MiB); GB is 1e9 bytes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import product
 from math import floor, inf, isfinite, log10
 
 from hpccoll.errors import BadInputError
@@ -93,6 +94,19 @@ def parse_parameter(text: str) -> tuple[str, int | str]:
     if not (name and equals) or re.fullmatch(r"-?[0-9]{19,}", value):
         raise BadInputError("--param", text, "a name and a value, such as channels=4, a number of at most 18 digits")
     return name, int(value) if re.fullmatch(r"-?[0-9]+", value) else value
+
+
+def parameter_sets(texts: Iterable[str]) -> list[dict[str, int | str]]:
+    """Return every combination of the values of ``channels=1,4`` and others, each as names and values.
+
+    Raises:
+        BadInputError: if one of ``texts`` is not a name and values.
+    """
+    choices: dict[str, list[int | str]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        choices[name] = [parse_parameter(f"{name}{equals}{value}")[1] for value in values.split(",")]
+    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
 def format_size(nbytes: int) -> str:

@@ -199,7 +199,7 @@ class HostGpu(gpu.Gpu):
 
 
 class Nvml(ModuleType):
-    """The module pynvml: GPUs report their SM clock and the reasons for it, and nothing else."""
+    """The module pynvml: GPUs report what they are, their SM clock and the reasons for it, and nothing else."""
 
     class NVMLError(Exception):
         pass
@@ -214,6 +214,9 @@ class Nvml(ModuleType):
 
     def nvmlDeviceGetHandleByPciBusId(self, bus):  # noqa: N802
         return int(bus.split(":")[1], 16)
+
+    def nvmlDeviceGetName(self, _gpu):  # noqa: N802
+        return "host-memory GPUs of the NCCL test library"
 
     def nvmlDeviceGetClockInfo(self, gpu, domain):  # noqa: N802
         if domain == self.NVML_CLOCK_SM:

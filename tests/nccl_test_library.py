@@ -33,7 +33,12 @@ def compile_all(directory):
     compile_folds(directory)
     pause_function(directory)
     HostGpu(directory).compiled(CHECK, "fill", 4)
-    subprocess.run(["gcc", *FLAGS, f"-Wl,-soname,{NAME}", "-o", directory / NAME, SOURCE, "-lrt"], check=True)
+    compile_library(directory)
+
+
+def compile_library(directory, *flags):
+    """Compile the library alone."""
+    subprocess.run(["gcc", *FLAGS, *flags, f"-Wl,-soname,{NAME}", "-o", directory / NAME, SOURCE], check=True)
 
 
 def load(directory):

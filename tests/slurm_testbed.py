@@ -21,6 +21,18 @@ echo "$job"
 """A job as it is when it has ended; a controller that is too busy to answer is asked again."""
 
 
+def on_host(library, memory):
+    """Return the variables with which hpccoll runs over NCCL without a GPU, for jobs, or for ranks by a site file.
+
+    Args:
+        library: the directory of the test library of NCCL.
+        memory: a directory that all hosts share, for what ranks exchange.
+    """
+    programs = Path(__file__).parent / "gpu" / "on_host"
+    path = f"{programs}{os.pathsep}{ENVIRONMENT['PATH']}"
+    return {"PATH": path, "HPCCOLL_TEST_NCCL": str(library), "HPCCOLL_TEST_MEMORY": str(memory)}
+
+
 class Testbed:
     """A testbed of this test session."""
 

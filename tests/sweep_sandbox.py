@@ -140,8 +140,8 @@ class SweepSandbox:
             os.kill(pid, signal.SIGSTOP)  # they measure no more, and leave the cores to others
         return sweep
 
-    def events(self, kind):
-        journal = self.out / "raw" / "mpi.n2x1.h5.journal"
+    def events(self, kind, job="mpi.n2x1"):
+        journal = self.out / "raw" / f"{job}.h5.journal"
         return sum(starts_with_key(line, kind) for line in journal.read_bytes().split(b"\n")) if journal.exists() else 0
 
     def measured(self, job="mpi.n2x1"):

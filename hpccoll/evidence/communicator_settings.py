@@ -17,6 +17,7 @@ class CommunicatorSetting:
         effect: the effect in one line.
         since: the first version of NCCL that has the setting: major x 10000 + minor x 100.
         values: the names of its values, each with the number that NCCL takes; empty for a number or a text.
+        value_since: the first version that has a value, for values that are newer than the setting.
         text: whether its value is a text.
         library_only: whether it changes NCCL's own collectives only, not sends and receives.
         least: the smallest number.
@@ -26,6 +27,7 @@ class CommunicatorSetting:
     effect: str
     since: int
     values: Mapping[str, int] = field(default_factory=dict)
+    value_since: Mapping[str, int] = field(default_factory=dict)
     text: bool = False
     library_only: bool = False
     least: int = 0
@@ -64,8 +66,8 @@ COMMUNICATOR_SETTINGS: Mapping[str, CommunicatorSetting] = {
         "1: switches between nodes may reduce; NCCL_COLLNET_ENABLE wins", 22700, library_only=True, most=1
     ),
     "cta_policy": CommunicatorSetting(
-        "efficiency: few thread blocks on registered buffers; zero: copy engines, no kernels; NCCL_CTA_POLICY wins",
-        22700, {"default": 0, "efficiency": 1, "zero": 2}, library_only=True,
+        "efficiency: few thread blocks on registered buffers; zero (2.28): copy engines only; NCCL_CTA_POLICY wins",
+        22700, {"default": 0, "efficiency": 1, "zero": 2}, {"zero": 22800}, library_only=True,
     ),
     "nvls_ctas": CommunicatorSetting(
         "thread blocks of kernels of NVLink SHARP; NCCL_NVLS_NCHANNELS wins", 22700, library_only=True, least=1
@@ -75,6 +77,10 @@ COMMUNICATOR_SETTINGS: Mapping[str, CommunicatorSetting] = {
     ),
     "nvlink_centric_sched": CommunicatorSetting(
         "1: kernels are scheduled for NVLink first; NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE wins", 22800, most=1
+    ),
+    "graph_usage_mode": CommunicatorSetting(
+        "1: one CUDA graph at a time; 2 (default): graphs mixed with other launches; NCCL_GRAPH_MIXING_SUPPORT wins",
+        22900, least=1, most=2,  # with 0, no graphs, a case with graph=1 may hang (src/plugin/profiler.cc of 2.29.2)
     ),
     BUFFERS: CommunicatorSetting(
         "memory of ncclMemAlloc: allocated (and no more), registered, or in symmetric windows",
@@ -94,6 +100,7 @@ OVERRIDING_VARIABLES: Mapping[str, str] = {
     "nvls_ctas": "NCCL_NVLS_NCHANNELS",
     "n_channels_per_net_peer": "NCCL_NCHANNELS_PER_NET_PEER",
     "nvlink_centric_sched": "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
+    "graph_usage_mode": "NCCL_GRAPH_MIXING_SUPPORT",
 }
 """For each setting, the environment variable that overrides it."""
 
@@ -133,8 +140,12 @@ def nccl_config(settings: CommunicatorSettings) -> dict[str, int | str]:
 
 
 def min_nccl_version(settings: CommunicatorSettings) -> int:
-    """Return the first version of NCCL that has all of ``settings``; an older one ignores those that it lacks."""
-    return max((COMMUNICATOR_SETTINGS[name].since for name in settings), default=0)
+    """Return the first version of NCCL that has all of ``settings`` with these values.
+
+    An older one ignores the settings that it lacks, and refuses the values.
+    """
+    known = ((COMMUNICATOR_SETTINGS[name], str(value)) for name, value in settings.items())
+    return max((setting.value_since.get(value, setting.since) for setting, value in known), default=0)
 
 
 def _normalised(name: str) -> str:

@@ -109,6 +109,14 @@ def protocol(name: str) -> ExpectedEvidence:
     return ExpectedEvidence(description, lambda record: any(one.protocol == name for one in record.collectives))
 
 
+def variable(name: str) -> ExpectedEvidence:
+    """Return the expectation that NCCL logged that it has read the environment variable ``name``."""
+    description = (
+        f"a line '{name} set by environment to ...', printed when NCCL first reads it; none says what it changes"
+    )
+    return ExpectedEvidence(description, lambda record: name in record.settings)
+
+
 def _is_set(record: LogRecord, setting: str) -> bool:
     return record.communicator.get(setting, "0") != "0" and OVERRIDING_VARIABLES.get(setting) not in record.settings
 
@@ -193,6 +201,7 @@ _FIXED: Mapping[str, ExpectedEvidence] = {
 _FOR_NAMES: Mapping[str, Callable[..., ExpectedEvidence]] = {
     "algorithm": algorithm,
     "protocol": protocol,
+    "variable": variable,
     "setting": setting,
     "no_setting": no_setting,
     "switches": switches,

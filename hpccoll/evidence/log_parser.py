@@ -99,6 +99,7 @@ class ParserState:
     def __init__(self) -> None:
         self.library: str | None = None
         self.version: str | None = None
+        self.build = ""
         self.nodes: int | None = None
         self.ranks: int | None = None
         self.collectives: dict[CollectiveLine, None] = {}
@@ -114,6 +115,7 @@ class ParserState:
         self.team_sizes: dict[str, int] = {}  # of UCC's teams, by their ids
         self.collnet_devices: dict[int | None, int] = {}  # by rank; None: the most of all ranks
         self.collnet_line = ""  # the first line that counts them
+        self.started_networks: dict[str, bool] = {}  # by name: whether NCCL could start it
 
     def add_line(self, field: str, line: str) -> None:
         """Add a line, or a word, to a field of the record."""
@@ -134,7 +136,7 @@ class ParserState:
         rdma = [path for path in self.paths if path.startswith("NET/") and not path.startswith("NET/Socket")]
         lines: dict[str, Any] = {field: tuple(lines) for field, lines in self.lines.items()}
         return LogRecord(
-            library=self.library, version=self.version, nodes=self.nodes, ranks=self.ranks,
+            library=self.library, version=self.version, build=self.build, nodes=self.nodes, ranks=self.ranks,
             collectives=tuple(self.collectives), unavailable=tuple(self.unavailable),
             model=tuple(self.model), plugins=dict(self.plugins),
             gdr=all("GDRDMA" in path for path in rdma) if rdma else None, paths=dict(sorted(self.paths.items())),

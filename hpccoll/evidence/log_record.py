@@ -8,7 +8,12 @@ from typing import Any
 _STORED = {"collectives": "ran", "unavailable": "refusals", "feature": "of"}
 """Fields whose key in JSON differs from their name: raw files of all versions have these keys."""
 
-_PER_RANK_BYTES = {"nccl": ("all_gather", "reduce_scatter", "all_to_all"), "ucc": ("all_gather", "gather")}
+NCCL_LIBRARIES = ("nccl", "rccl")
+"""NCCL, and the library of AMD that is made from it."""
+
+_PER_RANK_BYTES = {
+    **dict.fromkeys(NCCL_LIBRARIES, ("all_gather", "reduce_scatter", "all_to_all")), "ucc": ("all_gather", "gather"),
+}  # fmt: skip
 """For each library, the collectives whose logged bytes are those of one rank: S / p, where S counts all ranks."""
 
 _WITHOUT_SIZE = ("barrier",)
@@ -84,8 +89,10 @@ class LogRecord:
     """The content of all logs of one launch. Tuples of text hold the lines that prove a fact, without their headers.
 
     Args:
-        library: ``nccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no line was recognised.
-        version: the version of NCCL, such as ``2.30.7``.
+        library: ``nccl``, ``rccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no line was
+            recognised.
+        version: the version of NCCL or RCCL, such as ``2.30.7``.
+        build: the rest of the line with the version, such as ``+cuda12.9``, which tells a build that is not NVIDIA's.
         nodes: the nodes of the largest communicator; None if unknown.
         ranks: the ranks of the largest communicator; None if unknown.
         collectives: the collectives that ran.
@@ -109,6 +116,7 @@ class LogRecord:
 
     library: str | None = None
     version: str | None = None
+    build: str = ""
     nodes: int | None = None
     ranks: int | None = None
     collectives: tuple[CollectiveLine, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
 
-from hpccoll.evidence.log_record import CollectiveLine, LogRecord
+from hpccoll.evidence.log_record import NCCL_LIBRARIES, CollectiveLine, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
 from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.verdict import NETWORKS, Verdict, judge_line, network_mismatch
@@ -65,8 +65,9 @@ TEMPLATES: Mapping[str, tuple[str, str]] = {
     "no_collective_nccl": (
         "warning",
         (
-            "ran: no line says what: NCCL logs it from 2.20 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,ENV,"
-            "NET,GRAPH,TUNING,COLL; before 2.24 not for grouped calls, and before 2.22 not if a tuner plugin has chosen"
+            "ran: no line says what: {library} logs it from 2.20 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,"
+            "ENV,NET,GRAPH,TUNING,COLL; before 2.24 not for grouped calls, and before 2.22 not if a tuner plugin has "
+            "chosen"
         ),
     ),
     "no_collective_ucc": ("warning", "ran: no line says what: UCC logs it with UCC_COLL_TRACE=info"),
@@ -135,7 +136,7 @@ def _format_value(name: str, value: object) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-_LIBRARIES = {"nccl": "NCCL", "ucc": "UCC", "sharp": "libsharp alone, as under HCOLL and MVAPICH"}
+_LIBRARIES = {"nccl": "NCCL", "rccl": "RCCL", "ucc": "UCC", "sharp": "libsharp alone, as under HCOLL and MVAPICH"}
 
 _HOP_MEANINGS = {
     "NET": "between nodes", "GDRDMA": "directly from the memory of a GPU", "PXN": "through the NIC of another GPU",
@@ -177,7 +178,9 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[LogFind
     for collective, requested, verdict in executed_collectives(record):
         yield _collective_finding(record, collective, requested, verdict)
     if not record.collectives:
-        yield LogFinding(f"no_collective_{record.library}")
+        of_nccl = record.library in NCCL_LIBRARIES
+        library = {"library": _LIBRARIES[str(record.library)]} if of_nccl else {}
+        yield LogFinding(f"no_collective_{'nccl' if of_nccl else record.library}", library)
     for kind, lines in (("nvls", record.nvls), ("collnet", record.collnet), ("sharp", record.sharp)):
         if lines:
             yield LogFinding(kind, {"line": lines[-1]})

@@ -25,7 +25,7 @@ RULES: Mapping[str | None, Sequence[Rule]] = {
     "nccl": nccl.RULES,
     "sharp": sharp.RULES,
     "ucc": ucc.RULES,
-    None: nccl.RULES[:1],  # NCCL prints its version without a header too
+    None: nccl.BANNER_RULES,
 }
 """The rules for the messages of each library."""
 
@@ -36,8 +36,9 @@ _LIBRARIES = ("nccl", "ucc", "sharp")
 """The order of libraries. If several of them log, the record names the first one here: the program called that one."""
 
 _EXPECTED_LOG = (
-    "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL), of UCC (UCC_COLL_TRACE=info "
-    "UCC_LOG_LEVEL=info) or of libsharp (SHARP_COLL_LOG_LEVEL=3): no line of it begins as theirs do"
+    "a log of NCCL or RCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL), of UCC "
+    "(UCC_COLL_TRACE=info UCC_LOG_LEVEL=info) or of libsharp (SHARP_COLL_LOG_LEVEL=3): no line of it begins as theirs "
+    "do"
 )
 """The valid input files, and the variables that make libraries write them."""
 
@@ -106,7 +107,9 @@ def _record(messages: Iterable[LogMessage], configs: Mapping[str, str]) -> LogRe
             if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
                 state.settings.setdefault(setting[1], setting[2])
     nccl.add_missing_collnet(state)
-    state.library = next((library for library in _LIBRARIES if library in origins), None)
+    nccl.add_forced_sockets(state)
+    origin = next((library for library in _LIBRARIES if library in origins), None)
+    state.library = state.library if origin == "nccl" and state.library else origin
     return state.record()
 
 

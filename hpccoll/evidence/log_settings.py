@@ -1,9 +1,9 @@
-"""Logging of libraries: switched on for probes, off for timed launches; and copies of NCCL's configuration files."""
+"""Logging of libraries: on for probes, off for timed operations; and copies of NCCL's configuration files."""
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpccoll.errors import UnusableError
@@ -25,6 +25,9 @@ LOG_VARIABLES: Mapping[str, str] = {
 QUIET_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
 """The variables of a timed launch, unless the user has set them: logging would take time at rank 0."""
 
+PROBE_REMEDY = "hpccoll run with --probe DIR, and then with --evidence DIR"
+"""How to get the evidence of NCCL's log."""
+
 INTERRUPTED_FILE = "interrupted"
 """The file, among the logs, of a probe that a signal ended. An exit code does not work: when one rank exits, launchers
 kill the others, and report their signal."""
@@ -34,6 +37,36 @@ def enable_logging(directory: Path) -> None:
     """Set the variables that make libraries log into ``directory``; this process must not have loaded them yet."""
     directory.mkdir(parents=True, exist_ok=True)
     os.environ.update({name: value.format(dir=directory.resolve()) for name, value in LOG_VARIABLES.items()})
+
+
+def log_variables_of_user() -> list[str]:
+    """Return the variables of NCCL's log that are set: the log is the user's then, and nothing else is done with it."""
+    return [name for name in LOG_VARIABLES if name.startswith("NCCL_DEBUG") and name in os.environ]
+
+
+@contextmanager
+def nccl_logging(directory: Path, reset: Callable[[], None]) -> Iterator[None]:
+    """Have NCCL log into ``directory``, and restore the variables of its log afterwards.
+
+    NCCL reads them again with the first message after each ``reset`` (``debug_reset``). Dumps that the user has named
+    stay where they are.
+
+    Args:
+        directory: an existing directory of this rank.
+        reset: NCCL's function.
+    """
+    logged = {name: text.format(dir=directory) for name, text in LOG_VARIABLES.items() if name.startswith("NCCL_")}
+    before = {name: os.environ.get(name) for name in logged}
+    changed = {name: text for name, text in logged.items() if name.startswith("NCCL_DEBUG") or before[name] is None}
+    os.environ.update(changed)
+    reset()
+    try:
+        yield
+    finally:
+        for name in changed:
+            del os.environ[name]
+        os.environ.update({name: text for name, text in before.items() if text is not None})
+        reset()
 
 
 def remove_old_logs(directory: Path) -> None:

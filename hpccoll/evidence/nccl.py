@@ -1,6 +1,7 @@
 """NCCL's log: versions 2.24 to 2.32 with NCCL_DEBUG=INFO and the subsystems INIT, ENV, NET, GRAPH, TUNING, COLL.
 
-Versions 2.20 to 2.23 log the algorithm as numbers in a line of their own format; older versions do not log it.
+Versions 2.20 to 2.23 log the algorithm as numbers in a line of their own format; older versions do not log it. RCCL,
+AMD's version of NCCL, logs nearly the same lines: it names itself, and the communicator of each channel.
 
 Some lines look like evidence and are none: the count of ``collnet channels``, which NCCL prints without CollNet too;
 ``via COLLNET/SHARP`` and ``Using ...:1/IB/SHARP``, which NCCL prints before it asks SHARP for a group and which remain
@@ -32,7 +33,11 @@ _OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
 
 
 def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.version = match["version"]
+    state.library, state.version, state.build = match["library"].lower(), match["version"], match["build"].rstrip()
+
+
+def _add_rccl(state: ParserState, _match: re.Match[str], _message: LogMessage) -> None:
+    state.library = "rccl"
 
 
 def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -73,6 +78,10 @@ def _add_network(state: ParserState, match: re.Match[str], _message: LogMessage)
     state.add_line("network", match["name"])
 
 
+def _add_started_network(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.started_networks[match["name"]] = match["event"] == "Initialized"
+
+
 def _add_devices(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     for device in re.findall(r"\[\d+\](\S+)", match["list"]):
         state.add_line("devices", device.rstrip(";"))
@@ -89,8 +98,13 @@ def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) ->
 
 
 def _add_plugin(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    if not match["name"].startswith("internal"):
-        state.plugins[match["kind"].lower()] = match["name"]
+    kind, name = match["kind"].lower(), match["name"]
+    if not name.startswith("internal"):
+        state.plugins["collnet" if kind == "coll" else kind] = name
+
+
+def _add_plugin_variable(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.settings[f"NCCL_{match['kind']}_PLUGIN"] = match["value"]
 
 
 def _add_fabric(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
@@ -234,8 +248,33 @@ def add_missing_collnet(state: ParserState) -> None:
         state.add_unavailable("sharp", NO_COLLNET_DEVICE, state.collnet_line)
 
 
+FORCED_SOCKETS = "NCCL_NET, or the setting net_name of the communicator, asks for sockets"
+
+
+def add_forced_sockets(state: ParserState) -> None:
+    """Add that RDMA was not used because sockets were requested, if that is why NCCL uses TCP.
+
+    NCCL logs NCCL_NET only where it overrides a setting of the communicator (from 2.28.7 on). Up to 2.28.3 it starts
+    its networks in order until one has the requested name, so that the ports of RDMA are logged although they are not
+    used; later it starts only the network of that name (ncclNetInit in src/net.cc of 2.20.5, in src/plugin/net.cc of
+    2.28.9). To be called after all messages of a launch.
+    """
+    requested = state.settings.get("NCCL_NET", state.communicator.get("net_name", "")).lower()
+    forced = requested == "socket" or bool(state.lines.get("devices")) or state.started_networks == {"Socket": True}
+    explained = any(one.feature == "rdma" for one in state.unavailable)
+    if forced and not explained and [*state.lines.get("network", ())] == ["Socket"]:
+        state.add_unavailable("rdma", FORCED_SOCKETS, "Using network Socket")
+
+
+BANNER_RULES: tuple[Rule, ...] = (
+    (re.compile(r"(?P<library>[NR]CCL) version(?: *:)? +(?P<version>\d+(?:\.\d+)+)(?P<build>.*)"), _add_version),
+)
+"""The rules for the line that names the library and its version, which it prints without a header too."""
+
 RULES: tuple[Rule, ...] = (
-    (re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+)"), _add_version),
+    *BANNER_RULES,
+    # Lines by which a log without its first lines shows that the library is RCCL.
+    (re.compile(r".*(?:\bRCCL\b|librccl)|RCCL_\w+ set by |ROCr version |Hipruntime version"), _add_rccl),
     (
         re.compile(
             r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
@@ -246,9 +285,10 @@ RULES: tuple[Rule, ...] = (
     (
         re.compile(
             r"(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d{1,18}) Bytes -> "
-            r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\s+proto (?P<protocol>\w+)\s+"
+            r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\*?\s+proto (?P<protocol>\w+)\s+"
             r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,18})\.\.(?P<high>\d{1,18})\}"
-            r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,18}) |(?P<copy>cudaMemcpy\w*|RMA proxy \+ CE))"
+            r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,18}) "
+            r"|(?:Rail \S+ )?(?P<copy>cudaMemcpy\w*|RMA proxy \+ CE))"
         ),
         _add_collective,
     ),
@@ -261,17 +301,32 @@ RULES: tuple[Rule, ...] = (
         _add_collnet_devices,
     ),
     (re.compile(r"Using network (?P<name>\S.*)$"), _add_network),
+    (re.compile(r"(?P<event>Initialized|Failed to initialize) NET plugin (?P<name>\S+)"), _add_started_network),
     (re.compile(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _add_devices),
-    (re.compile(r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _add_path),
+    (
+        re.compile(
+            r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET)\b.*?)"
+            r"(?: comm \S+ nRanks \d+)?$"  # of RCCL
+        ),
+        _add_path,
+    ),
     (re.compile(r"(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)"), _add_plugin),
-    (re.compile(r"NET/Plugin: Loaded (?P<kind>net|collnet|gin) plugin (?P<name>\S+)"), _add_plugin),
+    (re.compile(r"Using (?P<kind>tuner) plugin: '(?P<name>[^']+)'"), _add_plugin),  # of 2.20
+    (re.compile(r"\w+/Plugin: Loaded (?P<kind>net|coll(?:net)?|gin|rma) plugin (?P<name>\S+)"), _add_plugin),
+    (re.compile(r"(?P<kind>[A-Z]+)/Plugin: Plugin name set by env to (?P<value>\S+)"), _add_plugin_variable),
     # Of the SHARP plugin, which prints no version for v6 and v7 (src/p2p_plugin.c).
     (re.compile(r"(?P<kind>P2P) plugin (?:v\d+ )?(?P<name>\S+)"), _add_plugin),
-    (re.compile(r"(?P<kind>PROFILER)/Plugin: Loaded (?:profiler plugin )?(?P<name>\S+)"), _add_plugin),
+    (re.compile(r"(?P<kind>PROFILER)/Plugin: [Ll]oaded (?P<name>[^\s.]+)"), _add_plugin),
     (re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _add_fabric),
-    (re.compile(r"(?P<name>(?:NCCL|SHARP)_\w+) set by \w+ to (?P<value>.*?)\.?$"), _add_variable),
-    (re.compile(r"Comm config (?P<field>\w+) reset to (?P<name>NCCL_\w+)=(?P<value>.*)$"), _remove_overridden_setting),
-    (re.compile(r"Comm config (?P<name>\w[\w ]*) set to (?P<value>.*)$"), _add_setting),
+    (
+        re.compile(r"(?:TUNER/Plugin: )?(?P<name>(?:[NR]CCL|SHARP)_\w+) set (?:by \w+ )?to (?P<value>.*?)\.?$"),
+        _add_variable,
+    ),
+    (
+        re.compile(r"Comm config (?P<field>\w+) reset to (?:\S+ by )?(?P<name>NCCL_\w+)=(?P<value>.*)$"),
+        _remove_overridden_setting,
+    ),
+    (re.compile(r"Comm config (?P<name>\w[\w ]*)(?<! is) set to (?P<value>.*)$"), _add_setting),
     (re.compile(""), _add_warning),
     *line_rules(
         "nvls", r"NVLS multicast support is available on dev", r"NVLS comm \S+ headRank", r"Connected NVLS tree"

@@ -1,11 +1,9 @@
-"""Environment variables of the libraries: their effects, the names and values that NCCL knows, and their validation.
-
-Sources of the names: the user guide of NCCL, Environment Variables, back to 2.4; the parameters that the library of
-2.32.3 names itself; the sources of nccl-rdma-sharp-plugins and of NCCL Inspector. Newer versions have more names.
-"""
+"""Environment variables of the libraries: their effects, the names and values that NCCL knows, and their validation."""
 
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
@@ -13,6 +11,7 @@ from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
 VARIABLES: Mapping[str, str] = {
     "NCCL_ALGO": "the algorithms that NCCL may choose from; since 2.24 an error if none of them applies",
     "NCCL_PROTO": "the protocols that NCCL may choose from: LL (latency), LL128 (NVLink), Simple (bandwidth)",
+    "NCCL_P2P_LL_THRESHOLD": "bytes per channel up to which sends and receives in a node use protocol LL [16384]",
     "NCCL_COLLNET_ENABLE": "1: NCCL may let switches between nodes reduce, by a CollNet plugin; 0 (default): never",
     "NCCL_NVLS_ENABLE": "2 (default): NVLink SHARP if available; 1: required; 0: never",
     "NCCL_SHARP_DISABLE": "1: the SHARP plugin of NCCL refuses every communicator, and logs it",
@@ -55,44 +54,16 @@ IB_PREFIX = "NCCL_IB_"
 NETWORKS_WITHOUT_IB = ("socket", "libfabric", "aws libfabric")
 """Values of NCCL_NET, in lower case, for which NCCL reads none of those."""
 
-_NCCL_NAMES = """
-    ALGO ALLGATHERV_ENABLE ALLOC_P2P_NET_LL_BUFFERS BUFFSIZE CE_COLL_AG_MULTICAST_THRESHOLD CGA_CLUSTER_SIZE
-    CHECKS_DISABLE CHECK_MODE CHECK_POINTERS CHUNK_SIZE COLLNET_ENABLE COLLNET_NODE_THRESHOLD COMM_BLOCKING COMM_ID
-    COMM_SHRINK_SHARE_RESOURCES COMM_SPLIT_SHARE_RESOURCES CONF_FILE CONNECT_ROUND_MAX_PEERS CROSS_NIC CTA_POLICY
-    CUMEM_ENABLE CUMEM_HOST_ENABLE DEBUG DEBUG_FILE DEBUG_SUBSYS DEBUG_TIMESTAMP_FORMAT DEBUG_TIMESTAMP_LEVELS
-    DMABUF_ENABLE ENV_PLUGIN GDRCOPY_ENABLE GDRCOPY_FIFO_ENABLE GDRCOPY_FLUSH_ENABLE GDRCOPY_SYNC_ENABLE
-    GDR_FLUSH_DISABLE GIN_ENABLE GIN_PLUGIN GIN_TYPE GRAPH_DUMP_FILE GRAPH_DUMP_FILE_RANK GRAPH_FILE
-    GRAPH_HELPER_DISABLE GRAPH_MIXING_SUPPORT GRAPH_REGISTER GRAPH_STREAM_ORDERING HOSTID IBEXT_DISABLE IBVERBS_LIB
-    IB_ADAPTIVE_ROUTING IB_ADDR_FAMILY IB_ADDR_RANGE IB_AR_THRESHOLD IB_CUDA_SUPPORT IB_DATA_DIRECT
-    IB_DEVICE_PCI_ORDER IB_DISABLE IB_ECE_ENABLE IB_FIFO_TC IB_GID_INDEX IB_HCA IB_MERGE_NICS IB_MERGE_VFS IB_OOO_RQ
-    IB_PCI_RELAXED_ORDERING IB_PKEY IB_QPS_PER_CONNECTION IB_RAIL_POLICY IB_RETRY_CNT IB_RETURN_ASYNC_EVENTS
-    IB_ROCE_VERSION_NUM IB_ROUTABLE_FLID_GID_INDEX IB_SL IB_SPLIT_DATA_ON_QPS IB_SUBNET_AWARE_ROUTING IB_TC IB_TIMEOUT
-    IB_USE_INLINE IB_WARN_RAIL_LOCAL IGNORE_COLLNET_MISMATCH IGNORE_CPU_AFFINITY IGNORE_DISABLED_P2P
-    IGNORE_NET_MISMATCH INSPECTOR_DUMP_DIR INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS INSPECTOR_DUMP_VERBOSE
-    INSPECTOR_ENABLE INSPECTOR_REQUIRE_KERNEL_TIMING L1_SHARED_MEMORY_CARVEOUT LAUNCH_MODE LAUNCH_ORDER_IMPLICIT
-    LAUNCH_RACE_FATAL LEGACY_CUDA_REGISTER LL128_BUFFSIZE LL128_C2C LL128_NTHREADS LL_BUFFSIZE LL_THRESHOLD
-    LOCAL_REGISTER MAX_CTAS MAX_NCHANNELS MAX_NRINGS MAX_P2P_NCHANNELS MEM_SYNC_DOMAIN MIN_CTAS MIN_NCHANNELS
-    MIN_NRINGS MIN_P2P_NCHANNELS MNNVL_CLIQUE_ID MNNVL_CROSS_CLIQUE MNNVL_ENABLE MNNVL_RAIL_PER_HOST
-    MNNVL_SCATTER_NETS_ENABLE MNNVL_UUID MULTI_RANK_GPU_ENABLE MULTI_SEGMENT_REGISTER NCHANNELS_PER_NET_PEER NET
-    NETDEVS_POLICY NET_DISABLE_INTRA NET_FORCE_FLUSH NET_FORCE_MERGE NET_GDR_C2C NET_GDR_LEVEL NET_GDR_READ
-    NET_MERGE_LEVEL NET_MERGE_POLICY NET_OPTIONAL_RECV_COMPLETION NET_OVERHEAD NET_PLUGIN NET_SHARED_BUFFERS
-    NET_SHARED_COMMS NSOCKS_PERTHREAD NTHREADS NVB_DISABLE NVB_PRECONNECT NVLINK_UTIL_CENTRIC_SCHED_ENABLE
-    NVLSTREE_MAX_CHUNKSIZE NVLS_CHUNKSIZE NVLS_ENABLE NVLS_NCHANNELS NVTX_DISABLE OOB_NET_ENABLE OOB_NET_IFNAME
-    P2P_DIRECT_DISABLE P2P_DISABLE P2P_EPOCH_ENABLE P2P_LEVEL P2P_LL_THRESHOLD P2P_MAX_PEERS P2P_NET_CHUNKSIZE
-    P2P_NVL_CHUNKSIZE P2P_PCI_CHUNKSIZE P2P_PXN_LEVEL P2P_READ_ENABLE P2P_SCHEDULE_GROUP_SIZE P2P_USE_CUDA_MEMCPY
-    PAT_ENABLE PAT_NDIMS PROFILER_PLUGIN PROGRESS_APPENDOP_FREQ PROTO PROXY_APPEND_BATCH_SIZE PROXY_CPUSET
-    PROXY_DUMP_SIGNAL PXN_C2C PXN_DISABLE RAS_ADDR RAS_ENABLE RAS_TIMEOUT_FACTOR REPORT_CONNECT_PROGRESS RMA_DISABLE
-    RUNTIME_CONNECT RUN_DIAGNOSTICS SET_CPU_STACK_SIZE SET_STACK_SIZE SET_THREAD_NAME SHARP_COLL_TRACE SHARP_DISABLE
-    SHARP_DISABLE_ALLGATHER SHARP_DISABLE_REDUCE_SCATTER SHARP_GROUP_SIZE_THRESH SHARP_MAX_COMMS SHARP_V3_DATATYPES
-    SHM_DISABLE SHM_LOCALITY SHM_USE_CUDA_MEMCPY SINGLE_PROC_MEM_REG_ENABLE SINGLE_RING_THRESHOLD SOCKET_FAMILY
-    SOCKET_IFNAME SOCKET_INLINE SOCKET_MIN_TASKSIZE SOCKET_NTHREADS SOCKET_POLL_TIMEOUT_MSEC SOCKET_RCVBUF
-    SOCKET_RETRY_CNT SOCKET_RETRY_SLEEP_MSEC SOCKET_SNDBUF SYM_CE_THRESHOLD SYM_GIN_KERNELS_ENABLE SYM_KERNEL
-    SYM_TMA_ENABLE THREAD_THRESHOLDS TOPO_DUMP_FILE TOPO_DUMP_FILE_RANK TOPO_FILE TREE_THRESHOLD TUNER_CONFIG_FILE
-    TUNER_PLUGIN UID_STAGGER_RATE UID_STAGGER_THRESHOLD UNPACK_DOUBLE_NCHANNELS WARN_ENABLE_DEBUG_INFO WIN_ENABLE
-    WIN_STRIDE WORK_ARGS_BYTES WORK_FIFO_BYTES
-"""
-NCCL_NAMES = frozenset(_NCCL_NAMES.split())
-"""The variables of NCCL and its plugins, without the prefix."""
+NCCL_VERSIONS = "2.20 to 2.32"
+"""The versions of NCCL whose variables are listed."""
+
+
+@cache
+def nccl_names() -> frozenset[str]:
+    """Return the names of the variables of NCCL and its plugins, with the prefix; the file names its sources."""
+    lines = Path(__file__).with_name("nccl_variables.txt").read_text().splitlines()
+    return frozenset(line for line in lines if line.startswith(NCCL_PREFIX))
+
 
 LIST_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "NCCL_ALGO": ("Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"),
@@ -151,10 +122,10 @@ def _check_list(key: str, text: str, valid_names: tuple[str, ...]) -> None:
 
 
 def unknown_nccl_variables(variables: Mapping[str, object]) -> Iterator[str]:
-    """Yield a warning for each variable that has NCCL's prefix and that no known version or plugin of NCCL reads."""
+    """Yield a warning for each variable that has NCCL's prefix and is not in the list of its variables."""
     for name in variables:
-        without_prefix = name.upper().removeprefix(NCCL_PREFIX)
-        if name.upper().startswith(NCCL_PREFIX) and not (name.startswith(NCCL_PREFIX) and without_prefix in NCCL_NAMES):
-            near = did_you_mean(without_prefix, sorted(NCCL_NAMES)).replace("mean ", f"mean {NCCL_PREFIX}")
-            warning = f"{name} is no variable of NCCL up to 2.32 or of its plugins, which ignore it silently"
-            yield f"{warning}; {near}".strip("; ")
+        if name.upper().startswith(NCCL_PREFIX) and name not in nccl_names():
+            without_prefix = name.upper().removeprefix(NCCL_PREFIX)
+            known = sorted(known.removeprefix(NCCL_PREFIX) for known in nccl_names())
+            near = did_you_mean(without_prefix, known).replace("mean ", f"mean {NCCL_PREFIX}")
+            yield f"{name} is not in our list of NCCL's variables (NCCL {NCCL_VERSIONS}); {near}".strip("; ")

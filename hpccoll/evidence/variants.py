@@ -14,6 +14,7 @@ from hpccoll.evidence.communicator_settings import CommunicatorSettings, check_s
 from hpccoll.evidence.expected_evidence import ExpectedEvidence, expected_evidence
 from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.variables import SITE_VARIABLES, check_variables
+from hpccoll.units import format_size
 
 EXAMPLES = (*SITE_VARIABLES, "traffic_class")
 """Variables and settings whose values in the table are examples: a sweep replaces them by those of its site."""
@@ -56,6 +57,7 @@ class VariantLimit:
         most_nodes: the largest number of nodes on which it runs.
         least_per_node: the smallest number of ranks on a node.
         most_per_node: the largest number of ranks on a node.
+        most_message: the bytes of the largest message between two ranks that it changes.
     """
 
     for_collectives: tuple[str, ...] | None = None
@@ -68,23 +70,35 @@ class VariantLimit:
     most_nodes: int | None = None
     least_per_node: int = 1
     most_per_node: int | None = None
+    most_message: int | None = None
 
-    def violation(self, collective: str, dtype: str, op: str | None, view: NodeView) -> str | None:
-        """Return how a case exceeds the limit, as a sentence; None if it does not."""
-        if not self._applies(collective, dtype, view.nccl):
+    def violation(
+        self, collective: str, dtype: str, op: str | None, view: NodeView, message: int | None = None
+    ) -> str | None:
+        """Return how a library's own collective exceeds the limit, as a sentence; None if it does not."""
+        if collective not in (self.for_collectives or (collective,)) or dtype not in (self.for_dtypes or (dtype,)):
             return None
-        excess = self._excess(collective, dtype, op) or self._excess_of_nodes(view)
+        return self._sentence(self._excess(collective, dtype, op) or self._excess_of_messages(view, message), view)
+
+    def violation_of_schedule(self, view: NodeView, message: int | None) -> str | None:
+        """Return how one of our schedules exceeds the limit, as a sentence; None if it does not.
+
+        The nodes and the messages of a schedule are limited as those of the library are. Collectives, types and
+        reductions are not, nor is anything that holds for some of them: these are limits of the library's kernels.
+        """
+        if self.for_collectives or self.for_dtypes:
+            return None
+        return self._sentence(self._excess_of_messages(view, message), view)
+
+    def _sentence(self, excess: str | None, view: NodeView) -> str | None:
+        older = self.before is None or (view.nccl is not None and view.nccl < tuple(map(int, self.before.split("."))))
+        if not (excess and older):
+            return None
         scope = " or ".join(self.for_collectives or self.for_dtypes or ())
-        return excess and "".join((
+        return "".join((
             f"before NCCL {self.before}, " if self.before else "", "the variant takes ", excess,
             f"; this holds for {scope}" if scope else "",
         ))  # fmt: skip
-
-    def _applies(self, collective: str, dtype: str, nccl: tuple[int, ...] | None) -> bool:
-        older = self.before is None or (nccl is not None and nccl < tuple(map(int, self.before.split("."))))
-        return (
-            older and collective in (self.for_collectives or (collective,)) and dtype in (self.for_dtypes or (dtype,))
-        )
 
     def _excess(self, collective: str, dtype: str, op: str | None) -> str | None:
         choices = (
@@ -97,7 +111,7 @@ class VariantLimit:
                 return f"{key} {', '.join(valid)}, not {value}"
         return None
 
-    def _excess_of_nodes(self, view: NodeView) -> str | None:
+    def _excess_of_messages(self, view: NodeView, message: int | None) -> str | None:
         (fewest, most), (fewest_ranks, most_ranks) = view.nodes, view.ranks_per_node
         if most < self.least_nodes:
             return f"at least {self.least_nodes} nodes"
@@ -107,6 +121,8 @@ class VariantLimit:
             return f"at least {self.least_per_node} ranks per node"
         if self.most_per_node is not None and fewest_ranks > self.most_per_node:
             return f"at most {self.most_per_node} rank{'s' * (self.most_per_node > 1)} per node"
+        if self.most_message is not None and message is not None and message > self.most_message:
+            return f"messages of at most {format_size(self.most_message)}"
         return None
 
 
@@ -139,9 +155,34 @@ class Variant:
         """The request to the library in one word; None if the library has the choice."""
         return requested_by_environment(self.environment, communicator=self.communicator)
 
-    def violation(self, collective: str, dtype: str, op: str | None, view: NodeView) -> str | None:
-        """Return which limit a case exceeds, as a sentence; None if it exceeds none."""
-        return next(filter(None, (limit.violation(collective, dtype, op, view) for limit in self.limits)), None)
+    @property
+    def limits_messages(self) -> bool:
+        """Whether the size of messages is limited."""
+        return any(limit.most_message is not None for limit in self.limits)
+
+    def violation(
+        self, collective: str, dtype: str, op: str | None, view: NodeView, message: int | None = None
+    ) -> str | None:
+        """Return which limit a library's own collective exceeds, as a sentence; None if it exceeds none.
+
+        Args:
+            collective: the name of the collective.
+            dtype: the element type.
+            op: the reduction; None if the collective does not reduce.
+            view: the nodes as the library counts them.
+            message: the bytes of its smallest message; None if unknown.
+        """
+        violations = (limit.violation(collective, dtype, op, view, message) for limit in self.limits)
+        return next(filter(None, violations), None)
+
+    def violation_of_schedule(self, view: NodeView, message: int | None = None) -> str | None:
+        """Return which limit one of our schedules exceeds, as a sentence; None if it exceeds none.
+
+        Args:
+            view: the nodes as the library counts them.
+            message: the bytes of its smallest message; None if unknown.
+        """
+        return next(filter(None, (limit.violation_of_schedule(view, message) for limit in self.limits)), None)
 
 
 @cache

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hpccoll.evidence.expected_evidence import has_needed_tree, names_switches
 from hpccoll.evidence.fallback_reasons import reason_ranks
-from hpccoll.evidence.log_record import CollectiveLine, LogRecord
+from hpccoll.evidence.log_record import NCCL_LIBRARIES, CollectiveLine, LogRecord
 from hpccoll.evidence.port_bytes import PortBytes
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
 from hpccoll.evidence.variants import expected_evidence_of
@@ -108,7 +108,7 @@ def judge_line(
     if names_switches(line) or (name == "nvls" and (record.nodes or ports.nodes or 1) > 1):
         return _judge_switches(name, line, record, ports)
     if (
-        record.library == "nccl" and name not in NCCL_ALGORITHMS.values()
+        record.library in NCCL_LIBRARIES and name not in NCCL_ALGORITHMS.values()
     ):  # registered windows: symmetric, copy_engine...
         # Kernels with MC in their names store or load by multicast: NVLink switches copy or reduce.
         kind = f"{name}_multicast" if name == "symmetric" and "MC" in (line.protocol or "") else name
@@ -172,9 +172,9 @@ def network_mismatch(record: LogRecord, expected: str | None) -> str | None:
     used = record.network_type
     if record.nodes == 1 or expected is None or used is None or used == expected:
         return None
-    names = ", ".join(record.network) or "Socket"
+    names, library = ", ".join(record.network) or "Socket", (record.library or "nccl").upper()
     why = next((f": {one.line}" for one in record.unavailable if one.feature == "rdma"), "") if used == "tcp" else ""
-    return f"{NETWORKS[expected]} was expected and {NETWORKS[used]} was used (NCCL: using network {names}){why}"
+    return f"{NETWORKS[expected]} was expected and {NETWORKS[used]} was used ({library}: using network {names}){why}"
 
 
 def control_violation(record: LogRecord, variant: str) -> str | None:

@@ -98,7 +98,9 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
 
 
 def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool | None:
-    """Return whether any of ``cpus`` is on the NUMA node of a GPU; None if the kernel does not report it.
+    """Return whether a rank is on the NUMA node of a GPU; None if the kernel does not report it.
+
+    It is, if most of its CPUs are, or if it may use all of that node, as a rank that is not bound.
 
     Args:
         bus: the PCI bus address of the GPU.
@@ -109,11 +111,12 @@ def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool |
         local = parse_cpu_list((sys / "bus/pci/devices" / bus.lower() / "local_cpulist").read_text().strip())
     except (OSError, ValueError):
         return None
-    return not local.isdisjoint(cpus) if local else None
+    near = local.intersection(cpus)
+    return 2 * len(near) > len(cpus) or near == local if local else None
 
 
 def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
-    """Return the GPUs of all hosts, the bus address of each rank's GPU, far GPUs, and whether MPI accepts GPU memory.
+    """Return the GPUs of all hosts and of ranks, far GPUs, whether MPI accepts GPU memory, and the NCCL of each host.
 
     Args:
         records: for each rank, its host and its GPU record; the record is empty if no case runs on a GPU.
@@ -122,12 +125,15 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
     for host, record in records:
         if record:
             gpus[host][_identity(record)] = record["gpu"]
-    verdicts = {host: record["cuda_aware_mpi"] for host, record in records if "cuda_aware_mpi" in record}
+    verdicts, libraries = (
+        {host: record[name] for host, record in records if name in record} for name in ("cuda_aware_mpi", "nccl")
+    )
     return {
         "gpus": group_by_host("gpus", {host: [*facts.values()] for host, facts in gpus.items()}) or None,
         "gpu_of_rank": [record["gpu"]["bus"] if record else None for _, record in records] if gpus else None,
         "ranks_far_from_gpu": [rank for rank, (_, record) in enumerate(records) if record.get("near") is False] or None,
         "cuda_aware_mpi": group_by_host("verdict", verdicts) or None,
+        "nccl": group_by_host("library", libraries) or None,
     }
 
 

@@ -1,7 +1,9 @@
 """Prepares cases to run on the ranks of an attempt, or finds the reason why they cannot run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from typing import Protocol, TypeVar
 
@@ -16,9 +18,10 @@ from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import MappedRanks, Ranks
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
-from hpccoll.spec.case import COMPILED, PYTHON, Case, Job
+from hpccoll.spec.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
 from hpccoll.spec.memory_estimate import check_memory
+from hpccoll.spec.planned_schedule import MeasuredPlans, mapped_layout
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw_results import Attempt
 from hpccoll.training.model_file import models_from_json
@@ -86,8 +89,7 @@ class CaseFactory:
             )
             check_case(resolved)
             on_gpu = resolved.device == "cuda"
-            variant = self._variant_reason(case)
-            reason = unmet_needs(resolved, layout) or variant or redundant_mapping(case, self.attempt.layout)
+            reason = self._reason_by_layout(case, resolved, layout) or self._same_plans.get(case.id)
             reason = reason or (self.gpus.missing_for(resolved.transport, resolved.dtype) if on_gpu else None)
             reason = reason or self._dtype_reason(resolved)
             reason = reason or self._config_reason(resolved) or self._memory_reason(resolved)
@@ -150,12 +152,42 @@ class CaseFactory:
         reason = self.gpus.missing_for("nccl", case.dtype) or self._config_reason(case)
         return reason or (self.gpus.missing_cublas if Workload.of(case.params).compute == GEMM else None)
 
-    def _variant_reason(self, case: Case) -> str | None:
+    def _reason_by_layout(self, case: Case, resolved: Case, layout: Layout) -> str | None:
+        """Return the reason why a case is skipped that follows from it, its variant, and where the ranks are.
+
+        Args:
+            case: the case as requested.
+            resolved: the case with an algorithm that is not ``auto``.
+            layout: the layout of the ranks as the mapping numbers them.
+        """
+        reason = unmet_needs(resolved, layout) or self._variant_reason(case, layout)
+        return reason or redundant_mapping(case, self.attempt.layout)
+
+    @cached_property
+    def _same_plans(self) -> Mapping[str, str]:
+        """The cases that are skipped because an earlier case of the job has the same plan, with the reason.
+
+        It follows from the job and the layout, and is the same on all ranks.
+        """
+        layout = self.attempt.layout
+        shape = Shape(layout.nodes, layout.workers, layout.aggregators)
+        plans, reasons = MeasuredPlans(layout, shape), {}
+        for case in self.job.cases:
+            if case.transport != "nccl" or case.collective in WORKLOADS or self.job.shape(case) != shape:
+                continue
+            with suppress(BadInputError):  # the case is skipped when it is made
+                if self._reason_by_layout(case, case, mapped_layout(layout, case.mapping)):
+                    continue
+                if reason := plans.reason_to_skip(case):
+                    reasons[case.id] = reason
+        return reasons
+
+    def _variant_reason(self, case: Case, layout: Layout) -> str | None:
         """Return the reason why the variant of the job does not apply to a case on these GPUs and this NCCL."""
         variant, view = self.job.variant, None
         if variant is not None and case.transport == "nccl" and not self.gpus.missing_for("nccl", case.dtype):
             view = self.gpus.node_view
-        return variant_skip_reason(variant, self.job.sets, case, self.job.shape(case), view)
+        return variant_skip_reason(variant, self.job.sets, case, self.job.shape(case), layout, view)
 
     def _dtype_reason(self, case: Case) -> str | None:
         """Return the reason why a rank cannot compute the values of a case; the same on all ranks."""

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any, cast
 
+from hpccoll.evidence.nic_gpu_affinity import read_sysfs_topology
 from hpccoll.evidence.variants import NodeView
 from hpccoll.host.gpu_facts import gpu_facts, is_near
 from hpccoll.host.gpu_monitor import GpuMonitor
@@ -17,6 +18,7 @@ from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, select_gpu
 from hpccoll.transports.mpi import cuda_aware
 from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
+from hpccoll.transports.nccl.loaded_library import loaded_nccl_files
 
 BASE_TRANSPORT = "staged"
 """The transport whose only requirement is a GPU."""
@@ -111,14 +113,19 @@ class RankGpus:
         return cast("CudaAwareVerdict", by_node[self.ranks.node_id])
 
     def provenance(self, cases: Iterable[Case]) -> Mapping[str, Any]:
-        """Return the record of the GPU of this rank if cases use it, and of MPI if they use MPI on GPU memory."""
+        """Return the record of the GPU of this rank if cases use it, and of MPI and NCCL if they use these on it."""
         transports = {case.transport for case in cases if case.device == "cuda"}
         if not transports or self.missing_for(BASE_TRANSPORT):
             return {}
         # The verdict comes first, because its child process uses the GPU.
-        verdict = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}
+        about: dict[str, Any] = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}
+        if "nccl" in transports and not self.missing_for("nccl"):
+            version = ".".join(map(str, gpu.nccl_version() or ()))
+            about["nccl"] = {"version": version, "files": loaded_nccl_files()}
+        bus = self.gpu_of_rank.id
+        near = [{"distance": each.distance, "names": each.nics} for each in read_sysfs_topology({0: bus})]
         return {
-            **verdict, "gpu": gpu_facts(self.gpu_of_rank.id), "uuid": gpu.device_uuid(self.number),
+            **about, "gpu": {**gpu_facts(bus), "nics": next(iter(near), None)}, "uuid": gpu.device_uuid(self.number),
             "near": is_near(self.gpu_of_rank.id, os.sched_getaffinity(0)), "visible": gpu.device_count(),
         }  # fmt: skip
 

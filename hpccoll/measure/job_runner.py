@@ -10,6 +10,7 @@ from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.executor_choice import agree_on_executor, executor_provenance
+from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.rank_group import RankGroup
 from hpccoll.measure.ranks import Ranks
@@ -28,6 +29,7 @@ MAX_DAMAGE_LINES = 5
 """The maximum number of damaged lines of a journal that are printed when a job is resumed."""
 
 Show = Callable[[Job, CaseHistory, int, int], None]
+Probe = Callable[[Ranks, Job, Callable[[], int], RankGpus], ProbeResult | None]
 
 
 class JobRunner:
@@ -47,16 +49,18 @@ class JobRunner:
         network: the network that the nodes should use, ``rdma`` or ``tcp``; None if unspecified.
         exit_limit: returns a context that ends this process if it blocks in it for too long; entered where no watchdog
             runs.
+        probe: runs a log probe in this launch and returns its result; None if there is none. Called once, if anything
+            is left to be measured.
     """
 
     def __init__(
         self, ranks: Ranks, job: Job, out: Path | None, show: Show, pending_signal: Callable[[], int] = lambda: 0,
         probe_result: ProbeResult | None = None, network: str | None = None,
-        exit_limit: Callable[[], AbstractContextManager[None]] = nullcontext,
+        exit_limit: Callable[[], AbstractContextManager[None]] = nullcontext, probe: Probe | None = None,
     ) -> None:  # fmt: skip
         self.group, self.job, self.out = RankGroup(ranks, job.aggregators), job, out
         self.show, self.pending_signal, self.exit_limit = show, pending_signal, exit_limit
-        self.probe_result, self.network = probe_result, network
+        self.probe_result, self.network, self.probe = probe_result, network, probe
         self.me = ranks.comm.rank
         self.attempt_number = 0  # the number of the current attempt
         self.has_results = False  # whether any case was measured, in this or an earlier attempt
@@ -89,6 +93,8 @@ class JobRunner:
                 self.group.ranks.run_at_root(self._write_results)
             return earlier.all_right and self.has_results
         self.attempt_number = earlier.last_attempt
+        if self.probe:
+            self.probe_result = self.probe(self.group.ranks, self.job, self.pending_signal, self.group.gpus)
         with watchdog(self.progress, self._where, self.job.effort.timeout, self.report_failure, self._is_excluded):
             try:
                 fine = self._run_attempts(shape, left)

@@ -1,14 +1,21 @@
 """The log probe: an untimed run of the library's own collectives in which the library logs what it does.
 
-Logging slows down rank 0, and NCCL reads its variables once per process. The probe is therefore a launch of its own, in
-the same environment except for the variables that enable logging. The timed launch that follows reads its result.
+Logging slows down rank 0. In a sweep the probe is therefore a launch of its own, in the same environment except for the
+variables that enable logging, and the timed launch that follows reads its result. A single launch over NCCL probes
+before it measures, if NCCL can be silenced afterwards. Its communicators end with the probe, so that every timed case
+begins as without one.
 """
 
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from hpccoll.evidence.log_settings import PROBE_REMEDY, copy_nccl_settings, nccl_logging
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.provenance import gather_attempt
@@ -17,13 +24,18 @@ from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.probe_cases import probe_cases
-from hpccoll.transports.gpu import gpu_errors
+from hpccoll.transports.gpu import gpu_errors, nccl_version
+from hpccoll.transports.nccl.loaded_library import debug_reset
 
 REPETITIONS = 2
 """The number of runs of each operation: libraries connect in the first one, and log the algorithm in each."""
 
 
-def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int]) -> None:
+LOG_BYTES_OF_RANKS = 64 << 20
+"""The bytes of the logs of all ranks but rank 0 that a single launch reads, in equal shares."""
+
+
+def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankGpus) -> None:
     """Run the cases of ``job`` that the library logs a few times, untimed, out of place; all ranks call this together.
 
     Cases that cannot run are left out: the timed launch records the reason.
@@ -32,10 +44,10 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int]) -> None:
         ranks: the ranks.
         job: the job, of which the cases that have the shape of ``ranks`` are run.
         pending_signal: returns the number of the signal on which this rank is to stop; 0 if none has come.
+        gpus: the GPUs of the ranks.
     """
     progress = RankProgress()
     with watchdog(progress, lambda: "", job.effort.timeout, partial(_print_message, ranks.comm.rank)):
-        gpus = RankGpus(ranks)
         factory = CaseFactory(ranks, job, gather_attempt(ranks, job, 0, gpus.provenance(job.cases)), gpus)
         shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
         for case in probe_cases(job, shape):
@@ -58,6 +70,56 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int]) -> None:
             prepared.close()
             del prepared  # frees its GPU memory before the next case is prepared
         factory.close()
+
+
+def probe_in_launch(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankGpus) -> ProbeResult | None:
+    """Run ``probe`` in this launch, NCCL's log on for it alone, and return what the logs of all ranks say.
+
+    The arguments are those of ``probe``.
+
+    Returns:
+        the result at all ranks; its ``failure`` says why there was no probe. None if NCCL cannot be used at all.
+    """
+    if gpus.missing_for("nccl"):
+        return None
+    reset = debug_reset()
+    version = ".".join(map(str, nccl_version() or ("of an unknown version",)))
+    with _log_directory() as (directory, without_place):
+        own_reason = without_place if reset else f"NCCL {version} cannot be silenced after it"
+        reason = next(filter(None, ranks.comm.allgather(own_reason)), None)
+        if reason or reset is None:
+            return ProbeResult(failure=f"was left out: {reason}; do: {PROBE_REMEDY}")
+        with nccl_logging(directory, reset):
+            probe(ranks, job, pending_signal, gpus)
+        copy_nccl_settings(directory)
+        most = -1 if ranks.comm.rank == 0 else LOG_BYTES_OF_RANKS // ranks.comm.size
+        texts = ranks.comm.gather({path.name: _beginning(path, most) for path in directory.iterdir()})
+        return ranks.run_at_root(lambda: _result(directory, texts or ()))
+
+
+@contextmanager
+def _log_directory() -> Iterator[tuple[Path, str | None]]:
+    """Yield a directory of this rank that is removed afterwards, and why there is none, else None."""
+    try:
+        made = TemporaryDirectory(prefix="hpccoll-nccl-")
+    except OSError as error:
+        yield Path(), f"its logs have no place: {error.strerror} (TMPDIR)"
+        return
+    with made as name:
+        yield Path(name), None
+
+
+def _beginning(path: Path, most: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(most)
+
+
+def _result(directory: Path, texts: Sequence[Mapping[str, bytes]]) -> ProbeResult:
+    """Return the result of the logs of all ranks, which rank 0 writes next to its own."""
+    for name, text in ((name, text) for of_rank in texts[1:] for name, text in of_rank.items()):
+        (directory / name).write_bytes(text)
+    result = ProbeResult.from_logs(directory)
+    return replace(result, logs="", failure=result.failure and "left no line that is known")
 
 
 def _print_message(rank: int, message: str) -> None:

@@ -14,7 +14,7 @@ from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array
 from hpccoll.measure.result_check import Check, guards_of
 from hpccoll.measure.result_check_gpu import GpuCheck
-from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings, cached_slices
+from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.stream_timing import Wait, stream_timing
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.measure.transport_factory import make_transport
@@ -34,6 +34,7 @@ from hpccoll.spec.case import COMPILED, PYTHON, Case, Effort, Parameter
 from hpccoll.spec.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.spec.channel_defaults import plan_channels
 from hpccoll.spec.memory_estimate import GENERATIONS
+from hpccoll.spec.planned_schedule import cached_slices
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer

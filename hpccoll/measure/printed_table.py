@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from hpccoll.measure.printed_evidence import found_lines
 from hpccoll.measure.round_order import call_key
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
@@ -214,14 +215,15 @@ class PrintedTable:
         rows = [row for row in (self._row(job, history) for history in histories) if row.ranks in self._shapes]
         if not rows:
             return
-        last = [*([_ROUND_SPREAD] if job.effort.rounds > 1 else []), _BEST]
-        executed = max(len(_executed(row.result)) for row in rows)
-        if executed:
-            last.insert(-1, ("executed", "", max(executed, len("executed"))))
+        last = [_ROUND_SPREAD] if job.effort.rounds > 1 else []
+        if executed := max(len(_executed(row.result)) for row in rows):
+            last.append(("executed", "", max(executed, len("executed"))))
+        last += [_BEST] if verdicts else []
         columns = (*_COLUMNS, _ITERATIONS, *last)
         rounds = "in every round " if job.effort.rounds > 1 else ""
+        best = f" best: use this; {CLEAR} {rounds}below the 95 % interval of each other, {UNCLEAR} not so clearly"
         _clear_line()
-        print(f"#\n# best: use this; {CLEAR} {rounds}below the 95 % interval of each other, {UNCLEAR} not so clearly")
+        print(f"#\n#{best}" if verdicts else "#")
         print("\n".join(self._headings(columns)))
         for shape in self._shapes:
             if shape != next(iter(self._shapes)):
@@ -333,6 +335,7 @@ class PrintedTable:
         print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
+        print("".join(f"# {line}\n" for line in found_lines(attempt)), end="")
         if any(case.device == "cpu" for case in job.cases):
             print("# {executor} executor; a waiting rank {waiting}".format(**attempt.provenance))
         print("# time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval")

@@ -5,8 +5,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Algorithm, CollectiveCall, Cut, Layout, Schedule, crossings, wire_bytes
+from hpccoll.schedule import Algorithm, CollectiveCall, Cut, Layout, crossings, wire_bytes
 from hpccoll.spec.case import Parameter
+from hpccoll.spec.planned_schedule import cached_slices
 from hpccoll.transports.transport_interface import Operation
 
 MATCHING_RATIO = 0.98, 1.1
@@ -19,14 +20,6 @@ algorithms of an all-reduce takes 3 s, and 13 s for 4096 ranks, while all ranks 
 
 MAX_NAMED = 3
 """The maximum number of matching algorithms that are named."""
-
-
-@lru_cache
-def cached_slices(
-    call: CollectiveCall, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
-) -> tuple[Schedule, ...]:
-    """Return the slices of an algorithm, shared by all sizes of a job, and with them the results cached for them."""
-    return call.slices(algorithm, layout, **dict(parameters))
 
 
 @lru_cache

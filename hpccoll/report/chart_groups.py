@@ -14,7 +14,7 @@ from typing import TypeAlias
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import fell_back
-from hpccoll.report.library_evidence import expected_s, library_summary, probe_of_run
+from hpccoll.report.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
 from hpccoll.report.series_colours import (
     FLOOR_GREY,
     FOREGROUND,
@@ -53,6 +53,7 @@ class SeriesPoint:
     library: str = ""  # the library and its network, from its logs
     expected_s: float | None = None  # the time that the library's own model predicts for what ran
     mpi: str = ""  # the version of the MPI library
+    nccl: str = ""  # NCCL and its version, of a row over NCCL
     colour_of: str = ""  # the series whose colour a prediction has, measured or not
     prediction: str = ""  # the machine file of a prediction, and its error on held-out measurements
     fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
@@ -242,8 +243,11 @@ def is_usable(row: Row) -> bool:
 
 
 def is_ranked(row: Row) -> bool:
-    """Return whether ``row`` is part of rankings: the floor moves no data, and ``auto`` duplicates another row."""
-    return not row.floor and row.algorithm != AUTO
+    """Return whether ``row`` is part of rankings.
+
+    The floor moves no data, a single rank exchanges none, and ``auto`` duplicates another row.
+    """
+    return not row.floor and row.algorithm != AUTO and row.exchanges_data
 
 
 def chart_groups(
@@ -430,6 +434,7 @@ def _series_point(
         row, series, run.machine, _hosts(run), Wire.of(run), hosts_changed=len(host_sets) > 1,
         library=library_summary(probes[run.run_id]) if row.algorithm == NATIVE else "",
         expected_s=expected_s(probes[run.run_id], row), mpi=mpi_version(run.provenance),
+        nccl=nccl_name(run) if row.transport == "nccl" else "",
     )  # fmt: skip
 
 

@@ -24,6 +24,16 @@ def expected_s(probe: ProbeResult, row: Row) -> float | None:
     return probe.record.modelled_seconds(row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op)
 
 
+def nccl_name(run: Run) -> str:
+    """Return NCCL with its version and build, which its log names; without a log the version; empty without NCCL."""
+    record = probe_of_run(run).record
+    if record and record.library == "nccl" and record.version:
+        return f"NCCL {record.version}{record.build}"
+    loaded = run.provenance.get("nccl")
+    versions = dict.fromkeys(host["library"]["version"] for host in loaded) if isinstance(loaded, list) else ()
+    return f"NCCL {' and '.join(versions)}" if versions else ""
+
+
 def library_summary(probe: ProbeResult) -> str:
     """Return one line: the library, the network between nodes, and its distance to the GPUs; empty without logs."""
     return "; ".join(filter(None, (*_network_facts(probe.record), probe.balance))) if probe.record else ""

@@ -1,13 +1,18 @@
 """What was measured where: the heading of the page, and one sentence."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.definitions import heading_of
+from hpccoll.report.library_evidence import nccl_name
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import WORKLOADS
+from hpccoll.store.rows import Results
 from hpccoll.tuning.answers import library_name
 from hpccoll.units import format_count, format_size
+
+MAX_SERIES = 8
+"""The series that the sentence names; of more it names the algorithms."""
 
 
 def measured_heading(groups: Sequence[ChartGroup]) -> str:
@@ -66,10 +71,12 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
 
 
 def _algorithms(points: Sequence[SeriesPoint]) -> str:
-    """Return the series of a single collective; the number of algorithms of several."""
+    """Return the series of a single collective, the algorithms of many series, the number of several collectives'."""
+    algorithms = dict.fromkeys(point.row.algorithm for point in points if not point.row.floor)
     if len({point.row.collective for point in points}) > 1:
-        return format_count(len({p.row.algorithm for p in points if not p.row.floor}), "algorithm")
-    return ", ".join(dict.fromkeys(point.series for point in points if not point.row.floor))
+        return format_count(len(algorithms), "algorithm")
+    series = dict.fromkeys(point.series for point in points if not point.row.floor)
+    return ", ".join(series) if len(series) <= MAX_SERIES else f"{len(series)} series of {', '.join(algorithms)}"
 
 
 def _rounds(rounds: Sequence[int]) -> str:
@@ -77,7 +84,19 @@ def _rounds(rounds: Sequence[int]) -> str:
 
 
 def _libraries(points: Sequence[SeriesPoint]) -> str:
-    versions = dict.fromkeys(point.mpi for point in points if point.mpi)
-    own = any(point.row.algorithm == NATIVE for point in points)
-    meaning = f" (native: {' or '.join(map(library_name, versions))}'s own)" if own and versions else ""
+    """Return the libraries with their versions, and those whose own call native is."""
+    versions = dict.fromkeys([*(point.mpi for point in points), *(point.nccl for point in points)])
+    versions.pop("", None)
+    native = (point for point in points if point.row.algorithm == NATIVE)
+    own = dict.fromkeys(
+        "NCCL" if point.row.transport == "nccl" else library_name(point.mpi) for point in native if point.mpi
+    )
+    meaning = f" (native: {' or '.join(own)}'s own)" if own else ""
     return f"; {' and '.join(versions)}{meaning}" if versions else ""
+
+
+def gpu_machines(results: Results) -> Iterator[str]:
+    """Yield each machine with GPUs and its NCCL in a sentence, for a terminal, where no page shows it."""
+    on_gpus = (run for run in results.runs if run.provenance.get("gpus"))
+    parts = ((f"{run.kind} on {run.machine}", nccl_name(run)) for run in on_gpus)
+    yield from dict.fromkeys("; ".join(filter(None, each)) for each in parts)

@@ -8,7 +8,7 @@ from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.algorithm_registry import WORKLOADS
-from hpccoll.spec.case import COMPILED, PYTHON
+from hpccoll.spec.case import COMPILED, PYTHON, SINGLE
 from hpccoll.store.exposed_times import workload_of
 from hpccoll.store.rows import RULES, Row
 from hpccoll.units import format_count
@@ -18,7 +18,7 @@ _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
     "op": str,
     "device": lambda device: f"{device} memory",
     "mapping": lambda mapping: f"mapping {mapping}",
-    "timing": lambda timing: f"timing rule {timing}" if timing in RULES else f"{timing} timing",
+    "timing": lambda timing: f"{SINGLE} timing by rule {timing}" if timing in RULES else f"{timing} timing",
 }
 _ELEMENT_FIELDS = ("dtype", "op")
 """Fields without a meaning for collectives that move no elements."""

@@ -37,7 +37,7 @@ def step_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
 def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
     """Yield a line for each algorithm; only the first one names the workload."""
     about = each.model, ", ".join(each.details), each.shape
-    mark = ("best" if each.clear else "a tie") if len(each.rows) > 1 else ""
+    mark = ("best" if each.clear else "a tie") if each.ranked else ""
     for row in each.rows:
         bare = None if row.exposed_s is None or row.median_s is None else row.median_s - row.exposed_s
         interval = "" if row.ci_low_s is None else f"{_time(row.ci_low_s)} to {_time(row.ci_high_s)}"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from hpccoll.report.critical_findings import find_busy_machine, opening_findings
 from hpccoll.report.finding_templates import render_finding
+from hpccoll.report.measured_summary import gpu_machines
 from hpccoll.spec.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
-from hpccoll.tuning.answers import Answers, answer_lines, name_settings, unanswered
+from hpccoll.tuning.answers import Answers, answer_lines, name_settings, unanswered_lines
 from hpccoll.tuning.noise_sentence import noise_sentence
 from hpccoll.tuning.recommendations import recommend
 from hpccoll.tuning.step_answers import step_lines
@@ -65,11 +66,12 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 
 def outcome_lines(results: Results) -> Iterator[str]:
-    """Yield the opening findings, the counts of cases, the reasons for missing ones, what to use, and the noise."""
+    """Yield opening findings, machines with GPUs, counts of cases, reasons for missing ones, what to use, the noise."""
     remarks = {finding.kind: render_finding(finding)[1] for finding in find_busy_machine(results.ours)}
     for finding in opening_findings(results):
         if finding.kind not in remarks:
             yield render_finding(finding)[1]
+    yield from gpu_machines(results)
     if results.skipped and not (results.measured or results.missing):
         yield "nothing was measured: every case is skipped"
     yield case_counts(results)
@@ -83,11 +85,7 @@ def outcome_lines(results: Results) -> Iterator[str]:
     answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
     yield from (*answer_lines(answers), *steps)
     yield from _folded_answers(answers)
-    yield from (
-        unanswered(results, name)
-        for name in dict.fromkeys(row.collective for row in results.ours.rows)
-        if name not in answered
-    )
+    yield from unanswered_lines(results, answered)
     if noise := noise_sentence(results):
         yield noise
     yield from remarks.values()

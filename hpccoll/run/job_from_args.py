@@ -10,7 +10,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.limits import RANKS
 from hpccoll.spec.case import EXECUTORS, RUN_JOB, Case, Effort, Job, Shape
 from hpccoll.spec.input_keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
-from hpccoll.units import parse_parameter, size_range
+from hpccoll.units import parameter_sets, parse_parameter, size_range
 
 if TYPE_CHECKING:
     from hpccoll.schedule import Layout
@@ -75,7 +75,6 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
             family.name,
             "left out: the contribution and the result of this collective have separate buffers",
         )
-    parameters = dict(map(parse_parameter, arguments.param))
     mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
     transports, timings = arguments.transport.split(","), arguments.timing.split(",")
     transports_by_device((arguments.device,), transports)
@@ -86,6 +85,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
             dtype=arguments.dtype, op=op, bytes=size, in_place=in_place, root=root,
             params=_resolve_peer(params, layout.workers), mapping=mapping, timing=timing,
         )
+        for parameters in parameter_sets(arguments.param)
         for algorithm, params in parameters_by_algorithm(family.name, algorithms, parameters)
         for transport in distinct_transports(family.name, algorithm, transports, arguments.device)
         for size in sizes

@@ -16,6 +16,7 @@ from hpccoll.evidence.log_settings import (
     INTERRUPTED_FILE,
     copy_nccl_settings,
     enable_logging,
+    log_variables_of_user,
     quiet_nccl,
     remove_old_logs,
 )
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpccoll.evidence.probe_result import ProbeResult
-    from hpccoll.measure.job_runner import JobRunner
+    from hpccoll.measure.job_runner import JobRunner, Probe
     from hpccoll.measure.printed_table import PrintedTable
     from hpccoll.measure.ranks import Ranks
     from hpccoll.schedule import Layout
@@ -155,8 +156,11 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
             preflight(comm, job, ranks.layout(job.aggregators))
         if arguments.probe:
             return _probe(ranks, job, stop, arguments.probe)
+        in_launch = _probe_in_launch(arguments, ranks, job)
         about = _load_evidence(arguments, ranks, job)
-        program = JobRunner(ranks, job, arguments.out, table.show, lambda: stop.signal, *about, exit_limit=deadline)
+        program = JobRunner(
+            ranks, job, arguments.out, table.show, lambda: stop.signal, *about, exit_limit=deadline, probe=in_launch
+        )
         with stop.measuring():
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
@@ -186,12 +190,14 @@ def _report_failure(program: "JobRunner | None", error: BaseException) -> None:
 
 
 def _print_results(program: "JobRunner", table: "PrintedTable") -> None:
-    """Print the table, what to use, and how noisy the measurements were, as ``hpccoll sweep`` does at its end."""
+    """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
     if table.empty:
         return
+    from hpccoll.measure.printed_evidence import executed_lines
+    from hpccoll.spec.algorithm_registry import WORKLOADS
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
-    from hpccoll.tuning.answers import Answers, answer_lines
+    from hpccoll.tuning.answers import Answers, answer_lines, unanswered_lines
     from hpccoll.tuning.noise_sentence import noise_sentence
     from hpccoll.tuning.recommendations import recommend, verdicts_by_setting
     from hpccoll.tuning.step_answers import small_computations_line, step_lines
@@ -199,14 +205,14 @@ def _print_results(program: "JobRunner", table: "PrintedTable") -> None:
     results = to_results(ResultFiles(raw_results=[program.raw]))
     recommendations = recommend(results)
     table.end(program.job, program.raw.histories(), verdicts_by_setting(recommendations))
-    lines = (
-        *answer_lines(Answers(recommendations)),
-        *step_lines(results),
-        small_computations_line(results),
-        noise_sentence(results),
-    )
+    answers, steps = Answers(recommendations), step_lines(results)
+    answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
+    unanswered = unanswered_lines(results, answered)
+    lines = (*answer_lines(answers), *steps, small_computations_line(results), *unanswered, noise_sentence(results))
     for line in filter(None, lines):
         print(f"# {line}")
+    for line in executed_lines(program.raw):
+        print(f"# executed: {line}")
 
 
 def _warn_if_busy(program: "JobRunner") -> None:
@@ -238,16 +244,32 @@ def _print_remaining(program: "JobRunner", *, nothing: bool) -> None:
 
 
 def _probe(ranks: "Ranks", job: Job, stop: StopSignal, logs: Path) -> int:
+    from hpccoll.measure.gpu_assignment import RankGpus
     from hpccoll.measure.log_probe import probe
 
     ranks.run_at_root(lambda: remove_old_logs(logs))  # before NCCL opens its files
     copy_nccl_settings(logs)
     with stop.measuring():
-        probe(ranks, job, lambda: stop.signal)
+        probe(ranks, job, lambda: stop.signal, RankGpus(ranks))
     if not ranks.max_over_ranks(stop.signal):
         return 0
     ranks.run_at_root((logs / INTERRUPTED_FILE).touch)
     return 3
+
+
+def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "Probe | None":
+    """Return the probe that this launch begins with: of a command line over NCCL, unless a rank's log is the user's.
+
+    A sweep probes in launches of its own.
+    """
+    elsewhere = arguments.job or arguments.workload or arguments.evidence
+    if elsewhere or not any(case.transport == "nccl" for case in job.cases):
+        return None
+    if any(ranks.comm.allgather(log_variables_of_user())):
+        return None
+    from hpccoll.measure.log_probe import probe_in_launch
+
+    return probe_in_launch
 
 
 def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[ProbeResult | None, str | None]":
@@ -300,8 +322,9 @@ def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
         except BadInputError as error:
             found.append(str(error))
         else:
-            variant_reason = variant_skip_reason(job.variant, job.sets, case, job.shape(case))
-            found.append(unmet_needs(made, layout) or variant_reason or redundant_mapping(case, layout))
+            reason = unmet_needs(made, layout)
+            reason = reason or variant_skip_reason(job.variant, job.sets, case, job.shape(case), layout)
+            found.append(reason or redundant_mapping(case, layout))
     reasons = list(dict.fromkeys(found))
     if all(reasons):
         why = "; ".join(filter(None, reasons))

@@ -17,7 +17,7 @@ from hpccoll.spec.input_keys import read_integer
 from hpccoll.training.model_file import DTYPE, load_models, models_from_json
 from hpccoll.training.models import MODELS
 from hpccoll.training.workload import TRAINING_STEP, WORKLOAD, Workload
-from hpccoll.units import parse_parameter
+from hpccoll.units import parameter_sets
 
 if TYPE_CHECKING:
     from hpccoll.schedule import Layout
@@ -88,10 +88,10 @@ def job_of_workloads(arguments: argparse.Namespace, launched: "Layout") -> Job:
     algorithms = requested_algorithms(arguments)
     table = None if arguments.table is None else load_table(arguments.table, "--table")
     check_table_given("--table", arguments.table and str(arguments.table), algorithms)
-    parameters = dict(map(parse_parameter, arguments.param))
+    combinations = parameter_sets(arguments.param)
     own = {each: set(known_parameters(TRAINING_STEP, each)) - {*WORKLOAD} for each in algorithms}
     every = set().union(*own.values())
-    if unknown := next((name for name in parameters if name not in every), None):
+    if unknown := next((name for name in combinations[0] if name not in every), None):
         raise BadInputError("parameter", unknown, sorted(every))
     mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
     shapes = models_from_json(models)
@@ -103,6 +103,7 @@ def job_of_workloads(arguments: argparse.Namespace, launched: "Layout") -> Job:
             params=workload.params | {name: value for name, value in parameters.items() if name in own[algorithm]},
         )
         for workload in found
+        for parameters in combinations
         for algorithm in algorithms
         for transport in distinct_transports(TRAINING_STEP, algorithm, arguments.transport.split(","), arguments.device)
         for mapping in distinct_mappings(TRAINING_STEP, algorithm, mappings)

@@ -21,7 +21,7 @@ from hpccoll.schedule.collective_table import (
     send_recv,
 )
 from hpccoll.schedule.compose import relabel, reverse, then
-from hpccoll.schedule.count import Counts, count, crossings, unequal_wire_bytes, wire_bytes
+from hpccoll.schedule.count import Counts, count, crossings, smallest_message_units, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.groups import in_groups, on_power_of_two
 from hpccoll.schedule.layout import Layout
@@ -40,6 +40,7 @@ from hpccoll.schedule.registry import (
     power_of_two,
     total_cost,
 )
+from hpccoll.schedule.same_steps import have_same_steps
 from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import (
     NONE,
@@ -108,6 +109,7 @@ __all__ = [
     "dtype_of",
     "floor_log2",
     "gather",
+    "have_same_steps",
     "in_groups",
     "is_power_of_two",
     "itemsize",
@@ -127,6 +129,7 @@ __all__ = [
     "reverse",
     "scatter",
     "send_recv",
+    "smallest_message_units",
     "src",
     "then",
     "tmp",

@@ -76,6 +76,18 @@ def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) ->
     return edges.cumsum()[:-1]
 
 
+def smallest_message_units(schedule: Schedule) -> int:
+    """Return the fewest units of a message from one rank to another that is not empty; 0 if there is none."""
+    sent = (_units(m)[m.source != m.target] for round_ in match(schedule) for m in round_.sent)
+    return min((int(units[units > 0].min()) for units in sent if units.any()), default=0)
+
+
+def _units(messages: Messages) -> NDArray[np.int64]:
+    """Return the number of units of each message."""
+    lengths = [np.asarray(r.last) - np.asarray(r.first) for r in messages.sent.ranges]
+    return np.broadcast_to(np.sum(lengths, axis=0), messages.source.shape)
+
+
 def wire_bytes(crossings: Sequence[NDArray[np.int64]], cut: Cut) -> int:
     """Return the bytes that cross, all ranks together, from the ``crossings`` of each slice.
 

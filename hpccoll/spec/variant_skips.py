@@ -8,13 +8,20 @@ from collections.abc import Mapping
 
 from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.evidence.variants import NodeView, named_variants
+from hpccoll.schedule import Layout
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.case import Case, Shape
+from hpccoll.spec.planned_schedule import smallest_message
 
 COLLECTIVE_VARIABLES = re.compile(
-    r"NCCL_(ALGO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|MV[P2]_ENABLE_SHARP"
+    r"NCCL_(ALGO|PROTO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)"
+    r"|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|MV[P2]_ENABLE_SHARP"
 )
-"""The variables that affect a library's own collectives only, and not the sends and receives of our schedules."""
+"""The variables that affect a library's own collectives only, and not the sends and receives of our schedules.
+
+The protocol of NCCL's sends and receives depends on NCCL_P2P_LL_THRESHOLD instead (addP2pToPlan in src/enqueue.cc,
+2.20.5 to 2.30.7).
+"""
 
 
 def planned_nodes(shape: Shape, nvlink_nodes: int) -> NodeView:
@@ -28,15 +35,21 @@ def planned_nodes(shape: Shape, nvlink_nodes: int) -> NodeView:
 
 
 def variant_skip_reason(
-    variant: str | None, sets: Mapping[str, object], case: Case, shape: Shape, nccl: NodeView | None = None
+    variant: str | None,
+    sets: Mapping[str, object],
+    case: Case,
+    shape: Shape,
+    layout: Layout,
+    nccl: NodeView | None = None,
 ) -> str | None:
     """Return the reason why ``case`` is skipped in a variant, None if it is measured.
 
     Args:
         variant: the name of a known variant or of one of the sweep, None for no variant.
         sets: the environment variables and communicator settings of the variant.
-        case: the case as requested.
+        case: the case as requested, which can run.
         shape: the shape of its launch.
+        layout: the layout of its ranks.
         nccl: its nodes as NCCL counts them; None if unknown: any number of its hosts may be of one NVLink domain.
     """
     if variant is None or case.algorithm == AUTO:
@@ -46,15 +59,21 @@ def variant_skip_reason(
     over = known.transport if known else "nccl" if nccls else None
     if over and (over == "nccl") != (case.transport == "nccl"):
         return f"{variant}: its settings affect cases over {over}, not over {case.transport}"
-    if case.algorithm != NATIVE:
-        only_collectives = bool(sets) and all(map(_of_collectives, sets))
-        return f"{variant}: its settings affect the library's own collectives only" if only_collectives else None
-    if known is None or case.transport != known.transport:
+    schedule = case.algorithm != NATIVE
+    if schedule and sets and all(map(_of_collectives, sets)):
+        return f"{variant}: its settings affect the library's own collectives only"
+    if known is None:
         return None
     view = NodeView.of(shape.nodes, shape.ranks_per_node)
     if known.transport == "nccl":
         view = nccl or NodeView((1, shape.nodes), (shape.ranks_per_node, shape.ranks))
-    reason = known.violation(case.collective, case.dtype, case.op, view)
+    message = smallest_message(case, layout) if known.limits_messages else None
+    own_call = not schedule and case.transport == known.transport  # over staged, the call is MPI's on host memory
+    reason = (
+        known.violation(case.collective, case.dtype, case.op, view, message)
+        if own_call
+        else known.violation_of_schedule(view, message)
+    )
     return f"{variant}: {reason}" if reason else None
 
 

@@ -102,6 +102,11 @@ class Row(CaseResult):
         return self.job, self.run_id, self.case_id
 
     @property
+    def exchanges_data(self) -> bool:
+        """Whether its ranks exchange data: a single worker has no peer, and a row of it is in no ranking."""
+        return self.ranks > 1
+
+    @property
     def exposed_share(self) -> float | None:
         """The exposed time of a training step over the time of the step."""
         return self.exposed_s / self.median_s if self.exposed_s is not None and self.median_s else None

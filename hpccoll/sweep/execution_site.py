@@ -128,7 +128,9 @@ class ExecutionSite:
         return f"{shape.text}: more ranks on a node than its {gpus}; valid over {transport}: {remedy}"
 
     def notes(self, jobs: Sequence[Job], root: Path = ROOT) -> Iterator[str]:
-        """Yield a note if this machine has no hardware for cases on GPUs; on a cluster the job detects it.
+        """Yield a note on cases that will be skipped because something is missing.
+
+        On a cluster the job detects missing hardware; but ranks outside containers have the packages of this program.
 
         Args:
             jobs: the jobs of the plan.
@@ -137,6 +139,12 @@ class ExecutionSite:
         count = sum(case.device == "cuda" for job in jobs for case in job.cases)
         if self.site is None and count and (missing := missing_requirements(["cuda"], root)):
             yield f"{count} case{'s' * (count > 1)} on GPUs will be skipped on this machine: {missing[0]}"
+            return
+        configured = [job for job in jobs if job.communicator]
+        has_other_packages = self.is_offline or (self.site is not None and self.site.container is not None)
+        if configured and not has_other_packages and (missing := missing_requirements(["nccl4py"], root)):
+            names = " and ".join(job.name for job in configured)
+            yield f"all cases over nccl of {names} will be skipped: {missing[0]}"
 
     def resource_request(self, job: Job, seconds: float) -> dict[str, int | str]:
         """Return the Slurm resources of ``job`` by the names of Snakemake's plugin; empty on the local machine.

@@ -19,6 +19,7 @@ from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import best_source, read_raw
 from hpccoll.sweep import child_process, probe_launch
 from hpccoll.sweep.doctor.machine import MachineFacts
+from hpccoll.sweep.site_file import CPUS_ON_NODE
 from hpccoll.sweep.slurm import partitions, query, squeue
 from hpccoll.sweep.slurm.controller_health import wait_for_controller
 
@@ -47,6 +48,8 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
         hosts = squeue.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
+        if CPUS_ON_NODE in plan.launcher.command:  # Snakemake's job step removes the variable
+            os.environ[CPUS_ON_NODE] = str(squeue.cpus_of_node(os.environ["SLURM_JOB_ID"]))
         aggregators = (
             _aggregator_hosts(job, plan.launcher.aggregator, hosts)
             if job.dedicated_aggregators and plan.launcher.aggregator

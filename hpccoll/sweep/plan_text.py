@@ -117,6 +117,12 @@ TEMPLATES: Mapping[str, LineTemplate] = {
         "the site file",
         "note",
     ),
+    "one_node": LineTemplate(
+        "top",
+        "{cases:count case} of one node wait for jobs with up to {nodes} nodes; to measure one node only, write "
+        "nodes: [1] in the sweep file",
+        "note",
+    ),
     "note": LineTemplate("top", "{text}", "note"),
     # Launches
     "launches": LineTemplate("heading", "launches, by nodes x ranks per node:"),
@@ -220,7 +226,19 @@ def _head(plan: Plan) -> Iterator[PlanLine]:
         yield PlanLine("offline")
     if plan.launcher.slurm and any(_has_no_gpus(plan, job) for job in plan.jobs):
         yield PlanLine("no_gpus_requested")
+    if plan.launcher.slurm and (waiting := _waits_for_nodes(plan.jobs)):
+        yield PlanLine("one_node", waiting)
     yield from (PlanLine("note", {"text": note}) for note in plan.notes)
+
+
+def _waits_for_nodes(jobs: Sequence[Job]) -> Mapping[str, int]:
+    """Return the cases on the GPUs of one node in jobs that request several nodes, and these; empty without any.
+
+    A job requests as many nodes as its largest launch needs, so that all launches have the same nodes.
+    """
+    several = [job for job in jobs if job.nodes > 1]
+    cases = sum(case.device == "cuda" and job.shape(case).nodes == 1 for job in several for case in job.cases)
+    return {"cases": cases, "nodes": max(job.nodes for job in several)} if cases else {}
 
 
 def _has_no_gpus(plan: Plan, job: Job) -> bool:

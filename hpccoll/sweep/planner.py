@@ -13,6 +13,7 @@ from hpccoll.schedule import Layout
 from hpccoll.spec.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
 from hpccoll.spec.catalogue import redundant_mapping, unmet_needs
 from hpccoll.spec.plan import Plan, Skip
+from hpccoll.spec.planned_schedule import MeasuredPlans
 from hpccoll.spec.variant_skips import planned_nodes, variant_skip_reason
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.job_identity import job_differences
@@ -250,8 +251,9 @@ class _Allocation:
         skipped: list[tuple[Case, str]] = []
         for shape in shapes:
             layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)
+            plans = MeasuredPlans(layout, shape)
             for case in self.cases(shape):
-                if reason := self._skip_reason(case, shape, layout):
+                if reason := self._skip_reason(case, shape, layout, plans):
                     skipped.append((case, reason))
                 else:
                     kept.setdefault(shape, []).append(case)
@@ -268,16 +270,18 @@ class _Allocation:
             cases=tuple(chain(*kept.values())),
         ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]  # fmt: skip
 
-    def _skip_reason(self, case: Case, shape: Shape, layout: Layout) -> str | None:
-        """Return why ``case`` is skipped; None if it is measured."""
+    def _skip_reason(self, case: Case, shape: Shape, layout: Layout, plans: MeasuredPlans) -> str | None:
+        """Return why ``case`` is skipped; None if it is measured, and in ``plans`` from then on."""
         settings = {**self.environment, **self.communicator}
         gpus = self.site.why_too_few_gpus(shape, case.transport, self.environment) if case.device == "cuda" else None
         view = planned_nodes(shape, self.site.nvlink_nodes)
-        reason = gpus or unmet_needs(case, layout) or variant_skip_reason(self.variant, settings, case, shape, view)
+        reason = gpus or unmet_needs(case, layout)
+        reason = reason or variant_skip_reason(self.variant, settings, case, shape, layout, view)
         if not reason and not self.communicator and (unread := self.site.inherited_env.why_unread(self.environment)):
             reason = f"{self.variant}: {unread}"
-        # Between nodes only the job knows which nodes share a rack, unless Slurm knows no switches.
-        return reason or (redundant_mapping(case, layout) if shape.nodes == 1 or self.site.has_no_topology else None)
+        if reason or not (shape.nodes == 1 or self.site.has_no_topology):
+            return reason  # between nodes only the job knows which nodes share a rack, unless Slurm knows no switches
+        return redundant_mapping(case, layout) or plans.reason_to_skip(case)
 
 
 def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:

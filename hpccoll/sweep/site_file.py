@@ -28,6 +28,9 @@ FILL_SOCKETS = ":block"
 """On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's default is round
 robin, with which half of the ranks are not on the socket of their GPU (man srun, --distribution)."""
 
+CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"
+"""The variable of a Slurm job that holds the number of its CPUs on the node; ``sweep.launch`` sets it again."""
+
 _SWEEP_FILE_KEYS = "nodes and ranks_per_node of the sweep file"
 _JOB_SEARCH = "nothing: hpccoll finds its jobs by it"
 _LOGS = "nothing: logs are kept"
@@ -99,7 +102,7 @@ class Site(YamlSection):
         None, description="memory of each node in MB [the partition's default]"
     )
     cpus_per_task: Annotated[int, Bounded(CPUS)] | None = Field(
-        None, description="CPUs for each rank [Slurm's default]"
+        None, description="CPUs for each rank [Slurm's default; with gpus_per_node all of the job, divided among ranks]"
     )
     gpus_per_node: Gpus | None = Field(
         None,
@@ -183,6 +186,18 @@ class Site(YamlSection):
         """The number of GPUs of a node; None if the site file does not give it."""
         return int(self.gpus_per_node.rpartition(":")[2]) if self.gpus_per_node else None
 
+    @property
+    def _cpus(self) -> str | None:
+        """The CPUs of a rank, as a word for the shell of a launch; None for Slurm's default, one CPU.
+
+        On nodes of GPUs, ranks share the CPUs of the job, whether Slurm counts cores or hardware threads: NCCL has
+        threads of its own, and ranks that leave no CPU out are on the socket of their GPU. Hosts of aggregators may
+        have fewer CPUs.
+        """
+        if self.cpus_per_task or not self.gpus_per_node or self.aggregators:
+            return str(self.cpus_per_task) if self.cpus_per_task else None
+        return f"$(({CPUS_ON_NODE} / {{ranks_per_node}}))"
+
     def rank_launcher(self, variables: Iterable[str] = ()) -> Launcher:
         """Return the launcher of ranks inside a Slurm job.
 
@@ -192,7 +207,7 @@ class Site(YamlSection):
         arguments = [self.launcher]
         if "{ranks}" not in self.launcher:
             arguments += [GEOMETRY]
-            arguments += [f"--cpus-per-task={self.cpus_per_task}"] if self.cpus_per_task else []
+            arguments += [f"--cpus-per-task={self._cpus}"] if self._cpus else []
             arguments += ["--gpu-bind=none"] if self.gpus_per_node else []
         program = "hpccoll"
         if self.container and self.container.runtime == "pyxis":

@@ -6,13 +6,13 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import SINGLE
-from hpccoll.store.rows import Results
+from hpccoll.store.rows import Results, Row
 from hpccoll.tuning.measured_choices import geometric_mean
 from hpccoll.tuning.recommendations import Recommendation, RecommendedRange
 from hpccoll.tuning.table import Choice
@@ -23,6 +23,9 @@ MAX_CLAUSES = 3
 
 MAX_SENTENCES = 4
 """Settings of a collective that have a sentence; the table has all of them."""
+
+SHARED_GPU_CHOICES = ("-t staged", "NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1")
+"""How two ranks can share a GPU: over host memory, or as NCCL allows it (initTransportsRank in src/init.cc of 2.30)."""
 
 MAX_NAMED_SETTINGS = 3
 """Settings that are named where only the table, or a fold of it, has their answers."""
@@ -383,12 +386,29 @@ def answer_lines(answers: Answers) -> Iterator[str]:
         yield from answers.sentences(name)
 
 
+def lone_rank_reason(rows: Sequence[Row]) -> str:
+    """Return why no advice follows from rows of single ranks, and what two ranks need; empty for any other rows."""
+    if not rows or any(row.exchanges_data for row in rows):
+        return ""
+    on_gpus = any(row.device == "cuda" for row in rows)
+    needs = f", with a GPU for each; on one GPU: {', or '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
+    return f"one rank exchanges nothing, and no advice follows from its times; do: mpiexec -n 2 hpccoll run{needs}"
+
+
+def unanswered_lines(results: Results, answered: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each measured collective, or workload, that is not among ``answered``."""
+    names = dict.fromkeys(row.collective for row in results.ours.rows)
+    yield from (unanswered(results, name) for name in names if name not in answered)
+
+
 def unanswered(results: Results, name: str) -> str:
     """Return a sentence on why a collective without an answer has none."""
     rows = [row for row in results.rows if row.collective == name]
     measured = [row for row in rows if row.ours]
     others = sorted({row.algorithm for row in measured})
-    if any(not row.floor and row.algorithm != AUTO for row in measured):
+    if of_lone_ranks := lone_rank_reason(measured):
+        reason = of_lone_ranks
+    elif any(not row.floor and row.algorithm != AUTO for row in measured):
         reason = "no result is complete and correct"
     elif measured:
         reason = f"only {' and '.join(others)} {'was' if len(others) == 1 else 'were'} measured"

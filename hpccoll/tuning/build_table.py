@@ -10,6 +10,7 @@ from hpccoll import __version__
 from hpccoll.errors import BadInputError, UnusableError, file_error
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
+from hpccoll.tuning.answers import lone_rank_reason
 from hpccoll.tuning.measured_choices import check_conditions, measured_settings, rows_by_setting
 from hpccoll.tuning.recommendations import recommend_placements
 from hpccoll.tuning.size_ranges import RULE, ratio_noise
@@ -31,6 +32,8 @@ def build_table(results: Results) -> TuneTable:
         rows = results.rows
         statuses = Counter(row.kind if not row.ours else "wrong" if row.wrong else row.status for row in rows)
         counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no rows"
+        if reason := lone_rank_reason(results.ours.rows):
+            raise UnusableError("PATHS", reason)
         missing = "no complete and correct result of an algorithm (a floor, auto and training steps do not count)"
         raise UnusableError("PATHS", f"{missing}; results: {counts}")
     entries = tuple(

@@ -11,6 +11,7 @@ from typing import Any
 from hpccoll.errors import BadInputError
 from hpccoll.store.held_out_regret import held_out_regret
 from hpccoll.store.rows import Results
+from hpccoll.tuning.answers import lone_rank_reason
 from hpccoll.tuning.measured_choices import (
     ChoiceTime,
     comparable_seconds,
@@ -198,7 +199,9 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
             unjudged.append(f"{setting.label}: {choice.label} was not measured at {at}")
     if not regrets:
         raise BadInputError(
-            "PATHS", "; ".join(unjudged) or "no rows", "results in which choices of the table were measured"
+            "PATHS",
+            "; ".join(unjudged) or lone_rank_reason(results.ours.rows) or "no rows",
+            "results in which choices of the table were measured",
         )
     return TableJudgement(tuple(regrets), tuple(unjudged), tuple(other_conditions), single_choices)
 

@@ -150,7 +150,7 @@ class MeasuredSetting:
 
 
 def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
-    """Return the measurements among which a table can choose: complete and correct ones, without floors and ``auto``.
+    """Return the measurements among which a table can choose: those of ``rows_by_setting`` without ``auto``.
 
     Raises:
         BadInputError: if a setting was measured on several machines, with several MPI libraries or by both executors.
@@ -163,7 +163,7 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
 def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[Row]]:
     """Return the rows among which a table can choose, and those of ``auto`` next to them, by setting and conditions.
 
-    Training steps are left out, and so are settings in which nothing but ``auto`` was measured.
+    Training steps and single ranks are left out, and so are settings in which nothing but ``auto`` was measured.
     """
     results = results.ours.without_steps
     runs = {run.run_id: run for run in results.runs}
@@ -171,7 +171,7 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
     for row in results.rows:
         run = runs.get(row.run_id)
         usable = row.status == "ok" and not row.wrong and row.median_s and not (run and run.rank_loss)
-        if usable and not row.floor:
+        if usable and not row.floor and row.exchanges_data:
             machine = machine_name(run.machine, run.provenance) if run else ""
             mpi = mpi_version(run.provenance) if run else ""
             conditions = Conditions(machine, mpi, row.executor or PYTHON)

@@ -69,6 +69,11 @@ class StepComparison:
         return ", ".join((f"{self.model} on {self.shape}{crowded}", *self.details))
 
     @property
+    def ranked(self) -> bool:
+        """Whether one of the algorithms is the best: several were measured, and ranks exchanged data."""
+        return len(self.rows) > 1 and self.rows[0].exchanges_data
+
+    @property
     def clear(self) -> bool:
         """Whether the first algorithm is clearly faster than each other."""
         return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
@@ -171,7 +176,8 @@ def step_lines(results: Results) -> list[str]:
     lines = []
     by_model: dict[str, list[StepComparison]] = defaultdict(list)
     for each in compare_steps(results.rows, {run.run_id: run.machine for run in results.runs}):
-        by_model[each.workload["model"]].append(each)
+        if each.rows[0].exchanges_data:
+            by_model[each.workload["model"]].append(each)
     for model, several in by_model.items():
         first = several[0].rows[0]
         foremost = [each for each in several if (each.rows[0].nodes, each.rows[0].ranks) == (first.nodes, first.ranks)]

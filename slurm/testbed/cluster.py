@@ -60,6 +60,7 @@ KillWait=5
 MinJobAge=300
 
 {topology}
+{gpus}
 {nodes}
 """
 
@@ -72,8 +73,11 @@ def write_configuration(testbed: StateDirectory, shape: Shape) -> None:
             testbed=testbed, directory=testbed.directory, head=address("head"), port=PORT,
             nodes="\n".join(_nodes(shape)),
             topology="TopologyPlugin=topology/tree" if topology else "",
+            gpus="GresTypes=gpu" if shape.gpus else "",
         )
     )  # fmt: skip
+    if shape.gpus:
+        (testbed.etc / "gres.conf").write_text(_gpus(testbed, shape))
     if topology:
         (testbed.etc / "topology.conf").write_text("\n".join(topology) + "\n")
     unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
@@ -92,12 +96,22 @@ def write_configuration(testbed: StateDirectory, shape: Shape) -> None:
 
 def _nodes(shape: Shape) -> Iterator[str]:
     """Yield the lines of slurm.conf that say which nodes there are, and where jobs may ask for them."""
-    for feature, names in (("worker", shape.workers), ("aggregator", shape.helpers)):
+    gpus = f" Gres=gpu:{shape.gpus}" if shape.gpus else ""
+    for feature, names, more in (("worker", shape.workers, gpus), ("aggregator", shape.helpers, "")):
         for name in names:
-            yield f"NodeName={name} NodeAddr={address(name)} CPUs={shape.cpus} Feature={feature}"
+            yield f"NodeName={name} NodeAddr={address(name)} CPUs={shape.cpus} Feature={feature}{more}"
     yield f"PartitionName=work Nodes={','.join(shape.workers)} Default=YES MaxTime=INFINITE State=UP"
     if shape.helpers:
         yield "PartitionName=all Nodes=ALL MaxTime=INFINITE State=UP"
+
+
+def _gpus(testbed: StateDirectory, shape: Shape) -> str:
+    """Return the line of gres.conf of the workers' GPUs, and make the files that Slurm takes for their devices."""
+    devices = testbed.directory / "gpu"
+    devices.mkdir()
+    for number in range(shape.gpus):
+        (devices / str(number)).touch()
+    return f"NodeName={','.join(shape.workers)} Name=gpu File={devices}/[0-{shape.gpus - 1}]\n"
 
 
 def _topology(shape: Shape) -> list[str]:

@@ -34,6 +34,7 @@ class Count:
 COUNTS = {
     "nodes": Count(4, 1, 64, "number of workers, n1, n2..."),
     "cpus": Count(2, 1, 256, "CPUs of each host for Slurm"),
+    "gpus": Count(0, 0, 16, "GPUs of each worker for Slurm, which counts and allocates them; there are none"),
     "aggregators": Count(0, 0, 16, "number of hosts a1, a2... on the spine, in the partition all; no meters"),
     "racks": Count(0, 0, 64, "number of blocks of workers, each below its own bridge, connected by the spine"),
     "rails": Count(1, 1, 4, "number of wires of each worker and aggregator, each to its own network"),
@@ -55,6 +56,7 @@ class Shape:
 
     nodes: int
     cpus: int
+    gpus: int
     aggregators: int
     racks: int
     rails: int
@@ -84,8 +86,8 @@ class Shape:
     def facts(self) -> dict[str, Any]:
         """What the marker says of it."""
         return {
-            "nodes": self.nodes, "cpus": self.cpus, "aggregators": self.aggregators, "rails": self.rails,
-            "rate": self.rate.text, "rate_bps": self.rate.bps, "racks": self.rack,
+            "nodes": self.nodes, "cpus": self.cpus, "gpus": self.gpus, "aggregators": self.aggregators,
+            "rails": self.rails, "rate": self.rate.text, "rate_bps": self.rate.bps, "racks": self.rack,
             "uplink": self.uplink.text if self.uplink else None, "uplink_bps": self.uplink.bps if self.uplink else None,
         }  # fmt: skip
 

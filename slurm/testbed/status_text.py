@@ -27,9 +27,10 @@ def print_status(survey: Facts) -> None:
 
 
 def describe_hosts(facts: Facts) -> str:
-    """Return what hosts there are: 4 x 2 cpus in 2 racks and 1 aggregator."""
+    """Return what hosts there are: 4 x 2 cpus and 8 gpus in 2 racks and 1 aggregator."""
     racks, helpers = len(facts["racks"]), facts["aggregators"]
     words = [f"{facts['nodes']} x {facts['cpus']} cpus"]
+    words += [f"and {facts['gpus']} gpus"] * (facts["gpus"] > 0)
     words += [f"in {racks} racks"] * (racks > 0)
     words += [f"and {helpers} aggregator{'s' * (helpers > 1)}"] * (helpers > 0)
     return " ".join(words)

@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
-from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS, OVERRIDING_VARIABLES
+import pytest
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS, OVERRIDING_VARIABLES, check_settings
 from hpccoll.evidence.variants import named_variants
 
 
@@ -15,6 +18,20 @@ def test_settings_are_explained_in_one_line_with_the_overriding_variable():
     assert {name: re.findall(r"(\w+) wins", one.effect) for name, one in COMMUNICATOR_SETTINGS.items()} == {
         name: [OVERRIDING_VARIABLES[name]] if name in OVERRIDING_VARIABLES else [] for name in COMMUNICATOR_SETTINGS
     }
+
+
+def test_versions_of_values_are_newer_than_the_setting_and_named_in_its_explanation():
+    for setting in COMMUNICATOR_SETTINGS.values():
+        assert setting.value_since.keys() <= setting.values.keys()
+        for value, since in setting.value_since.items():
+            assert since > setting.since
+            assert f"{value} ({since // 10000}.{since // 100 % 100})" in setting.effect
+
+
+def test_a_communicator_on_which_graphs_would_hang_is_refused():
+    with pytest.raises(BadInputError, match="graph_usage_mode: 0 is not valid: a whole number from 1 to 2"):
+        check_settings("communicator", {"graph_usage_mode": 0})
+    check_settings("communicator", {"graph_usage_mode": 1})
 
 
 def test_the_guide_lists_every_setting_with_its_effect_and_version():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from library_logs import TEXTS, read_log
 
 from hpccoll.evidence.log_parser import split_messages
-from hpccoll.evidence.log_record import LogRecord
+from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
 from hpccoll.evidence.log_set import read_logs, split_launches
 
 NCCL = "{}:{} [0] NCCL INFO {}"
@@ -62,7 +62,7 @@ def test_garbage_is_ignored(texts):
 def test_a_line_without_one_of_its_parts_never_raises(part):
     lines = [line for text in TEXTS.values() for line in text.splitlines()]
     less = [line[: one.start()] + line[one.end() :] for line in lines for one in re.finditer(part, line)]
-    assert read_logs({"a": "\n".join(less)}).library == "nccl"
+    assert read_logs({"a": "\n".join(less)}).library in NCCL_LIBRARIES
 
 
 def test_numbers_of_any_length_never_raise():

@@ -1,13 +1,13 @@
-"""NCCL's log: the lines of 2.24 to 2.32, the numbers of 2.20 to 2.23, and the table of the cost model."""
+"""NCCL's log: the lines of 2.24 to 2.32, the numbers of 2.20 to 2.23, the table of the cost model, and RCCL's lines."""
 
 import pytest
 from cli_runner import invoke
 from library_logs import LOGS, TEXTS, read_log
 
 from hpccoll.evidence.log_set import read_logs
-from hpccoll.evidence.nccl import NUMBERED_ALGORITHMS
+from hpccoll.evidence.nccl import FORCED_SOCKETS, NUMBERED_ALGORITHMS
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS
-from hpccoll.evidence.verdict import judge_collective
+from hpccoll.evidence.verdict import judge_collective, network_mismatch
 
 HEAD = "n1:9:9 [0] NCCL INFO "
 """The header of a line of NCCL."""
@@ -37,6 +37,7 @@ def test_the_newer_format_is_read_with_symmetric_kernels_and_copy_engines():
         ("all_reduce", 1048576, "symmetric", "AllReduce_RSxLD_AGxST", 8),
         ("all_gather", 65536, "copy_engine", "cudaMemcpyBatchAsync", None),
         ("all_gather", 131072, "hierarchical_ce", "RMA proxy + CE", None),
+        ("all_gather", 262144, "hierarchical_ce", "RMA proxy + CE", None),
     ]
 
 
@@ -64,6 +65,13 @@ def test_version_network_gpudirect_and_size_are_read_log(name, version, network,
     record = read_log(name)
     assert (record.library, record.version, record.network, record.gdr) == ("nccl", version, network, gdr)
     assert (record.nodes, record.ranks) == (nodes, ranks)
+
+
+@pytest.mark.parametrize("build", ["", "+cuda12.9", ": the test library of hpccoll, in host memory"])
+def test_the_build_is_what_the_line_says_behind_the_version(build):
+    record = read_logs({"a": f"{HEAD}NCCL version 2.30.7{build}\n"})
+    assert (record.version, record.build) == ("2.30.7", build)
+    assert type(record).from_json(record.to_json()) == record
 
 
 PLAIN_RING = """\
@@ -115,6 +123,154 @@ def test_0_collnet_devices_are_a_reason_only_if_all_ranks_have_none(changed, mis
 @pytest.mark.parametrize("line", ["P2P plugin IBext_v7", "P2P plugin v10 IBext_v7"])
 def test_the_network_plugin_of_sharp_is_named_with_and_without_its_version(line):
     assert read_logs({"a": HEAD + line}).plugins == {"p2p": "IBext_v7"}
+
+
+@pytest.mark.parametrize(
+    ("line", "plugins"),
+    [
+        ("Using tuner plugin: 'site_tuner'", {"tuner": "site_tuner"}),  # 2.20
+        ("TUNER/Plugin: Using tuner plugin site_tuner", {"tuner": "site_tuner"}),  # 2.21 to 2.27
+        ("TUNER/Plugin: Using internal tuner plugin.", {}),
+        ("TUNER/Plugin: Using site_tuner (v6)", {"tuner": "site_tuner"}),  # from 2.28 on
+        ("PROFILER/Plugin: loaded ncclProfiler_v2.", {"profiler": "ncclProfiler_v2"}),  # 2.24 and 2.25
+        ("PROFILER/Plugin: loaded site_profiler", {"profiler": "site_profiler"}),  # 2.26 and 2.27
+        ("PROFILER/Plugin: Loaded site_profiler (v5)", {"profiler": "site_profiler"}),  # from 2.28 on
+        ("NET/Plugin: Loaded coll plugin SHARP (v7)", {"collnet": "SHARP"}),  # 2.20 and 2.21
+        ("NET/Plugin: Loaded collnet plugin SHARP (v12)", {"collnet": "SHARP"}),
+        ("NET/Plugin: Loaded gin plugin IBext (v12)", {"gin": "IBext"}),  # 2.28 and 2.29
+        ("GIN/Plugin: Loaded gin plugin IBext (v14)", {"gin": "IBext"}),  # from 2.30 on
+        ("RMA/Plugin: Loaded rma plugin IBext (v16)", {"rma": "IBext"}),
+    ],
+)
+def test_plugins_are_named_in_the_words_of_each_version(line, plugins):
+    assert read_logs({"a": HEAD + line}).plugins == plugins
+
+
+@pytest.mark.parametrize(
+    ("line", "settings"),
+    [
+        ("NCCL_IB_HCA set by environment to mlx5_0", {"NCCL_IB_HCA": "mlx5_0"}),
+        ("NCCL_NTHREADS set by environment to 256.", {"NCCL_NTHREADS": "256"}),
+        ("RCCL_MSCCL_ENABLE set by environment to 0.", {"RCCL_MSCCL_ENABLE": "0"}),
+        ("TUNER/Plugin: NCCL_TUNER_PLUGIN set to site", {"NCCL_TUNER_PLUGIN": "site"}),  # 2.21 to 2.25
+        ("NET/Plugin: Plugin name set by env to site.so", {"NCCL_NET_PLUGIN": "site.so"}),  # 2.21 to 2.27
+        ("PROFILER/Plugin: Plugin name set by env to site.so", {"NCCL_PROFILER_PLUGIN": "site.so"}),
+        ("Comm config maxCTAs reset to NCCL_MAX_CTAS=2", {"NCCL_MAX_CTAS": "2"}),
+        ("Comm config graphUsageMode reset to 0 by NCCL_GRAPH_MIXING_SUPPORT=0", {"NCCL_GRAPH_MIXING_SUPPORT": "0"}),
+    ],
+)
+def test_variables_are_named_in_the_words_of_each_version(line, settings):
+    assert read_logs({"a": HEAD + line}).settings == settings
+
+
+def test_a_warning_about_a_setting_of_the_communicator_is_no_setting():
+    warning = "Comm config graphUsageMode is set to 1 but the user is capturing graphs on the stream."
+    assert read_logs({"a": HEAD + warning}).communicator == {}
+    assert read_logs({"a": f"{HEAD}Comm config graphUsageMode set to 1"}).communicator == {"graph_usage_mode": "1"}
+
+
+SOCKET = (f"{HEAD}NET/Socket : Using [0]eth0:10.0.0.1<0>", f"{HEAD}Using network Socket")
+IB_PORTS = f"{HEAD}NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>"
+STARTED = f"{HEAD}Initialized NET plugin Socket"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param((IB_PORTS, *SOCKET), id="up to 2.26"),
+        pytest.param((IB_PORTS, f"{HEAD}Initialized NET plugin IB", *SOCKET, STARTED), id="2.27 and 2.28.3"),
+        pytest.param((SOCKET[0], STARTED, SOCKET[1]), id="from 2.28.7 on"),
+        pytest.param((f"{HEAD}Comm config netName reset to NCCL_NET=Socket", SOCKET[1]), id="a setting overridden"),
+        pytest.param((f"{HEAD}Comm config Net name set to socket", SOCKET[1]), id="a setting"),
+    ],
+)
+def test_requested_sockets_are_the_reason_for_tcp_though_nccl_does_not_log_the_request(lines):
+    record = read_logs({"a": "\n".join(lines)})
+    assert [(one.feature, one.reason) for one in record.unavailable] == [("rdma", FORCED_SOCKETS)]
+    assert network_mismatch(record, "rdma").endswith("Using network Socket")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param((f"{HEAD}Failed to initialize NET plugin IB", STARTED, *SOCKET), id="RDMA could not be started"),
+        pytest.param((IB_PORTS, f"{HEAD}Using network IB"), id="RDMA was used"),
+        pytest.param((IB_PORTS, f"{HEAD}Using network IB", *SOCKET), id="RDMA was used by other ranks"),
+        pytest.param(SOCKET, id="nothing else is known"),
+    ],
+)
+def test_tcp_is_not_attributed_to_a_request_without_evidence(lines):
+    assert read_logs({"a": "\n".join(lines)}).unavailable == ()
+
+
+def test_another_reason_for_tcp_comes_before_the_request():
+    record = read_logs({"a": "\n".join((f"{HEAD}NCCL_IB_DISABLE set by environment to 1.", STARTED, *SOCKET))})
+    assert [one.reason for one in record.unavailable] == ["NCCL_IB_DISABLE is set"]
+
+
+def test_a_configuration_file_that_requests_sockets_is_the_reason_for_tcp():
+    record = read_logs({"a": SOCKET[1], "nccl.conf": "NCCL_NET=Socket\n"})
+    assert [one.reason for one in record.unavailable] == [FORCED_SOCKETS]
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("RCCL version 2.16.5+hip5.6 HEAD:0123456", "2.16.5"),
+        ("RCCL version 2.20.5+hip6.2 HEAD:0123456", "2.20.5"),
+        ("RCCL version : 2.22.3-HEAD:0123456", "2.22.3"),
+        ("RCCL version : 2.28.3-develop:0123456", "2.28.3"),
+    ],
+)
+@pytest.mark.parametrize("head", ["", HEAD])
+def test_rccl_is_named_with_its_version_with_and_without_a_header(head, line, version):
+    record = read_logs({"a": f"{head}{line}\n{HEAD}NET/IB : No device found."})
+    assert (record.library, record.version) == ("rccl", version)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NET/Plugin : No plugin found (librccl-net.so), using internal implementation",
+        'Missing "iommu=pt" from kernel command line which can lead to low RCCL performance',
+        "ROCr version 1.18",
+        "RCCL_MSCCL_ENABLE set by environment to 0.",
+    ],
+)
+def test_rccl_is_recognised_in_a_log_without_its_version(line):
+    assert read_logs({"a": f"{HEAD}{line}"}).library == "rccl"
+    assert read_logs({"a": f"{HEAD}NET/IB : No device found."}).library == "nccl"
+
+
+def test_channels_of_rccl_are_counted_without_the_communicator_that_their_lines_name():
+    record = read_log("rccl-2.16")
+    assert (record.library, record.version, record.network_type) == ("rccl", "2.16.5", "tcp")
+    assert record.paths == {"NET/Socket": 4, "P2P/IPC": 4}
+
+
+def test_collectives_of_rccl_are_read_as_those_of_nccl():
+    record = read_log("rccl-2.27")
+    assert (record.library, record.version, record.nodes, record.ranks) == ("rccl", "2.27.7", 2, 16)
+    assert ran(record) == [
+        ("all_reduce", 67108864, "ring", "SIMPLE", 56), ("all_reduce", 8, "tree", "LL", 4),
+        ("all_gather", 4096, "ring", "LL", 2),
+    ]  # fmt: skip
+    assert judge_collective("tree", "all_reduce", 8, 16, record).executed == "tree"
+    assert judge_collective(None, "all_gather", 16 * 4096, 16, record).executed == "ring"
+
+
+def test_numbered_algorithms_of_rccl_are_read():
+    head = f"{HEAD}RCCL version 2.20.5+hip6.2 HEAD:0123456"
+    called = f"{call('AllReduce', 1024)} task 0 globalrank 0"
+    record = read_logs({"a": f"{head}\n{called}\n{LINE}"})
+    assert [(one.collective, one.bytes, one.algorithm) for one in record.collectives] == [("all_reduce", 4096, "ring")]
+
+
+def test_the_report_on_rccls_logs_names_rccl():
+    lines = invoke("evidence", LOGS / "rccl-2.16.log").out.splitlines()
+    assert lines[0] == "RCCL 2.16.5"
+    assert any(line.startswith("ran: no line says what: RCCL logs it") for line in lines)
+    assert invoke("evidence", LOGS / "rccl-2.27.log").out.startswith("RCCL 2.27.7, 16 ranks on 2 nodes\n")
 
 
 def test_ranks_and_nodes_are_those_of_the_largest_communicator():

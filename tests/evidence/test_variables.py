@@ -1,20 +1,23 @@
 """Environment variables: the values that NCCL takes, and names that no library reads."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
+from hpccoll.evidence import variables
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
 from hpccoll.evidence.variables import (
     CHOICE_VARIABLES,
     FABRIC_VARIABLES,
     LIST_VARIABLES,
-    NCCL_NAMES,
     NCCL_PREFIX,
     SITE_VARIABLES,
     VARIABLES,
     check_variables,
+    nccl_names,
     unknown_nccl_variables,
 )
 from hpccoll.evidence.variants import named_variants, variant_environment
@@ -88,13 +91,32 @@ def test_accepted_words_are_those_that_requests_understand():
 
 def test_all_variables_of_nccl_in_the_tables_are_known_names():
     named = {name for name in (*VARIABLES, *LIST_VARIABLES, *CHOICE_VARIABLES) if name.startswith(NCCL_PREFIX)}
-    assert named <= {NCCL_PREFIX + name for name in NCCL_NAMES}
+    assert named <= nccl_names()
     assert not [*unknown_nccl_variables(VARIABLES)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SYM_CTAS", "IB_RESILIENCY_PORT_FAILOVER", "IB_MQP_RETRY_ALL", "P2P_PER_CHANNEL_NET_BW", "GIN_NCONTEXTS",
+     "IPC_USE_ABSTRACT_SOCKET", "SOCKET_MAGIC", "P2P_LEVEL", "MNNVL", "WORK_FIFO_DEPTH", "DEBUG_SUBSYS",
+     "CE_INTRA_GPU_MEMCPY_ENABLE", "RUN_DIAGNOSTICS", "SHARP_GROUP_SIZE_THRESH", "TREE_THRESHOLD"],
+)  # fmt: skip
+def test_a_variable_that_some_version_or_plugin_of_nccl_reads_is_known(name):
+    """Those of parameters, of calls of getenv, of the newest library, of the plugin of SHARP, and of old versions."""
+    assert not [*unknown_nccl_variables({f"NCCL_{name}": "1"})]
+
+
+def test_the_list_of_variables_has_each_name_once_and_its_source():
+    lines = (Path(variables.__file__).with_name("nccl_variables.txt")).read_text().splitlines()
+    names = [line for line in lines if line and not line.startswith("#")]
+    assert len(names) == len({*names}) == len(nccl_names()) > 300
+    blocks = "\n".join(lines).split("\n\n")[1:]
+    assert all(block.startswith("# ") and "\nNCCL_" in block for block in blocks)
 
 
 def test_an_unknown_variable_of_nccl_is_a_warning_with_the_nearest_name():
     (warning,) = unknown_nccl_variables({"NCCL_AGLO": "Ring", "UCX_TLS": "rc", "NCCL_IB_HCA": "mlx5"})
-    assert warning.startswith("NCCL_AGLO is no variable of NCCL")
+    assert warning.startswith("NCCL_AGLO is not in our list of NCCL's variables (NCCL 2.20 to 2.32)")
     assert warning.endswith("; did you mean NCCL_ALGO?")
     (warning,) = unknown_nccl_variables({"nccl_algo": "Ring"})
     assert warning.endswith("; did you mean NCCL_ALGO?"), "variables in lower case are recognised"

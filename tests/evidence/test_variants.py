@@ -15,7 +15,7 @@ from hpccoll.evidence.variants import (
     variant_communicator,
     variant_environment,
 )
-from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS
+from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, WORKLOADS
 
 
 def test_exactly_the_variants_with_communicator_settings_require_nccl4py():
@@ -133,7 +133,7 @@ def test_of_unknown_nodes_only_what_exceeds_a_limit_in_any_case_is_reported():
 
 def test_every_limit_has_keys_of_the_project():
     limits = [limit for variant in named_variants().values() for limit in variant.limits]
-    assert {one for limit in limits for one in (limit.collectives or ())} <= COLLECTIVES.keys()
+    assert {one for limit in limits for one in (limit.collectives or ())} <= {*COLLECTIVES, *WORKLOADS}
     assert {one for limit in limits for one in (limit.for_collectives or ())} <= COLLECTIVES.keys()
     dtypes = {one for limit in limits for one in (*(limit.dtypes or ()), *(limit.for_dtypes or ()))}
     assert dtypes <= {*DTYPES, BFLOAT16}

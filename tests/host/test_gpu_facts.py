@@ -103,12 +103,14 @@ def rank(host, bus, **more):
 
 def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address():
     verdict = {"aware": False, "library": "no", "transfer": "transfer not tested"}
-    ranks = [rank(host, bus, cuda_aware_mpi=verdict) for host in ("n1", "n2") for bus in ("1b", "2a")]
+    nccl = {"version": "2.28.9", "files": ["/opt/libnccl.so.2"]}
+    ranks = [rank(host, bus, cuda_aware_mpi=verdict, nccl=nccl) for host in ("n1", "n2") for bus in ("1b", "2a")]
     assert gpu_provenance(ranks) == {
         "gpus": [{"hosts": ["n1", "n2"], "gpus": [{"bus": bus, "name": "H100"} for bus in ("1b", "2a")]}],
         "gpu_of_rank": ["1b", "2a", "1b", "2a"],
         "ranks_far_from_gpu": None,
         "cuda_aware_mpi": [{"hosts": ["n1", "n2"], "verdict": verdict}],
+        "nccl": [{"hosts": ["n1", "n2"], "library": nccl}],
     }
     assert not gpus_are_shared(ranks)
 
@@ -116,21 +118,24 @@ def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address(
 def test_gpu_provenance_is_null_if_no_case_runs_on_a_gpu():
     ranks = [("n1", {}), ("n1", {})]
     assert gpu_provenance(ranks) == {
-        "gpus": None, "gpu_of_rank": None, "ranks_far_from_gpu": None, "cuda_aware_mpi": None,
+        "gpus": None, "gpu_of_rank": None, "ranks_far_from_gpu": None, "cuda_aware_mpi": None, "nccl": None,
     }  # fmt: skip
     assert not gpus_are_shared(ranks)
 
 
 @pytest.mark.parametrize(
     ("local", "near"),
-    [("0-3,8", True), ("4-7,12-15", False), ("", None), ("none", None), (None, None)],
-)
-def test_a_gpu_is_near_if_a_cpu_of_the_rank_is_on_its_numa_node(tmp_path, local, near):
+    [
+        ("0-3,8", True), ("2-9", True), ("4-7,12-15", False), ("9-15", False), ("8-15", False), ("2", True),
+        ("", None), ("none", None), (None, None),
+    ],
+)  # fmt: skip
+def test_a_gpu_is_near_if_most_cpus_of_the_rank_are_on_its_numa_node_or_all_of_that_node_are_its(tmp_path, local, near):
     device = tmp_path / "bus/pci/devices/0000:1b:00.0"
     device.mkdir(parents=True)
     if local is not None:
         (device / "local_cpulist").write_text(f"{local}\n")
-    assert is_near("0000:1B:00.0", {2, 9}, tmp_path) is near
+    assert is_near("0000:1B:00.0", {2, 3, 8, 9}, tmp_path) is near
 
 
 def test_ranks_that_are_far_from_their_gpu_are_listed():

@@ -1,13 +1,17 @@
 """The case factory: missing support is a reason to skip a case, as is a refusal by NCCL, which a fake gives here."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import raw_examples
+from cli_runner import invoke
 from mpi4py import MPI
 
 from hpccoll.evidence.variants import NodeView
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
+from hpccoll.schedule import Layout
+from hpccoll.store.load_results import read_results
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config, communicators
 
@@ -25,9 +29,12 @@ def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatc
     monkeypatch.setattr(communicator_config, "missing_for_nccl4py", lambda v: versions.append(v) or f"NCCL before {v}")
     assert config_reason({"max_ctas": 4, "traffic_class": 3}) == "NCCL before 22600"
     assert config_reason({"max_ctas": 4, "buffers": "symmetric"}) == "NCCL before 22700"
+    assert config_reason({"cta_policy": "efficiency"}) == "NCCL before 22700"
+    assert config_reason({"cta_policy": "zero", "max_ctas": 4}) == "NCCL before 22800", "the value is newer"
+    assert config_reason({"graph_usage_mode": 1, "cta_policy": "zero"}) == "NCCL before 22900"
     assert config_reason({}) is None
     assert config_reason({"max_ctas": 4}, raw_examples.case(transport="staged", device="cuda")) is None
-    assert versions == [22600, 22700]
+    assert versions == [22600, 22700, 22700, 22800, 22900]
 
 
 def test_the_reason_of_one_rank_is_the_reason_on_all_ranks(monkeypatch):
@@ -49,7 +56,16 @@ def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(mi
     case = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
     job = raw_examples.job(case, variant="nccl-nvls", environment={"NCCL_ALGO": "NVLS"}, ranks=4, nodes=2)
     gpus = SimpleNamespace(missing_for=lambda *_: missing, node_view=view)
-    reason = CaseFactory._variant_reason(SimpleNamespace(job=job, gpus=gpus), case)
+    reason = CaseFactory._variant_reason(SimpleNamespace(job=job, gpus=gpus), case, Layout.of(4, 2))
+    assert (words in reason) if words else reason is None
+
+
+@pytest.mark.parametrize(("nodes", "words"), [(1, "the variant takes at least 2 nodes"), (2, None)])
+def test_a_schedule_is_limited_by_the_nodes_of_nccl_too_which_counts_an_nvlink_domain_as_one(nodes, words):
+    case = raw_examples.case(algorithm="ring", transport="nccl", device="cuda")
+    job = raw_examples.job(case, variant="nccl-gdr", environment={"NCCL_NET_GDR_LEVEL": "SYS"}, ranks=4, nodes=2)
+    gpus = SimpleNamespace(missing_for=lambda *_: None, node_view=NodeView.of(nodes, 4 // nodes))
+    reason = CaseFactory._variant_reason(SimpleNamespace(job=job, gpus=gpus), case, Layout.of(4, 2))
     assert (words in reason) if words else reason is None
 
 
@@ -131,3 +147,18 @@ def test_an_error_of_another_library_is_raised_unchanged():
 def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(compiled, case, executor):
     factory = SimpleNamespace(attempt=raw_examples.attempt(), compiled=compiled)
     assert CaseFactory._conditions(factory, case).endswith(f" and the {executor} executor")
+
+
+def test_of_algorithms_with_the_same_plan_over_nccl_one_is_measured_and_nothing_is_missing(
+    mpiexec, nccl_library, tmp_path
+):
+    ranks, out = Path(__file__).with_name("timed_ranks.py"), tmp_path / "F.h5"
+    cases = ["-a", "ring,hierarchical,rabenseifner", "-b", "64K", "-e", "64K", "--in-place", "-n", "6"]
+    ran = mpiexec(4, ranks, nccl_library, "--device", "cuda", "-t", "nccl", *cases, "--out", out)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert {row.algorithm: (row.status, row.reason) for row in read_results([out]).rows} == {
+        "ring": ("ok", None), "rabenseifner": ("ok", None),
+        "hierarchical": ("skipped", "the same plan as ring on 1x4: ring is measured"),
+    }  # fmt: skip
+    assert invoke("validate", out).code == 0
+    assert invoke("report", out, "--out", tmp_path / "report").code == 0

@@ -9,7 +9,7 @@ def names(results):
 def test_rows_of_one_setting_are_one_group(results):
     (group,) = chart_groups(results)
     assert (group.name, group.kind) == ("all_reduce", "measured")
-    assert group.setting == "float32, sum, host memory, mapping block, timing rule max"
+    assert group.setting == "float32, sum, host memory, mapping block, single timing by rule max"
     assert len(group.points) == len(results.rows)
 
 
@@ -22,7 +22,9 @@ def test_timings_are_different_groups_and_those_of_single_operations_come_first(
     several = [make_row(nbytes=nbytes, timing="aggregated") for nbytes in (8, 16, 32)]
     groups = chart_groups(of_rows(make_row(), *several))
     assert [{point.row.timing for point in group.points} for group in groups] == [{"max"}, {"aggregated"}]
-    assert [group.distinguishing_setting(groups) for group in groups] == ["timing rule max", "aggregated timing"]
+    assert [group.distinguishing_setting(groups) for group in groups] == [
+        "single timing by rule max", "aggregated timing",
+    ]  # fmt: skip
 
 
 def test_kinds_of_measurements_are_different_groups(make_row, of_rows):

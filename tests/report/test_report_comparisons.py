@@ -114,6 +114,14 @@ def test_efficiency_needs_a_bandwidth(make_row, points):
     assert [(e.point.row.ranks, e.value) for e in efficiencies(points(*rows))] == [(2, 1.0)]
 
 
+def test_a_single_rank_has_no_speedup_and_is_no_base_of_an_efficiency(make_row, points):
+    alone = make_row(ranks=1, collective="broadcast"), make_row("native", 1, collective="broadcast", seconds=2e-5)
+    assert speedups(points(*alone)) == ()
+    both = points(*alone, make_row(collective="broadcast"), make_row("native", collective="broadcast", seconds=2e-5))
+    assert {e.point.row.ranks for e in speedups(both)} == {2}
+    assert {(e.base.row.ranks, e.value) for e in efficiencies(both)} == {(2, 1.0)}
+
+
 @given(st.sets(st.integers(1, 2**30), min_size=1), st.integers(2, 6))
 def test_evenly_spaced_values_include_the_ends_and_respect_the_maximum(values, count):
     values = sorted(values)

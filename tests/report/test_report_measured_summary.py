@@ -2,8 +2,13 @@
 
 import pytest
 
+from hpccoll.evidence.log_record import LogRecord
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report.chart_groups import chart_groups
-from hpccoll.report.measured_summary import measured_heading, measured_summary
+from hpccoll.report.measured_summary import MAX_SERIES, gpu_machines, measured_heading, measured_summary
+
+LOADED = [{"hosts": ["n1"], "library": {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]}}]
+"""The NCCL that the ranks of each host have loaded."""
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,36 @@ def test_the_summary_names_series_sizes_machines_and_the_library_of_native(make_
     )
     unknown = measured_summary(chart_groups(of_rows(*rows, runs=(make_run(provenance={}),))))
     assert unknown.endswith(f"measured on {known.machine}.")
+
+
+def test_the_summary_names_the_build_of_nccl_by_its_log_and_without_a_log_its_version(make_row, make_run, of_rows):
+    rows = [make_row("native", transport="nccl"), make_row("ring", transport="nccl")]
+    log = ProbeResult(record=LogRecord(library="nccl", version="2.30.7", build="+cuda12.9"))
+    provenance = {"mpi": {"version": "MPICH 5.0.2"}, "nccl": LOADED}
+    for evidence, name in ((log.to_json(), "NCCL 2.30.7+cuda12.9"), (None, "NCCL 2.30.7")):
+        run = make_run(provenance=provenance, evidence=evidence)
+        summary = measured_summary(chart_groups(of_rows(*rows, runs=(run,))))
+        assert summary.endswith(f"; MPICH 5.0.2 and {name} (native: NCCL's own).")
+
+
+def test_native_of_two_libraries_is_that_of_both(make_row, make_run, of_rows):
+    rows = [make_row("native", transport="nccl"), make_row("native", transport="mpi")]
+    run = make_run(provenance={"mpi": {"version": "MPICH 5.0.2"}, "nccl": LOADED})
+    summary = measured_summary(chart_groups(of_rows(*rows, runs=(run,))))
+    assert "(native: " in summary
+    assert {*summary.partition("(native: ")[2].removesuffix("'s own).").split(" or ")} == {"NCCL", "MPICH"}
+
+
+def test_of_many_series_the_algorithms_are_named(make_row, of_rows):
+    rows = [make_row(name, params={"channels": n}) for name in ("ring", "swing") for n in range(1, MAX_SERIES)]
+    assert measured_summary(chart_groups(of_rows(*rows))).startswith(f"{len(rows)} series of ring, swing, 1 KiB, ")
+
+
+def test_a_terminal_gets_each_machine_with_gpus_once_and_no_other(make_run, of_rows, make_row):
+    gpus = [{"hosts": ["n1"], "gpus": [{"name": "NVIDIA H100"}]}]
+    with_gpus = [make_run(run_id=name, provenance={"gpus": gpus, "nccl": LOADED}) for name in ("a", "b")]
+    results = of_rows(make_row(), runs=(*with_gpus, make_run(run_id="c", provenance={"gpus": None})))
+    assert [*gpu_machines(results)] == [f"measured on {with_gpus[0].machine}; NCCL 2.30.7"]
 
 
 def test_without_a_usable_row_the_heading_says_what_was_attempted(make_row, of_rows):

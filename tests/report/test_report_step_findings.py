@@ -45,6 +45,15 @@ def test_a_line_of_the_table_has_the_step_and_what_is_exposed():
     assert (native["model"], native["algorithm"], native[""]) == ("", "native", "")
 
 
+def test_steps_of_a_single_rank_have_times_but_no_best_and_no_sentence():
+    alone = steps({"native": 60, "ring": 12, "null": 0}, ranks=1)
+    assert [(line["algorithm"], line["step"], line.get("")) for line in table(alone)] == [
+        ("ring", "34 ms", None), ("native", "76.7 ms", None),
+    ]  # fmt: skip
+    (line,) = [line for line in outcome_lines(results(alone)) if line.startswith("training_step")]
+    assert "mpiexec -n 2" in line
+
+
 def test_without_null_the_table_has_no_exposed_time():
     (ring,) = table(steps({"ring": 12}))
     assert ring["all communication"] == "12 ms"

@@ -145,6 +145,19 @@ def test_without_a_usable_row_the_outcome_has_the_counts_and_says_that_there_is_
     assert answer == "all_reduce: no result is complete and correct."
 
 
+def test_a_single_rank_has_no_answer_but_what_two_ranks_need(of_rows, make_row):
+    alone = make_row(ranks=1), make_row("native", ranks=1, seconds=2e-5)
+    lines = [line for line in outcome_lines(of_rows(*alone)) if line.startswith("all_reduce")]
+    assert len(lines) == 1
+    assert "mpiexec -n 2" in lines[0]
+    assert not re.search("GPU|fast|use ", lines[0])
+    (on_gpu,) = [line for line in outcome_lines(of_rows(make_row(ranks=1, device="cuda"))) if "all_reduce" in line]
+    assert "NCCL_MULTI_RANK_GPU_ENABLE=1" in on_gpu
+    lines = list(outcome_lines(of_rows(*alone, make_row(), make_row("native", seconds=2e-5))))
+    assert [line for line in lines if line.startswith("all_reduce on 2 ranks: use ring")]
+    assert not [line for line in lines if "1 rank" in line or "one rank" in line]
+
+
 @pytest.mark.parametrize(
     ("algorithms", "words"),
     [

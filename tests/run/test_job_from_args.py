@@ -77,6 +77,14 @@ def test_a_parameter_goes_to_every_algorithm_that_knows_it():
     assert [case.algorithm for case in cases if "channels" not in case.params] == [NATIVE]
 
 
+def test_every_combination_of_several_values_of_parameters_is_measured():
+    cases = one_size("-a", "ring,native", "--in-place", "--param", "channels=2,4", "--param", "window=1,2")
+    assert {tuple(case.params.values()) for case in cases if case.algorithm == "ring"} == {
+        (2, 1), (2, 2), (4, 1), (4, 2),
+    }  # fmt: skip
+    assert [dict(case.params) for case in cases if case.algorithm == NATIVE] == [{}], "it has none of them"
+
+
 def test_an_argument_of_a_collective_goes_to_the_library_too():
     cases = one_size("-c", "all_to_all_v", "--param", "traffic=random")
     assert len(cases) > 1

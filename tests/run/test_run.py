@@ -1,5 +1,6 @@
 """``hpccoll run``: what ranks make of their command line."""
 
+import json
 import os
 import subprocess
 import sys
@@ -247,6 +248,24 @@ def test_a_check_of_one_rank_says_that_it_is_alone_and_one_of_two_that_they_know
     assert alone.out.startswith("# MPI works, and this rank is alone: 1 on ")
     assert "mpiexec -n 2 hpccoll run --check" in alone.out
     assert spawn("run", "--check", launcher=["mpiexec", "-n", "2"]).out.startswith("# 2 ranks are connected: 2 on ")
+
+
+@pytest.mark.mpi
+def test_a_run_of_a_single_rank_has_times_but_no_advice(tmp_path):
+    small = ("-b", "1K", "-e", "1K", "-n", "9", "--out", "a.h5")
+    result = spawn("run", *small, launcher=("mpiexec", "-n", "1"), cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert len(rows(result.out)) == 6
+    assert not [line for line in rows(result.out) if line.endswith(("*", "~"))]
+    assert [line for line in result.out.splitlines() if line.startswith("# all_reduce: one rank exchanges nothing")]
+    assert "best" not in result.out
+    assert "as fast" not in result.out
+    assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").is_bad_input("one rank", "mpiexec -n 2")
+    report = invoke("report", tmp_path / "a.h5")
+    assert (report.code, "one rank exchanges nothing" in report.out) == (0, True)
+    assert "one rank exchanges nothing" in (tmp_path / "a.report" / "index.html").read_text()
+    exported = json.loads(invoke("export", tmp_path / "a.h5").out)
+    assert {(row["ranks"], row["status"], row["median_s"] > 0) for row in exported} == {(1, "ok", True)}
 
 
 @pytest.mark.mpi

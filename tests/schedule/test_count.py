@@ -9,6 +9,7 @@ from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, Case, case_of, cas
 from hpccoll.algorithms.recursive_doubling import recursive_doubling
 from hpccoll.algorithms.ring import ring
 from hpccoll.schedule import (
+    Copy,
     Counts,
     Cut,
     Layout,
@@ -26,6 +27,7 @@ from hpccoll.schedule import (
     match,
     out_of_place,
     reverse,
+    smallest_message_units,
     unequal_wire_bytes,
     wire_bytes,
 )
@@ -295,3 +297,21 @@ def test_no_message_of_a_barrier_is_empty(algorithm, p):
     messages = sum(len(m.source) for round_ in match(schedule) for m in round_.sent)
     assert found.messages.sum() == messages
     assert messages > 0 or p == 1
+
+
+def test_the_smallest_message_has_as_many_units_as_the_shortest_part_that_leaves_a_rank():
+    own, long, short = Step(Copy(dst[0], dst[5])), Step(Send(1, dst[0:4])), Step(Send(1, dst[0] + dst[2:4]))
+    arrivals = [Step(Recv(0, dst[0:4])), Step(Recv(0, dst[0:3]))]
+
+    def smallest(*programs):
+        return smallest_message_units(Schedule(Layout.of(2), 6, lambda me: iter(programs[me])))
+
+    assert smallest([own, long], arrivals[:1]) == 4
+    assert smallest([own, long, short], arrivals) == 3
+    assert smallest([own], []) == 0
+
+
+def test_the_smallest_message_is_the_same_as_arrays_and_rank_by_rank():
+    for schedule, units in [(ring.schedule(Layout.of(6)), 1), (recursive_doubling.schedule(Layout.of(6)), 4)]:
+        assert schedule.vectorised
+        assert smallest_message_units(schedule) == smallest_message_units(replace(schedule, vectorised=False)) == units

@@ -26,7 +26,7 @@ def new_testbed(require) -> Iterator[Callable[[str], Testbed]]:
 
 @pytest.fixture(scope="session")
 def testbed(new_testbed) -> Testbed:
-    """Have four nodes on wires of 1 Gbit/s."""
+    """Have four nodes on wires of 1 Gbit/s, each with eight GPUs that only Slurm knows."""
     testbed = new_testbed("main")
-    testbed.up("--nodes", 4, "--rate", "1gbit")
+    testbed.up("--nodes", 4, "--rate", "1gbit", "--gpus", 8)
     return testbed

@@ -14,6 +14,7 @@ from hpccoll.spec.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.scheduler_log import read_scheduled
+from hpccoll.sweep.site_file import CPUS_ON_NODE, Site
 
 pytest_plugins = ("fault_drills",)
 pytestmark = [pytest.mark.slurm, pytest.mark.sweep]
@@ -246,3 +247,22 @@ def test_ranks_count_each_other_before_anything_is_measured(testbed):
     (line,) = [line for line in result.err.splitlines() if line.startswith("hpccoll: ")]
     assert "2 ranks: 1 on n1, 1 on n2" in line
     assert "requested: 4 ranks on 4 nodes, 1 on each" in line
+
+
+CPUS = f"""
+import os
+from hpccoll.sweep.slurm.squeue import cpus_of_node
+print(cpus_of_node(os.environ["SLURM_JOB_ID"]), "of", os.environ["{CPUS_ON_NODE}"], flush=True)
+"""
+
+
+def test_the_cpus_that_ranks_of_gpus_divide_are_those_of_slurm_and_srun_takes_them(testbed, tmp_path):
+    (option,) = re.findall(r"--cpus-per-task=.*?\)\)", Site(gpus_per_node="2").rank_launcher().command)
+    (tmp_path / "cpus.py").write_text(CPUS)
+    srun = f"srun --ntasks-per-node=2 {option.format(ranks_per_node=2)} printenv SLURM_CPUS_PER_TASK"
+    script = f"#!/bin/bash\n{sys.executable} cpus.py\n{srun}\n"
+    options = "--parsable", "--output=%j.log", "--nodes=2", "--ntasks-per-node=2", "--exclusive"
+    submitted = testbed.run("sbatch", *options, cwd=tmp_path, stdin=script)
+    number = submitted.out.strip()
+    assert testbed.end_of(number) == 0, submitted.err
+    assert (tmp_path / f"{number}.log").read_text().split("\n") == ["2 of 2", *["1"] * 4, ""]

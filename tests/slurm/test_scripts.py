@@ -5,10 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from slurm_testbed import on_host
 
 from hpccoll.evidence.variants import named_variants
 from hpccoll.store.journal import interrupted_marker_path
 from hpccoll.store.load_results import read_results
+from hpccoll.store.rows import timing_mode
 
 pytestmark = pytest.mark.slurm
 
@@ -169,12 +171,18 @@ def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
     assert "HPCCOLL_IMAGE: is the image to run in" in result.stderr
 
 
+NCCL = ["-t", "nccl", "--param", "graph=0,1", "--timing", "single,aggregated", "-b", "64", "-e", "1G"]
 GPUS = {
-    "nccl": (["default", "nccl-ring", "nccl-tree", "nccl-nvls-tree"], "nccl", "native,ring,hierarchical", "8G"),
-    "sharp": (["default", "nccl-sharp", "nccl-sharp-nvls", "nccl-sharp-off"], "nccl", "native,ring", "8G"),
-    "gpu-mpi": (["default"], "mpi,staged", "native,ring,rabenseifner", "512M"),
-}
-"""Scripts for GPUs: their variants, and what they measure."""
+    "nccl": (
+        ["default", "nccl-ring", "nccl-tree", "nccl-nvls-tree"],
+        [*NCCL, "-a", "native,ring,double_binary_tree,hierarchical"],
+    ),
+    "sharp": (["default", "nccl-sharp", "nccl-sharp-nvls", "nccl-sharp-off"], [*NCCL, "-a", "native,ring"]),
+    "gpu-mpi": (
+        ["default"], ["-t", "mpi,staged", "-a", "native,ring,rabenseifner", "-b", "8", "-e", "512M"],
+    ),
+}  # fmt: skip
+"""Scripts for GPUs: their variants, and what they measure on two nodes."""
 
 
 @pytest.fixture
@@ -195,7 +203,7 @@ def lines(stand_in, tmp_path):
 
 @pytest.mark.parametrize("name", GPUS)
 def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_and_without_its_logs(name, lines):
-    variants, transports, algorithms, last = GPUS[name]
+    variants, cases = GPUS[name]
     launches = lines(name, "-b", "1M", HPCCOLL_MPI="pmix")
     launch = [
         "-N", "2", "-n", "16", "--ntasks-per-node=8", "--distribution=block:block", "--gpu-bind=none",
@@ -205,7 +213,7 @@ def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_a
     for variant in variants:
         raw = f"results/{name}/2x8.{variant}.h5"
         words = [*launch, "hpccoll", "run", "--shape", "2x8", *(["--variant", variant] if variant != "default" else [])]
-        words += ["--device", "cuda", "-t", transports, "-b", "8", "-e", last, "-f", "4", "-a", algorithms, "-b", "1M"]
+        words += ["--device", "cuda", *cases, "-f", "4", "-b", "1M"]
         probed = name != "gpu-mpi"  # an MPI has no logs that say what ran
         wanted += [[*words, "--probe", f"{raw}.logs"]] if probed else []
         wanted += [[*words, *(["--evidence", f"{raw}.logs"] if probed else []), "--out", raw]]
@@ -240,6 +248,12 @@ def test_nothing_is_launched_after_a_signalled_probe(name, stand_in, lines):
     assert "--probe" in launch
 
 
+def test_on_one_node_hierarchical_is_left_out_because_its_plan_is_that_of_the_ring(lines):
+    assert {words[words.index("-a") + 1] for words in lines("nccl", nodes=1)} == {
+        "native,ring,double_binary_tree,direct"
+    }
+
+
 def test_on_one_node_nvls_is_requested_in_its_single_node_form_next_to_its_control(lines):
     launches = lines("nccl", nodes=1)
     assert {words[words.index("--variant") + 1] for words in launches if "--variant" in words} == {
@@ -256,18 +270,32 @@ def test_variants_can_be_named_and_are_known(name, lines):
     assert set(GPUS[name][0]) <= {"default", *named_variants()}
 
 
-@pytest.mark.parametrize(
-    "name", ["nccl", *(pytest.param(name, marks=pytest.mark.long) for name in ("sharp", "gpu-mpi"))]
-)
-def test_scripts_for_gpus_run_with_ranks_on_the_host_in_their_place(name, submit, end, tmp_path):
-    here = {"HPCCOLL_DEVICE": "cpu", "HPCCOLL_TRANSPORT": "mpi", "HPCCOLL_VARIANTS": "ucx-one-rail"}
-    options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=0"]
-    code, log = end(submit(name, *SMALL, "-f", 2, options=options, **here))
+@pytest.mark.parametrize("name", ["nccl", pytest.param("sharp", marks=pytest.mark.long)])
+def test_scripts_for_nccl_run_with_its_test_library(name, submit, end, tmp_path, nccl_library):
+    options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=2"]
+    variables = on_host(nccl_library, tmp_path) | {"HPCCOLL_VARIANTS": "nccl-gdr-off"}
+    code, log = end(submit(name, "-b", "64", "-e", "64", "-n", 2, "-w", 1, "--in-place", options=options, **variables))
     assert code == 0, log
     rows = complete(tmp_path / "results" / name)
+    assert {(row.ranks, row.nodes, row.ranks_per_node, row.transport) for row in rows} == {(4, 2, 2, "nccl")}
+    native = [row for row in rows if row.algorithm == "native"]
+    assert {(row.variant, row.executed) for row in native} == {(None, "ring"), ("nccl-gdr-off", "ring")}
+    assert {(timing_mode(row.timing), row.params["graph"]) for row in native} == {
+        ("single", 0), ("single", 1), ("aggregated", 0), ("aggregated", 1),
+    }  # fmt: skip
+    assert log.endswith(f"hpccoll report results/{name}\n")
+
+
+@pytest.mark.long
+def test_the_script_for_mpi_on_gpus_runs_with_ranks_on_the_host_in_their_place(submit, end, tmp_path):
+    here = {"HPCCOLL_DEVICE": "cpu", "HPCCOLL_TRANSPORT": "mpi", "HPCCOLL_VARIANTS": "ucx-one-rail"}
+    options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=2"]
+    code, log = end(submit("gpu-mpi", *SMALL, "-f", 2, options=options, **here))
+    assert code == 0, log
+    rows = complete(tmp_path / "results" / "gpu-mpi")
     assert {(row.ranks, row.nodes, row.ranks_per_node) for row in rows} == {(4, 2, 2)}
     assert {row.variant for row in rows} == {None, "ucx-one-rail"}
-    assert log.endswith(f"hpccoll report results/{name}\n")
+    assert log.endswith("hpccoll report results/gpu-mpi\n")
 
 
 @pytest.mark.parametrize("name", GPUS)

@@ -120,6 +120,15 @@ def test_the_wire_is_calibrated_and_every_host_knows(testbed, ranks):
     assert all(0 < row["Bps"] < 1.1 * 125e6 for row in marker["calibration"][1:])
 
 
+def test_slurm_allocates_the_gpus_that_it_counts_and_no_more(testbed):
+    allocated = testbed.slurm("srun", "-N2", "--gpus-per-node=3", "bash", "-c", "echo $SLURM_GPUS_ON_NODE")
+    assert allocated.split() == ["3", "3"]
+    refused = testbed.run("srun", "--gpus-per-node=9", "true")
+    assert refused.code
+    assert "Requested node configuration is not available" in refused.err
+    assert "4 x 2 cpus and 8 gpus" in testbed.command("status").out
+
+
 WARN = "import json, sys; from calibrate import warnings; print(*warnings(json.load(sys.stdin)), sep='\\n')"
 
 
@@ -316,6 +325,7 @@ def test_it_comes_up_after_every_crash_next_to_another_testbed_and_leaves_nothin
         (["--rate", "fast"], ["--rate", "'fast'", "none", "100mbit"]),
         (["--rate", "1mbit"], ["--rate", "'1mbit'", "10mbit to 10gbit"]),
         (["--cpus", "two"], ["--cpus", "'two'", "1 to 256"]),
+        (["--gpus", "17"], ["--gpus", "'17'", "0 to 16"]),
         (["--name", "a/b"], ["--name", "'a/b'"]),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from hpccoll.store.journal import Journal, journal_path, read_failure_notes, wri
 from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.sweep import child_process
 from hpccoll.sweep.launch import JobLaunch, launch, output_state
+from hpccoll.sweep.site_file import CPUS_ON_NODE, Site
+from hpccoll.sweep.slurm import squeue
 
 CASES = tuple(raw_examples.case(8, ranks=n, nodes=n) for n in (1, 2, 4))
 JOB = raw_examples.job(*CASES, name="mpi.n4x1", ranks=4, nodes=4)
@@ -167,6 +170,19 @@ def test_the_environment_of_a_variant_is_that_of_its_ranks(here):
     )
     start(here)
     assert (here / "seen").read_text() == "blueround " * 3
+
+
+def test_ranks_divide_the_cpus_that_slurm_gave_the_job(here, monkeypatch):
+    """Snakemake's job step removes Slurm's variable, and srun gives a rank one CPU by itself."""
+    plan = json.loads((here / "plan.json").read_text())
+    option = re.search(r" --cpus-per-task=.*?\)\)", Site(gpus_per_node="8").rank_launcher().command)
+    plan["launcher"]["command"] += option[0].replace("{ranks_per_node}", "2")
+    (here / "plan.json").write_text(json.dumps(plan))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv(CPUS_ON_NODE, "1")  # restored by monkeypatch
+    monkeypatch.setattr(squeue, "cpus_of_node", {"7": 24}.__getitem__)
+    start(here)
+    assert calls(here) == [f"-N {n} -n {n} --cpus-per-task=12" for n in (1, 2, 4)]
 
 
 def test_commands_in_a_job_find_slurm_where_the_sweep_did(here, monkeypatch):

@@ -30,8 +30,8 @@ def job(variant=None, *cases, environment=None, **more):
 
 def plan_of(*jobs, setup=(), **more):
     launcher = Launcher(command="srun -N {nodes} -n {ranks}", setup=setup)
-    known = {"profile": "slurm", "skips": (), "resources": {}, "estimated_s": 1} | more
-    return Plan(name="x", jobs=jobs, launcher=launcher, **known)
+    known = {"profile": "slurm", "launcher": launcher, "skips": (), "resources": {}, "estimated_s": 1} | more
+    return Plan(name="x", jobs=jobs, **known)
 
 
 def described(*jobs, **more):
@@ -128,6 +128,20 @@ def skips_of(*jobs_and_reasons):
     return described(job(), skips=skips).sections["skips"][1:]
 
 
+@pytest.mark.parametrize(
+    ("job_of", "slurm", "values"),
+    [
+        (job(None, NCCL, ONE_NODE, replace(ONE_NODE, bytes=8)), True, {"cases": 2, "nodes": 2}),
+        (job(None, NCCL, ONE_NODE), False, None),
+        (job(None, NCCL), True, None),
+        (job(None, NCCL, replace(ONE_NODE, device="cpu", transport="mpi")), True, None),
+    ],
+)
+def test_a_plan_says_how_to_measure_one_node_of_gpus_if_its_cases_wait_for_several(job_of, slurm, values):
+    top = described(job_of, launcher=Launcher(command="srun", slurm=slurm), resources={job_of.name: {}}).top
+    assert [line.values for line in top if line.kind == "one_node"] == ([values] if values else [])
+
+
 def test_equal_reasons_are_added_up_over_jobs_and_variants():
     why = "a reason"
     jobs = ("n2x8.a", f"a: {why}"), ("n2x8.a", f"a: {why}"), ("n2x8.b", f"b: {why}"), ("n2x8.b", "b: it takes 2 nodes")
@@ -186,6 +200,7 @@ RENDERED = (
     PlanLine("summary", {"plan": "x", "cases": 2, "jobs": 1, "skips": 0, "rounds": 1, "seconds": 119}),
     PlanLine("offline"),
     PlanLine("no_gpus_requested"),
+    PlanLine("one_node", {"cases": 2, "nodes": 4}),
     PlanLine("note", {"text": "A is set"}),
     PlanLine("launches"),
     PlanLine("setup", {"command": "module load hpcx"}),
@@ -218,6 +233,7 @@ x: 2 cases in 1 job; about 119 s, longer if operations are slow
 note: planned offline: no cluster was queried for its partitions and limits; to query it, add --profile slurm
 note: no GPUs are requested from Slurm; if your cluster does not allocate GPUs with the nodes, set \
 gpus_per_node in the site file
+note: 2 cases of one node wait for jobs with up to 4 nodes; to measure one node only, write nodes: [1] in the sweep file
 note: A is set
 
 launches, by nodes x ranks per node:

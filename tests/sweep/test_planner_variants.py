@@ -1,11 +1,15 @@
 """Variants in a plan: a job each, sized by what is left, and never another than its name says."""
 
 import pytest
+import yaml
 from planning_inputs import CLUSTER, TEXT, begin
 
 from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.evidence.variants import named_variants
 from hpccoll.spec.case import Shape
-from hpccoll.sweep.planner import write_plan
+from hpccoll.spec.requirements import REQUIREMENTS
+from hpccoll.sweep.paths import workflow_directory
+from hpccoll.sweep.planner import make_plan, write_plan
 
 
 def test_a_variant_is_a_job_with_an_environment(planned):
@@ -17,18 +21,26 @@ def test_a_variant_is_a_job_with_an_environment(planned):
     assert environments == {"plain": {}, "few": {"MPI4PY_RC_THREAD_LEVEL": "funneled", "N": "1"}}
 
 
-def test_a_variant_is_asked_of_the_library_where_it_can_be_and_of_our_schedules_everywhere(on_cluster):
+def test_the_nodes_of_a_variant_limit_the_library_and_our_schedules(on_cluster):
     text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [1, 2]\nranks_per_node: 2\n"
     gpus = (
         text + "devices: cuda\ntransports: [nccl]\nvariants: {nccl-nvls: {NCCL_DEBUG: WARN}, mine: {NCCL_IB_TC: 1}}\n"
     )
     plan = on_cluster(gpus)
     of_one, mine = plan.jobs
-    assert {(case.algorithm, case.nodes) for case in of_one.cases} == {("native", 1), ("ring", 1), ("ring", 2)}
+    assert {(case.algorithm, case.nodes) for case in of_one.cases} == {("native", 1), ("ring", 1)}
     assert len(mine.cases) == 4
-    assert [(skip.job, skip.reason) for skip in plan.skips] == [
+    assert {(skip.job, skip.reason) for skip in plan.skips} == {
         (of_one.name, "nccl-nvls: the variant takes at most 1 node")
-    ]
+    }
+
+
+def test_between_nodes_a_variant_is_no_variant_of_a_node_over_any_transport(on_cluster):
+    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [1, 2]\nranks_per_node: 2\ndevices: cuda\n"
+    (job,) = on_cluster(text + "transports: [mpi, staged]\nvariants: {ucx-one-rail: }\n").jobs
+    assert {(case.algorithm, case.transport, case.nodes) for case in job.cases} == {
+        (algorithm, transport, 2) for algorithm in ("ring", "native") for transport in ("mpi", "staged")
+    }
 
 
 NVLS = "devices: cuda\ntransports: [nccl]\nalgorithms: native\nbytes: 8\nin_place: false\nnodes: [1, 2]\n"
@@ -50,15 +62,20 @@ def test_a_job_is_as_large_as_the_largest_launch_that_is_left_and_goes_on_where_
 
 def test_nodes_of_one_nvlink_domain_are_one_node_of_nccl_and_several_of_mpi(on_cluster):
     text = NVLS.replace("[1, 2]", "[2, 4]").replace("[nccl]", "[nccl, mpi]") + "ranks_per_node: 4\n"
-    text += "variants: {nccl-nvls: , nccl-nvls-tree: , ucx-one-rail: }\n"
+    text = text.replace("algorithms: native", "algorithms: [native, ring]")
+    text += "variants: {nccl-nvls: , nccl-nvls-tree: , nccl-gdr: , ucx-one-rail: }\n"
 
     def planned_nodes(site):
         jobs = on_cluster(text, f"launcher: srun\n{site}").jobs
+        assert {case.algorithm for job in jobs for case in job.cases if "nvls" not in job.variant} == {"native", "ring"}
         return {job.variant: {case.nodes for case in job.cases} for job in jobs}
 
-    assert planned_nodes("") == {"nccl-nvls-tree": {2, 4}, "ucx-one-rail": {2, 4}}
-    assert planned_nodes("nvlink_nodes: 2") == {"nccl-nvls": {2}, "nccl-nvls-tree": {4}, "ucx-one-rail": {2, 4}}
-    assert planned_nodes("nvlink_nodes: 18") == {"nccl-nvls": {2, 4}, "ucx-one-rail": {2, 4}}
+    both = {2, 4}
+    assert planned_nodes("") == {"nccl-nvls-tree": both, "nccl-gdr": both, "ucx-one-rail": both}
+    assert planned_nodes("nvlink_nodes: 2") == {
+        "nccl-nvls": {2}, "nccl-nvls-tree": {4}, "nccl-gdr": {4}, "ucx-one-rail": both,
+    }  # fmt: skip
+    assert planned_nodes("nvlink_nodes: 18") == {"nccl-nvls": both, "ucx-one-rail": both}
 
 
 @pytest.mark.parametrize("gpus", ["2", "h100:2"])
@@ -175,10 +192,113 @@ def test_a_variant_of_nccl_is_none_of_mpi_and_the_other_way_round(on_cluster):
 def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_library_change(on_cluster):
     text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [2]\nvariants: {plain: {}, "
     gpus = text.replace("nodes", "devices: cuda\ntransports: [nccl]\nnodes")
-    for names, ours in [(gpus + "nccl-tree: , nccl-sharp: ", 0), (gpus + "nccl-ll: , nccl-gdr-off: ", 2),
+    for names, ours in [(gpus + "nccl-tree: , nccl-sharp: , nccl-ll: , nccl-ll128: , nccl-simple: ", 0),
+                        (gpus + "mine: {NCCL_PROTO: LL}, nccl-gdr-off: ", 1),
                         (text + "ucc-sharp-off: , hcoll-sharp-off: ", 0), (text + "ucx-one-rail: ", 1)]:  # fmt: skip
         plan = on_cluster(names + "}")
         rings = [job.variant for job in plan.jobs for case in job.cases if case.algorithm == "ring"]
         assert (rings[0], len(rings) - 1) == ("plain", ours)
     skip = on_cluster(gpus + "nccl-tree: }").skips[0]
     assert skip.reason == "nccl-tree: its settings affect the library's own collectives only"
+
+
+def test_a_plan_says_if_nccl4py_is_missing_where_ranks_have_the_packages_of_this_program(on_cluster, monkeypatch):
+    text = NVLS + "ranks_per_node: 2\nvariants: {nccl-nvls: , nccl-symmetric: , nccl-symmetric-off: }\n"
+    reason = "nccl4py not found: pip install 'hpccoll[nccl4py]'"
+    monkeypatch.setitem(REQUIREMENTS, "nccl4py", lambda _: reason)
+    jobs = "nccl.n1x2.nccl-symmetric and nccl.n2x2.nccl-symmetric-off"
+    assert on_cluster(text).notes == (f"all cases over nccl of {jobs} will be skipped: {reason}",)
+    assert not on_cluster(text, "container: {runtime: apptainer, image: a.sif}\n").notes, "an image has its own"
+    assert not on_cluster(NVLS + "ranks_per_node: 2\nvariants: {nccl-nvls: }\n").notes
+    monkeypatch.setitem(REQUIREMENTS, "nccl4py", lambda _: None)
+    assert not on_cluster(text).notes
+
+
+def test_training_steps_are_measured_in_variants_of_kernels_that_their_collectives_have(on_cluster):
+    text = "devices: cuda\ntransports: [nccl]\nnodes: [2]\nranks_per_node: 2\n"
+    text += "algorithms: [native, ring]\nworkloads: [{model: resnet50}]\nvariants: {plain: {}, "
+    plan = on_cluster(f"{text}nccl-ring: , nccl-simple: , nccl-nvls-off: , nccl-gdr: }}\n")
+    algorithms = {job.variant: {case.algorithm for case in job.cases} for job in plan.jobs}
+    both, native = {"native", "ring"}, {"native"}
+    assert algorithms == {
+        "plain": both, "nccl-ring": native, "nccl-simple": native, "nccl-nvls-off": native, "nccl-gdr": both,
+    }  # fmt: skip
+
+
+KERNELS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier")
+"""The collectives for which NCCL has kernels of its own (ncclFunc_t in src/include/nccl_common.h of 2.28.9)."""
+
+
+def of_kernels(case, _ranks_per_node):
+    return case.algorithm == "native" and case.collective in KERNELS
+
+
+def between_nodes(case, _ranks_per_node):
+    return case.nodes > 1
+
+
+def of_messages(case, ranks_per_node):
+    """Whether a message in a node may take LL, up to 16 KiB in each of 64 channels; unequal blocks may be small."""
+    if case.collective == "all_to_all_v":
+        return ranks_per_node > 1
+    sends = case.algorithm != "native" or case.collective not in KERNELS
+    messages = 128 if case.algorithm == "double_binary_tree" else case.ranks  # it has up to 64 channels of two trees
+    return sends and ranks_per_node > 1 and case.bytes / messages <= 64 * 16384
+
+
+def of_all(_case, _ranks_per_node):
+    return True
+
+
+REACH = {
+    **dict.fromkeys(
+        ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE", "collnet_enable", "cta_policy"),
+        of_kernels,
+    ),
+    **dict.fromkeys(
+        ("NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_IB_HCA", "NCCL_IB_TC", "NCCL_CROSS_NIC", "traffic_class"),
+        between_nodes,
+    ),
+    **dict.fromkeys(("NCCL_SHARP_DISABLE", "SHARP_COLL_LOG_LEVEL"), lambda *_: False),  # next to other settings
+    "NCCL_P2P_LL_THRESHOLD": of_messages,
+    "buffers": of_all,
+}
+"""For each setting of the variants of NCCL, whether it can change a case."""
+
+
+def unchanged(plan):
+    """Return the cases of a plan that no setting of their variant can change."""
+    return {
+        (job.variant, case.id)
+        for job in plan.jobs
+        for case in job.cases
+        if job.sets and not any(REACH[name](case, case.ranks // case.nodes) for name in job.sets)
+    }
+
+
+@pytest.mark.parametrize("nodes", [[1], [1, 2]])
+def test_the_sweep_of_nccl_has_no_case_that_its_variant_does_not_change_and_no_plan_twice(programs, tmp_path, nodes):
+    sweep = yaml.safe_load((workflow_directory() / "config" / "gpu-nccl.yaml").read_text())
+    (tmp_path / "gpus.yaml").write_text(yaml.safe_dump({**sweep, "nodes": nodes, "bytes": ["4K", "1M", "256M"]}))
+    plan = make_plan(tmp_path / "gpus.yaml", None)
+    assert not programs.calls()
+    assert not unchanged(plan)
+    algorithms = {job.variant: {(case.algorithm, case.nodes) for case in job.cases} for job in plan.jobs}
+    ours = {("ring", 1), ("double_binary_tree", 1)}
+    assert algorithms["default"] >= {("native", 1), *ours}
+    assert {variant for variant, names in algorithms.items() if ours <= names} == {
+        "default", "nccl-p2p-ll-off", "nccl-symmetric", "nccl-symmetric-off",
+    }  # fmt: skip
+    assert not any(("hierarchical", 1) in names for names in algorithms.values())
+    assert {skip.job for skip in plan.skips if skip.reason.startswith("the same plan as ring on 1x8")} == {
+        job.name for job in plan.jobs if ours <= algorithms[job.variant]
+    }
+
+
+def test_no_named_variant_of_nccl_has_a_case_that_it_does_not_change(on_cluster):
+    variants = [name for name, one in named_variants().items() if one.transport == "nccl"]
+    text = "devices: cuda\ntransports: [nccl]\ncollectives: all\nalgorithms: [native, ring]\nbytes: [1K, 64M]\n"
+    text += f"in_place: false\nnodes: [1, 2]\nranks_per_node: [1, 4]\nvariants: {{{': , '.join(variants)}: }}\n"
+    plan = on_cluster(text)
+    assert {job.variant for job in plan.jobs} == {*variants}
+    assert not unchanged(plan)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import raw_examples
+from step_examples import step_case
 
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.evidence.variants import named_variants
 from hpccoll.spec.case import TIMINGS, Effort, Shape
+from hpccoll.spec.catalogue import check_case
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.spec.probe_cases import probe_cases
 from hpccoll.store.journal import journal_path, read_failure_notes
@@ -179,3 +181,16 @@ def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did
     assert probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
     assert not probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
     assert not probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)
+
+
+def test_training_steps_are_not_probed():
+    native = replace(step_case("native"), transport="nccl", device="cuda")
+    assert not probe_launch.needs_probe(raw_examples.job(native, nodes=2), Shape(2, 2))
+
+
+def test_a_call_that_is_only_made_in_place_is_probed_in_place():
+    call = {"algorithm": "native", "transport": "nccl", "device": "cuda", "in_place": True}
+    made = [raw_examples.case(collective=name, op=None, **call) for name in ("broadcast", "barrier")]
+    for case in (replace(made[0], root=0), made[1]):
+        assert probe_cases(raw_examples.job(case, nodes=2), Shape(2, 2)) == [case]
+        check_case(case)

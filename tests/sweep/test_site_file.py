@@ -169,8 +169,15 @@ def test_srun_gets_the_cpus_that_it_does_not_inherit(site):
 def test_every_rank_sees_all_gpus_of_its_node_from_the_socket_of_its_own(site, gpus):
     found = site(f"gpus_per_node: {gpus}")
     near = GEOMETRY.replace("--distribution=block", "--distribution=block:block")
-    assert line(found) == f"srun {near} --gpu-bind=none hpccoll"
+    assert line(found) == f"srun {near} --cpus-per-task=$((SLURM_CPUS_ON_NODE / 4)) --gpu-bind=none hpccoll"
     assert f"--gpus-per-node={gpus}" in found.resource_request(Shape(2, 8), 9)["slurm_extra"].split()
+
+
+def test_ranks_on_nodes_of_gpus_share_the_cpus_of_the_job_unless_the_site_says_otherwise(site):
+    assert " --cpus-per-task=4 " in line(site("gpus_per_node: 8\ncpus_per_task: 4"))
+    hosts = "gpus_per_node: 8\naggregators: {partition: all}"
+    assert "--cpus-per-task" not in line(site(hosts)), "hosts of aggregators may have fewer"
+    assert not any("cpus_per_task" in path.read_text() for path in site_files() if "gpus_per_node" in path.read_text())
 
 
 def test_a_launcher_with_places_is_taken_as_it_is(site):

@@ -22,6 +22,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout
 from hpccoll.store.rows import Gap
 from hpccoll.tuning.build_table import build_table, table_warnings
+from hpccoll.tuning.judge_table import judge_table
 from hpccoll.tuning.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
 from hpccoll.tuning.setting import Setting
 from hpccoll.tuning.size_ranges import MIN_CUT_PRICE, choose_ranges, cut_price
@@ -200,6 +201,17 @@ def test_floors_policies_and_wrong_or_failed_results_are_never_chosen():
         assert choices_by_first_size(build_table(found)) == [(0, "ring")]
     with pytest.raises(BadInputError, match=r"PATHS: no complete and correct result .*: 1 ok"):
         build_table(measured_results({"null": {8: 1e-6}}))
+
+
+def test_a_table_has_no_choice_for_a_single_rank_and_results_of_one_alone_are_refused():
+    both = measured_results({"ring": LATE, "native": EARLY})
+    rows = tuple(replace(row, ranks=1, nodes=1, ranks_per_node=1) for row in both.rows)
+    alone = replace(both, rows=rows)
+    assert {entry.setting.ranks for entry in build_table(merged_results(both, alone)).entries} == {2}
+    with pytest.raises(BadInputError, match=r"PATHS: one rank exchanges nothing.*mpiexec -n 2"):
+        build_table(alone)
+    with pytest.raises(BadInputError, match=r"PATHS: .*one rank exchanges nothing.*mpiexec -n 2"):
+        judge_table(build_table(both), alone)
 
 
 def test_a_choice_holds_its_parameters_and_how_it_moves_bytes():

@@ -94,6 +94,18 @@ def waits_for_nodes(number: str) -> bool:
     return bool(fields) and int(requested) > load_partition(fields["Partition"]).usable
 
 
+def cpus_of_node(number: str) -> int:
+    """Return the CPUs that a running job has on each of its nodes, the mean number if they differ.
+
+    Slurm counts hardware threads where its nodes are configured so (slurm.conf, CPUs).
+
+    Raises:
+        BadInputError: if Slurm does not answer or does not know the job.
+    """
+    fields = next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))
+    return int(fields["NumCPUs"]) // int(fields["NumNodes"])
+
+
 def allocated_hosts(number: str) -> tuple[str, ...]:
     """Return the names of the nodes of a job, in Slurm's order.
 

@@ -5,18 +5,17 @@ their calls, because both bindings load one libnccl. Buffers can be registered w
 the newer calls take both.
 """
 
-import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpccoll.errors import BadInputError
+from hpccoll.transports.nccl.loaded_library import loaded_nccl_files
 from hpccoll.transports.transport_interface import Array, address
 
 if TYPE_CHECKING:
@@ -71,15 +70,9 @@ def missing_for_nccl4py(min_version: int) -> str | None:
         return f"NCCL {_version_text(version)} is too old: this needs {_version_text(min_version)} or later"
     if version != cupys:  # groups span both bindings
         return f"nccl4py loads NCCL {_version_text(version)}, and CuPy {_version_text(cupys)}: they must be the same"
-    if len(files := _loaded_nccl_files()) > 1:  # of one version, but each has groups of its own
+    if len(files := loaded_nccl_files()) > 1:  # of one version, but each has groups of its own
         return f"nccl4py and CuPy load different files of NCCL: {', '.join(files)}; they must be the same"
     return None
-
-
-def _loaded_nccl_files() -> list[str]:
-    """Return the files of NCCL that are loaded into this process."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    return sorted({path for line in lines if re.search(r"/libnccl\.so[.0-9]*$", path := line.split(maxsplit=5)[-1])})
 
 
 def _cupy_nccl_version() -> int:

@@ -1,10 +1,10 @@
-/* NCCL's entry points over host memory, for ranks of one host: CuPy and nccl4py load this file as libnccl.so.2.
+/* NCCL's entry points over host memory, for ranks of one machine: CuPy and nccl4py load this file as libnccl.so.2.
  *
  * What it proves: the arguments of every call (types, ops, counts, roots, in-place forms, settings, windows), that all
  * ranks make the same calls, that groups of sends and receives do not deadlock when a send blocks until its receive
  * is posted, that graphs and registrations end before what they use, what an abort, an asynchronous error and a stall
  * lead to, the order of several streams as far as events make one, also in graphs, and the results on that path. What it
- * does not prove: anything else of a device (its memory, CUDA graphs), speed, NCCL's choice of algorithms, its logs, its
+ * does not prove: anything else of a device (its memory, CUDA graphs), speed, NCCL's choice of algorithms, its
  * connections and its own limits.
  *
  * A stream is a thread that executes what is queued in order. A graph has threads of its own for the streams that joined
@@ -14,7 +14,13 @@
  * NCCL_TEST_FAULT=RANK:NUMBER:KIND injects a fault into the process that is RANK in its first communicator: its work
  * NUMBER (a group or a collective, from 1 on) never ends; `stall` leaves it at that, `error` also raises asynchronous
  * errors, and `init` makes the creation of its communicator NUMBER fail. NCCL_TEST_VERSION is the version (23000), and
- * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. */
+ * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. HPCCOLL_TEST_MEMORY is a directory
+ * that the ranks share (/dev/shm); hosts of a testbed each have a /dev/shm of their own.
+ *
+ * With NCCL_DEBUG=INFO it logs its version, communicators and calls in the lines of NCCL 2.30.7 (src/init.cc:1422,
+ * src/enqueue.cc:822 and 3152). NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE are read by the first message, and by
+ * the first one after ncclResetDebugInit, as in src/debug.cc of 2.27.7 to 2.30.7. Compiled with WITHOUT_RESET, it lacks
+ * that function, as NCCL did before 2.24. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -27,6 +33,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -58,6 +65,7 @@ typedef struct { /* the messages of one rank to another: the receiver posts, the
 typedef struct {
     _Atomic int arrived, failed;
     struct { int color, key; size_t size; } said[RANKS];
+    char hosts[RANKS][64];
     Pair pairs[];
 } Shared;
 
@@ -71,6 +79,7 @@ typedef struct Comm {
     uint64_t sent[RANKS], received[RANKS]; /* messages to and from each rank */
     Registration *registrations;
     _Atomic int pending, graphs, aborted, error;
+    unsigned long calls;
 } Comm;
 
 typedef struct {
@@ -155,6 +164,57 @@ static int valid(const Comm *comm) { return comm && comm->magic == MAGIC && !com
 static int overlap(const char *a, size_t bytes, const char *b, size_t others) {
     return bytes && others && a < b + others && b < a + bytes;
 }
+
+/* ---- logs ------------------------------------------------------------------------------------------------------ */
+
+enum { INIT = 1, COLL = 2, TUNING = 4, ANY = 7 };
+static struct { FILE *file; int state, enabled, shown; char host[64]; } logs; /* state: 0 at first, -1 after a reset */
+
+static int host_name(char *name, size_t size) { /* without the domain, as NCCL has it */
+    int result = gethostname(name, size);
+    name[size - 1] = 0, name[strcspn(name, ".")] = 0;
+    return result;
+}
+
+static void open_logs(void) {
+    if (logs.state < 0 && logs.file != stdout) fclose(logs.file);
+    const char *level = getenv("NCCL_DEBUG"), *names = getenv("NCCL_DEBUG_SUBSYS"), *path = getenv("NCCL_DEBUG_FILE");
+    char name[PATH_MAX] = "", *end = name;
+    logs.state = 1, logs.file = stdout, logs.enabled = 0, host_name(logs.host, sizeof logs.host);
+    if (!level || strcasecmp(level, "INFO")) return;
+    logs.enabled = !names || strstr(names, "INIT") ? INIT : 0;
+    if (names && strstr(names, "COLL")) logs.enabled |= COLL;
+    if (names && strstr(names, "TUNING")) logs.enabled |= TUNING;
+    for (; path && *path && end < name + sizeof name - sizeof logs.host - 16; path++) {
+        if (!strncmp(path, "%h", 2)) end += sprintf(end, "%s", logs.host), path++;
+        else if (!strncmp(path, "%p", 2)) end += sprintf(end, "%d", getpid()), path++;
+        else *end++ = *path, *end = 0;
+    }
+    FILE *file = *name ? fopen(name, "w") : NULL;
+    if (file) setlinebuf(logs.file = file);
+}
+
+static void info(int subsystem, const char *format, ...) {
+    if (logs.state < 1) open_logs();
+    if (!(logs.enabled & subsystem)) return;
+    va_list more;
+    va_start(more, format);
+    fprintf(logs.file, "%s:%d:%d [0] NCCL INFO ", logs.host, getpid(), gettid());
+    vfprintf(logs.file, format, more);
+    fputc('\n', logs.file);
+    va_end(more);
+}
+
+static void log_call(const char *name, const void *from, const void *to, size_t count, int type, int op, int root,
+                     Comm *comm, void *stream) {
+    info(COLL,
+         "%s: opCount %lx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
+         name + strlen("nccl"), comm->calls++, from, to, count, type, op, root, (void *)comm, comm->ranks, stream);
+}
+
+#ifndef WITHOUT_RESET
+void ncclResetDebugInit(void) { logs.state = -(logs.state != 0); }
+#endif
 
 /* ---- transfers ------------------------------------------------------------------------------------------------- */
 
@@ -417,10 +477,34 @@ void hostForgetCalls(void) { notes[noted = 0] = 0; }
 
 /* ---- communicators ----------------------------------------------------------------------------------------------- */
 
+int ncclGetVersion(int *version) {
+    const char *text = getenv("NCCL_TEST_VERSION");
+    *version = text ? atoi(text) : 23000;
+    return SUCCESS;
+}
+
 static void meet(Comm *comm) { /* wait for all ranks */
     int target = ++comm->barriers * comm->ranks;
     comm->shared->arrived++;
     for (int turn = 0; comm->shared->arrived < target; turn++) rest(turn);
+}
+
+static void log_communicator(Comm *comm) {
+    char (*hosts)[64] = comm->shared->hosts;
+    int nodes = 0, local_ranks = 0, local_rank = 0, version;
+    for (int rank = 0; rank < comm->ranks; rank++) {
+        int earlier = 0, here = !strcmp(hosts[rank], hosts[comm->rank]);
+        for (int other = 0; other < rank; other++) earlier |= !strcmp(hosts[other], hosts[rank]);
+        nodes += !earlier, local_ranks += here, local_rank += here && rank < comm->rank;
+    }
+    ncclGetVersion(&version);
+    if (!logs.shown)
+        info(ANY, "NCCL version %d.%d.%d: the test library of hpccoll, in host memory", version / 10000,
+             version / 100 % 100, version % 100);
+    logs.shown |= logs.enabled != 0;
+    info(INIT, "Using network Socket");
+    info(INIT, "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0", (void *)comm, comm->rank,
+         comm->ranks, nodes, local_ranks, local_rank);
 }
 
 static int create(Comm **made, int ranks, const char *name, int rank) {
@@ -432,13 +516,18 @@ static int create(Comm **made, int ranks, const char *name, int rank) {
     comm->magic = MAGIC, comm->rank = rank, comm->ranks = ranks;
     snprintf(comm->name, sizeof comm->name, "%s", name);
     comm->mapped = sizeof(Shared) + ranks * ranks * sizeof(Pair);
-    int file = shm_open(name, O_CREAT | O_RDWR, 0600);
+    const char *place = getenv("HPCCOLL_TEST_MEMORY");
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s%s", place ? place : "/dev/shm", name);
+    int file = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, comm->mapped)) return SYSTEM_ERROR;
     comm->shared = mmap(NULL, comm->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (comm->shared == MAP_FAILED) return SYSTEM_ERROR;
+    if (host_name(comm->shared->hosts[rank], sizeof comm->shared->hosts[rank])) return SYSTEM_ERROR;
     meet(comm);
-    if (rank == 0) shm_unlink(name);
+    if (rank == 0) unlink(path);
+    log_communicator(comm);
     comms[created % COMMS] = comm;
     if (++created == fault.number && !strcmp(fault.kind, "init")) return SYSTEM_ERROR;
     *made = comm;
@@ -459,12 +548,6 @@ static int note_config(const Config *c) {
     return SUCCESS;
 }
 
-int ncclGetVersion(int *version) {
-    const char *text = getenv("NCCL_TEST_VERSION");
-    *version = text ? atoi(text) : 23000;
-    return SUCCESS;
-}
-
 int ncclGetUniqueId(Id *id) {
     static _Atomic int number;
     struct timespec now;
@@ -478,7 +561,13 @@ int ncclCommInitRankConfig(Comm **comm, int ranks, Id id, int rank, Config *conf
     note("\nncclCommInitRankConfig");
     *comm = NULL;
     int result = note_config(config);
-    return result ? result : create(comm, ranks, id.internal, rank);
+    result = result ? result : create(comm, ranks, id.internal, rank);
+    uint64_t hash = 1;
+    for (const char *letter = id.internal; *letter; letter++) hash = hash * 31 + *letter;
+    if (!result)
+        info(INIT, "%s comm %p rank %d nranks %d cudaDev 0 nvmlDev 0 busId 0 commId 0x%lx - Init COMPLETE", __func__,
+             (void *)*comm, rank, ranks, hash);
+    return result;
 }
 
 int ncclCommInitAll(void) { return INVALID_USAGE; /* of several GPUs a process; the bindings link it */ }
@@ -605,6 +694,7 @@ static int message(Comm *comm, int sends, const void *at, size_t count, int type
     if (!valid(comm) || peer < 0 || peer >= comm->ranks || type < 0 || type >= TYPES || (count && !at))
         return INVALID_ARGUMENT;
     if (group.work && (group.work->comm != comm || group.stream != stream)) return INVALID_USAGE; /* NCCL allows it */
+    log_call(sends ? "ncclSend" : "ncclRecv", NULL, at, count, type, SUM, peer, comm, stream);
     ncclGroupStart();
     int number = group.work ? group.work->transfers : 0;
     Work *w = group.work = realloc(group.work, sizeof *w + (number + 1) * sizeof(Transfer));
@@ -621,11 +711,13 @@ int ncclRecv(void *at, size_t count, int type, int peer, Comm *c, Stream *s) {
     return message(c, 0, at, count, type, peer, s);
 }
 
-typedef struct { const char *name; int to_all, from_all, sends_blocks, receives_blocks, folds; } Collective;
-static const Collective ALL_REDUCE = {"ncclAllReduce", 1, 1, 0, 0, 1}, REDUCE = {"ncclReduce", 0, 1, 0, 0, 1},
-                        BROADCAST = {"ncclBroadcast", 1, 0, 0, 0, 0}, GATHER = {"ncclGather", 0, 1, 0, 1, 0},
-                        REDUCE_SCATTER = {"ncclReduceScatter", 1, 1, 1, 0, 1}, SCATTER = {"ncclScatter", 1, 0, 1, 0, 0},
-                        ALL_GATHER = {"ncclAllGather", 1, 1, 0, 1, 0}, ALL_TO_ALL = {"ncclAlltoAll", 1, 1, 1, 1, 0};
+typedef struct { const char *name; int to_all, from_all, sends_blocks, receives_blocks, folds, tuned; } Collective;
+static const Collective ALL_REDUCE = {"ncclAllReduce", 1, 1, 0, 0, 1, 1}, REDUCE = {"ncclReduce", 0, 1, 0, 0, 1, 1},
+                        BROADCAST = {"ncclBroadcast", 1, 0, 0, 0, 0, 1}, GATHER = {"ncclGather", 0, 1, 0, 1, 0, 0},
+                        REDUCE_SCATTER = {"ncclReduceScatter", 1, 1, 1, 0, 1, 1},
+                        SCATTER = {"ncclScatter", 1, 0, 1, 0, 0, 0},
+                        ALL_GATHER = {"ncclAllGather", 1, 1, 0, 1, 0, 1},
+                        ALL_TO_ALL = {"ncclAlltoAll", 1, 1, 1, 1, 0, 0};
 
 static int collective(const Collective *c, const void *from, void *to, size_t count, int type, int op, int root,
                       Comm *comm, Stream *stream) {
@@ -639,6 +731,9 @@ static int collective(const Collective *c, const void *from, void *to, size_t co
     int in_place = c->sends_blocks ? !c->receives_blocks && (char *)to == (char *)from + me * size
                                    : (char *)from == (char *)to + (c->receives_blocks ? me * size : 0);
     if (sends && receives && !in_place && overlap(from, out, to, in)) fatal("buffers of %s overlap", c->name);
+    log_call(c->name, from, to, count, type, op, root, comm, stream);
+    if (me == 0 && n > 1 && c->tuned)
+        info(TUNING, "%s: %zu Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..0}", c->name + strlen("nccl"), size);
     Work *w = calloc(1, sizeof *w + 2 * n * sizeof(Transfer));
     w->comm = comm, w->count = count, w->type = type, w->op = op, w->out = c->folds && receives ? to : NULL;
     uint64_t tag = ((count * 64 + type) * 8 + op) * 64 + root;

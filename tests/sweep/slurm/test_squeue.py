@@ -32,6 +32,11 @@ def test_the_nodes_of_a_job_come_one_by_one():
     assert squeue.allocated_hosts("7") == ("n1", "n2")
 
 
+@pytest.mark.usefixtures("cluster")
+def test_the_cpus_of_a_job_are_those_of_a_node():
+    assert squeue.cpus_of_node("7") == 2
+
+
 def test_jobs_are_cancelled_together_and_none_where_there_are_none(programs):
     programs("scancel", code=1)
     squeue.cancel([])

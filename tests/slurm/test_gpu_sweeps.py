@@ -1,0 +1,121 @@
+"""The sweep files for GPUs, whole: Snakemake, Slurm, ranks over NCCL, evidence, HDF5, curves, and what a kill leaves.
+
+The ranks are hpccoll as it is, with CuPy's binding of NCCL, which is the test library in host memory (gpu/on_host).
+Slurm counts GPUs that the nodes of the testbed do not have. The files are shortened: fewer sizes, ranks and iterations.
+"""
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import yaml
+from slurm_testbed import on_host
+from sweep_sandbox import SweepSandbox, wait
+
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.load_results import read_results
+from hpccoll.store.rows import timing_mode
+
+pytestmark = [pytest.mark.slurm, pytest.mark.sweep, pytest.mark.long]
+
+ROOT = Path(__file__).parents[2]
+GPU, NCCL = "8 host-memory GPUs of the NCCL test library", "NCCL 2.30.0: the test library of hpccoll, in host memory"
+"""What nobody can take for a GPU and for NVIDIA's NCCL."""
+SHORT = {
+    "bytes": [64, "64K"], "in_place": False, "ranks_per_node": [2], "rounds": 1,
+    "effort": {"warmup": 1, "min_iterations": 2, "max_iterations": 2, "seconds": 0.05, "operations": 3},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sandbox(testbed, nccl_library, mpiexec, tmp_path_factory):  # noqa: ARG001 - there is an MPI library
+    """Return a directory for the sweep of a file of workflows/config, shortened, and the arguments of the sweep."""
+
+    def sandbox(name, variants):
+        box = SweepSandbox(testbed, tmp_path_factory.mktemp(name), name, ["n1", "n2"])
+        sweep = yaml.safe_load((ROOT / "workflows" / "config" / f"{name}.yaml").read_text())
+        assert {*SHORT} - {"rounds"} <= {*sweep}, "a shortened key is one that the file has"
+        sweep |= SHORT | {"variants": {each: sweep["variants"][each] for each in variants or sweep["variants"]}}
+        (box.home / "s.yaml").write_text(json.dumps(sweep))
+        return box, box.site(gpus_per_node=8, environment=on_host(nccl_library, box.home))
+
+    return sandbox
+
+
+def is_said_to_be_the_test_library(box, ended):
+    """Check that the terminal, the top of the page, and every picture name the stand-ins for GPU and NCCL."""
+    (line,) = {line for line in ended.out.splitlines() if GPU in line and "measured on a testbed" in line}
+    assert line.endswith(f"; {NCCL}")
+    (lede,) = re.findall(r'<p class="lede">(.*?)</p>', box.page)
+    assert GPU in lede
+    assert f"and {NCCL} (native: NCCL&#x27;s own)" in lede
+    pictures = [*(box.out / "report" / "charts").glob("*.svg")]
+    assert len(pictures) > 3
+    assert not [picture.name for picture in pictures if GPU.replace(" ", "") not in flat_text(picture)]
+
+
+def flat_text(picture):
+    return re.sub(r"<[^>]*>|\s", "", picture.read_text())
+
+
+def rows_of(box):
+    """Return the rows of a sweep of which nothing is missing or wrong."""
+    results = read_results([box.out])
+    assert not results.missing
+    assert {(row.status, row.wrong) for row in results.rows} == {("ok", 0)}
+    for run in results.runs:
+        assert run.provenance["gpus"][0]["gpus"][0]["name"] in GPU
+        assert {host["library"]["version"] for host in run.provenance["nccl"]} == {"2.30.0"}
+    return results.rows
+
+
+def killed_in_the_middle_of_a_job(box, arguments):
+    """Kill a sweep whose first job has measured some of its cases, and return that job."""
+    sweep = box.start(*arguments)
+
+    def job():
+        assert sweep.poll() is None, sweep.communicate()
+        begun = (path.name.removesuffix(".h5.journal") for path in box.out.glob("raw/*.h5.journal"))
+        return next((job for job in begun if box.events("outcome", job) >= 2), None)
+
+    begun = wait(job, box.logs)
+    for pid in box.ranks().values():
+        os.kill(pid, signal.SIGSTOP)  # they measure no more
+    for pid in box.on_head("snakemake"):
+        os.kill(pid, signal.SIGKILL)
+    os.killpg(sweep.pid, signal.SIGKILL)
+    sweep.communicate()
+    return begun
+
+
+def test_the_first_sweep_on_a_node_of_gpus_is_resumed_after_a_kill_and_says_what_ran(sandbox):
+    box, arguments = sandbox("gpu-node", None)
+    job = killed_in_the_middle_of_a_job(box, arguments)
+    before = box.measured(job)
+    assert before
+    ended = box.hpccoll("sweep", *arguments)
+    assert ended.code == 0, f"{ended.out}\n{ended.err}\n{box.logs()}"
+    after = box.measured(job)
+    assert before.items() < after.items(), "what was measured is kept"
+    assert {number for _, number in after} == {1, 2}, "the rest is an attempt of its own"
+    rows = rows_of(box)
+    native = {row.variant: row.executed for row in rows if row.algorithm == NATIVE}
+    without = "ring (fallback: no line says why)"
+    assert native == {"default": "ring", "nccl-ring": "ring", "nccl-nvls-off": "ring", "nccl-nvls": without}
+    assert {row.algorithm for row in rows} >= {NATIVE, "ring", "double_binary_tree"}
+    assert {(timing_mode(row.timing), row.params["graph"]) for row in rows} == {
+        (timing, graph) for timing in ("single", "aggregated") for graph in (0, 1)
+    }
+    is_said_to_be_the_test_library(box, ended)
+
+
+def test_nccl_is_swept_on_one_node_and_on_two(sandbox):
+    box, arguments = sandbox("gpu-nccl", ["default", "nccl-symmetric", "nccl-gdr"])
+    ended = box.hpccoll("sweep", *arguments)
+    assert ended.code == 0, f"{ended.out}\n{ended.err}\n{box.logs()}"
+    rows = rows_of(box)
+    assert {(row.nodes, row.ranks) for row in rows} == {(1, 2), (2, 4)}
+    is_said_to_be_the_test_library(box, ended)
