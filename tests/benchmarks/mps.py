@@ -29,7 +29,7 @@ def mps_server() -> Iterator[tuple[Mapping[str, str], str]]:
     if os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or Path("/tmp/nvidia-mps/control").exists():  # noqa: S108  CUDA's default
         yield {}, "by a server of MPS that was there before"
         return
-    with tempfile.TemporaryDirectory(prefix="mps-") as place:  # short, because it holds sockets
+    with tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as place:  # short: it holds sockets
         pipe, logs = Path(place) / "pipe", Path(place) / "log"
         pipe.mkdir()
         logs.mkdir()

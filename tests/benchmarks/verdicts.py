@@ -81,9 +81,9 @@ class Page:
         self.say(f"## {self._call} UTC\n\n{about}\n\n| what | got | asked | |\n| --- | --: | --- | --- |")
 
     def say(self, words: str) -> None:
-        """Print words, and add them to the page."""
-        print(words, flush=True)
+        """Add words to the page, and print them."""
         _append(self._page, words)
+        print(words, flush=True)
 
     def add(self, part: str, verdict: Verdict) -> None:
         """Add a verdict of a part."""
