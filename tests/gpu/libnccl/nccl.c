@@ -12,7 +12,8 @@
  * NCCL_TEST_FAULT=RANK:NUMBER:KIND injects a fault into the process that is RANK in its first communicator: its work
  * NUMBER (a group or a collective, from 1 on) never ends; `stall` leaves it at that, `error` also raises asynchronous
  * errors, and `init` makes the creation of its communicator NUMBER fail. NCCL_TEST_VERSION is the version (23000), and
- * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. */
+ * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. Ranks that name the same device
+ * (hostDevice) are refused as by NCCL of that version, with NCCL_HOSTID and NCCL_MULTI_RANK_GPU_ENABLE. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -56,6 +57,7 @@ typedef struct { /* the messages of one rank to another: the receiver posts, the
 typedef struct {
     _Atomic int arrived, failed;
     struct { int color, key; size_t size; } said[RANKS];
+    char devices[RANKS][96]; /* the host and the device of each rank */
     Pair pairs[];
 } Shared;
 
@@ -105,6 +107,7 @@ static char notes[1 << 16];
 static size_t noted;
 static Comm *comms[COMMS];
 static int created, works;
+static char device[32]; /* empty: unknown, and never refused */
 static struct { int rank, number; char kind[8]; } fault;
 
 static void fatal(const char *format, ...) {
@@ -327,6 +330,30 @@ static void meet(Comm *comm) { /* wait for all ranks */
     for (int turn = 0; comm->shared->arrived < target; turn++) rest(turn);
 }
 
+void hostDevice(const char *name) { snprintf(device, sizeof device, "%s", name); }
+
+int ncclGetVersion(int *version) {
+    const char *text = getenv("NCCL_TEST_VERSION");
+    *version = text ? atoi(text) : 23000;
+    return SUCCESS;
+}
+
+static int refuses_device(Comm *comm) { /* before 2.30 only at the ranks that share one */
+    char (*devices)[96] = comm->shared->devices;
+    const char *host = getenv("NCCL_HOSTID"), *enabled = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    char name[40] = "";
+    gethostname(name, sizeof name - 1);
+    snprintf(devices[comm->rank], sizeof *devices, "%.40s %s", host ? host : name, device);
+    meet(comm);
+    int version;
+    ncclGetVersion(&version);
+    if (!*device || (version >= 23000 && enabled && atoi(enabled))) return 0;
+    for (int i = 0; i < comm->ranks; i++)
+        for (int j = 0; j < i; j++)
+            if (!strcmp(devices[i], devices[j]) && (version >= 23000 || i == comm->rank || j == comm->rank)) return 1;
+    return 0;
+}
+
 static int create(Comm **made, int ranks, const char *name, int rank) {
     if (ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks || name[0] != '/') return INVALID_ARGUMENT;
     const char *text = getenv("NCCL_TEST_FAULT");
@@ -344,6 +371,7 @@ static int create(Comm **made, int ranks, const char *name, int rank) {
     meet(comm);
     if (rank == 0) shm_unlink(name);
     comms[created % COMMS] = comm;
+    if (refuses_device(comm)) return INVALID_USAGE;
     if (++created == fault.number && !strcmp(fault.kind, "init")) return SYSTEM_ERROR;
     *made = comm;
     return SUCCESS;
@@ -360,12 +388,6 @@ static int note_config(const Config *c) {
     FIELD(cgaClusterSize, 0) FIELD(minCTAs, 1) FIELD(maxCTAs, 1) FIELD(trafficClass, 0) FIELD(collnetEnable, 0)
     FIELD(CTAPolicy, 0) FIELD(nvlsCTAs, 1) FIELD(nChannelsPerNetPeer, 1) FIELD(nvlinkCentricSched, 0)
     if (c->netName) note(" netName=%s", c->netName);
-    return SUCCESS;
-}
-
-int ncclGetVersion(int *version) {
-    const char *text = getenv("NCCL_TEST_VERSION");
-    *version = text ? atoi(text) : 23000;
     return SUCCESS;
 }
 
