@@ -152,7 +152,7 @@ class RankGpus:
         own = NcclDevice(
             node=node_name(), host=settings.get("NCCL_HOSTID", self.ranks.node_id), bus=bus,
             uuid=gpu.device_uuid(self.gpu_of_rank.number) or bus, version=gpu.nccl_version() or (),
-            may_share=settings.get(NCCL_GPU_SHARING_VARIABLE, "0") != "0",
+            may_share=settings.get(NCCL_GPU_SHARING_VARIABLE, "") not in ("", "0"),
         )  # fmt: skip
         return sharing_refusal(self.ranks.comm.allgather(own))
 
