@@ -7,6 +7,7 @@ thread of the test library, kernels are compiled for the host and queued on it, 
 import ctypes
 import platform
 import sys
+from functools import partial
 from types import ModuleType
 
 import cupy
@@ -241,4 +242,11 @@ def install(directory):
     gpu.device_count = lambda: GPUS
     gpu.missing_for_gpu = lambda _transport, _dtype="float32": None
     gpu_assignment.select_gpu = lambda _number: None
-    gpu_assignment.Gpu = lambda number: HostGpu(directory, number)
+    gpu_assignment.Gpu = partial(_named, directory)
+
+
+def _named(directory, number):
+    """Return a GPU, which NCCL knows as that of this rank."""
+    made = HostGpu(directory, number)
+    made.library.hostDevice(made.id.encode())
+    return made

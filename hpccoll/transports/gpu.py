@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.errors import GpuFailedError
-from hpccoll.host.gpu_stack import old_cupy_reason
+from hpccoll.host.gpu_stack import choose_kernel_cache, old_cupy_reason
 from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.transport_interface import Array, address
 
@@ -72,6 +72,7 @@ def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
         return old
     if dtype == BFLOAT16 and find_spec("ml_dtypes") is None:
         return f"ml_dtypes is not installed ({INSTALL})"
+    choose_kernel_cache()
     return _missing_nvrtc() or (_missing_nccl() if transport == "nccl" else None)
 
 

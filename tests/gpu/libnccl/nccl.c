@@ -15,7 +15,8 @@
  * NUMBER (a group or a collective, from 1 on) never ends; `stall` leaves it at that, `error` also raises asynchronous
  * errors, and `init` makes the creation of its communicator NUMBER fail. NCCL_TEST_VERSION is the version (23000), and
  * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. HPCCOLL_TEST_MEMORY is a directory
- * that the ranks share (/dev/shm); hosts of a testbed each have a /dev/shm of their own.
+ * that the ranks share (/dev/shm); hosts of a testbed each have a /dev/shm of their own. Ranks that name the same device
+ * (hostDevice) are refused as by NCCL of that version, with NCCL_HOSTID and NCCL_MULTI_RANK_GPU_ENABLE.
  *
  * With NCCL_DEBUG=INFO it logs its version, communicators and calls in the lines of NCCL 2.30.7 (src/init.cc:1422,
  * src/enqueue.cc:822 and 3152). NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE are read by the first message, and by
@@ -66,6 +67,7 @@ typedef struct {
     _Atomic int arrived, failed;
     struct { int color, key; size_t size; } said[RANKS];
     char hosts[RANKS][64];
+    char devices[RANKS][96]; /* the host and the device of each rank */
     Pair pairs[];
 } Shared;
 
@@ -136,6 +138,7 @@ static int created, works;
 static Graph *capture; /* the one that has begun and not ended */
 static uint64_t captures;
 static Stream *idle_branches;
+static char device[32]; /* empty: unknown, and never refused */
 static struct { int rank, number; char kind[8]; } fault;
 
 static void fatal(const char *format, ...) {
@@ -507,6 +510,24 @@ static void log_communicator(Comm *comm) {
          comm->ranks, nodes, local_ranks, local_rank);
 }
 
+void hostDevice(const char *name) { snprintf(device, sizeof device, "%s", name); }
+
+static int refuses_device(Comm *comm) { /* before 2.30 only at the ranks that share one */
+    char (*devices)[96] = comm->shared->devices;
+    const char *host = getenv("NCCL_HOSTID"), *enabled = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    char name[40] = "";
+    gethostname(name, sizeof name - 1);
+    snprintf(devices[comm->rank], sizeof *devices, "%.40s %s", host ? host : name, device);
+    meet(comm);
+    int version;
+    ncclGetVersion(&version);
+    if (!*device || (version >= 23000 && enabled && atoi(enabled))) return 0;
+    for (int i = 0; i < comm->ranks; i++)
+        for (int j = 0; j < i; j++)
+            if (!strcmp(devices[i], devices[j]) && (version >= 23000 || i == comm->rank || j == comm->rank)) return 1;
+    return 0;
+}
+
 static int create(Comm **made, int ranks, const char *name, int rank) {
     if (ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks || name[0] != '/') return INVALID_ARGUMENT;
     const char *text = getenv("NCCL_TEST_FAULT");
@@ -529,6 +550,7 @@ static int create(Comm **made, int ranks, const char *name, int rank) {
     if (rank == 0) unlink(path);
     log_communicator(comm);
     comms[created % COMMS] = comm;
+    if (refuses_device(comm)) return INVALID_USAGE;
     if (++created == fault.number && !strcmp(fault.kind, "init")) return SYSTEM_ERROR;
     *made = comm;
     return SUCCESS;
