@@ -10,11 +10,12 @@ from itertools import count
 from hpccoll.measure import watchdog
 from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.result_check_gpu import GpuCheck
+from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import SingleTiming
 from hpccoll.transports.nccl.fault_tolerance import PeerStallError, check_peers
 
-PLACES = {"run": SingleTiming, "wrong": GpuCheck}
-"""Where a rank can stall: in an operation, or in the check of its result."""
+PLACES = {"run": (SingleTiming, "run"), "step": (StreamStepEngine, "run"), "wrong": (GpuCheck, "wrong")}
+"""Where a rank can stall: in an operation, a training step, or the check of a result; the class and its method."""
 
 
 def called(sync):
@@ -40,14 +41,14 @@ def stall(who, where, when, how, places=PLACES):
 
     Args:
         who: the rank.
-        where: a method, by the name that ``places`` has.
+        where: a method, by the name that ``places`` gives it.
         when: from 1 on.
         how: for so many seconds, for ever where it is ``stops``, or until it is ``called`` or ``spared``; or it raises
             after the call where it is ``fails``; or its GPU fails where it is ``breaks``.
-        places: classes by the names of methods.
+        places: classes and the names of their methods.
     """
-    of, calls = places[where], count(1)
-    done, made, patients = getattr(of, where), DeadlineSync.__init__, []
+    (of, method), calls = places[where], count(1)
+    done, made, patients = getattr(of, method), DeadlineSync.__init__, []
 
     def stalling(self, *about):
         from mpi4py import MPI
@@ -71,5 +72,5 @@ def stall(who, where, when, how, places=PLACES):
         patients.append(self)
 
     DeadlineSync.__init__ = known
-    setattr(of, where, stalling)
+    setattr(of, method, stalling)
     watchdog.GRACE = 0.5

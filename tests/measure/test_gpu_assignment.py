@@ -42,6 +42,22 @@ def test_a_rank_without_a_local_number_or_without_gpus_takes_none(taken):
     assert taken({}) == taken({"SLURM_LOCALID": ""}) == taken({"SLURM_LOCALID": "1"}, lack="no CUDA device") == []
 
 
+def test_a_rank_keeps_the_number_of_its_gpu_if_ranks_before_it_are_lost(mpiexec, monkeypatch):  # noqa: ARG001
+    from hpccoll.measure import gpu_assignment
+
+    queried = []
+    monkeypatch.setattr(gpu_assignment.gpu, "device_count", lambda: 4)
+    monkeypatch.setattr(gpu_assignment.gpu, "device_uuid", lambda number: queried.append(number) or f"uuid-{number}")
+    whole, rest = (
+        SimpleNamespace(local_rank=at, node_id="n1", comm=SimpleNamespace(allgather=lambda own: [own])) for at in (2, 1)
+    )
+    gpus = gpu_assignment.RankGpus(whole)
+    assert (gpus.number, gpus.ranks_on_gpu) == (2, 1)
+    remaining = gpus.subset(rest)
+    assert (remaining.number, remaining.ranks_on_gpu) == (2, 1)
+    assert queried == [2, 2]
+
+
 def test_slices_of_a_gpu_are_not_shared(mpiexec, monkeypatch):  # noqa: ARG001
     from hpccoll.measure import gpu_assignment
 

@@ -38,6 +38,7 @@ def gpu(require, monkeypatch, mpiexec):  # noqa: ARG001  the name of the host is
 
 @pytest.mark.mpi
 def test_an_error_on_the_stream_is_raised_with_its_name_and_is_not_unfinished_work(gpu):
+    selected, gpu.device = [], SimpleNamespace(use=lambda: selected.append(gpu.status))
     device = CupyDevice(gpu, None)
     assert device.idle()
     gpu.status = NOT_READY
@@ -48,6 +49,7 @@ def test_an_error_on_the_stream_is_raised_with_its_name_and_is_not_unfinished_wo
             device.idle()
         progress = StreamPlan(device, np.empty(0), [int], "a group").progress()  # the watchdog asks for it
         assert name in progress
+    assert selected == [ILLEGAL_ADDRESS, NVLINK]  # in the watchdog's thread, not for every poll
 
 
 @pytest.mark.mpi
