@@ -4,32 +4,48 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
 from itertools import count
 
 from hpccoll.measure import watchdog
-from hpccoll.measure.deadline_sync import DeadlineSync
+from hpccoll.measure.recovery import STOP, DeadlineSync, RankGroup
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import SingleTiming
-from hpccoll.transports.nccl.fault_tolerance import PeerStallError, check_peers
 
 PLACES = {"run": (SingleTiming, "run"), "step": (StreamStepEngine, "run"), "wrong": (GpuCheck, "wrong")}
 """Where a rank can stall: in an operation, a training step, or the check of a result; the class and its method."""
 
 
 def called(sync):
-    """Return when another rank has given up."""
-    with suppress(PeerStallError):
-        while True:
-            check_peers(sync.control_comm)
-            time.sleep(0.01)
+    """Return when another rank has stopped."""
+    while not sync.control_comm.iprobe(tag=STOP):
+        time.sleep(0.01)
 
 
 def spared(_patient):
     """Return when the watchdog has reported this rank as stuck, and left its end to the other ranks."""
     while any(thread.name == "watchdog" for thread in threading.enumerate()):
         time.sleep(0.01)
+
+
+RETURNED = 79
+"""The tag of the message with which a lost rank returns."""
+
+
+def await_the_spared_rank(who):
+    """Have rank 0 end the launch only when the lost rank ``who`` has returned."""
+    end_launch = RankGroup.end_launch
+
+    def ending(self, **about):
+        from mpi4py import MPI
+
+        if self.me == who:
+            MPI.COMM_WORLD.send(None, 0, RETURNED)
+        elif self.me == 0:
+            MPI.COMM_WORLD.recv(source=who, tag=RETURNED)
+        end_launch(self, **about)
+
+    RankGroup.end_launch = ending
 
 
 UNTIL = {"called": called, "spared": spared}
@@ -71,6 +87,8 @@ def stall(who, where, when, how, places=PLACES):
         made(self, *about)
         patients.append(self)
 
+    if how == "spared":
+        await_the_spared_rank(who)
     DeadlineSync.__init__ = known
     setattr(of, method, stalling)
     watchdog.GRACE = 0.5

@@ -22,7 +22,7 @@ reason why it never will."""
 GATE_S, GATE_SHARE = 5.0, 1 / 8
 """The seconds after which a gate gives up, and the largest part of the job's timeout. A launch blocks the host if more
 work is queued than the driver holds, and only the gate's end makes room. It must end before the other ranks take this
-one for stalled, after a quarter of the timeout (deadline_sync.LIMIT)."""
+one for stalled, after a quarter of the timeout (recovery.LIMIT)."""
 
 
 class SingleTiming:
