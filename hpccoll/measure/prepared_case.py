@@ -125,7 +125,8 @@ class PreparedCase:
                 else None  # the host takes part in the operation, and only the host can time it
             )  # fmt: skip
         except BaseException:
-            self.close()  # the graphs of the plan, before anybody aborts their communicator
+            if isinstance(self.plan, StreamPlan):  # over MPI, only all ranks together can free what they hold
+                self.close()  # the graphs and registered buffers, before their communicator is aborted
             raise
         # Bound once, because a call through this object would add to the measured time.
         checked, self.run = on_stream or self.check, (on_stream or self.plan).run

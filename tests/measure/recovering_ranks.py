@@ -78,6 +78,8 @@ def all_answer(failing):
     assert description.endswith("; all ranks answered and continued")
     assert (group.complete, group.provenance()) == (True, {})
     assert group.ranks.comm.allreduce(1) == COMM.size
+    assert MPI.Request.Testall(sync._barriers + sync._sends)  # MPI_Finalize may wait for what is left
+    assert not sync.control_comm.iprobe()
     group.end_launch()
 
 
