@@ -14,10 +14,10 @@ the communicators, and to create new ones. The states of a rank:
         +---- VERDICT lacks it: EXCLUDED. It came back too late, and sleeps until rank 0 ends the launch.
         +---- There is no VERDICT: rank 0, which keeps the results, has stalled. The rank aborts the launch.
 
-Only rank 0 decides, so that ranks never split into two groups. All this takes at most LIMIT + 2 ANSWER of the timeout,
-after which the watchdog ends a rank without progress; it spares a rank for which VERDICT has come, because a launcher
-ends all ranks with the first one. What has no deadline is left to the watchdog: preparing cases, whose first operations
-connect ranks while the host blocks, and collecting outcomes.
+Only rank 0 decides, so that ranks never split into two groups. Besides the abort, this takes at most LIMIT + 2 ANSWER
+of the timeout, after which the watchdog ends a rank without progress; it spares a rank for which VERDICT has come,
+because a launcher ends all ranks with the first one. What has no deadline is left to the watchdog: preparing cases,
+whose first operations connect ranks while the host blocks, and collecting outcomes.
 
 If all ranks have answered, they complete what only some of them had started, and MPI_Finalize returns. A launch that
 has lost a rank ends by MPI_Abort after its results are written, because MPI_Finalize would wait for that rank.
