@@ -15,7 +15,7 @@ PREAMBLE = """
 #define __device__ static
 #define __global__ static
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(threads, blocks)
 struct uint4 { unsigned x, y, z, w; };
 static struct { unsigned x; } blockIdx, threadIdx;
 static unsigned __float_as_uint(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }

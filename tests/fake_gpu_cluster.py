@@ -1,5 +1,7 @@
 """The GPUs of all ranks in one process, on NumPy memory: streams that run in order, and groups of messages that block.
 
+Each GPU has two streams, of which either may be ahead of the other, as far as events allow.
+
 A group ends when each of its messages has met its other end, which is in a group that its peer is at: nothing is
 buffered, and a message between two ranks meets the first one of the other end that is left. Where no stream can go on,
 that is a deadlock. What a group, or a wave of moves, may do in any order must come to the same in each: it is refused
@@ -7,7 +9,8 @@ otherwise, and done in a random order.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from random import Random
 
@@ -41,14 +44,53 @@ class Group:
         return self.buffers[message.span.buffer][message.span.start : message.span.stop]
 
 
+MESSAGES, FOLDS = range(2)
+"""The streams of a GPU."""
+
+
+@dataclass
+class Event:
+    """An event: how often it was recorded, and how many of these records its stream has passed."""
+
+    recorded: int = 0
+    passed: int = 0
+
+
+@dataclass(frozen=True)
+class Record:
+    event: Event
+
+
+@dataclass(frozen=True)
+class Await:
+    event: Event
+    number: int = 0
+
+
 class FakeDevice:
-    """A GPU of the cluster: what is queued on its stream is done by ``Cluster.run``."""
+    """A GPU of the cluster: what is queued on its streams is done by ``Cluster.run``."""
 
     def __init__(self, cluster, me):
         self.cluster, self.me = cluster, me
-        self.stream = deque()
-        self.queue = self.stream.append
+        self.streams = deque(), deque()
+        self.captured = None
         self.launches, self.said = 0, None
+
+    @property
+    def queued(self):
+        """How much is queued on both streams."""
+        return sum(map(len, self.streams))
+
+    def queue(self, stream, work):
+        """Queue work on a stream, or capture it. A wait is for the last record before it."""
+        if self.captured is not None:
+            self.captured.append((stream, work))
+            return
+        if isinstance(work, Record):
+            work.event.recorded += 1
+        elif isinstance(work, Await):
+            work = replace(work, number=work.event.recorded)
+        self.streams[stream].append(work)
 
     def empty(self, count, dtype):
         return np.full(count, 99, dtype)
@@ -56,16 +98,21 @@ class FakeDevice:
     def group_call(self, buffers, messages):
         requested = Group(buffers, [*messages])
         requested.check()
-        return lambda: self.queue(lambda: Group(buffers, requested.messages, [*requested.messages]))
+        return lambda: self.queue(MESSAGES, lambda: Group(buffers, requested.messages, [*requested.messages]))
 
-    def fold_calls(self, operation, buffers, waves):
+    def handover(self, *, to_folds):
+        streams, event = ((MESSAGES, FOLDS) if to_folds else (FOLDS, MESSAGES)), Event()
+        works = Record(event), Await(event)
+        return tuple(partial(self.queue, stream, work) for stream, work in zip(streams, works, strict=True))
+
+    def fold_calls(self, operation, buffers, waves, *, beside=False):
         def launch(wave):
             def go():
                 self.launches += 1
                 for move in self.cluster.chance.sample(wave, len(wave)):
                     do(operation, buffers, move)
 
-            return lambda: self.queue(go)
+            return lambda: self.queue(FOLDS if beside else MESSAGES, go)
 
         for wave in waves:
             for one, other in combinations(wave, 2):
@@ -80,16 +127,15 @@ class FakeDevice:
         """A rank has one GPU here."""
 
     def idle(self):
-        return not self.stream
+        return not self.streams[MESSAGES]
 
     def error(self):
         return self.said
 
     def capture(self, queue):
-        taken = []
-        self.queue = taken.append
+        self.captured = []
         queue()
-        self.queue = self.stream.append
+        taken, self.captured = self.captured, None
         return FakeGraph(self, taken)
 
 
@@ -99,7 +145,8 @@ class FakeGraph:
     taken: list
 
     def launch(self):
-        self.device.stream.extend(self.taken)
+        for stream, work in self.taken:
+            self.device.queue(stream, work)
 
     def close(self):
         self.taken = None
@@ -125,22 +172,31 @@ class Cluster:
         self.devices = [FakeDevice(self, me) for me in range(ranks)]
 
     def run(self):
-        """Run all streams to their ends."""
+        """Run all streams to their ends, those of messages first, or those of folds, or in turn."""
         at = [None] * len(self.devices)
-        while any(at) or any(device.stream for device in self.devices):
-            went = [self._advance(device, at) for device in self.chance.sample(self.devices, len(self.devices))]
-            if not any(went):
+        eager = self.chance.choice([(MESSAGES,), (FOLDS,), (MESSAGES, FOLDS)])
+        while any(at) or any(device.queued for device in self.devices):
+            for streams in (eager, (MESSAGES, FOLDS)):
+                devices = self.chance.sample(self.devices, len(self.devices))
+                if any(self._advance(device, at, streams) for device in devices):
+                    break
+            else:
                 raise DeadlockError("; ".join(self._waits(at)))
 
-    def _advance(self, device, at):
-        """Do what a stream can do now, and return whether it was anything."""
+    def _advance(self, device, at, streams):
+        """Do the next work of some streams of a GPU if it can be done, and return whether any could."""
         me, went = device.me, False
-        while True:
-            while at[me] is None and device.stream:
-                at[me], went = device.stream.popleft()(), True
-            if at[me] is None or not self._meet(me, at):
-                return went
-            went = True
+        for stream in self.chance.sample(streams, len(streams)):
+            busy, queued = stream == MESSAGES and at[me] is not None, device.streams[stream]
+            if busy:
+                went |= self._meet(me, at)
+            elif queued and not (isinstance(queued[0], Await) and queued[0].event.passed < queued[0].number):
+                work, went = queued.popleft(), True
+                if isinstance(work, Record):
+                    work.event.passed += 1
+                elif not isinstance(work, Await):
+                    at[me] = work() or at[me]
+        return went
 
     @staticmethod
     def _meet(me, at):

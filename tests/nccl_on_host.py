@@ -14,7 +14,7 @@ import cupy
 import numpy as np
 from cpu_check_kernels import HostGpu as HostKernels
 from cpu_fold_kernel import fold_launcher
-from cpu_gate_kernel import gate_function
+from cpu_pause_kernel import pause_function
 from nccl_test_library import load
 
 from hpccoll.errors import GpuFailedError
@@ -22,7 +22,7 @@ from hpccoll.measure import gpu_assignment
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import gpu_dtype
 from hpccoll.transports.nccl import fold_kernel
-from hpccoll.transports.nccl.gate import SOURCE
+from hpccoll.transports.nccl.pause import SOURCE as PAUSE
 from hpccoll.transports.transport_interface import address, aligned_empty
 
 GPUS = 8
@@ -61,12 +61,10 @@ def host_view(array):
 
 
 class Stream:
-    """A stream of the test library, with the methods of CuPy's; with ``room`` for so many items, 0 for any number."""
-
-    room = 0
+    """A stream of the test library, with the methods of CuPy's."""
 
     def __init__(self, library):
-        self.library, self.ptr = library, library.hostStreamCreate(self.room)
+        self.library, self.ptr = library, library.hostStreamCreate()
         self.handle = ctypes.c_void_p(self.ptr)
 
     @property
@@ -82,7 +80,7 @@ class Stream:
         self.library.hostLaunch(self.handle, ctypes.cast(function, ctypes.c_void_p), words)
 
     def wait_event(self, event):
-        self.launch(self.library.hostAwait, ctypes.addressof(event.at))
+        self.library.hostEventWait(event.handle, self.handle)
 
     def begin_capture(self):
         self.library.hostCaptureBegin(self.handle)
@@ -105,14 +103,18 @@ class Graph:
 
 
 class Event:
-    """The time at which the stream passed it, in nanoseconds."""
+    """An event of the test library, with the methods of CuPy's."""
 
-    def __init__(self):
-        self.at = ctypes.c_int64()
+    def __init__(self, library):
+        self.library, self.handle = library, ctypes.c_void_p(library.hostEventCreate())
 
     def record(self, stream):
-        self.at.value = 0  # until the stream has passed it
-        stream.launch(stream.library.hostNow, ctypes.addressof(self.at))
+        self.library.hostEventRecord(self.handle, stream.handle)
+
+    @property
+    def at_ns(self):
+        """The time at which a stream passed it last."""
+        return self.library.hostEventTime(self.handle)
 
 
 class HostGpu(gpu.Gpu):
@@ -152,10 +154,15 @@ class HostGpu(gpu.Gpu):
     def _new_stream(self):
         return Stream(self.library)
 
-    def product(self, _rows, _dtype):
+    def products(self, _most_rows):
         """Return what queues a pause of 20 us in place of a product."""
-        queue = self.kernel(SOURCE, "pause", 8)
-        return lambda: queue((1,), (1,), (20_000,))
+        queue = self.kernel(PAUSE, "pause", 8)
+
+        def multiply(_rows, number):
+            for _ in range(number):
+                queue((1,), (1,), (20_000,))
+
+        return multiply
 
     def empty(self, count, dtype):
         return array_of(aligned_empty(count, gpu_dtype(dtype)))
@@ -174,11 +181,11 @@ class HostGpu(gpu.Gpu):
         return aligned_empty(count, gpu_dtype(dtype))
 
     def kernel(self, source, name, itemsize):
-        if name in ("gate", "pause"):
-            function = gate_function(self._directory, name)
-            stream = self.stream
+        stream = self.stream
+        if source == PAUSE:
+            function = pause_function(self._directory)
             return lambda _grid, _block, arguments: stream.launch(function, *arguments)
-        function, stream = self._kernels.compiled(source, name, itemsize), self.stream
+        function = self._kernels.compiled(source, name, itemsize)
         return lambda grid, block, arguments: stream.launch(function, *grid, *block, *arguments)
 
     def select(self):
@@ -191,12 +198,12 @@ class HostGpu(gpu.Gpu):
             raise GpuFailedError(f"GPU {self.id} of {platform.node()} failed: cudaErrorECCUncorrectable")
         return self.stream.done
 
-    def event(self):
-        return Event()
+    def event(self, *, timing=True):  # noqa: ARG002  events of the host have times
+        return Event(self.library)
 
     def elapsed_ns(self, start, end):
         assert self.stream.done
-        return end.at.value - start.at.value
+        return end.at_ns - start.at_ns
 
     def release(self):
         assert self.stream.done

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cpu_check_kernels import HostGpu
 from cpu_fold_kernel import compile_folds
-from cpu_gate_kernel import gate_function
+from cpu_pause_kernel import pause_function
 
 from hpccoll.measure.result_check_gpu import SOURCE as CHECK
 
@@ -31,7 +31,7 @@ def missing():
 def compile_all(directory):
     """Compile the library and the kernels into ``directory``, for all ranks."""
     compile_folds(directory)
-    gate_function(directory)
+    pause_function(directory)
     HostGpu(directory).compiled(CHECK, "fill", 4)
     subprocess.run(["gcc", *FLAGS, f"-Wl,-soname,{NAME}", "-o", directory / NAME, SOURCE, "-lrt"], check=True)
 
@@ -39,6 +39,7 @@ def compile_all(directory):
 def load(directory):
     """Load the library before CuPy and nccl4py look for theirs: they get the one of its name that is loaded."""
     library = ctypes.CDLL(str(directory / NAME))
-    for name in ("hostStreamCreate", "hostCaptureEnd", "hostCalls"):
-        getattr(library, name).restype = ctypes.c_char_p if name == "hostCalls" else ctypes.c_void_p
+    for name in ("hostStreamCreate", "hostCaptureEnd", "hostEventCreate"):
+        getattr(library, name).restype = ctypes.c_void_p
+    library.hostCalls.restype, library.hostEventTime.restype = ctypes.c_char_p, ctypes.c_int64
     return library

@@ -1,6 +1,7 @@
 """The GPU kernels of the package, compiled by NVRTC without a GPU.
 
-``python tests/nvrtc_kernels.py`` compiles every kernel for every architecture, and prints how many and the time.
+``python tests/nvrtc_kernels.py`` compiles every kernel for every architecture by CUDA 12 and 13, and prints how many
+and the time; with words such as ``fold.cu sm_90`` only what they name.
 """
 
 import ctypes
@@ -15,8 +16,14 @@ from typing import NamedTuple
 from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES, kernel_macros
 
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
-ARCHITECTURES = ("sm_70", "sm_80", "sm_90", "sm_100", "sm_120")
-"""Volta, Ampere, Hopper and Blackwell. NVRTC knows the last two since 12.8, and dropped the first with 13."""
+OLDEST, NEWEST = 70, 121
+"""The compute capabilities 7.0 (Volta, which NVRTC 13 dropped) to 12.1 (Blackwell)."""
+
+LIBRARIES = {12: "cuda_nvrtc/lib/libnvrtc.so.12", 13: "cu13/lib/libnvrtc.so.13"}
+"""NVRTC by its major version, in the wheels nvidia-cuda-nvrtc-cu12 and nvidia-cuda-nvrtc."""
+
+SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+"""What the assembler says of a kernel: bytes of each thread that are not in registers."""
 
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
 """The definition of a kernel, with its name."""
@@ -48,13 +55,22 @@ def variants():
 
 
 class Nvrtc:
-    """NVRTC, as the wheel nvidia-cuda-nvrtc-cu12 has it."""
+    """NVRTC of a major version of CUDA, as its wheel has it."""
 
-    def __init__(self):
+    def __init__(self, major):
         spec = find_spec("nvidia")
         places = spec.submodule_search_locations if spec else ()
-        found = [library for place in places for library in Path(place).glob("cuda_nvrtc/lib/libnvrtc.so.12")]
-        self.library = ctypes.CDLL(str(found[0])) if found else None
+        found = [library for place in places for library in Path(place).glob(LIBRARIES[major])]
+        self.major, self.library = major, ctypes.CDLL(str(found[0])) if found else None
+
+    @property
+    def architectures(self):
+        """The architectures that it compiles for and that are supported here."""
+        count = ctypes.c_int()
+        assert self.library.nvrtcGetNumSupportedArchs(ctypes.byref(count)) == 0
+        found = (ctypes.c_int * count.value)()
+        assert self.library.nvrtcGetSupportedArchs(found) == 0
+        return [f"sm_{number}" for number in found if OLDEST <= number <= NEWEST]
 
     def compile(self, variant, architecture):
         """Return the machine code of a variant; empty if it does not compile; and what the compiler has to say."""
@@ -62,7 +78,7 @@ class Nvrtc:
         source, name = variant.source.read_bytes(), variant.source.name.encode()
         assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None) == 0
         options = [f"-D{name}={value}" for name, value in variant.macros.items()]
-        words = [word.encode() for word in (*options, f"--gpu-architecture={architecture}")]
+        words = [word.encode() for word in (*options, f"--gpu-architecture={architecture}", "--ptxas-options=-v")]
         failed = nvrtc.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))
         nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
         log = ctypes.create_string_buffer(size.value)
@@ -76,19 +92,37 @@ class Nvrtc:
         return code.raw, "\n".join(said)
 
 
+def complaints(said, kernels):
+    """Return what of a compiler's words is no mere information: warnings, errors, and bytes outside of registers."""
+    others = [line for line in said.splitlines() if not line.startswith("ptxas")]
+    frames = SPILLS.findall(said)
+    missing = [] if others or len(frames) >= kernels else ["the assembler reports no stack frames"]
+    return [*others, *missing, *(f"{a} bytes of stack, {b} of spills" for a, b, _ in frames if int(a) or int(b))]
+
+
 def defect(nvrtc, variant, architecture):
-    """Return what is wrong with a variant on an architecture; None if its kernels compile without a warning."""
+    """Return what is wrong with a variant on an architecture; None if its kernels compile without a word."""
     code, said = nvrtc.compile(variant, architecture)
     kernels = KERNEL.findall(variant.source.read_text())
     missing = [name for name in kernels if f".text.{name}\0".encode() not in code]
-    if said or missing or not kernels:
-        return f"{variant.label} for {architecture}: {said or f'no kernel {missing}'}"
+    wrong = complaints(said, len(kernels)) + [f"no kernel {name}" for name in missing]
+    if wrong or not kernels:
+        return f"{variant.label} for {architecture} by CUDA {nvrtc.major}: {'; '.join(wrong)}"
     return None
 
 
 if __name__ == "__main__":
-    every, nvrtc, began = [*product(variants(), ARCHITECTURES)], Nvrtc(), time.process_time()
-    defects = [*filter(None, (defect(nvrtc, *each) for each in every))]
-    print(*defects, f"{len(every) - len(defects)} of {len(every)} compile", sep="\n", end=" ")
-    print(f"in {time.process_time() - began:.0f} s of CPU time")
+    began, compilers = time.process_time(), [Nvrtc(major) for major in LIBRARIES]
+    every = [
+        (nvrtc, variant, architecture)
+        for nvrtc in compilers
+        for variant, architecture in product(variants(), nvrtc.architectures)
+        if all(word in f"{variant.label} {architecture} cuda{nvrtc.major}".split() for word in sys.argv[1:])
+    ]
+    defects = 0
+    for each in every:
+        if wrong := defect(*each):
+            print(wrong, flush=True)
+            defects += 1
+    print(f"{len(every) - defects} of {len(every)} compile in {time.process_time() - began:.0f} s of CPU time")
     sys.exit(bool(defects))

@@ -35,14 +35,12 @@ def attempt(number=1, ranks=2, **more):
 
 def times(
     iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None, number=1, events=False,
-    gated=False,
 ):  # fmt: skip
     start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
     end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
-    device = end - start - 50 if events or gated else None
+    device = end - start - 50 if events else None
     return CaseTimes.from_samples(
         start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number, device_ns=device,
-        by_device=gated,
     )  # fmt: skip
 
 
@@ -120,7 +118,6 @@ def outcomes(draw, of, ranks, workers):
         n = draw(st.integers(1, 6))
         limit, first = draw(st.sampled_from([1 << 22, n * 2, 1])), draw(st.integers(0, 2**62))
         how = {"one_clock": one_clock, "first": first, "workers": workers, "number": number, "events": events}
-        how["gated"] = of.timing == "gated"
         parts.append(times(n, ranks, limit, **how))
     taken = reduce(CaseTimes.merge, parts)
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))

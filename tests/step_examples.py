@@ -24,13 +24,22 @@ def step_case(algorithm="ring", **workload):
     )
 
 
-def stage(buckets=BUCKETS, phases=("forward", "backward", "backward", "backward")):
-    """Return a stage as the program of a raw file has it: an all-reduce of each bucket, and computations."""
+def stage(buckets=BUCKETS, phases=("forward", "backward", "backward", "backward"), products=None):
+    """Return a stage as the program of a raw file has it: an all-reduce of each bucket, and computations.
+
+    Args:
+        buckets: the bytes of each bucket.
+        phases: the phase of each computation.
+        products: the number of products of matrices in each computation, if they are such products.
+    """
     operations = [
         {"label": f"bucket {number}", "collective": "all_reduce", "axis": "dp", "bytes": size, "phase": "backward"}
         for number, size in enumerate(buckets, 1)
     ]
-    return [*operations, *({"phase": phase} for phase in phases)]
+    computations = [{"phase": phase} for phase in phases]
+    for computation, number in zip(computations, products or (), strict=bool(products)):
+        computation["products"] = [[1024, number]] if number else []
+    return [*operations, *computations]
 
 
 def timeline_ms(communication_ms, *, overlap=True, buckets=BUCKETS):
@@ -75,7 +84,7 @@ def step_outcome(of, times, program=None, **more):
     return Outcome(**{**about, **more})
 
 
-def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, **attempt):
+def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, products=None, **attempt):
     """Return the raw results of steps of each workload by each algorithm.
 
     Args:
@@ -84,6 +93,7 @@ def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, *
         ranks: the number of ranks, on a node each.
         path: the path of the file.
         rounds: the number of rounds.
+        products: the number of products of matrices in each computation, if they are such products.
         attempt: more about the attempt.
     """
     outcomes = []
@@ -91,7 +101,9 @@ def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, *
         for algorithm, takes in milliseconds.items():
             events = [timeline_ms(takes, overlap=bool(workload.get("overlap", 1)))] * ranks
             parts = [
-                step_outcome(step_case(algorithm, **workload), step_times(events, number=number))
+                step_outcome(
+                    step_case(algorithm, **workload), step_times(events, number=number), [stage(products=products)]
+                )
                 for number in range(1, rounds + 1)
             ]
             merged = parts[0]

@@ -98,9 +98,7 @@ class AttemptRunner:
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._native_barrier, self.progress)
         monitor = self.group.gpus.monitor if prepared.gpu else None
-        samples = measure(
-            loop, sync, self.job.effort.of_a_round, self.progress, by_device=prepared.by_device, monitor=monitor
-        )
+        samples = measure(loop, sync, self.job.effort.of_a_round, self.progress, monitor=monitor)
         self.progress.enter("collecting the outcome")
         activity = monitor.activity(prepared.operations_with_check) if monitor else {}
         return self._collect(case, number, prepared, samples, sync, activity)
@@ -148,9 +146,6 @@ class AttemptRunner:
         activity: Mapping[str, float],
     ) -> Outcome:  # fmt: skip
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
-        voids = self.comm.allgather(prepared.void_times) if prepared.by_device else ()
-        if void := next(filter(None, voids), None):
-            return Outcome(case=case, status="failed", reason=void, requested=requested_algorithm(self.job, case))
         step = prepared if isinstance(prepared, PreparedStep) else None
         events = sync.gather(step.events(samples.iterations)) if step else None  # before more of them run
         wrong = self.comm.allreduce(samples.wrong)
@@ -203,7 +198,6 @@ class AttemptRunner:
                 workers=self.attempt.ranks - self.attempt.aggregators,
                 round_number=number,
                 device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
-                by_device=prepared.by_device,
                 event_ns=None if events is None else np.moveaxis(events, 1, 2),
             ),
             program=json.dumps(step.description()) if step else None,

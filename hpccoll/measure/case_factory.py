@@ -22,6 +22,7 @@ from hpccoll.spec.memory_estimate import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw_results import Attempt
 from hpccoll.training.model_file import models_from_json
+from hpccoll.training.workload import GEMM, Workload
 from hpccoll.transports.gpu import Gpu, gpu_errors
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config
@@ -148,7 +149,8 @@ class CaseFactory:
             return None
         if case.transport != "nccl":
             return f"training steps on GPUs run over nccl, not {case.transport}: only its operations are queued"
-        return self.gpus.missing_for("nccl", case.dtype) or self._config_reason(case)
+        reason = self.gpus.missing_for("nccl", case.dtype) or self._config_reason(case)
+        return reason or (self.gpus.missing_cublas if Workload.of(case.params).compute == GEMM else None)
 
     def _variant_reason(self, case: Case) -> str | None:
         """Return the reason why the variant of the job does not apply to a case on these GPUs and this NCCL."""

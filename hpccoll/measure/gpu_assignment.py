@@ -28,11 +28,19 @@ LOCAL_RANKS = (
 """The variables in which launchers give a rank its local rank. Slurm's comes last, because mpiexec inherits it."""
 
 
+CONNECTIONS, MAX_CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS", "32"
+"""The variable of the number of hardware queues into which CUDA maps streams, and its largest value; the default is 8
+(CUDA C++ Programming Guide, Environment Variables). Streams that share a queue wait for one another. A training step
+may have more than 8, and an operation of NCCL in front of a queue waits for a peer, which may have another in front."""
+
+
 def assign_gpu_before_mpi() -> None:
     """Select the GPU of this rank before MPI_Init, because some libraries bind to the current GPU then.
 
-    Cray MPICH, MVAPICH and UCC do so.
+    Cray MPICH, MVAPICH and UCC do so. CUDA, which starts here, gets as many connections as it can have, unless the
+    user has set their number.
     """
+    os.environ.setdefault(CONNECTIONS, MAX_CONNECTIONS)
     local_rank = next((os.environ[name] for name in LOCAL_RANKS if os.environ.get(name, "").isdigit()), None)
     if local_rank is not None and not gpu.missing_for_gpu(BASE_TRANSPORT):
         select_gpu(int(local_rank) % gpu.device_count())
@@ -77,6 +85,11 @@ class RankGpus:
             if self._missing[key] is None and transport == "mpi":
                 self._missing[key] = self._first_reason(self._mpi_not_cuda_aware())
         return self._missing[key]
+
+    @cached_property
+    def missing_cublas(self) -> str | None:
+        """The reason why a rank cannot multiply matrices on its GPU, None if all can."""
+        return self._first_reason(gpu.missing_cublas())
 
     def _first_reason(self, reason: str | None) -> str | None:
         return next(filter(None, self.ranks.comm.allgather(reason)), None)

@@ -135,8 +135,6 @@ class PreparedCase:
         self.operations = on_stream.operations if on_stream else 1
         """The number of timed operations of an iteration."""
         self.operations_with_check = on_stream.operations_with_check if on_stream else 1
-        self.by_device = on_stream is not None and on_stream.by_device
-        """Whether the clock of the GPU measures the time of an iteration."""
 
     def loop(
         self, sync: RankSync, barrier: Callable[[], NativeBarrier], progress: RankProgress
@@ -203,11 +201,6 @@ class PreparedCase:
             self._timing.wait_by(wait)
         return self._timing is not None
 
-    @property
-    def void_times(self) -> str | None:
-        """Why the times of this rank are void, None if they are valid."""
-        return self._timing.failure if self._timing else None
-
     def close(self) -> None:
         """Free the plan and the buffers; all ranks call this together."""
         self.plan.close()
@@ -216,12 +209,6 @@ class PreparedCase:
     def abort(self) -> None:
         """Abort the operations of NCCL and free everything, on this rank alone."""
         abort_cases([self])
-
-    def release_graphs(self) -> None:
-        """Let queued work start, because only then NCCL can abort it, and destroy the graphs."""
-        if self._timing:
-            self._timing.release()
-        self.plan.close()
 
     def _parameters(self, schedules: tuple[Schedule, ...]) -> Mapping[str, Parameter]:
         """Return all parameters with their values, defaults included."""
@@ -325,7 +312,7 @@ def abort_cases(cases: Collection[PreparedCase]) -> None:
         cases: all prepared cases of this rank.
     """
     for case in cases:
-        case.release_graphs()
+        case.plan.close()
     abort_all_worlds()
     for case in cases:
         case.transport.close()

@@ -9,19 +9,21 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.measure import step_engine, stream_step_engine
+from hpccoll.measure.matrix_products import matrix_products
 from hpccoll.measure.prepared_case import PreparedCase, abort_cases
 from hpccoll.measure.step_engine import Drivable, Nanoseconds, StepEngine
 from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
-from hpccoll.schedule import Layout, dtype_of, itemsize
+from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.catalogue import distinct_placements, known_parameters, measurable_names
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.step_program import Compute, StepOperation, StepProgram
-from hpccoll.training.workload import ROUTED_ARGUMENT, WORKLOAD, Workload
+from hpccoll.training.workload import GEMM, ROUTED_ARGUMENT, WORKLOAD, Workload
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 from hpccoll.transports.nccl.communicators import (
@@ -59,10 +61,8 @@ class PreparedStep:
         BadInputError: on all ranks, if the mesh does not fit the ranks, or a collective cannot run on them.
     """
 
-    by_device = False
     operations = operations_with_check = 1
     checked = True
-    void_times = None
     choice = None
 
     def __init__(
@@ -119,25 +119,25 @@ class PreparedStep:
                     with self._agreed():
                         if group is not None:
                             case = self._case(operation, stage, group[1])
-                            self._prepared[key] = prepare(*group, case, self._gpu_of(operation.stream))
+                            gpu = self._gpu_of(self._group_name(operation, stage))
+                            self._prepared[key] = prepare(*group, case, gpu)
                 if group is not None and (program is self.program or self.program is None):
                     inside.append(self._prepared[key])
         return inside
 
-    def _gpu_of(self, stream: str) -> Gpu | None:
-        """Return the GPU with the stream of that name; None in host memory."""
-        if self.gpu is not None and stream not in self._gpus:
-            self._gpus[stream] = self.gpu.with_own_stream()
-        return self._gpus.get(stream)
+    def _gpu_of(self, group: str) -> Gpu | None:
+        """Return the GPU with the stream of the operations of a group; None in host memory."""
+        if self.gpu is not None and group not in self._gpus:
+            self._gpus[group] = self.gpu.with_own_stream()
+        return self._gpus.get(group)
 
     def _engine(self) -> "StepEngine | StreamStepEngine":
         """Return what runs the program; all ranks call this together."""
-        streams = [operation.stream for operation in self._own_operations]
         if self.gpu is not None:
             plans = [cast("StreamPlan", each.plan) for each in self.inside]
-            return StreamStepEngine(
-                self.program, self.workload, plans, streams, self._gpus, self.gpu, dtype_of(self.case.dtype)
-            )
+            gpus = [cast("Gpu", each.gpu) for each in self.inside]
+            return StreamStepEngine(self.program, self.workload, plans, gpus, self.gpu)
+        streams = [operation.stream for operation in self._own_operations]
         with self._agreed():
             operations = [_drivable(each) for each in self.inside]
         return StepEngine(self.program, self.workload, operations, streams)
@@ -168,16 +168,25 @@ class PreparedStep:
 
         The communicator of every group of an axis is created when the axis is first used, by all ranks together.
         """
-        name, groups = operation.axis, None
-        if operation.peer is not None:  # nonblocking calls of a communicator have one order: one for each direction
-            ends = (stage, operation.peer) if operation.sends else (operation.peer, stage)
-            name, groups = f"pp {ends[0]} to {ends[1]}", self.mesh.pairs(min(ends), max(ends))
+        name = self._group_name(operation, stage)
         if name not in self._groups:
-            self._groups[name] = self._new_group(groups or self.mesh.groups(name))
+            peer = operation.peer
+            pairs = None if peer is None else self.mesh.pairs(min(stage, peer), max(stage, peer))
+            self._groups[name] = self._new_group(pairs or self.mesh.groups(name))
         comm, layout = self._groups[name]
         if comm == MPI.COMM_NULL or (operation.peer is None and not self._is_of_stage(stage)):
             return None
         return comm, layout
+
+    def _group_name(self, operation: StepOperation, stage: int) -> str:
+        """Return the name of an operation's groups: the axis; of messages both ends, the same name at either of them.
+
+        Nonblocking calls of a communicator have one order, so that each direction has a communicator of its own.
+        """
+        if operation.peer is None:
+            return operation.axis
+        ends = (stage, operation.peer) if operation.sends else (operation.peer, stage)
+        return f"pp {ends[0]} to {ends[1]}"
 
     def _is_of_stage(self, stage: int) -> bool:
         return self.program is None or self.mesh.stage_of(self.rank) == stage
@@ -220,8 +229,11 @@ class PreparedStep:
         return PythonLoop(self, sync, progress)
 
     def device_ns(self) -> int:
-        """Return the duration of the last run by the clock of the GPU; -1 in host memory."""
-        return self.engine.device_ns() if isinstance(self.engine, StreamStepEngine) else -1
+        """Return the duration of the last run by the clock of the GPU, and read its events; -1 in host memory."""
+        if not isinstance(self.engine, StreamStepEngine):
+            return -1
+        self.engine.read_events()
+        return self.engine.device_ns()
 
     def reset(self) -> None:
         """Restore the buffers of all operations."""
@@ -233,7 +245,12 @@ class PreparedStep:
         return sum(each.wrong() for each in self._prepared.values())
 
     def events(self, iterations: int) -> Nanoseconds:
-        """Return the times of the last ``iterations`` runs, [iteration, event], and forget them all."""
+        """Return the times of the last ``iterations`` runs, [iteration, event], and forget them all.
+
+        On a GPU, ``device_ns`` must follow each of these runs, except the last one.
+        """
+        if isinstance(self.engine, StreamStepEngine):
+            self.engine.read_events()
         runs, self.engine.runs = self.engine.runs[-iterations:], []
         most = self.comm.allreduce(self.engine.events, MPI.MAX)
         return np.stack([np.pad(run, (0, most - len(run)), constant_values=-1) for run in runs])
@@ -316,11 +333,19 @@ class PreparedStep:
 
     def description(self) -> list[list[dict[str, Any]]]:
         """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""
-        return [describe_program(program) for program in self.programs]
+        rows = None
+        if self.workload.compute == GEMM:
+            rows = step_engine.ROWS if self.gpu is None else stream_step_engine.ROWS
+        return [describe_program(program, rows) for program in self.programs]
 
 
-def describe_program(program: StepProgram) -> list[dict[str, Any]]:
-    """Return the operations and the computations of a program, in the order of their times."""
+def describe_program(program: StepProgram, rows: range | None = None) -> list[dict[str, Any]]:
+    """Return the operations and the computations of a program, in the order of their times.
+
+    Args:
+        program: the program.
+        rows: the valid rows of the matrices that are multiplied; None if computations are no products.
+    """
     operations = [
         {
             "label": each.label,
@@ -332,7 +357,12 @@ def describe_program(program: StepProgram) -> list[dict[str, Any]]:
         }
         for each in program.operations
     ]
-    computations = [{"phase": each.phase} for each in program.instructions if isinstance(each, Compute)]
+    computations: list[dict[str, Any]] = [
+        {"phase": each.phase} for each in program.instructions if isinstance(each, Compute)
+    ]
+    if rows is not None:
+        for computation, products in zip(computations, matrix_products(program, rows), strict=True):
+            computation["products"] = products
     return [*operations, *computations]
 
 

@@ -16,7 +16,7 @@ from typing import cast
 
 from hpccoll.measure.round_order import call_key
 from hpccoll.schedule.collective import AUTO
-from hpccoll.spec.case import AGGREGATED, GATED, RUN_JOB, SINGLE, Case, Job, Shape
+from hpccoll.spec.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.store.raw_results import Attempt, CaseHistory
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import make_row
@@ -130,7 +130,6 @@ _MAY_BE_EMPTY = "params", "timing"
 """Coordinates whose absence distinguishes a case: algorithms with and without parameters differ."""
 
 _TIMINGS: Mapping[str, str] = {
-    GATED: "gated: by the clock of the GPU, without the time in which the host queues",
     AGGREGATED: "aggregated: {operations} operations queued back to back, over their number",
 }
 

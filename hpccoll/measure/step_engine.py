@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.measure.matrix_products import Products, matrix_products
 from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
 from hpccoll.training.workload import GEMM, NOTHING, WAIT, Workload
 from hpccoll.transports.mpi.native_executor import NativePlan, advance_until
@@ -31,8 +32,8 @@ POLL_S = 20e-6
 READY, BEGIN, END = range(3)
 """The three times of an operation: when the program started it, when it began, when it ended here."""
 
-MATRIX = 384
-"""The rows and columns of the matrices of ``gemm``: 113 million FLOPs a product."""
+ROWS = range(64, 384 + 1, 64)
+"""The rows of the matrices of ``gemm`` on a host: from half a million to 113 million FLOPs a product."""
 
 
 class Drivable(Protocol):
@@ -45,49 +46,36 @@ class Drivable(Protocol):
         """Let it progress without waiting; return whether it has ended."""
 
 
-class Products:
-    """Counts products of matrices, so that the sum over a step is right however small its computations are.
+class Gemm:
+    """Multiplies matrices in a thread, which leaves the calling thread to collectives.
 
     Args:
-        flops: the FLOPs of a product.
+        computations: the products of each computation of a step, in order.
     """
 
-    def __init__(self, flops: int) -> None:
-        self._flops, self._left = flops, 0.0
-
-    def begin_step(self) -> None:
-        """Forget what a step before has left."""
-        self._left = 0.0
-
-    def of(self, flops: float) -> int:
-        """Return the number of products for ``flops`` FLOPs and those that are left from earlier computations."""
-        wanted = self._left + flops / self._flops
-        self._left = wanted - round(wanted)
-        return round(wanted)
-
-
-class Gemm:
-    """Multiplies matrices in a thread, which leaves the calling thread to collectives."""
-
-    def __init__(self) -> None:
-        self._a, self._b = (np.full((MATRIX, MATRIX), value, np.float32) for value in (0.5, 0.25))
+    def __init__(self, computations: Sequence[Products]) -> None:
+        self._computations, self._next = computations, iter(computations)
+        self._a, self._b = (np.full(ROWS[-1] ** 2, value, np.float32) for value in (0.5, 0.25))
         self._c = np.empty_like(self._a)
-        self._wanted, self._changed, self._closed = 0, Condition(), False
-        self._products = Products(2 * MATRIX**3)
-        self.begin_step, self.products = self._products.begin_step, self._products.of
+        self._wanted: Products = ()
+        self._changed, self._closed = Condition(), False
         self._thread = Thread(target=self._work, name="gemm", daemon=True)
         self._thread.start()
 
-    def start(self, flops: float) -> None:
-        """Start as many products as have about ``flops`` FLOPs; what is less than one is left for the next time."""
+    def begin_step(self) -> None:
+        """Begin with the first computation again."""
+        self._next = iter(self._computations)
+
+    def start(self) -> None:
+        """Start the products of the next computation."""
         with self._changed:
-            self._wanted = self.products(flops)
+            self._wanted = next(self._next)
             self._changed.notify()
 
     @property
     def busy(self) -> bool:
         """Whether products are left."""
-        return self._wanted > 0
+        return bool(self._wanted)
 
     def wait(self) -> None:
         """Wait until no products are left."""
@@ -98,11 +86,16 @@ class Gemm:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._wanted or self._closed)
-            if self._closed:
-                return
-            np.matmul(self._a, self._b, out=self._c)
+            for rows, number in self._wanted:
+                a, b, c = (each[: rows * rows].reshape(rows, rows) for each in (self._a, self._b, self._c))
+                for _ in range(number):
+                    if self._closed:
+                        return
+                    np.matmul(a, b, out=c)
             with self._changed:
-                self._wanted -= 1
+                if self._closed:
+                    return
+                self._wanted = ()
                 self._changed.notify_all()
 
     def close(self) -> None:
@@ -128,7 +121,7 @@ class StepEngine:
     ) -> None:
         self.operations, self.streams = operations, streams
         self._native = [each for each in operations if isinstance(each, NativePlan)]
-        self._gemm = Gemm() if workload.compute == GEMM else None
+        self._gemm = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
         starts = [Start(None)] * len(operations)  # type: ignore[arg-type]  # an aggregator's start at once
         self.instructions = program.instructions if program else starts
         self._seconds = phase_seconds(program, workload) if program else {}
@@ -174,7 +167,7 @@ class StepEngine:
         """Compute, and return when that ended."""
         self.current = f"the {instruction.phase} pass"
         if self._gemm:
-            self._gemm.start(instruction.flops)
+            self._gemm.start()
             while self._gemm.busy and self._running():
                 self._drive(time.perf_counter_ns() + SLICE_NS)
             self._gemm.wait()

@@ -6,21 +6,27 @@ ended. Both are events, of which the host sees nothing. Times are those of event
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hpccoll.measure.step_engine import BEGIN, END, READY, Nanoseconds, Products, phase_seconds
+from hpccoll.measure.matrix_products import matrix_products
+from hpccoll.measure.step_engine import BEGIN, END, READY, Nanoseconds, phase_seconds
 from hpccoll.measure.stream_timing import Wait
 from hpccoll.training.step_program import Compute, Start, StepProgram
 from hpccoll.training.step_program import Wait as WaitFor
 from hpccoll.training.workload import GEMM, Workload
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.nccl.gate import pause
+from hpccoll.transports.nccl.pause import pause
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
-MATRIX = 2048
-"""The rows and columns of the matrices of ``gemm``: 17 billion FLOPs a product, some tens of microseconds."""
+ROWS = range(128, 2048 + 1, 128)
+"""The rows of the matrices of ``gemm`` on a GPU.
+
+The largest product has 17 billion FLOPs: 17 us at the peak rate of an H100, 55 us at that of an A100 (989 and 312
+TFLOP/s for dense float16, by NVIDIA's data sheets), more in practice. The smallest has 4 million: its kernel is as
+short as kernels get.
+"""
 
 
 class StreamStepEngine:
@@ -30,24 +36,23 @@ class StreamStepEngine:
         program: the program of this rank; None for an aggregator, which only runs ``operations``.
         workload: how ranks compute.
         operations: the plan of every Start, in the order of the program.
-        streams: the stream of each of them.
-        gpus: the GPU with each of these streams, on which its plans queue.
+        gpus: of each plan, the GPU with the stream on which it begins and ends.
         gpu: the GPU with the stream of computations.
-        dtype: the type of the elements of ``gemm``.
     """
 
     def __init__(
-        self, program: StepProgram | None, workload: Workload, operations: Sequence[StreamPlan],
-        streams: Sequence[str], gpus: Mapping[str, Gpu], gpu: Gpu, dtype: np.dtype[np.generic],
+        self, program: StepProgram | None, workload: Workload, operations: Sequence[StreamPlan], gpus: Sequence[Gpu],
+        gpu: Gpu,
     ) -> None:  # fmt: skip
-        self.operations, self.streams, self._gpus, self._gpu = operations, streams, gpus, gpu
+        self.operations, self._gpus, self._gpu = operations, gpus, gpu
         starts = [Start(None)] * len(operations)  # type: ignore[arg-type]  # an aggregator's start at once
         self.instructions = program.instructions if program else starts
         self.computations = sum(isinstance(each, Compute) for each in self.instructions)
         self._events = [gpu.event() for _ in range(3 * len(operations) + 2 * self.computations)]
         self._first, self._last = gpu.event(), gpu.event()
-        self._compute = _computation(program, workload, gpu, dtype) if program else None
+        self._compute = _computation(program, workload, gpu) if program else None
         self._wait: Callable[[], object] = self.synchronize
+        self._unread: int | None = None  # the time at which the last run began, until its events are read
         self.runs: list[Nanoseconds] = []
         self.current = "the step on the GPU"
 
@@ -57,7 +62,7 @@ class StreamStepEngine:
         return len(self._events)
 
     def run(self) -> None:
-        """Run the program once."""
+        """Run the program once; ``read_events`` follows, outside of the time that is measured."""
         gpu, events = self._gpu, self._events
         if self._compute:
             self._compute.begin_step()
@@ -81,12 +86,12 @@ class StreamStepEngine:
             gpu.wait_event(events[3 * number + END])
         gpu.record(self._last)
         self._wait()
-        self.runs.append(np.array([began + gpu.elapsed_ns(self._first, event) for event in events], np.int64))
+        self._unread = began
 
     def _start(self, number: int, after: int | None) -> None:
         """Queue an operation on its stream: after what has been computed, and after its predecessor."""
         events = self._events[3 * number : 3 * number + 3]
-        own = self._gpus[self.streams[number]]
+        own = self._gpus[number]
         self._gpu.record(events[READY])
         own.wait_event(events[READY])
         if after is not None:
@@ -98,6 +103,16 @@ class StreamStepEngine:
     def synchronize(self) -> None:
         """Wait for all queued work."""
         self._gpu.synchronize()  # its last work waits for that of the other streams
+
+    def read_events(self) -> None:
+        """Append the times of the last run to ``runs``, before the next run records the events again.
+
+        Each event takes 1 to 2 us to read, and a step has up to thousands.
+        """
+        if self._unread is not None:
+            since = (self._gpu.elapsed_ns(self._first, event) for event in self._events)
+            self.runs.append(self._unread + np.fromiter(since, np.int64, len(self._events)))
+            self._unread = None
 
     def device_ns(self) -> int:
         """Return the duration of the last run by the clock of the GPU."""
@@ -119,22 +134,29 @@ class StreamStepEngine:
 
 
 class GpuProducts:
-    """Queues products of matrices on the stream of a GPU."""
+    """Queues products of matrices on the stream of a GPU.
 
-    def __init__(self, gpu: Gpu, dtype: np.dtype[np.generic]) -> None:
-        half = np.dtype(np.float16 if dtype.itemsize == np.dtype(np.float16).itemsize else np.float32)
-        self._multiply = gpu.product(MATRIX, half)
-        self._multiply()
-        gpu.synchronize()  # the first product loads the library
-        self._products = Products(2 * MATRIX**3)
+    Args:
+        gpu: the GPU.
+        program: the program with the computations.
+    """
+
+    def __init__(self, gpu: Gpu, program: StepProgram) -> None:
+        self._computations = matrix_products(program, ROWS)
+        self._next = iter(self._computations)
+        sizes = {rows for products in self._computations for rows, _ in products}
+        self._multiply = gpu.products(max(sizes, default=0))
+        for rows in sizes:  # the first product loads the library, and the first of a size its kernel
+            self._multiply(rows, 1)
+        gpu.synchronize()
 
     def begin_step(self) -> None:
-        """Forget what a step before has left."""
-        self._products.begin_step()
+        """Begin with the first computation again."""
+        self._next = iter(self._computations)
 
-    def __call__(self, computation: Compute) -> None:
-        for _ in range(self._products.of(computation.flops)):
-            self._multiply()
+    def __call__(self, computation: Compute) -> None:  # noqa: ARG002  computations come in the order of the program
+        for rows, number in next(self._next):
+            self._multiply(rows, number)
 
 
 class GpuPauses:
@@ -151,8 +173,6 @@ class GpuPauses:
             self._queue(duration)
 
 
-def _computation(
-    program: StepProgram, workload: Workload, gpu: Gpu, dtype: np.dtype[np.generic]
-) -> GpuProducts | GpuPauses:
+def _computation(program: StepProgram, workload: Workload, gpu: Gpu) -> GpuProducts | GpuPauses:
     """Return what queues computations on the stream of a GPU."""
-    return GpuProducts(gpu, dtype) if workload.compute == GEMM else GpuPauses(gpu, program, workload)
+    return GpuProducts(gpu, program) if workload.compute == GEMM else GpuPauses(gpu, program, workload)

@@ -1,4 +1,4 @@
-"""How operations on a GPU's stream are timed: one by one, behind a gate, or many back to back.
+"""How operations on a GPU's stream are timed: one by one, or many back to back.
 
 Two events enclose what is timed, so that the clock of the GPU measures it, too. The host's time includes the recording
 of both events, some hundreds of nanoseconds each.
@@ -10,19 +10,13 @@ from typing import TypeAlias
 
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
-from hpccoll.spec.case import AGGREGATED, GATED, Effort
+from hpccoll.spec.case import AGGREGATED, Effort
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.nccl.gate import Gate
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 """A function that waits until its first argument returns True, and raises an error if its second argument returns the
 reason why it never will."""
-
-GATE_S, GATE_SHARE = 5.0, 1 / 8
-"""The seconds after which a gate gives up, and the largest part of the job's timeout. A launch blocks the host if more
-work is queued than the driver holds, and only the gate's end makes room. It must end before the other ranks take this
-one for stalled, after a quarter of the timeout (recovery.LIMIT)."""
 
 
 class SingleTiming:
@@ -38,10 +32,6 @@ class SingleTiming:
     """The number of operations of a run."""
     operations_with_check = 1
     """The number of operations of an iteration, those of its check included."""
-    by_device = False
-    """Whether the time of a run is that of ``device_ns``."""
-    failure: str | None = None
-    """Why times of this rank are void, None if they are valid."""
 
     def __init__(self, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck) -> None:
         self._plan, self._gpu, self._check = plan, gpu, check
@@ -71,52 +61,6 @@ class SingleTiming:
     def wait_by(self, wait: Wait) -> None:
         """Make runs wait with ``wait``, which has a time limit, instead of without limit."""
         self._wait = partial(wait, self._plan.idle, self._plan.error)
-
-    def release(self) -> None:
-        """Let queued work start; it must have started before NCCL is aborted, which then ends it."""
-
-
-class GatedTiming(SingleTiming):
-    """Times one operation by the clock of the GPU, without the time in which the host queues it.
-
-    A gate holds the stream while the operation and both events are queued behind it, before the barrier of the ranks. A
-    run opens the gate.
-
-    Args:
-        plan: the plan of the operation.
-        gpu: the GPU of this rank.
-        check: the check of the buffers.
-        limit_s: the seconds after which the gate gives up.
-    """
-
-    by_device = True
-
-    def __init__(self, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck, limit_s: float) -> None:
-        super().__init__(plan, gpu, check)
-        self._gate, self._limit_s = Gate(gpu, limit_s), limit_s
-
-    def reset(self) -> None:
-        """Restore the buffers, and queue the operation behind the gate; once a gate gave up, without one."""
-        self._check.reset()
-        if self.failure is None:
-            self._gate.queue()
-        self._start.record(self._stream)
-        self._queue()
-        self._end.record(self._stream)
-
-    def run(self) -> None:
-        """Open the gate, and wait for the end of the operation."""
-        self._gate.open()
-        self._wait()
-        if self._gate.gave_up:
-            self.failure = (
-                f"timing gated: the gate gave up after {self._limit_s:g} s, before all ranks had queued the operation: "
-                "it fills the launch queue, launches block (CUDA_LAUNCH_BLOCKING), or a rank was late; do: graph=1, "
-                "which queues it in one call, or timing single"
-            )
-
-    def release(self) -> None:
-        self._gate.open()
 
 
 class AggregatedTiming(SingleTiming):
@@ -160,11 +104,9 @@ def stream_timing(
         plan: the plan of the operation.
         gpu: the GPU of this rank.
         check: the check of the buffers.
-        effort: the effort of the job, which has the number of operations of an aggregated run, and the timeout.
+        effort: the effort of the job, which has the number of operations of an aggregated run.
         in_place: whether the contribution and the result share a buffer.
     """
     if timing == AGGREGATED:
         return AggregatedTiming(plan, gpu, check, effort.operations, in_place=in_place)
-    if timing == GATED:
-        return GatedTiming(plan, gpu, check, min(GATE_S, effort.timeout * GATE_SHARE))
     return SingleTiming(plan, gpu, check)

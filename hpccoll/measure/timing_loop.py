@@ -214,7 +214,7 @@ class _Blocks:
 
 def measure(
     loop: OperationLoop, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
-    *, by_device: bool = False, monitor: BlockMonitor | None = None,
+    *, monitor: BlockMonitor | None = None,
 ) -> Samples:  # fmt: skip
     """Measure an operation; all ranks call this together.
 
@@ -224,7 +224,6 @@ def measure(
         effort: the number of iterations and the time limit.
         progress: the progress of this rank, which is kept up to date.
         clock: the clock of this rank, in ns.
-        by_device: whether the clock of the device measures the duration of an iteration.
         monitor: the monitor of this rank's device; None without one.
     """
     began = clock()
@@ -253,8 +252,7 @@ def measure(
             gathered.append(of_ranks)
         if gathered and batch == 0:
             samples.start_ns, samples.end_ns, samples.device_ns = np.concatenate(gathered, axis=1)
-            on_host = durations_max(samples.start_ns, samples.end_ns)
-            durations = samples.device_ns.max(axis=1) if by_device else on_host
+            durations = durations_max(samples.start_ns, samples.end_ns)
             batch, samples.converged = iterations_left(effort, durations, (clock() - began) / 1e9)
     samples.cpu_s, samples.iterations = cpu_ns / 1e9 / done, done
     return samples

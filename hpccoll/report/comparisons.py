@@ -6,7 +6,7 @@ of ``hpccoll.tuning.recommendations``.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpccoll.report.call_arguments import call_arguments, placement_label, rank_pair
 from hpccoll.report.chart_groups import SeriesPoint, is_ranked, is_usable
@@ -19,7 +19,7 @@ from hpccoll.report.round_statistics import (
 )
 from hpccoll.store.round_comparison import disjoint
 from hpccoll.store.statistics import Interval, median_ratio
-from hpccoll.tuning.measured_choices import choice_of
+from hpccoll.tuning.measured_choices import choice_of, setting_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,10 @@ def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
 
 
 def _call(point: SeriesPoint) -> tuple[object, ...]:
+    """Return what identifies a call in either placement; ``points`` may be of several collectives (the overview)."""
     row = point.row
-    pair = rank_pair(row)
-    return (
-        point.machine, row.executor, row.variant, row.dtype, row.op, row.root, pair, row.mapping, row.ranks, row.nodes,
-        row.aggregators, row.requested_bytes,
-    )  # fmt: skip
+    setting = replace(setting_of(row), in_place=None)
+    return point.machine, row.executor, setting, row.dtype, row.op, row.root, rank_pair(row), row.requested_bytes
 
 
 def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from hpccoll.errors import BadInputError
 from hpccoll.report.call_arguments import algorithm_params, concurrent_label, rank_pair, root_rank, traffic_pattern
 from hpccoll.schedule import COLLECTIVES, itemsize
-from hpccoll.spec.case import AGGREGATED, GATED
+from hpccoll.spec.case import AGGREGATED
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 from hpccoll.terminal import printable
 from hpccoll.units import format_count, format_number
@@ -115,7 +115,6 @@ _UNLIKE_NCCL_TESTS = "nccl-tests times many, queued back to back"
 _TIMING_TEXTS = {
     "max": f"of one operation after a barrier, the longest over ranks; {_UNLIKE_NCCL_TESTS}",
     "span": f"of one operation after a barrier, first start to last end over ranks; {_UNLIKE_NCCL_TESTS}",
-    GATED: f"of one operation after a barrier, by GPU events, the longest over ranks; {_UNLIKE_NCCL_TESTS}",
     AGGREGATED: "of many operations queued back to back, over their number, as nccl-tests; the longest over ranks",
 }
 """What each timing of a row measures."""

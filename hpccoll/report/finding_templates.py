@@ -224,19 +224,13 @@ def _evidence_missing(values: Values) -> str:
     return _write(text, values)
 
 
-_WITHOUT_LAUNCHES = {
-    "graph": "as a CUDA graph, which is launched in one call",
-    "gate": "if it is queued before it may start",
-}
-
-
 def _launch_cost(values: Values) -> str:
     cases = "{cases} of {compared:count case}" + ("" if values["largest"] is None else " up to {largest:size}")
     text = (
         f"Launches, not wires, set the time of {{collective}} in {cases}: {{choice}} with {{where}} takes "
-        "{seconds:time}, and {without_launches:time} {how}."
+        "{seconds:time}, and {without_launches:time} as a CUDA graph, which is launched in one call."
     )
-    return _write(text, {**values, "where": _where(values), "how": _WITHOUT_LAUNCHES[values["how"]]})
+    return _write(text, {**values, "where": _where(values)})
 
 
 def _busy_machine(values: Values) -> str:
@@ -339,6 +333,13 @@ def _below_null(values: Values) -> str:
     )  # fmt: skip
 
 
+def _no_product(values: Values) -> str:
+    text = "{none} of {computations:count computation} are too small for a product of matrices, and take no time"
+    several = " in {workloads} of {of:count workload}, most of all {where}"
+    how = text + (several if values["workloads"] > 1 else ": {where}")
+    return _write(how + ".", {**values, "where": _of_workload(values)})
+
+
 TEMPLATES: Mapping[str, Template] = {
     # Findings that the page begins with.
     "ranks_stalled": Template("", "{cause}. Rows of the remaining ranks are exported, not drawn. In {jobs:list}."),
@@ -395,6 +396,11 @@ TEMPLATES: Mapping[str, Template] = {
     ),
     "null_overhead": Template("Cost of the harness", _null_overhead, _null_remedy),
     "below_null": Template("Below null", _below_null),
+    "no_product": Template(
+        "Computations without products",
+        _no_product,
+        "What overlaps with them is exposed. Take more samples, or a smaller scale.",
+    ),
     "not_converged": Template(
         "Wide intervals",
         "the 95 % interval of {loose} of {rows:count row} did not become narrow enough in time.",

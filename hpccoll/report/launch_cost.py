@@ -1,4 +1,4 @@
-"""Findings that launches, not wires, set the time: as a graph, or behind a gate, the same cases take clearly less."""
+"""Findings that launches, not wires, set the time: as a graph, the same cases take clearly less."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hpccoll.report.call_arguments import algorithm_params, has_size, placement_label
 from hpccoll.report.chart_groups import is_ranked, is_usable
 from hpccoll.report.report_finding import ReportFinding, info
-from hpccoll.spec.case import GATED, SINGLE
+from hpccoll.spec.case import SINGLE
 from hpccoll.spec.catalogue import GRAPH
 from hpccoll.store.round_comparison import clearly_faster, paired_rounds
 from hpccoll.store.rows import Results, Row, timing_mode
@@ -36,13 +36,13 @@ class _Launches:
 
 
 def find_launch_cost(results: Results) -> tuple[ReportFinding, ...]:
-    """Return a finding for each collective with cases whose time launches set, by graphs and by gates.
+    """Return a finding for each collective with cases whose time launches set, by graphs.
 
     Its values are the numbers of such cases and of all compared ones, the largest size of the former, and of the case
     in which launches cost the most its coordinates and both times.
     """
     rows = [row for row in results.rows if is_usable(row) and is_ranked(row)]
-    return (*_findings("graph", _as_graphs(rows)), *_findings("gate", _gated_points(rows)))
+    return tuple(_findings(_as_graphs(rows)))
 
 
 def _as_graphs(rows: Sequence[Row]) -> Iterator[_Launches]:
@@ -50,21 +50,9 @@ def _as_graphs(rows: Sequence[Row]) -> Iterator[_Launches]:
     single = [row for row in rows if timing_mode(row.timing) == SINGLE]
     graphs = {_case_key(replace(row, params=_without_graph(row))): row for row in single if row.params.get(GRAPH)}
     for row in single:
-        if not row.params.get(GRAPH):
-            yield from _paired(row, graphs.get(_case_key(replace(row, params=_without_graph(row)))))
-
-
-def _gated_points(rows: Sequence[Row]) -> Iterator[_Launches]:
-    """Yield single operations that were also measured behind a gate, by one launch."""
-    gated = {_case_key(row): row for row in rows if row.timing == GATED}
-    for row in rows:
-        if timing_mode(row.timing) == SINGLE:
-            yield from _paired(row, gated.get(_case_key(row)))
-
-
-def _paired(row: Row, twin: Row | None) -> Iterator[_Launches]:
-    if twin is not None and paired_rounds(row, twin):
-        yield _Launches(row, twin)
+        twin = None if row.params.get(GRAPH) else graphs.get(_case_key(replace(row, params=_without_graph(row))))
+        if twin is not None and paired_rounds(row, twin):
+            yield _Launches(row, twin)
 
 
 def _without_graph(row: Row) -> dict[str, int | str]:
@@ -72,13 +60,22 @@ def _without_graph(row: Row) -> dict[str, int | str]:
 
 
 def _case_key(row: Row) -> tuple[object, ...]:
-    """Return what identifies a case in all of its timings."""
-    setting = replace(setting_of(row), timing=SINGLE)
+    """Return what identifies a case of a launch."""
     params = tuple(sorted(row.params.items()))
-    return row.run_id, setting, row.algorithm, row.transport, params, row.dtype, row.op, row.root, row.requested_bytes
+    return (
+        row.run_id,
+        setting_of(row),
+        row.algorithm,
+        row.transport,
+        params,
+        row.dtype,
+        row.op,
+        row.root,
+        row.requested_bytes,
+    )
 
 
-def _findings(how: str, compared: Iterator[_Launches]) -> Iterator[ReportFinding]:
+def _findings(compared: Iterator[_Launches]) -> Iterator[ReportFinding]:
     by_collective: dict[str, list[_Launches]] = defaultdict(list)
     for launches in compared:
         by_collective[launches.row.collective].append(launches)
@@ -89,7 +86,6 @@ def _findings(how: str, compared: Iterator[_Launches]) -> Iterator[ReportFinding
             row, sized = worst.row, has_size(collective)
             yield info(
                 "launch_cost",
-                how=how,
                 collective=collective,
                 cases=len(bound),
                 compared=len(every),

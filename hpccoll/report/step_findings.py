@@ -1,4 +1,4 @@
-"""What measured training steps show: the table of steps, and findings on overlap, buckets and the null step."""
+"""What measured training steps show: a table, and findings on overlap, buckets, products and the null step."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from hpccoll.report.report_finding import ReportFinding, info, warning
 from hpccoll.report.step_charts import bucket_of
 from hpccoll.store.round_comparison import clearly_faster
 from hpccoll.store.step_times import StepTimes
-from hpccoll.tuning.step_answers import StepComparison, algorithm_name, compare_steps, per_cent
+from hpccoll.tuning.step_answers import StepComparison, algorithm_name, compare_steps, per_cent, small_computations
 from hpccoll.units import format_seconds
 
 NULL_SHARE = 0.02
@@ -59,6 +59,7 @@ def step_findings(group: ChartGroup) -> list[ReportFinding]:
     steps = {id(point.row): point for point in group.usable}
     findings = [
         *_null_findings(compared),
+        *_product_findings(compared, steps),
         *_overlap_findings(compared),
         *_bucket_findings(compared),
         *_last_buckets(compared, steps),
@@ -167,6 +168,16 @@ def _null_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFinding
         yield warning(
             "below_null", model=each.model, shape=each.shape, details=each.details, rows=len(below),
             algorithm=algorithm_name(row), seconds=-(row.exposed_s or 0.0),
+        )  # fmt: skip
+
+
+def _product_findings(compared: Sequence[StepComparison], steps: dict[int, SeriesPoint]) -> Iterator[ReportFinding]:
+    """Yield the workload with the largest share of computations that are too small for a product of matrices."""
+    if small := small_computations(compared, lambda row: steps[id(row)].step):
+        each = small.step
+        yield warning(
+            "no_product", model=each.model, shape=each.shape, details=each.details, none=small.none,
+            computations=small.computations, workloads=small.workloads, of=len(compared),
         )  # fmt: skip
 
 

@@ -196,12 +196,17 @@ def _print_results(program: "JobRunner", table: "PrintedTable") -> None:
     from hpccoll.tuning.answers import Answers, answer_lines
     from hpccoll.tuning.noise_sentence import noise_sentence
     from hpccoll.tuning.recommendations import recommend, verdicts_by_setting
-    from hpccoll.tuning.step_answers import step_lines
+    from hpccoll.tuning.step_answers import small_computations_line, step_lines
 
     results = to_results(ResultFiles(raw_results=[program.raw]))
     recommendations = recommend(results)
     table.end(program.job, program.raw.histories(), verdicts_by_setting(recommendations))
-    lines = (*answer_lines(Answers(recommendations)), *step_lines(results), noise_sentence(results))
+    lines = (
+        *answer_lines(Answers(recommendations)),
+        *step_lines(results),
+        small_computations_line(results),
+        noise_sentence(results),
+    )
     for line in filter(None, lines):
         print(f"# {line}")
 

@@ -38,10 +38,9 @@ COMPILED, PYTHON = "compiled", "python"
 EXECUTORS = COMPILED, PYTHON
 """What runs schedules and the timing loop in host memory."""
 
-SINGLE, GATED, AGGREGATED = "single", "gated", "aggregated"
-TIMINGS = SINGLE, GATED, AGGREGATED
-"""How operations on a GPU's stream are timed: one between two clock readings of the host; one by the GPU's clock, which
-is queued before it may start; or many, queued back to back."""
+SINGLE, AGGREGATED = "single", "aggregated"
+TIMINGS = SINGLE, AGGREGATED
+"""How operations on a GPU's stream are timed: one between two clock readings of the host, or many back to back."""
 
 RUN_JOB = "run"
 """The name of the job that a command line of ``hpccoll run`` describes."""

@@ -85,7 +85,8 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) ->
 def default_channels_nccl(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:  # noqa: ARG001  same signature as over MPI
     """Return the default number of channels over NCCL: one, unless the algorithm is pipelined.
 
-    On a stream, reductions do not overlap messages, and NCCL cuts each message into channels of its own.
+    A second channel lets folds overlap messages, at twice the number of groups; whether that gains anything is unknown,
+    because it has not run on a GPU. NCCL cuts each message into channels of its own.
     """
     return max(1, min(SEGMENTS, nbytes // QUEUED_SEGMENT)) if pipelined else 1
 

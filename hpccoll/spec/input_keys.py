@@ -104,8 +104,7 @@ SWEEP: Mapping[str, Key] = {
         "environments to compare, a job for each: {name: {VARIABLE: value}}; a name of 'hpccoll list' sets its own"
     ),
     "timing": Key(
-        "timings of cases over nccl: single, gated (by the GPU's clock, without queueing), aggregated (operations back "
-        "to back, as nccl-tests)",
+        "timings of cases over nccl: single, aggregated (operations back to back, as nccl-tests)",
         ("single",),
     ),
     "executor": Key("executor of cases in host memory: compiled, python; if left out, compiled if it is built"),
@@ -181,7 +180,7 @@ RUN_OPTIONS = (
     Option(
         ("--executor",), "executor of cases in host memory: compiled, python", shown_default="compiled if it is built"
     ),
-    Option(("--timing",), "timings over nccl: single, gated, aggregated", "single", metavar="MODE,.."),
+    Option(("--timing",), "timings over nccl: single, aggregated", "single", metavar="MODE,.."),
     Option(("--operations",), EFFORT["operations"].help, f"{DEFAULT_OPERATIONS}", key=EFFORT["operations"]),
     Option(("--seconds",), EFFORT["seconds"].help, "1", key=EFFORT["seconds"]),
     Option(("--timeout",), EFFORT["timeout"].help, "120", key=EFFORT["timeout"]),

@@ -19,7 +19,7 @@ class CaseTimes:
         start_ns: the start of each iteration at each kept rank, by the clock of that rank, [iteration, kept rank].
         end_ns: the end of each iteration, likewise.
         rank_stride: a power of two; ranks 0, stride, 2 stride ... are kept, 1 keeps all.
-        min_ns: the shortest duration over all ranks, [iteration]; if the case is gated, all three by ``device_ns``.
+        min_ns: the shortest duration over all ranks, [iteration].
         median_ns: the median duration over all ranks, [iteration].
         max_ns: the longest duration over all ranks, [iteration]: the time of the operation by the rule ``max``.
         span_ns: the latest end minus the earliest start, [iteration]; empty unless all ranks read one clock.
@@ -53,7 +53,6 @@ class CaseTimes:
         limit: int = MAX_SAMPLES,
         round_number: int = 1,
         device_ns: Nanoseconds | None = None,
-        by_device: bool = False,
         event_ns: Nanoseconds | None = None,
     ) -> "CaseTimes":
         """Summarise the workers' times of a round, and keep the samples of a subset of all ranks.
@@ -66,11 +65,10 @@ class CaseTimes:
             limit: the maximum number of start times kept.
             round_number: the number of the round.
             device_ns: the times between GPU events around the operation, [iteration, rank].
-            by_device: whether the durations are those of ``device_ns``.
             event_ns: the times of a training step, [iteration, rank, event].
         """
         worker_starts, worker_ends = start_ns[:, :workers], end_ns[:, :workers]
-        durations = worker_ends - worker_starts if device_ns is None or not by_device else device_ns[:, :workers]
+        durations = worker_ends - worker_starts
         size = max(start_ns.size, 0 if event_ns is None else event_ns.size)
         stride = 1 << (-(-size // limit) - 1).bit_length()  # a power of two: the ranks kept in two rounds then nest
         return cls(

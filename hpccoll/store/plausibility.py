@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.case import AGGREGATED, GATED, Case, Job
+from hpccoll.spec.case import AGGREGATED, Case, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS
@@ -158,7 +158,7 @@ class OutcomeCheck:
         if times is not None:
             workers = attempt.ranks - attempt.aggregators
             _raise_first([(f"{outcome.bytes} bytes were moved of {case.bytes}", not _is_valid_size(outcome, workers))])
-            _raise_first(_times_violations(times, self.job, attempt.ranks, workers, by_device=case.timing == GATED))
+            _raise_first(_times_violations(times, self.job, attempt.ranks, workers))
             _raise_first(_timeline_violations(times, outcome.program, workers))
 
 
@@ -203,9 +203,7 @@ def _count_violations(outcome: Outcome) -> Iterator[Violation]:
         yield f"{name} holds {', '.join(f'{value:g}' for value in invalid[:1])}", bool(invalid.size)
 
 
-def _times_violations(
-    times: CaseTimes, job: Job, ranks: int, workers: int, *, by_device: bool
-) -> Iterator[Violation]:  # fmt: skip
+def _times_violations(times: CaseTimes, job: Job, ranks: int, workers: int) -> Iterator[Violation]:
     """Yield the violations of times; each test assumes that the tests before it passed."""
     n, stride = len(times.max_ns), times.rank_stride
     kept = -(-ranks // stride) if stride > 0 else 0
@@ -219,9 +217,8 @@ def _times_violations(
     yield "its times are of different ranks", any(values.shape != (n, kept) for values in samples)
     optional = (times.span_ns, (n,)), (times.device_ns, (n, kept))
     yield "its times by other rules are of different ranks", any(v.size and v.shape != shape for v, shape in optional)
-    yield "a gated case has no times by the clock of GPUs", by_device and not times.device_ns.size
     # The extremes cover all workers, so the durations of the kept ranks lie within them.
-    durations = (times.device_ns if by_device else times.end_ns - times.start_ns)[:, : -(-workers // stride)]
+    durations = (times.end_ns - times.start_ns)[:, : -(-workers // stride)]
     ordered = (times.min_ns >= 0) & (times.min_ns <= times.median_ns) & (times.median_ns <= times.max_ns)
     yield "an operation took less than nothing", bool((times.end_ns < times.start_ns).any())
     yield "a clock showed less than nothing", bool((times.start_ns < 0).any())
@@ -233,7 +230,7 @@ def _times_violations(
     if stride == 1:
         rows = np.arange(n)
         yield "the longest time is no rank's", bool((durations[rows, times.slowest_rank] != times.max_ns).any())
-    short = times.span_ns.size and not by_device and (times.span_ns < times.max_ns).any()
+    short = times.span_ns.size and (times.span_ns < times.max_ns).any()
     yield "the span is shorter than an operation", bool(short)
     yield "a GPU took less than nothing", bool((times.device_ns < 0).any())
 

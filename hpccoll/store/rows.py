@@ -58,7 +58,7 @@ class Row(CaseResult):
     racks: int  # racks of the workers
     aggregators: int
     iterations: int  # over all rounds
-    timing: str  # one of RULES, or gated or aggregated; of an imported row one of sources.py
+    timing: str  # one of RULES, or aggregated; of an imported row one of sources.py
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
     ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals;

@@ -205,7 +205,7 @@ COLUMNS = (
     _case("requested_ranks", "int64", "the requested workers, absent: all of the job", "", -1, since=1),
     _case("requested_nodes", "int64", "the requested nodes of these workers", "", -1, since=1),
     _case("requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched", since=3),
-    _case("requested_timing", "str", "how operations were timed: single, gated, aggregated; empty: single", since=7),
+    _case("requested_timing", "str", "how operations were timed: single, aggregated; empty: single", since=7),
     _case("requested_params", "str", "JSON: the requested parameters"),
     _case("params", "str", "JSON: the parameters that were used, defaults included"),
     _case("status", "str", "ok, wrong, skipped, or failed: a rank stalled in it, or NCCL failed"),
@@ -246,7 +246,7 @@ COLUMNS = (
     Column("port_name", ("port",), "str", "", "", "the port: eth0, mlx5_0/1; one of each host that has it", since=3),
     _port("port_sent", "bytes per operation that this port of the node sent", 3),
     _port("port_received", "bytes per operation that this port of the node received", 3),
-    Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation; if gated, after queueing"),
+    Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation"),
     *RANK_RESULT_COLUMNS,
     Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
     Column("median_ns", ("case", "iteration"), "int64", "ns", -1, "the median duration over ranks"),
@@ -256,7 +256,7 @@ COLUMNS = (
         "int64",
         "ns",
         -1,
-        "the longest duration over ranks: rule max; if gated, all three by device_ns",
+        "the longest duration over ranks: rule max",
     ),
     Column(
         "span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"

@@ -44,10 +44,12 @@ class StageProgram:
         operations: of each operation ``label``, ``collective``, ``axis``, ``bytes`` and ``phase``, in order of start;
             ``receives`` if it is the receipt of a message.
         phases: the phase of each computation, in order.
+        without_product: the number of computations that are to be products of matrices, and are too small for one.
     """
 
     operations: tuple[Mapping[str, Any], ...]
     phases: tuple[str, ...]
+    without_product: int = 0
 
     @property
     def events(self) -> int:
@@ -61,6 +63,7 @@ def stage_programs(text: str) -> tuple[StageProgram, ...]:
         StageProgram(
             tuple(each for each in stage if "label" in each),
             tuple(each["phase"] for each in stage if "label" not in each),
+            sum(each.get("products") == [] for each in stage),
         )
         for stage in json.loads(text)
     )

@@ -139,7 +139,7 @@ class Sweep(YamlSection):
         SWEEP["table"]
     )
     variants: Variants = Field({}, description=SWEEP["variants"].help)
-    timing: OneOrMore[Literal["single", "gated", "aggregated"]] = field(SWEEP["timing"])
+    timing: OneOrMore[Literal["single", "aggregated"]] = field(SWEEP["timing"])
     executor: Literal["compiled", "python"] | None = field(SWEEP["executor"])
     effort: EffortSection = Field(EffortSection(), description=SWEEP["effort"].help)
     rounds: Annotated[int, _bounded(SWEEP["rounds"])] = field(SWEEP["rounds"])

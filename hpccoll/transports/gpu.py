@@ -5,7 +5,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -77,12 +77,24 @@ def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
 
 
 def _missing_nvrtc() -> str | None:
-    from cupy_backends.cuda.libs import nvrtc
-
     try:
+        from cupy_backends.cuda.libs import nvrtc
+
         nvrtc.getVersion()
     except (ImportError, OSError, RuntimeError) as error:
         return f"NVRTC, the kernel compiler, not found: {' '.join(str(error).split())} ({INSTALL})"
+    return None
+
+
+def missing_cublas() -> str | None:
+    """Return the reason why this process cannot multiply matrices on a GPU, None if it can.
+
+    CuPy loads cuBLAS for the first product, and raises ImportError without it.
+    """
+    try:
+        from cupy_backends.cuda.libs import cublas  # noqa: F401
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"cuBLAS, which multiplies matrices, not found: {' '.join(str(error).split())} ({INSTALL})"
     return None
 
 
@@ -142,8 +154,14 @@ class Gpu:
     def with_own_stream(self) -> "Gpu":
         """Return this GPU with another stream, whose work runs at the same time as that of the others."""
         other = copy(self)
+        vars(other).pop("beside", None)
         other.stream = self._new_stream()
         return other
+
+    @cached_property
+    def beside(self) -> "Gpu":
+        """This GPU with a second stream of its own, for the folds of plans on the first one."""
+        return self.with_own_stream()
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> GpuArray:
         """Return an uninitialised array of ``count`` elements, aligned to 512 bytes."""
@@ -194,14 +212,25 @@ class Gpu:
 
         return launch
 
-    def product(self, rows: int, dtype: np.dtype[np.generic]) -> Callable[[], None]:
-        """Return the function that queues the product of two square matrices, which has 2 rows^3 FLOPs."""
-        a, b = (self._cupy.full((rows, rows), value, dtype) for value in (0.5, 0.25))
-        c, stream, matmul = self._cupy.empty_like(a), self.stream, self._cupy.matmul
+    def products(self, most_rows: int) -> Callable[[int, int], None]:
+        """Return the function that queues products of square matrices, given their rows and how many products.
 
-        def multiply() -> None:
+        The elements are float16, whatever the type of gradients is, and are summed in float32: tensor cores are as fast
+        as with bfloat16, which a V100 lacks. CuPy calls cublasGemmEx with CUBLAS_COMPUTE_32F (tensordot_core_v11 in
+        cupy/_core/_routines_linalg.pyx of CuPy 14.2; there float32 uses TF32 only if CUPY_TF32 is set).
+
+        Args:
+            most_rows: the largest number of rows.
+        """
+        full = self._cupy.full
+        a, b, c = (full(most_rows * most_rows, value, np.float16) for value in (0.5, 0.25, 0.0))
+        stream = self.stream
+
+        def multiply(rows: int, number: int) -> None:
+            x, y, product = (each[: rows * rows].reshape(rows, rows) for each in (a, b, c))
             with stream:
-                matmul(a, b, out=c)
+                for _ in range(number):
+                    x.dot(y, product)  # cupy.matmul takes the host longer
 
         return multiply
 
@@ -243,9 +272,9 @@ class Gpu:
         """The calls to make before MPI accesses memory, because MPI does not synchronise with streams."""
         return [(self.synchronize, ())]
 
-    def event(self) -> Event:
-        """Return a timing event, to be recorded on the stream."""
-        return self._cupy.cuda.Event()
+    def event(self, *, timing: bool = True) -> Event:
+        """Return an event, to be recorded on a stream; one without ``timing`` costs less."""
+        return self._cupy.cuda.Event(disable_timing=not timing)
 
     def record(self, event: Event) -> None:
         """Queue an event: its time is that at which the stream passes it."""

@@ -13,6 +13,7 @@ from hpccoll.spec.catalogue import choice_parameters
 from hpccoll.store.exposed_times import workload_of
 from hpccoll.store.round_comparison import clearly_faster
 from hpccoll.store.rows import Results, Row
+from hpccoll.store.step_times import StepTimes
 from hpccoll.tuning.measured_choices import setting_of
 from hpccoll.units import format_count, format_seconds, format_size
 
@@ -179,6 +180,56 @@ def step_lines(results: Results) -> list[str]:
         if others := len(several) - len(fastest):
             lines.append(f"{model}: the report has {format_count(others, 'more workload')}.")
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class SmallComputations:
+    """Computations that are to be products of matrices, and are too small for one.
+
+    Args:
+        step: the workload with the largest share of them.
+        none: how many it has, each pipeline stage counted once.
+        computations: how many computations it has.
+        workloads: the number of workloads with such computations.
+    """
+
+    step: StepComparison
+    none: int
+    computations: int
+    workloads: int
+
+
+def small_computations(
+    compared: Iterable[StepComparison], times_of: Callable[[Row], StepTimes | None]
+) -> SmallComputations | None:
+    """Return the computations without a product of matrices, None if there are none.
+
+    Args:
+        compared: the steps.
+        times_of: returns the times of a row, None if they are not known.
+    """
+    found = []
+    for each in compared:
+        programs = times.programs if (times := times_of(each.rows[0])) else ()
+        if none := sum(program.without_product for program in programs):
+            found.append((none, sum(len(program.phases) for program in programs), each))
+    if not found:
+        return None
+    none, computations, step = max(found, key=lambda each: each[0] / each[1])
+    return SmallComputations(step, none, computations, len(found))
+
+
+def small_computations_line(results: Results) -> str | None:
+    """Return a sentence on the computations without a product of matrices, None if there are none."""
+    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
+    small = small_computations(compared, lambda row: results.step_times.get(row.key))
+    if small is None:
+        return None
+    several = f" (and some in {format_count(small.workloads - 1, 'other workload')})" if small.workloads > 1 else ""
+    return (
+        f"{small.step.title}: {small.none} of {format_count(small.computations, 'computation')} are too small for a "
+        f"product of matrices, and take no time{several}; do: more samples, or a smaller scale"
+    )
 
 
 def step_sentence(each: StepComparison) -> str:

@@ -12,8 +12,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from copy import copy
 from functools import partial
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
@@ -76,8 +77,7 @@ def agrees(asked: Operation, way=NcclTransport, *, graph: bool = False, right=No
     before = bits(outputs[ME].copy())
     given = bits(inputs[ME][:0] if asked.in_place else inputs[ME])
     if right is None:
-        run_lockstep(asked, [values[:0] if asked.in_place else values for values in inputs], outputs)
-        right = defined_part(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
+        right = lockstep_result(asked)
     src, dst = transport.empty(len(given), asked.dtype), transport.empty(len(before), asked.dtype)
     plan = transport.plan(asked, src, dst)
     for _ in range(2):
@@ -90,6 +90,12 @@ def agrees(asked: Operation, way=NcclTransport, *, graph: bool = False, right=No
         assert got.tobytes() == bits(right).tobytes(), f"not what lockstep has: {asked}"
     plan.close()
     transport.close()
+
+
+def lockstep_result(asked: Operation):
+    inputs, outputs = buffers(asked)
+    run_lockstep(asked, [values[:0] if asked.in_place else values for values in inputs], outputs)
+    return defined_part(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
 
 
 # ---- checks ---------------------------------------------------------------------------------------------------------
@@ -111,6 +117,27 @@ def every_dtype_and_op_agrees_with_lockstep() -> None:
         for name in ("all_reduce-ring", "all_reduce-recursive_doubling"):
             if case := case_of(name, RANKS):
                 agrees(case.operation(1003, dtype_of(dtype), op, in_place=turn % 2 == 0))
+
+
+def one_stream(comm, gpu, **options) -> NcclTransport:
+    """Return the transport whose folds are on the stream of the messages."""
+    alone = copy(gpu)
+    alone.beside = alone
+    return NcclTransport(comm, alone, **options)
+
+
+def folds_on_a_stream_of_their_own_give_the_bits_of_one_stream_and_of_lockstep() -> None:
+    """Of every schedule with a reduction, for every dtype, launched call by call and as a graph."""
+    ops = cycle(REDUCTIONS)
+    for name, (collective, algorithm) in ALGORITHMS.items():
+        case = case_of(name, RANKS) if collective.has_op and not collective.uncut else None
+        if case is None or algorithm.floor:
+            continue
+        for dtype in ELEMENTS:
+            asked = case.operation(403, dtype_of(dtype), next(ops), in_place=False, channels=5, window=2)
+            right = lockstep_result(asked)
+            for way, graph in product((NcclTransport, one_stream), (False, True)):
+                agrees(asked, way, graph=graph, right=right)
 
 
 def graphs_replay_what_runs_directly() -> None:
@@ -189,6 +216,7 @@ def agrees_with_buffers(requested: Operation, kind, comm, library, how: str | No
 CHECKS: list[Callable[[], None]] = [
     every_call_of_every_algorithm_agrees_with_lockstep,
     every_dtype_and_op_agrees_with_lockstep,
+    folds_on_a_stream_of_their_own_give_the_bits_of_one_stream_and_of_lockstep,
     graphs_replay_what_runs_directly,
     large_messages_arrive_whole,
     nccls_own_calls_meet_the_postcondition,

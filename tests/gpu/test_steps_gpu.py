@@ -22,10 +22,13 @@ def test_buckets_over_nccl_are_right_and_overlap_with_computations(mpiexec):
     steps = json.loads(ran.stdout.splitlines()[-1])
     assert steps.pop("left out") > 0
     assert steps.pop("refused") == ["refused", "refused"]
+    order = steps.pop("order")
+    assert order["readings"] == ["clock", "clock", *["event"] * (order["events"] + 1)] * 3
     for name, step in steps.items():
-        operations = [step["events"][3 * number : 3 * number + 3] for number in range(len(step["streams"]))]
         assert step["wrong"] == 0, name
-        assert all(each[READY] <= each[BEGIN] <= each[END] for each in operations), name
+        for rank in step["of_ranks"]:
+            operations = [rank["events"][3 * number : 3 * number + 3] for number in range(len(rank["streams"]))]
+            assert all(each[READY] <= each[BEGIN] <= each[END] for each in operations), name
     for name in ("ring", "native"):
         events, count = steps[name]["events"], len(steps[name]["streams"])
         assert events[END] < events[-1], name  # the first bucket ends before the last computation

@@ -6,17 +6,21 @@ are threads, and pauses and products occupy them.
 
 import json
 import sys
+import time
+import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 from mpi4py import MPI
 
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
+from hpccoll.measure.timing_loop import PythonLoop, RankProgress
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case
 from hpccoll.training.step_program import Start
 from hpccoll.training.workload import TRAINING_STEP, Workload
-from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.gpu import Gpu, missing_cublas
 from hpccoll.transports.nccl import communicators
 from hpccoll.transports.nccl.communicators import NcclRefusedError, raise_nccl_failure
 
@@ -33,13 +37,22 @@ STEPS = {
     "tensor": ({"model": "gpt2", "scale": 1 << 20, "compute_us": 2000, "parallel": f"tp={COMM.size}"}, "native"),
     "zero3": ({"model": "dlrm", "scale": 64, "compute_us": 2000, "sharding": "zero3"}, "ring"),
 }
+PIPELINE = {"model": "gpt2", "scale": 1 << 20, "compute_us": 2000, "micro_batches": 2}
+PIPELINES = {"pp": "pp=2"}
 if COMM.size > 2:
     STEPS = {"hsdp": (HSDP, "native")}  # two shards, and replicas of them
+    PIPELINES = {"tp x pp": "tp=2,pp=2", "dp x pp": "dp=2,pp=2", "pp of four": "pp=4"}
+STEPS |= {
+    f"{name} {algorithm} graph={graph}": ({**PIPELINE, "parallel": mesh, "graph": graph}, algorithm)
+    for name, mesh in PIPELINES.items()
+    for algorithm in ("native", "ring")
+    for graph in (0, 1)
+}
 
 
 def outcome(params, algorithm, gpu):
-    """Return the wrong elements of three runs, and the times of the last one relative to its start."""
-    params = Workload.of(params).params
+    """Return the wrong elements of three runs, and the times of the last one relative to its start on each rank."""
+    params = Workload.of(params).params | {name: params[name] for name in ("graph",) if name in params}
     nbytes = Workload.of(params).gradient_bytes("float32")
     case = Case(
         collective=TRAINING_STEP, algorithm=algorithm, transport="nccl", device="cuda", bytes=nbytes, in_place=True,
@@ -55,9 +68,12 @@ def outcome(params, algorithm, gpu):
         step.run()
         wrong += step.wrong()
     (events,) = step.events(1)
+    events = (events[events >= 0] - events[events >= 0].min()).tolist()
+    streams = [each.stream for each in step.program.operations]
     found = {
-        "wrong": COMM.allreduce(wrong), "events": (events - events.min()).tolist(), "program": step.description()[0],
-        "device_ns": step.device_ns(), "streams": list(step.engine.streams), "executor": step.executor,
+        "wrong": COMM.allreduce(wrong), "events": events, "program": step.description()[0],
+        "of_ranks": COMM.gather({"events": events, "streams": streams}), "streams": streams,
+        "device_ns": step.device_ns(), "executor": step.executor,
         "instructions": [type(each).__name__ for each in step.engine.instructions],
         "after": [
             (number, start.after)
@@ -67,6 +83,39 @@ def outcome(params, algorithm, gpu):
     }  # fmt: skip
     step.close()
     return found
+
+
+def order_of_readings(gpu):
+    """Return the order in which iterations of a timing loop read the clock and events: two readings enclose a run."""
+    params = Workload.of({**RESNET, "compute": "none"}).params
+    case = Case(
+        collective=TRAINING_STEP, algorithm="native", transport="nccl", device="cuda",
+        bytes=Workload.of(params).gradient_bytes("float32"), in_place=True, params=params,
+    )  # fmt: skip
+    step = PreparedStep(
+        COMM, LAYOUT, case, lambda comm, layout, inside, own: PreparedCase(comm, layout, inside, gpu=own), gpu=gpu
+    )
+    readings, elapsed_ns = [], gpu.elapsed_ns
+
+    def noted(name, read):
+        def read_and_note(*arguments):
+            readings.append(name)
+            return read(*arguments)
+
+        return read_and_note
+
+    gpu.elapsed_ns = noted("event", elapsed_ns)
+    try:
+        clock = noted("clock", time.perf_counter_ns)
+        times, _ = PythonLoop(step, SimpleNamespace(barrier=COMM.Barrier), RankProgress(), clock).run(3)
+    finally:
+        gpu.elapsed_ns = elapsed_ns
+    events = step.events(3)
+    step.close()
+    return {
+        "readings": readings, "events": len(events[0]), "runs": len(events),
+        "inside": [bool((start <= run).all()) for start, run in zip(times[0], events, strict=True)],
+    }  # fmt: skip
 
 
 def with_a_fault(gpu):
@@ -108,6 +157,8 @@ def gpu_of(arguments):
     from nccl_ranks import share_a_gpu
 
     share_a_gpu()
+    if missing_cublas():
+        STEPS.pop("gemm", None)
     return Gpu(0)
 
 
@@ -115,10 +166,15 @@ def main(gpu):
     found = {name: outcome(*each, gpu) for name, each in STEPS.items()}
     if COMM.size == 2:
         found["left out"], found["refused"] = with_a_fault(gpu)
+        found["order"] = order_of_readings(gpu)
     communicators.close_all_worlds()
     if COMM.rank == 0:
         print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(gpu_of(sys.argv[1:]))
+    try:
+        main(gpu_of(sys.argv[1:]))
+    except Exception:  # noqa: BLE001
+        traceback.print_exc()
+        COMM.Abort(1)  # the other ranks would wait for this one

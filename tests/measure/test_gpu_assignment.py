@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from catalogue_cases import case
 
+from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
 
@@ -56,6 +57,39 @@ def test_a_rank_keeps_the_number_of_its_gpu_if_ranks_before_it_are_lost(mpiexec,
     remaining = gpus.subset(rest)
     assert (remaining.number, remaining.ranks_on_gpu) == (2, 1)
     assert queried == [2, 2]
+
+
+@pytest.mark.parametrize(("own", "seen"), [(None, "32"), ("8", "8")])
+def test_cuda_starts_with_as_many_connections_as_it_can_have_unless_the_user_sets_them(
+    mpiexec,  # noqa: ARG001
+    monkeypatch,
+    own,
+    seen,
+):
+    from hpccoll.measure import gpu_assignment
+
+    monkeypatch.setenv(gpu_assignment.CONNECTIONS, own or "")  # restored afterwards
+    if own is None:
+        monkeypatch.delenv(gpu_assignment.CONNECTIONS)
+    found = []
+
+    def missing(_transport):  # the first call that starts CUDA
+        found.append(allowed_variables().get("CUDA_DEVICE_MAX_CONNECTIONS"))
+        return "no CUDA device"
+
+    monkeypatch.setenv("SLURM_LOCALID", "0")
+    monkeypatch.setattr(gpu_assignment.gpu, "missing_for_gpu", missing)
+    gpu_assignment.assign_gpu_before_mpi()
+    assert found == [seen]
+
+
+def test_if_cublas_is_missing_on_one_rank_no_rank_multiplies_matrices(mpiexec, monkeypatch):  # noqa: ARG001
+    from hpccoll.measure import gpu_assignment
+
+    monkeypatch.setattr(gpu_assignment.gpu, "missing_cublas", lambda: None)
+    for others in ([None, "cuBLAS not found"], [None, None]):
+        comm = SimpleNamespace(allgather=lambda own, others=others: [own, *others])
+        assert gpu_assignment.RankGpus(SimpleNamespace(local_rank=0, comm=comm)).missing_cublas == others[1]
 
 
 def test_slices_of_a_gpu_are_not_shared(mpiexec, monkeypatch):  # noqa: ARG001

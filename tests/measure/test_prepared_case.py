@@ -100,12 +100,11 @@ def test_an_assumption_of_the_user_is_part_of_the_evidence(prepared_case):
     assert evidence("native") == ("unknown", "he says so")
 
 
-def test_an_abort_opens_the_gate_ends_the_plan_with_its_graphs_then_the_communicators_then_the_transport(prepared_case):
+def test_an_abort_ends_the_plan_with_its_graphs_then_the_communicators_then_the_transport(prepared_case):
     from hpccoll.transports.nccl import communicators
 
     done = []
     closable = {name: SimpleNamespace(close=partial(done.append, name)) for name in ("plan", "transport")}
-    timing = SimpleNamespace(release=partial(done.append, "gate"))
     communicators._WORLDS[-1] = SimpleNamespace(abort=partial(done.append, "communicator"))
-    prepared_case.PreparedCase.abort(SimpleNamespace(**closable, _timing=timing))
-    assert done == ["gate", "plan", "communicator", "transport"]
+    prepared_case.PreparedCase.abort(SimpleNamespace(**closable))
+    assert done == ["plan", "communicator", "transport"]

@@ -237,10 +237,9 @@ def test_the_numbers_of_a_small_message_are_not_rounded_to_zero(printed):
 
 def test_timings_are_part_of_the_names_and_explained(printed):
     cases = [raw_examples.case(timing=timing) for timing in TIMINGS]
-    outcomes = [{}, {"times": raw_examples.times(gated=True)}, {"operations": 7}]
+    outcomes = [{}, {"operations": 7}]
     histories = [whole(case, **about) for case, about in zip(cases, outcomes, strict=True)]
     text = printed(*histories, job=raw_examples.job(*cases, effort=Effort(operations=7)))
     names = {line.partition(" 1 KiB")[0].strip() for line in text.splitlines() if not line.startswith("#")}
-    assert names == {"ring", "ring gated", "ring aggregated"}
+    assert names == {"ring", "ring aggregated"}
     assert "# aggregated: 7 operations queued back to back, over their number" in text
-    assert "# gated: by the clock of the GPU" in text

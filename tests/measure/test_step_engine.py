@@ -1,6 +1,8 @@
 """The engine of training steps drives what has started while it computes, whatever the collectives are."""
 
-from hpccoll.measure.step_engine import BEGIN, END, MATRIX, READY, Gemm, StepEngine
+from hpccoll.measure import step_engine
+from hpccoll.measure.matrix_products import product_flops
+from hpccoll.measure.step_engine import BEGIN, END, READY, ROWS, Gemm, StepEngine
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
 from hpccoll.training.workload import Workload
@@ -26,9 +28,9 @@ def operation(axis):
     return StepOperation("bucket", "all_reduce", axis, 4, "float32", "backward")
 
 
-def engine(instructions, collectives, compute_us=2000):
+def engine(instructions, collectives, **workload):
     program = StepProgram(0, MODEL, tuple(instructions), ())
-    workload = Workload.of({"compute_us": compute_us})
+    workload = Workload.of({"compute_us": 2000, **workload})
     return StepEngine(program, workload, collectives, [each.axis for each in program.operations])
 
 
@@ -68,17 +70,25 @@ def test_the_step_ends_with_the_last_collective():
     assert made.runs[0][END] > 0
 
 
-def test_products_of_matrices_have_the_flops_of_the_step_however_small_its_computations_are():
-    gemm = Gemm()
+def test_a_computation_ends_after_its_products_and_every_step_has_the_same_products(monkeypatch):
+    multiplied = []
+    monkeypatch.setattr(step_engine.np, "matmul", lambda a, _b, out: multiplied.append((len(a), len(out))))
+    computations = [Compute("forward", 2.0 * product_flops(128)), Compute("backward", 1.0 * product_flops(64))]
+    made = engine([*computations, Start(operation("dp"))], [Collective(5)], compute="gemm")
     try:
-        one = 2 * MATRIX**3
-        assert gemm.products(7.2 * one) == 7
-        gemm.begin_step()
-        assert sum(gemm.products(0.1 * one) for _ in range(50)) == 5
-        gemm.begin_step()
-        assert gemm.products(0.3 * one) == 0
+        for _ in range(2):
+            made.run()
     finally:
-        gemm.close()
+        made.close()
+    assert multiplied == [(128, 128), (128, 128), (64, 64)] * 2
+    assert all(begin < end for times in made.runs for begin, end in (times[3:5], times[5:7]))
+
+
+def test_the_thread_that_multiplies_can_be_closed_while_it_works():
+    gemm = Gemm([((ROWS[-1], 10**9),)])
+    gemm.start()
+    assert gemm.busy
+    gemm.close()
 
 
 def test_an_aggregator_runs_the_collectives_and_computes_nothing():

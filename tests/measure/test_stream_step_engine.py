@@ -1,6 +1,7 @@
 """Training steps on GPUs that are the host: collectives on streams of their own, next to computations, by events."""
 
 import json
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hpccoll.measure.step_engine import BEGIN, END, READY
 from hpccoll.spec.case import Effort
 from hpccoll.store.load_results import read_results
 from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.transports.gpu import missing_cublas
 
 RANKS = Path(__file__).with_name("gpu_step_ranks.py")
 BOTH = "ring", "native"
@@ -18,11 +20,20 @@ BOTH = "ring", "native"
 pytestmark = pytest.mark.mpi
 
 
+def ran(mpiexec, nccl_library, ranks):
+    ended = mpiexec(ranks, RANKS, nccl_library)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
 @pytest.fixture(scope="module")
 def steps(mpiexec, nccl_library):
-    ran = mpiexec(2, RANKS, nccl_library)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
+    return ran(mpiexec, nccl_library, 2)
+
+
+@pytest.fixture(scope="module")
+def steps_of_four(mpiexec, nccl_library):
+    return ran(mpiexec, nccl_library, 4)
 
 
 def operations(step):
@@ -91,10 +102,29 @@ def test_operations_of_one_stream_follow_one_another(steps):
             assert all(before[END] <= after[BEGIN] for before, after in pairwise(own))
 
 
-def test_replicas_are_reduced_on_a_stream_of_their_own_after_their_shards(mpiexec, nccl_library):
-    ran = mpiexec(4, RANKS, nccl_library)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    step = json.loads(ran.stdout.splitlines()[-1])["hsdp"]
+@pytest.mark.parametrize("graph", [0, 1])
+@pytest.mark.parametrize("algorithm", BOTH)
+@pytest.mark.parametrize("mesh", ["pp", "tp x pp", "dp x pp", "pp of four"])
+def test_steps_of_pipelines_are_right_on_all_ranks(request, mesh, algorithm, graph):
+    step = request.getfixturevalue("steps" if mesh == "pp" else "steps_of_four")[f"{mesh} {algorithm} graph={graph}"]
+    assert step["wrong"] == 0
+    for rank in step["of_ranks"]:
+        assert any(stream.startswith("pp") for stream in rank["streams"])
+        ran = operations(rank)
+        assert all(each[READY] <= each[BEGIN] <= each[END] for each in ran)
+        for stream in set(rank["streams"]):
+            own = [each for each, name in zip(ran, rank["streams"], strict=True) if name == stream]
+            assert all(before[END] <= after[BEGIN] for before, after in pairwise(own))
+
+
+def test_no_event_is_read_between_the_start_and_the_end_of_the_measured_time(steps):
+    order = steps["order"]
+    assert order["readings"] == ["clock", "clock", *["event"] * (order["events"] + 1)] * 3
+    assert (order["runs"], order["inside"]) == (3, [True] * 3)
+
+
+def test_replicas_are_reduced_on_a_stream_of_their_own_after_their_shards(steps_of_four):
+    step = steps_of_four["hsdp"]
     assert step["wrong"] == 0
     assert step["after"]
     for number, before in step["after"]:
@@ -119,7 +149,7 @@ def test_a_job_measures_steps_and_stores_their_timelines(mpiexec, nccl_library, 
     (tmp_path / "job.json").write_text(raw_examples.job(*steps, effort=effort).to_json())
     ranks = Path(__file__).with_name("timed_ranks.py")
     out = tmp_path / "F.h5"
-    ran = mpiexec(2, ranks, nccl_library, "0", "5", "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    ran = mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     results = read_results([out])
     by_algorithm = {row.algorithm: row for row in results.rows}
@@ -129,6 +159,27 @@ def test_a_job_measures_steps_and_stores_their_timelines(mpiexec, nccl_library, 
     assert len(results.step_times[by_algorithm["ring"].key].ranks) == 2
 
 
+@pytest.mark.skipif(bool(find_spec("cupy")) and missing_cublas() is None, reason="cuBLAS is installed")
+def test_without_cublas_a_step_that_multiplies_matrices_is_skipped_and_others_run(mpiexec, nccl_library, tmp_path):
+    steps = [
+        raw_examples.case(
+            25_332, collective=TRAINING_STEP, algorithm="native", transport="nccl", device="cuda", in_place=True,
+            params={"model": "resnet50", "scale": 4096, "compute": compute},
+        )
+        for compute in ("gemm", "none")
+    ]  # fmt: skip
+    effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
+    (tmp_path / "job.json").write_text(raw_examples.job(*steps, effort=effort).to_json())
+    ranks, out = Path(__file__).with_name("timed_ranks.py"), tmp_path / "F.h5"
+    ran = mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    results = read_results([out])
+    (gap,) = results.skipped
+    assert {row.params["compute"]: row.status for row in results.rows} == {"gemm": "skipped", "none": "ok"}
+    assert "cuBLAS, which multiplies matrices, not found: " in gap.reason
+    assert "pip install 'hpccoll[cuda12]'" in gap.reason
+
+
 def test_a_step_over_another_transport_than_nccl_is_skipped_with_the_reason(mpiexec, nccl_library, tmp_path):
     params = Workload.of({"model": "resnet50", "scale": 4096}).params
     step = raw_examples.case(
@@ -136,6 +187,6 @@ def test_a_step_over_another_transport_than_nccl_is_skipped_with_the_reason(mpie
     )
     (tmp_path / "job.json").write_text(raw_examples.job(step).to_json())
     ranks, out = Path(__file__).with_name("timed_ranks.py"), tmp_path / "F.h5"
-    mpiexec(2, ranks, nccl_library, "0", "5", "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
     (gap,) = read_results([out]).skipped
     assert "over nccl, not staged" in gap.reason

@@ -61,6 +61,16 @@ def test_a_speedup_is_over_native_in_the_same_placement_and_launch(make_row, mak
     assert factors(*rows, runs=(make_run(), make_run(run_id="run-2"))) == {("ring", False): 2.0, ("ring", True): 3.0}
 
 
+def test_a_speedup_is_over_native_of_the_same_collective(make_row, points):
+    rows = [
+        make_row(name, collective=collective, seconds=seconds * scale)
+        for collective, scale in (("all_reduce", 1e-5), ("reduce_scatter", 1e-6))
+        for name, seconds in (("ring", 1), ("native", 2))
+    ]
+    found = {each.point.row.collective: each.value for each in speedups(points(*rows))}
+    assert found == {"all_reduce": pytest.approx(2.0), "reduce_scatter": pytest.approx(2.0)}
+
+
 def test_a_call_of_the_library_with_one_buffer_is_compared_with_both_placements(make_row, factors):
     shape = {"collective": "broadcast", "op": None}
     rows = [make_row("chain", in_place=in_place, seconds=1e-5, **shape) for in_place in (False, True)]

@@ -20,7 +20,7 @@ EXAMPLES = {
     "control_missing": {**LOGGED, "control": "nccl-gdr-off"},
     "several_executors": {"rows": {"compiled": 12, "python": 9}},
     "launch_cost": {
-        **POINT, "how": "graph", "collective": "all_reduce", "cases": 24, "compared": 60, "largest": 524288,
+        **POINT, "collective": "all_reduce", "cases": 24, "compared": 60, "largest": 524288,
         "choice": "ring channels=2", "shape": "8 ranks", "seconds": 2.1e-4, "without_launches": 4.5e-5,
     },
     "far_gpus": {"number": 4, "first": 12, "jobs": ("a", "b")},
@@ -96,6 +96,10 @@ EXAMPLES = {
     "below_null": {
         "model": "resnet50", "shape": "2 ranks", "details": ("overlapped",), "rows": 2, "algorithm": "ring",
         "seconds": 2e-3,
+    },
+    "no_product": {
+        "model": "resnet50/64", "shape": "2 ranks", "details": (), "none": 2, "computations": 6, "workloads": 1,
+        "of": 1,
     },
     "between_rounds": {
         **POINT, "median_ratio": 1.3, "cases": 3, "max_ratio": 2.0, "shared_variance": 0.9, "machine_varies": True,

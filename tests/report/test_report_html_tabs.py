@@ -4,12 +4,16 @@ import re
 from dataclasses import replace
 
 import pytest
+import raw_examples
 
 from hpccoll.report import report_writer
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES, OVERVIEW_FIGURES, overview_group
+from hpccoll.report.comparisons import speedups
 from hpccoll.report.definitions import describe_collective
 from hpccoll.report.report_writer import build_report
+from hpccoll.spec.case import Effort
+from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Gap
 from hpccoll.tuning.answers import Answers
 from hpccoll.tuning.recommendations import recommend
@@ -261,3 +265,28 @@ def test_a_page_of_a_barrier_alone_names_no_size(text, several):
     page = text(replace(several, rows=rows, missing=()))
     assert "<h1>barrier on 2 and 4 ranks</h1>" in page
     assert not re.search(r"\b8 B\b", page.partition("<script")[0])
+
+
+@pytest.mark.mpi
+def test_the_speedups_of_the_overview_are_those_of_each_collective_alone(mpiexec, tmp_path):
+    """One launch measures both: launches are never compared, which would hide a comparison across collectives."""
+    cases = [
+        raw_examples.case(nbytes, collective=collective, algorithm=algorithm, in_place=in_place)
+        for collective in ("all_reduce", "reduce_scatter")
+        for algorithm in ("ring", "native")
+        for in_place in (False, True)
+        for nbytes in (1024, 65536)
+    ]
+    effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
+    (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
+    ran = mpiexec(2, "-m", "hpccoll", "run", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    results = read_results([tmp_path / "F.h5"])
+    recommendations = recommend(results)
+    groups = chart_groups(results, recommendations)
+    overview = {
+        each.point.row.case_id: each.value for each in speedups(overview_group(groups, Answers(recommendations)).points)
+    }
+    alone = {each.point.row.case_id: each.value for group in groups for each in speedups(group.points)}
+    assert {row.collective for row in results.rows if row.case_id in overview} == {"all_reduce", "reduce_scatter"}
+    assert overview == {case: alone[case] for case in overview}

@@ -109,6 +109,13 @@ def test_a_step_below_its_null_step_is_a_warning():
     assert finding("below_null", steps({"ring": 12, "null": 0})) is None
 
 
+def test_computations_without_a_product_of_matrices_are_a_warning():
+    assert finding("no_product", steps({"ring": 12, "null": 0}, [{"compute": "gemm"}], products=[2, 1, 1, 3])) is None
+    found = finding("no_product", steps({"ring": 12, "null": 0}, [{"compute": "gemm"}], products=[2, 0, 1, 0]))
+    assert found.severity == "warning"
+    assert (found.values["none"], found.values["computations"], found.values["workloads"]) == (2, 4, 1)
+
+
 def page(out, *raw_results):
     return build_report(results(*raw_results), out, "steps").read_text().replace("\N{NO-BREAK SPACE}", " ")
 

@@ -48,13 +48,13 @@ def test_timings_are_an_axis_of_cases_over_nccl():
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ((*NCCL, "--timing", "mean"), "--timing: 'mean' is not valid: choose from single, gated, aggregated"),
+        ((*NCCL, "--timing", "mean"), "--timing: 'mean' is not valid: choose from single, aggregated"),
         (
-            ("--timing", "gated"),
-            "--timing: 'gated' is not valid: single over mpi, where the host takes part; over nccl",
+            ("--timing", "aggregated"),
+            "--timing: 'aggregated' is not valid: single over mpi, where the host takes part; over nccl",
         ),
         ((*NCCL, "--operations", "0"), "--operations: '0' is not valid: a whole number from 1 to 10000"),
-        (("-t", "nccl", "--timing", "gated"), "transport: 'nccl' is not valid"),
+        (("-t", "nccl", "--timing", "aggregated"), "transport: 'nccl' is not valid"),
     ],
 )
 def test_a_timing_that_cannot_be_is_refused_in_one_line(arguments, why):

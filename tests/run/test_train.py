@@ -129,3 +129,17 @@ def test_steps_of_every_combination_are_measured_and_resumed(tmp_path, mpiexec):
     other = mpiexec(2, "-m", "hpccoll", *arguments)
     assert other.returncode == 2
     assert str(Path(out)) in other.stderr
+
+
+@pytest.mark.mpi
+def test_computations_that_are_too_small_for_a_product_of_matrices_are_named(tmp_path, mpiexec):
+    model = tmp_path / "mine.yaml"
+    model.write_text(FILE)
+    arguments = ["train", "--model", model, "--compute", "gemm,none", "-a", "native", "-n", "6", "--rounds", "1"]
+    small = mpiexec(2, "-m", "hpccoll", *arguments)
+    assert small.returncode == 0, small.stderr
+    (line,) = (each for each in small.stdout.splitlines() if "product of matrices" in each)
+    assert line.startswith("# mine on 2 ranks")
+    large = mpiexec(2, "-m", "hpccoll", *arguments, "--samples", "100000")
+    assert large.returncode == 0, large.stderr
+    assert "product of matrices" not in large.stdout

@@ -204,13 +204,13 @@ def test_the_graph_that_is_not_there_distinguishes_no_choice():
     assert choice_parameters("all_reduce", {"graph": 1, "channels": 0}) == {"graph": 1, "channels": 0}
 
 
-def test_a_timing_is_one_of_three_and_only_queued_operations_have_the_others():
+def test_a_timing_is_one_of_two_and_only_queued_operations_have_the_other():
     requested = replace(case("all_reduce", "ring"), timing="averaged")
-    with pytest.raises(BadInputError, match="timing: 'averaged' is not valid: choose from single, gated, aggregated"):
+    with pytest.raises(BadInputError, match="timing: 'averaged' is not valid: choose from single, aggregated"):
         check_case(requested)
-    gated = replace(requested, timing="gated")
-    check_case(gated)
-    assert unmet_needs(gated, Layout.of(2)) == (
-        "timing: 'gated' is not valid: single over mpi, where the host takes part; over nccl single, gated, aggregated"
+    aggregated = replace(requested, timing="aggregated")
+    check_case(aggregated)
+    assert unmet_needs(aggregated, Layout.of(2)) == (
+        "timing: 'aggregated' is not valid: single over mpi, where the host takes part; over nccl single, aggregated"
     )
-    assert unmet_needs(replace(gated, device="cuda", transport="nccl"), Layout.of(2)) is None
+    assert unmet_needs(replace(aggregated, device="cuda", transport="nccl"), Layout.of(2)) is None

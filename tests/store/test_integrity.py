@@ -125,7 +125,7 @@ def test_a_job_must_match_its_sha256_even_if_the_digest_is_right(file):
         ("params", "[1]", "params is [1]"),
         ("operations", 0, "an iteration has 0 operations"),
         ("operations", 20, "an iteration has 20 operations"),
-        ("requested_timing", "gated", "the job has no case"),
+        ("requested_timing", "aggregated", "the job has no case"),
     ],
 )
 def test_an_implausible_value_is_refused_even_if_the_digest_is_right(file, column, value, why):

@@ -102,15 +102,6 @@ def test_the_time_of_an_aggregated_operation_is_that_of_its_batch_over_their_num
     assert found.algbw_Bps == pytest.approx(1_000_000 / 200e-9)
 
 
-@pytest.mark.parametrize("rule", ["max", "span"])
-def test_the_time_of_a_gated_operation_is_that_of_the_slowest_gpu(rule):
-    start, end, device = np.array([[0, 0, 0]] * 6), np.array([[3000, 4000, 0]] * 6), np.array([[70, 90, 999]] * 6)
-    times = CaseTimes.from_samples(start, end, one_clock=True, workers=2, device_ns=device, by_device=True)
-    outcome = raw_examples.outcome(raw_examples.case(timing="gated"), times=times)
-    found = make_row(raw_examples.job(outcome.case), raw_examples.attempt(ranks=3, aggregators=1), outcome, rule)
-    assert (found.timing, found.median_s, {*times.slowest_rank}) == ("gated", 90e-9, {1})
-
-
 def test_an_iteration_of_earlier_versions_has_one_operation():
     assert make_row(*measured([[0, 0]] * 6, [[3000, 4000]] * 6)).operations == 1
 

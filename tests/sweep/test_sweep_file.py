@@ -142,11 +142,11 @@ BAD = {
     ),
     "unknown timing": (
         LEAST + "devices: cuda\ntransports: nccl\ntiming: [average]",
-        ["timing.0: 'average' is not valid: choose from single, gated, aggregated"],
+        ["timing.0: 'average' is not valid: choose from single, aggregated"],
     ),
     "a timing of what is not queued": (
-        LEAST + "timing: [single, gated]",
-        ["timing: 'gated' is not valid: single over mpi, where the host takes part; over nccl single, gated, aggreg"],
+        LEAST + "timing: [single, aggregated]",
+        ["timing: 'aggregated' is not valid: single over mpi, where the host takes part; over nccl single, aggreg"],
     ),
     "no operations": (LEAST + "effort: {operations: 0}", ["effort.operations: 0", "at least 1: operations of an iter"]),
     "an effort of a number": (LEAST + "effort: 3", ["effort", "3", "warmup", "timeout"]),

@@ -1,7 +1,11 @@
 """The GPU of a process: errors of its stream, and copies to it; CuPy is real, or recorded, and there is no device."""
 
+import importlib
 import platform
+import re
+import tomllib
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +14,7 @@ import pytest
 from hpccoll.errors import GpuFailedError
 from hpccoll.host import gpu_stack
 from hpccoll.transports import gpu as transports_gpu
-from hpccoll.transports.gpu import Gpu, device_uuid, gpu_errors
+from hpccoll.transports.gpu import Gpu, device_uuid, gpu_errors, missing_cublas
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
@@ -141,3 +145,55 @@ def test_a_cupy_that_is_too_old_is_the_reason_before_it_is_imported(monkeypatch,
     assert reason.startswith("CuPy 13.6.0 is too old; valid: 14 or newer; do: pip install") == too_old
     assert "\n" not in reason
     assert (reason == "asked CuPy") == (not too_old)
+
+
+def test_products_of_matrices_have_the_rows_and_the_number_that_are_asked_for_on_the_stream_of_the_gpu():
+    queued = []
+
+    class Recorded(np.ndarray):
+        """An array that notes its products, and whether the stream is CuPy's current one."""
+
+        def dot(self, b, out):
+            queued.append((self.shape, out.dtype.name, stream.current))
+            return np.asarray(self).dot(np.asarray(b), out=np.asarray(out))
+
+    class Stream:
+        current = False
+
+        def __enter__(self):
+            self.current = True
+
+        def __exit__(self, *_):
+            self.current = False
+
+    stream, made = Stream(), []
+
+    def full(*arguments):
+        made.append(np.full(*arguments).view(Recorded))
+        return made[-1]
+
+    multiply = gpu_with(SimpleNamespace(full=full), stream).products(8)
+    multiply(4, 3)
+    multiply(8, 1)
+    assert queued == [((4, 4), "float16", True)] * 3 + [((8, 8), "float16", True)]
+    assert not stream.current
+    assert (np.asarray(made[2]) == 8 * 0.5 * 0.25).all()
+
+
+def test_without_cublas_there_is_a_reason_that_says_what_to_install(require):
+    require(find_spec("cupy"), "cupy is not installed")
+    reason = missing_cublas()
+    if reason is None:  # it is installed
+        importlib.import_module("cupy_backends.cuda.libs.cublas")
+        return
+    with pytest.raises(ImportError, match="libcublas"):  # which the first product of CuPy raises
+        importlib.import_module("cupy_backends.cuda.libs.cublas")
+    assert "cuBLAS" in reason
+    assert "pip install 'hpccoll[cuda12]'" in reason
+
+
+@pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
+def test_the_extras_for_gpus_install_every_library_of_cuda_that_is_used(extra):
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    (toolkit,) = (each for each in project["optional-dependencies"][extra] if each.startswith("cuda-toolkit"))
+    assert set(re.search(r"\[(.*)\]", toolkit)[1].split(",")) == {"cublas", "cudart", "nvrtc"}

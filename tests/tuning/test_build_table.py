@@ -271,14 +271,14 @@ def test_executors_are_not_mixed_within_a_setting():
 
 
 def test_a_table_has_its_timings_apart_and_names_none_for_single_operations():
-    single, gated = (
+    single, aggregated = (
         measured_results({"ring": LATE}, number=number, timing=timing, transport="nccl", device="cuda")
-        for number, timing in enumerate(("single", "gated"), 1)
+        for number, timing in enumerate(("single", "aggregated"), 1)
     )
-    made = build_table(merged_results(single, gated))
-    assert [entry["setting"].get("timing") for entry in made.to_json()["entries"]] == [None, "gated"]
+    made = build_table(merged_results(single, aggregated))
+    assert [entry["setting"].get("timing") for entry in made.to_json()["entries"]] == [None, "aggregated"]
     assert TuneTable.from_json(made.to_json()) == made
-    case = raw_examples.case(1024, algorithm="auto", transport="nccl", device="cuda", timing="gated")
+    case = raw_examples.case(1024, algorithm="auto", transport="nccl", device="cuda", timing="aggregated")
     assert made.entry(Setting.of(case, Layout.of(2, 1))).runs == ("run-2",)
 
 

@@ -13,7 +13,7 @@ from hpccoll.store.result_files import ResultFiles
 from hpccoll.tuning.answers import Answers, answer_lines
 from hpccoll.tuning.build_table import build_table
 from hpccoll.tuning.recommendations import recommend
-from hpccoll.tuning.step_answers import MAX_SENTENCES, compare_steps, step_lines
+from hpccoll.tuning.step_answers import MAX_SENTENCES, compare_steps, small_computations_line, step_lines
 
 
 def results(*raw_results):
@@ -70,6 +70,15 @@ def test_a_few_of_many_workloads_have_a_sentence_the_fastest_first():
     lines = step_lines(results(steps({"ring": 12}, workloads)))
     assert len(lines) == MAX_SENTENCES + 1
     assert "34 ms" in lines[0]
+
+
+def test_computations_without_a_product_of_matrices_have_a_line():
+    gemm = [{"compute": "gemm", "overlap": overlap} for overlap in (0, 1)]
+    assert small_computations_line(results(steps({"ring": 12}, gemm))) is None
+    line = small_computations_line(results(steps({"ring": 12}, gemm, products=[2, 0, 0, 0])))
+    assert line.startswith("resnet50 on 2 nodes")
+    assert "3 of 4 computations" in line
+    assert "1 other workload" in line
 
 
 def mixed():

@@ -4,6 +4,9 @@ The lanes of an operation are distributed over sequences as over MPI; the lanes 
 sequences share the groups, which are numbered by logical time (message_times.py). If sequences have several lanes each,
 channels start one group apart, so that a rank of a pipeline receives for one channel while it forwards for another.
 
+If an operation with a reduction has several channels in flight, each time has two groups, one for the even and one for
+the odd channels: while the messages of one are transferred, the arrivals of the other are folded (overlap.py).
+
 A message is split into pieces that are contiguous on both ranks; the ranks exchange the lengths of their pieces.
 Arrivals that are folded, or that would overwrite data which their step still reads, are received into scratch.
 """
@@ -102,6 +105,8 @@ class NcclCompiler:
         self.spans = cache(operation.cut.spans)
         self.lengths = {"tmp": workspace_elements(chain.from_iterable(self.slices), operation.cut, operation.count)}
         window = max(1, min(operation.window * len(self.slices), operation.lanes))
+        self.phases = 2 if window > len(self.slices) and operation.collective.has_op else 1
+        """The number of groups of each logical time."""
         self.sequences = [_Sequence(self, first, window) for first in range(window)]
         self.lengths |= {sequence.scratch: sequence.scratch_length for sequence in self.sequences}
         messages = chain.from_iterable(sequence.messages for sequence in self.sequences)
@@ -165,19 +170,24 @@ class _Sequence:
         self.messages: list[_PendingMessage] = []
         self.folds: dict[int, list[Fold]] = defaultdict(list)
         lanes, slices = range(first, self.operation.lanes, window), compiler.slices
-        slice_number = first % len(slices)
+        channel, slice_number = divmod(first, len(slices))
+        self.phases, self.phase = compiler.phases, channel % compiler.phases
         self.times = message_times(self.operation.schedules[slice_number], len(lanes), self.me)
-        delay = first // len(slices) if self.operation.lanes > window else 0
-        now = delay - 1
+        self.delay = channel if self.operation.lanes > window else 0
+        now = self._group(-1)
         for lane in lanes:
             for step in slices[slice_number]:
-                now = self._step(lane, step, now, delay)
+                now = self._step(lane, step, now)
             self.folds[now] += self._scaling(lane)
         self.folds = {time: folds for time, folds in self.folds.items() if folds}
 
-    def _step(self, lane: int, step: Step, now: int, delay: int) -> int:
+    def _group(self, time: int) -> int:
+        """Return the number of this sequence's group of a logical time."""
+        return (self.delay + time) * self.phases + self.phase
+
+    def _step(self, lane: int, step: Step, now: int) -> int:
         """Compile a step that starts after group ``now``, and return the group with which it ends."""
-        times = [delay + self.times[isinstance(a, Send), int(a.peer)].popleft() for a in _messages(step)]
+        times = [self._group(self.times[isinstance(a, Send), int(a.peer)].popleft()) for a in _messages(step)]
         end, message_time = max(times, default=now), iter(times)
         overlapping = overlapping_actions(
             [self._pieces(lane, *accessed_parts(Step(action))) for action in step.actions]

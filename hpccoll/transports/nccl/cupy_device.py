@@ -1,4 +1,4 @@
-"""The implementation of NcclStream by CuPy: a GPU's stream and a communicator of NCCL."""
+"""The implementation of NcclStream by CuPy: a GPU's streams and a communicator of NCCL."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -68,9 +68,15 @@ class CupyDevice:
         return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize
 
     def fold_calls(
-        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]]
+        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, beside: bool = False
     ) -> list[StreamCall]:
-        return FoldLauncher(self.gpu).launches(operation.dtype.name, operation.reduction.name, buffers, waves)
+        launcher = FoldLauncher(self.gpu.beside if beside else self.gpu)
+        return launcher.launches(operation.dtype.name, operation.reduction.name, buffers, waves)
+
+    def handover(self, *, to_folds: bool) -> tuple[StreamCall, StreamCall]:
+        recorded, waiting = (self.gpu, self.gpu.beside) if to_folds else (self.gpu.beside, self.gpu)
+        event = self.gpu.event(timing=False)
+        return partial(event.record, recorded.stream), partial(waiting.stream.wait_event, event)
 
     def capture(self, queue: StreamCall) -> "CudaGraph":
         stream = self.gpu.stream

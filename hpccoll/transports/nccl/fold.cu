@@ -62,6 +62,7 @@ __device__ __forceinline__ STORED folded(STORED a, STORED b) {
 
 __device__ __forceinline__ STORED divided(STORED value, long long divisor) {
 #if KIND == INTEGER
+    if (sizeof(STORED) == 1 && divisor > 255) return 0;  // a byte does not hold the divisor
     STORED by = (STORED)divisor, quotient = value / by;
     return quotient - (value % by != 0 && (long long)value < 0);
 #else
@@ -80,7 +81,9 @@ __device__ __forceinline__ void one(STORED* out, const long long* inputs, int co
     out[at] = divisor ? divided(value, divisor) : value;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) fold(const long long* folds, const long long* inputs, int ranges) {
+// With a demand of two blocks on a multiprocessor the assembler takes up to 128 registers; without one it saves some, and
+// spills a few bytes of each thread.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) fold(const long long* folds, const long long* inputs, int ranges) {
     int first = 0, last = ranges - 1;  // binary search for the last range that starts at or before this block's tile
     while (first < last) {
         int middle = (first + last + 1) / 2;

@@ -1,4 +1,4 @@
-"""Plans that queue all their work on one stream of a GPU, and the interface to that GPU."""
+"""Plans that queue their work on a stream of a GPU and end on it, and the interface to that GPU."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -23,7 +23,7 @@ class CapturedGraph(Protocol):
 
 
 class NcclStream(Protocol):
-    """The interface of plans to a GPU's stream and NCCL."""
+    """The interface of plans to NCCL and two streams of a GPU: the first one, and one beside it for folds."""
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return an uninitialised buffer in GPU memory."""
@@ -32,18 +32,25 @@ class NcclStream(Protocol):
         """Return the call that queues ``messages`` as one group; messages between two ranks match in order."""
 
     def fold_calls(
-        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]]
+        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, beside: bool = False
     ) -> list[StreamCall]:
-        """Return one call for each wave, which queues it in one kernel launch."""
+        """Return one call for each wave, which queues it in one kernel launch, on the stream ``beside`` the first."""
+
+    def handover(self, *, to_folds: bool) -> tuple[StreamCall, StreamCall]:
+        """Return two calls, made in order: what is queued on one stream is recorded; the other stream waits for it.
+
+        Args:
+            to_folds: whether the stream of folds waits; otherwise it is the one that is recorded.
+        """
 
     def wait(self) -> None:
-        """Wait for all queued work."""
+        """Wait for all work that is queued on the first stream."""
 
     def select(self) -> None:
         """Make the GPU the current one of the calling thread."""
 
     def idle(self) -> bool:
-        """Return whether all queued work has completed.
+        """Return whether all work that is queued on the first stream has completed.
 
         Raises:
             GpuFailedError: if it failed.
@@ -57,7 +64,7 @@ class NcclStream(Protocol):
 
 
 class StreamPlan:
-    """A plan whose calls queue work on a device's stream.
+    """A plan whose calls queue work on a device's first stream, or on another one for which the first one waits.
 
     Args:
         device: the GPU.

@@ -1,7 +1,8 @@
-"""Schedules over NCCL: groups of ncclSend and ncclRecv, each followed by launches of the fold kernel, on one stream.
+"""Schedules over NCCL: groups of ncclSend and ncclRecv, each followed by launches of the fold kernel.
 
-The host queues the whole operation and then waits for its end; a CUDA graph queues it in one call. All arguments of the
-calls are prepared when the plan is compiled.
+With several channels, the folds of a reduction are on a stream of their own (overlap.py). The host queues the whole
+operation and then waits for its end; a CUDA graph queues it in one call. All arguments of the calls are prepared when
+the plan is compiled.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import numpy as np
 
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.nccl.compile import NcclCompiler, Stage
+from hpccoll.transports.nccl.overlap import NO_WAITS, fold_waits
 from hpccoll.transports.nccl.stream_plan import NamedBuffers, NcclStream, StreamCall, StreamPlan
 from hpccoll.transports.transport_interface import Array, Operation, check_agreement
 
@@ -33,16 +35,29 @@ def compile_plan(
         stages: the compiled stages.
         buffers: the buffers of this rank: src, unused in place, dst, and those that the compiler names.
     """
-    operation = compiler.operation
-    folds = iter(device.fold_calls(operation, buffers, [wave for stage in stages for wave in stage.waves]))
+    operation, beside = compiler.operation, compiler.phases > 1
+    waves = [wave for stage in stages for wave in stage.waves]
+    folds = iter(device.fold_calls(operation, buffers, waves, beside=beside))
+    waits = fold_waits(stages) if beside else NO_WAITS
+    wait_for: dict[int, StreamCall] = {}  # makes the stream of messages wait for the folds of a stage
     calls: list[StreamCall] = []
-    for stage in stages:
-        calls += [device.group_call(buffers, stage.messages)] if stage.messages else []
-        calls += [next(folds) for _ in stage.waves]
+    for number, stage in enumerate(stages):
+        if number in waits.before:
+            calls.append(wait_for[waits.before[number]])
+        if stage.messages:
+            calls.append(device.group_call(buffers, stage.messages))
+        if stage.waves:
+            calls += [*device.handover(to_folds=True)] if beside else []
+            calls += [next(folds) for _ in stage.waves]
+        if number in waits.awaited:
+            record, wait_for[number] = device.handover(to_folds=False)
+            calls.append(record)
+    if waits.last is not None:
+        calls.append(wait_for[waits.last])
     peers = sorted({message.peer for stage in stages for message in stage.messages})
     groups = sum(bool(stage.messages) for stage in stages)
     named = ", ".join(f"rank {peer}" for peer in peers) or "no rank"
-    description = f"{groups} groups of messages with {named}, {len(calls) - groups} launches of folds"
+    description = f"{groups} groups of messages with {named}, {len(waves)} launches of folds"
     return StreamPlan(device, operation.result(buffers["dst"], compiler.me), calls, description, buffers.values())
 
 

@@ -3,11 +3,13 @@
  * What it proves: the arguments of every call (types, ops, counts, roots, in-place forms, settings, windows), that all
  * ranks make the same calls, that groups of sends and receives do not deadlock when a send blocks until its receive
  * is posted, that graphs and registrations end before what they use, what an abort, an asynchronous error and a stall
- * lead to, and the results on that path. What it does not prove: anything of a device (its order between streams, its
- * memory, CUDA graphs), speed, NCCL's choice of algorithms, its logs, its connections and its own limits.
+ * lead to, the order of several streams as far as events make one, also in graphs, and the results on that path. What it
+ * does not prove: anything else of a device (its memory, CUDA graphs), speed, NCCL's choice of algorithms, its logs, its
+ * connections and its own limits.
  *
- * A stream is a thread that executes what is queued in order. A collective is messages between all ranks, followed by a
- * fold in the order of ranks. A violated rule ends the process with a message.
+ * A stream is a thread that executes what is queued in order. A graph has threads of its own for the streams that joined
+ * its capture. A collective is messages between all ranks, followed by a fold in the order of ranks. A violated rule ends
+ * the process with a message.
  *
  * NCCL_TEST_FAULT=RANK:NUMBER:KIND[:STATUS] injects a fault into the process that is RANK in its first communicator, or
  * into all processes (-1). Its work NUMBER (a group or a collective, from 1 on) never ends; `stall` leaves it at that,
@@ -36,7 +38,7 @@ enum { SUM, PROD, MAX, MIN, OPS };
 enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, TYPES };
 static const size_t SIZES[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 
-enum { CHUNK = 65536, PAGE = 4096, RANKS = 16, COMMS = 64, ALL = -1, MAGIC = (int)0xcafebeef };
+enum { CHUNK = 65536, PAGE = 4096, RANKS = 16, COMMS = 64, BRANCHES = 8, ALL = -1, MAGIC = (int)0xcafebeef };
 
 typedef struct { char internal[128]; } Id;
 typedef struct { /* ncclConfig_t until 2.28; later versions append fields */
@@ -80,14 +82,24 @@ typedef struct {
     int started, ended;
 } Transfer;
 
-typedef struct Work { /* a kernel, or transfers that are followed by a fold of what is in scratch */
+typedef struct { /* it has passed the records of numbers up to `passed`, the last one at the time `at` */
+    uint64_t recorded, capture;
+    _Atomic uint64_t passed;
+    _Atomic int64_t at;
+    struct Stream *stream; /* of a record in a capture: its stream, and how much that had captured */
+    int covers;
+} Event;
+
+typedef struct Work { /* a kernel, transfers that are followed by a fold of what is in scratch, or a captured event */
     struct Work *next;
+    struct Stream *captured_on;
+    Event *records, *awaits;
     void (*kernel)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
     uint64_t arguments[6];
     Comm *comm;
     char *out;
     size_t count;
-    int type, op, transfers, more; /* more: the next one is of the same launch of a graph */
+    int type, op, transfers;
     Transfer transfer[];
 } Work;
 
@@ -96,10 +108,17 @@ typedef struct Stream {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     Work *first, **end;
-    _Atomic int left; /* launches that have not ended */
-    int room, captures;
-    Work *captured, **captured_end;
+    _Atomic int left; /* works that have not ended */
+    uint64_t capture; /* the number of the capture that it is part of, or 0 */
+    int captured, joined; /* works of it in the capture, and those after which the origin of the capture has waited */
+    struct Stream *next;
 } Stream;
+
+typedef struct { /* works in the order in which they were captured; branches run those of the streams that joined */
+    Work *first, **end;
+    int streams;
+    Stream *stream[BRANCHES], *branch[BRANCHES]; /* the first one is the origin */
+} Graph;
 
 /* The bindings call from one thread. */
 static struct { int depth; Work *work; Stream *stream; } group;
@@ -107,6 +126,9 @@ static char notes[1 << 16];
 static size_t noted;
 static Comm *comms[COMMS];
 static int created, works, calls;
+static Graph *capture; /* the one that has begun and not ended */
+static uint64_t captures;
+static Stream *idle_branches;
 static struct { int rank, number, status; char kind[8]; } fault = {.status = SYSTEM_ERROR};
 
 static void fatal(const char *format, ...) {
@@ -237,7 +259,7 @@ static void *run_stream(void *argument) {
         if (w->comm) w->comm->pending--;
         pthread_mutex_lock(&s->mutex);
         if (!(s->first = w->next)) s->end = &s->first;
-        s->left -= !w->more;
+        s->left--;
         free(w);
         pthread_cond_broadcast(&s->changed);
     }
@@ -246,25 +268,25 @@ static void *run_stream(void *argument) {
 
 static void queue(Stream *s, Work *w) {
     w->next = NULL;
-    if (s->captures) {
-        *s->captured_end = w;
-        s->captured_end = &w->next;
+    if (s->capture) {
+        *capture->end = w;
+        capture->end = &w->next;
+        w->captured_on = s;
+        s->captured++;
         if (w->comm) w->comm->graphs++;
         return;
     }
-    for (int turn = 0; !w->more && s->room && s->left >= s->room; turn++) rest(turn); /* a full queue blocks the host */
     if (w->comm) w->comm->pending++;
     pthread_mutex_lock(&s->mutex);
     *s->end = w;
     s->end = &w->next;
-    s->left += !w->more;
+    s->left++;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
 }
 
-Stream *hostStreamCreate(int room) {
+Stream *hostStreamCreate(void) {
     Stream *s = calloc(1, sizeof *s);
-    s->room = room;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->changed, NULL);
     s->end = &s->first;
@@ -287,36 +309,110 @@ void hostLaunch(Stream *s, void *kernel, const uint64_t arguments[6]) {
     queue(s, w);
 }
 
-void hostCaptureBegin(Stream *s) { s->captures = 1, s->captured = NULL, s->captured_end = &s->captured; }
-Work *hostCaptureEnd(Stream *s) { return s->captures = 0, s->captured; }
+Event *hostEventCreate(void) { return calloc(1, sizeof(Event)); } /* its few bytes stay, for works that are queued */
+int64_t hostEventTime(const Event *e) { return e->at; }
 
-void hostGraphLaunch(Stream *s, const Work *graph) {
-    for (; graph; graph = graph->next) {
-        size_t size = sizeof *graph + graph->transfers * sizeof(Transfer);
-        Work *w = memcpy(malloc(size), graph, size);
-        w->more = graph->next != NULL;
-        queue(s, w);
-    }
-}
-
-void hostGraphDestroy(Work *graph) {
-    while (graph) {
-        Work *next = graph->next;
-        if (graph->comm) graph->comm->graphs--;
-        free(graph);
-        graph = next;
-    }
-}
-
-void hostNow(int64_t *at) {
+static void pass(uint64_t event, uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    (void)a, (void)b, (void)c, (void)d;
+    Event *e = (Event *)event;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    *at = now.tv_sec * 1000000000 + now.tv_nsec;
+    e->at = now.tv_sec * 1000000000 + now.tv_nsec;
+    e->passed = number;
 }
 
-// Waits until hostNow has written the time, as a stream waits for an event.
-void hostAwait(volatile int64_t *at) {
-    while (!__atomic_load_n(at, __ATOMIC_ACQUIRE)) sched_yield();
+static void await(uint64_t event, uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    (void)a, (void)b, (void)c, (void)d;
+    for (int turn = 0; ((Event *)event)->passed < number; turn++) rest(turn);
+}
+
+void hostEventRecord(Event *e, Stream *s) {
+    Work *w = calloc(1, sizeof *w);
+    if (s->capture) {
+        w->records = e;
+        queue(s, w);
+        e->capture = s->capture, e->stream = s, e->covers = s->captured;
+        return;
+    }
+    e->capture = 0;
+    w->kernel = pass, w->arguments[0] = (uint64_t)e, w->arguments[1] = ++e->recorded;
+    queue(s, w);
+}
+
+void hostEventWait(Event *e, Stream *s) { /* for the last record before this call */
+    if (e->capture && !(capture && e->capture == captures)) fatal("a stream waits for an event of a capture that has ended");
+    if (s->capture && !e->capture) fatal("a captured stream waits for an event from outside of its capture");
+    Work *w = calloc(1, sizeof *w);
+    if (e->capture) {
+        if (!s->capture) { /* it joins the capture */
+            if (capture->streams == BRANCHES) fatal("more than %d streams in a capture", BRANCHES);
+            capture->stream[capture->streams++] = s;
+            s->capture = captures, s->captured = s->joined = 0;
+        }
+        w->awaits = e;
+        queue(s, w);
+        if (s == capture->stream[0]) e->stream->joined = e->covers;
+        return;
+    }
+    w->kernel = await, w->arguments[0] = (uint64_t)e, w->arguments[1] = e->recorded;
+    queue(s, w);
+}
+
+void hostCaptureBegin(Stream *s) {
+    if (capture) fatal("a capture begins before another has ended");
+    capture = calloc(1, sizeof *capture);
+    capture->end = &capture->first;
+    capture->stream[capture->streams++] = s;
+    s->capture = ++captures, s->captured = s->joined = 0;
+}
+
+static Stream *branch(void) { /* a thread for works of a graph */
+    Stream *s = idle_branches;
+    if (!s) return hostStreamCreate();
+    idle_branches = s->next;
+    return s;
+}
+
+Graph *hostCaptureEnd(Stream *s) {
+    Graph *g = capture;
+    if (!g || g->stream[0] != s) fatal("a capture ends on another stream than that on which it began");
+    for (int i = 0; i < g->streams; i++) {
+        if (i && g->stream[i]->joined < g->stream[i]->captured) fatal("a stream of a capture has not joined its origin");
+        g->stream[i]->capture = 0;
+        g->branch[i] = i ? branch() : NULL;
+    }
+    for (Work *w = g->first; w; w = w->next) { /* the events of a graph are its own */
+        if (!w->records) continue;
+        Event *own = hostEventCreate();
+        for (Work *later = w->next; later && later->records != w->records; later = later->next)
+            if (later->awaits == w->records) later->awaits = own;
+        w->records = own;
+    }
+    return capture = NULL, g;
+}
+
+void hostGraphLaunch(Stream *s, const Graph *g) {
+    for (const Work *each = g->first; each; each = each->next) {
+        Stream *target = s;
+        for (int i = 1; i < g->streams; i++)
+            if (g->stream[i] == each->captured_on) target = g->branch[i];
+        if (each->records) hostEventRecord(each->records, target);
+        else if (each->awaits) hostEventWait(each->awaits, target);
+        else {
+            size_t size = sizeof *each + each->transfers * sizeof(Transfer);
+            queue(target, memcpy(malloc(size), each, size));
+        }
+    }
+}
+
+void hostGraphDestroy(Graph *g) {
+    for (Work *next, *w = g->first; w; w = next) {
+        next = w->next;
+        if (w->comm) w->comm->graphs--;
+        free(w);
+    }
+    for (int i = 1; i < g->streams; i++) g->branch[i]->next = idle_branches, idle_branches = g->branch[i];
+    free(g);
 }
 
 const char *hostCalls(void) { return notes; }

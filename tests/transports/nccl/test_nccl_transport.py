@@ -122,14 +122,14 @@ def test_a_repeated_operation_is_queued_so_often_with_a_graph_in_one_launch(grap
     once = []
     for plan, device in zip(made, cluster.devices, strict=True):
         plan.run()
-        once.append(len(device.stream))
+        once.append(device.queued)
     cluster.run()
     repeated = [plan.repeated(3) for plan in made]
     cluster.run()
     for values, call, device, length in zip(outputs, repeated, cluster.devices, once, strict=True):
         values[:] = 0
         call()
-        assert len(device.stream) == 3 * length
+        assert device.queued == 3 * length
     cluster.run()
     assert all((values == expected).all() for values, expected in zip(outputs, right, strict=True))
     launches = [plan._graphs[-1].launch for plan in made if plan._graphs]
@@ -240,10 +240,15 @@ def stages_of(case, me, **how):
     return compilers[me].stages([compiler.proposals()[me] for compiler in compilers])
 
 
-def test_a_step_is_one_group_and_one_launch_of_all_lanes():
+def test_a_step_is_one_group_of_all_lanes_if_nothing_is_reduced():
+    stages = stages_of(case_of("all_gather-ring", 4), 1, channels=3, window=3)
+    assert [len(stage.messages) for stage in stages] == [6] * 3
+
+
+def test_a_step_of_a_reduction_is_a_group_and_a_launch_of_the_even_channels_and_then_of_the_odd_ones():
     stages = stages_of(case_of("all_reduce-ring", 4), 1, channels=3, window=3)
-    assert [len(stage.messages) for stage in stages] == [6] * 6
-    assert [[len(wave) for wave in stage.waves] for stage in stages] == [[3]] * 3 + [[]] * 3
+    assert [len(stage.messages) for stage in stages] == [4, 2] * 6
+    assert [[len(wave) for wave in stage.waves] for stage in stages] == [[2], [1]] * 3 + [[]] * 6
 
 
 def test_arrivals_into_one_part_are_one_fold():
@@ -343,7 +348,7 @@ class Forgetful(FakeDevice):
     def group_call(self, _buffers, _messages):
         return lambda: None
 
-    def fold_calls(self, _operation, _buffers, waves):
+    def fold_calls(self, _operation, _buffers, waves, **_beside):
         return [lambda: None for _ in waves]
 
 

@@ -1,16 +1,16 @@
-"""The gate's kernel, compiled for the host."""
+"""The kernel of the pause, compiled for the host."""
 
 import ctypes
 import subprocess
 
-from hpccoll.transports.nccl.gate import SOURCE
+from hpccoll.transports.nccl.pause import SOURCE
 
 SHIM = """
 #include <ctime>
 #define __global__
 #define __device__
 #define __forceinline__ inline
-static void __threadfence_system() { __sync_synchronize(); }
+#define pause hpccoll_pause // unistd.h has one of this name
 static unsigned long long host_nanoseconds() {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -20,17 +20,14 @@ static unsigned long long host_nanoseconds() {
 TIMER = 'asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));'
 
 
-def gate_function(directory, name="gate"):
-    """Return the C function gate (words, number, limit in nanoseconds) or pause (nanoseconds).
-
-    They are compiled unless ``directory`` has them.
-    """
-    library = directory / "gate.so"
+def pause_function(directory):
+    """Return the C function pause (nanoseconds), compiled unless ``directory`` has it."""
+    library = directory / "pause.so"
     if not library.exists():
         source = SOURCE.read_text()
         assert source.count(TIMER) == 1
-        program = directory / "gate.cpp"
+        program = directory / "pause.cpp"
         program.write_text(SHIM + source.replace(TIMER, "now = host_nanoseconds();"))
         flags = ("-O2", "-Wall", "-Werror", "-shared", "-fPIC")
         subprocess.run(["g++", *flags, str(program), "-o", str(library)], check=True)
-    return getattr(ctypes.CDLL(str(library)), name)
+    return ctypes.CDLL(str(library)).hpccoll_pause

@@ -1,0 +1,117 @@
+"""Folds beside transfers: where a stream waits for the other one, and what comes of it if it does not."""
+
+from functools import partial
+
+import pytest
+from fake_gpu_cluster import MESSAGES, Cluster, FakeDevice, plans
+from schedule_examples import buffers, case_of, defined_part
+
+from hpccoll.schedule import COLLECTIVES
+from hpccoll.transports.buffer_pieces import Span
+from hpccoll.transports.lockstep import run_lockstep
+from hpccoll.transports.nccl import transport
+from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage, Stage
+from hpccoll.transports.nccl.fold import Fold
+from hpccoll.transports.nccl.overlap import FoldWaits, fold_waits
+
+A, B, SCRATCH = Span("dst", 0, 4), Span("dst", 4, 8), Span("scratch 0", 0, 4)
+
+
+def receives(span):
+    return NcclMessage(sends=False, peer=1, span=span)
+
+
+def sends(span):
+    return NcclMessage(sends=True, peer=1, span=span)
+
+
+def folds(*spans):
+    return [[Fold(span, (span, SCRATCH)) for span in spans]]
+
+
+def test_a_group_waits_for_the_last_fold_whose_result_it_sends():
+    stages = [Stage([receives(SCRATCH)], folds(A)), Stage([sends(B)]), Stage([sends(A)])]
+    assert fold_waits(stages) == FoldWaits({2: 0}, None)
+
+
+def test_a_group_waits_for_a_fold_that_reads_what_it_receives_but_sends_beside_it():
+    stages = [Stage([receives(SCRATCH)], folds(A)), Stage([sends(SCRATCH)]), Stage([receives(SCRATCH)], folds(B))]
+    assert fold_waits(stages) == FoldWaits({2: 0}, 2)
+
+
+def test_streams_run_in_order_so_that_no_group_waits_for_a_fold_before_one_it_has_waited_for():
+    stages = [Stage([receives(SCRATCH)], folds(A)), Stage([], folds(B)), Stage([sends(B)]), Stage([sends(A)])]
+    assert fold_waits(stages) == FoldWaits({2: 1}, None)
+
+
+def test_in_a_ring_of_two_channels_every_group_waits_for_the_fold_before_the_last_one():
+    compilers = [NcclCompiler(me, case_of("all_reduce-ring", 4).operation(64, channels=2, window=2)) for me in range(4)]
+    stages = compilers[1].stages([compiler.proposals()[1] for compiler in compilers])
+    assert [bool(stage.waves) for stage in stages] == [True] * 6 + [False] * 6
+    assert fold_waits(stages) == FoldWaits({number: number - 2 for number in range(2, 8)}, None)
+
+
+@pytest.mark.parametrize(("name", "channels"), [("all_reduce-ring", 1), ("all_gather-ring", 2)])
+def test_one_channel_or_a_collective_without_a_reduction_needs_one_stream(name, channels):
+    assert NcclCompiler(0, case_of(name, 4).operation(64, channels=channels, window=channels)).phases == 1
+
+
+def equals_lockstep(name, ranks, turn):
+    """Return whether, at the end of its stream of messages, each plan of two channels has the result of lockstep."""
+    asked = case_of(name, ranks).operation(96 + turn, channels=4, window=2, in_place=True)
+    inputs, outputs = buffers(asked)
+    before = [values.copy() for values in outputs]
+    run_lockstep(asked, inputs, outputs)
+    cluster = Cluster(ranks)
+    cluster.chance.seed(turn)
+    made = plans(cluster, asked, [values[:0] for values in inputs], before)
+    found = {}
+    for me, plan in enumerate(made):
+        plan.run()
+        cluster.devices[me].queue(
+            MESSAGES, partial(lambda me, result: found.update({me: result.tobytes()}), me, plan.result)
+        )
+    cluster.run()
+    return all(found[me] == defined_part(asked, right, me).tobytes() for me, right in enumerate(outputs))
+
+
+REDUCING = sorted(
+    f"{name}-{algorithm}"
+    for name, family in COLLECTIVES.items()
+    if family.has_op and not family.uncut
+    for algorithm in family.algorithms
+    if algorithm in ("ring", "recursive_doubling", "double_binary_tree", "binomial", "recursive_halving")
+)
+
+
+@pytest.mark.parametrize("name", REDUCING)
+def test_whichever_stream_is_ahead_the_result_is_that_of_lockstep(name):
+    assert all(equals_lockstep(name, 4, turn) for turn in range(12))
+
+
+def no_group_waits(stages):
+    return FoldWaits({}, fold_waits(stages).last)
+
+
+def the_end_waits_for_no_fold(stages):
+    return FoldWaits(fold_waits(stages).before, None)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "name"),
+    [(no_group_waits, "all_reduce-ring"), (the_end_waits_for_no_fold, "reduce_scatter-ring")],
+)
+def test_a_wait_of_messages_that_is_left_out_gives_a_wrong_result(faulty, name, monkeypatch):
+    monkeypatch.setattr(transport, "fold_waits", faulty)
+    assert not all(equals_lockstep(name, 4, turn) for turn in range(12))
+
+
+def test_a_wait_of_folds_that_is_left_out_gives_a_wrong_result(monkeypatch):
+    handover = FakeDevice.handover
+
+    def faulty(self, *, to_folds):
+        record, wait = handover(self, to_folds=to_folds)
+        return record, (lambda: None) if to_folds else wait
+
+    monkeypatch.setattr(FakeDevice, "handover", faulty)
+    assert not all(equals_lockstep("all_reduce-ring", 4, turn) for turn in range(12))
