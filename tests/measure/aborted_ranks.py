@@ -24,9 +24,10 @@ LAYOUT = Layout.of(COMM.size)
 OVER_NCCL = {"transport": "nccl", "device": "cuda", "in_place": True}
 
 
-def one_case(timing):
+def one_case(timing, channels=1):
     case = Case(
-        collective="all_reduce", algorithm="ring", bytes=1024, timing=timing, params={"graph": 1}, **OVER_NCCL
+        collective="all_reduce", algorithm="ring", bytes=1024, timing=timing,
+        params={"graph": 1, "channels": channels}, **OVER_NCCL,
     )  # fmt: skip
     return PreparedCase(COMM, LAYOUT, case, gpu=GPU)
 
@@ -42,7 +43,7 @@ def step():
     )
 
 
-MAKERS = [lambda: one_case("single"), lambda: one_case("aggregated"), step]
+MAKERS = [lambda: one_case("single", channels=2), lambda: one_case("aggregated"), step]
 
 
 class NcclError(RuntimeError):
