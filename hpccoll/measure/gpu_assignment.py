@@ -117,7 +117,7 @@ class RankGpus:
     """
 
     def __init__(self, ranks: Ranks) -> None:
-        self.ranks = ranks
+        self.ranks, self._launched_local_rank = ranks, ranks.local_rank
         self._missing: dict[tuple[str, str], str | None] = {}
 
     def subset(self, ranks: Ranks) -> "RankGpus":
@@ -135,8 +135,8 @@ class RankGpus:
 
     @property
     def number(self) -> int:
-        """The device number of the GPU of this rank."""
-        return self.ranks.local_rank % gpu.device_count()
+        """The device number of the GPU of this rank, which it keeps if others of its node are lost."""
+        return self._launched_local_rank % gpu.device_count()
 
     def missing_for(self, transport: str, dtype: str = "float32") -> str | None:
         """Return the reason why ``transport`` cannot move ``dtype`` between these GPUs, None if it can."""

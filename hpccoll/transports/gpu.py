@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hpccoll.errors import GpuFailedError
 from hpccoll.host.gpu_stack import choose_kernel_cache, old_cupy_reason
 from hpccoll.schedule import BFLOAT16
+from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS
 from hpccoll.transports.transport_interface import Array, address
 
 if TYPE_CHECKING:
@@ -245,6 +246,10 @@ class Gpu:
             self.stream.ptr,
         )
 
+    def select(self) -> None:
+        """Make this GPU the current one of the calling thread; each thread begins with the first GPU."""
+        self.device.use()
+
     def synchronize(self) -> None:
         """Wait for all queued work."""
         self.stream.synchronize()
@@ -307,7 +312,7 @@ def gpu_errors(gpu: Gpu | None) -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError:  # the base of CuPy's errors of CUDA and NCCL, and of ours
+    except NCCL_EXCEPTIONS:  # RuntimeError is also the base of CuPy's errors of CUDA, and of ours
         if gpu:
             gpu.idle()
         raise

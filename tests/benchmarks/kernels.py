@@ -81,9 +81,9 @@ def dispatch(here: Here) -> Iterator[Verdict]:
     from cupy.cuda import nccl
     from mpi4py import MPI
 
+    from hpccoll.measure.recovery import wait
     from hpccoll.measure.stream_timing import SingleTiming
     from hpccoll.transports.nccl import communicator_config, communicators
-    from hpccoll.transports.nccl.fault_tolerance import wait
     from hpccoll.transports.nccl.vendor import NcclVendorTransport
 
     gpu = here.gpu

@@ -46,6 +46,22 @@ def test_a_rank_without_a_local_number_or_without_gpus_takes_none(taken):
     assert taken({}) == taken({"SLURM_LOCALID": ""}) == taken({"SLURM_LOCALID": "1"}, lack="no CUDA device") == []
 
 
+def test_a_rank_keeps_the_number_of_its_gpu_if_ranks_before_it_are_lost(mpiexec, monkeypatch):  # noqa: ARG001
+    from hpccoll.measure import gpu_assignment
+
+    queried = []
+    monkeypatch.setattr(gpu_assignment.gpu, "device_count", lambda: 4)
+    monkeypatch.setattr(gpu_assignment.gpu, "device_uuid", lambda number: queried.append(number) or f"uuid-{number}")
+    whole, rest = (
+        SimpleNamespace(local_rank=at, node_id="n1", comm=SimpleNamespace(allgather=lambda own: [own])) for at in (2, 1)
+    )
+    gpus = gpu_assignment.RankGpus(whole)
+    assert (gpus.number, gpus.ranks_on_gpu) == (2, 1)
+    remaining = gpus.subset(rest)
+    assert (remaining.number, remaining.ranks_on_gpu) == (2, 1)
+    assert queried == [2, 2]
+
+
 @pytest.mark.parametrize(("own", "seen"), [(None, "32"), ("8", "8")])
 def test_cuda_starts_with_as_many_connections_as_it_can_have_unless_the_user_sets_them(
     mpiexec,  # noqa: ARG001
@@ -76,7 +92,7 @@ def test_if_cublas_is_missing_on_one_rank_no_rank_multiplies_matrices(mpiexec, m
     monkeypatch.setattr(gpu_assignment.gpu, "missing_cublas", lambda: None)
     for others in ([None, "cuBLAS not found"], [None, None]):
         comm = SimpleNamespace(allgather=lambda own, others=others: [own, *others])
-        assert gpu_assignment.RankGpus(SimpleNamespace(comm=comm)).missing_cublas == others[1]
+        assert gpu_assignment.RankGpus(SimpleNamespace(local_rank=0, comm=comm)).missing_cublas == others[1]
 
 
 def test_slices_of_a_gpu_are_not_shared(mpiexec, monkeypatch):  # noqa: ARG001
