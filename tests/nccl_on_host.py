@@ -19,7 +19,6 @@ from cpu_pause_kernel import pause_function
 from nccl_test_library import load
 
 from hpccoll.errors import GpuFailedError
-from hpccoll.measure import gpu_assignment
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import gpu_dtype
 from hpccoll.transports.nccl import fold_kernel
@@ -247,6 +246,8 @@ class Nvml(ModuleType):
 
 def install(directory):
     """Have jobs of this process find GPUs, which are the host."""
+    from hpccoll.measure import gpu_assignment  # its import starts MPI
+
     load(directory)
     sys.modules["pynvml"] = Nvml()
     gpu.device_count = lambda: GPUS

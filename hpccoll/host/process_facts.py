@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from mpi4py import MPI
-
 from hpccoll.host.env_allowlist import redacted_command_line
 
 PACKAGES = (
@@ -56,8 +54,12 @@ def node_name() -> str:
     """Return the name of this host.
 
     If srun started the ranks, it is Slurm's node name. Other launchers pass the first node's SLURMD_NODENAME to all
-    ranks, so that MPI's processor name is used.
+    ranks, so that MPI's processor name is used; a process without MPI uses the kernel's.
     """
+    try:
+        from mpi4py import MPI  # its import starts MPI
+    except (ImportError, RuntimeError):  # mpi4py is missing, or finds no MPI library
+        return platform.node()
     by_srun = os.environ.get("SLURM_STEP_NUM_TASKS") == str(MPI.COMM_WORLD.size)
     return (os.environ.get("SLURMD_NODENAME") if by_srun else None) or MPI.Get_processor_name()
 

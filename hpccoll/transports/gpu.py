@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hpccoll.errors import GpuFailedError
 from hpccoll.host.gpu_stack import choose_kernel_cache, old_cupy_reason
+from hpccoll.host.process_facts import node_name
 from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS
 from hpccoll.transports.transport_interface import Array, address
@@ -264,8 +265,6 @@ class Gpu:
         status: int = runtime.streamQuery(self.stream.ptr)  # CuPy 14.2 returns the status unchecked (runtime.pyx)
         if status in (0, CUDA_NOT_READY):
             return status == 0
-        from hpccoll.host.process_facts import node_name  # its import starts MPI
-
         raise GpuFailedError(f"GPU {self.id} of {node_name()} failed: {runtime.CUDARuntimeError(status)}")
 
     @property

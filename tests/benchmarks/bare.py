@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,31 +17,62 @@ ROOT = Path(__file__).parents[2]
 CARRY = "without a network carry wheels (pip download --no-deps -d wheels NAME) and say --wheels wheels"
 
 
-def missing(of: str) -> str | None:
-    """Return what a benchmark lacks here and what to do about it, None for nothing.
+def missing(needs: str, *, besides: Sequence[str] = ()) -> str | None:
+    """Return what a part of ``gpu.py`` lacks here and what to do about it, None for nothing.
 
     Args:
-        of: ``gpu``, ``nccl`` or ``ranks``, each of which needs those before it.
+        needs: one of NEEDS.
+        besides: those needs that are met, in whatever way.
     """
-    reason = _lacks(of)
-    return f"{reason}; {CARRY}" if reason and "install" in reason else reason
+    for need in NEEDS[: NEEDS.index(needs) + 1]:
+        if need in besides:
+            continue
+        if reason := _LACKS[need]():
+            return f"{reason}; {CARRY}" if "install" in reason else reason
+    return None
 
 
-def _lacks(of: str) -> str | None:
-    if reason := missing_for_gpu("staged" if of == "gpu" else "nccl"):
-        driver = gpu_stack.gpu_driver()
-        fits = next((cuda for least, cuda in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
-        return f"{reason}; cupy-cuda{fits}x fits this driver" if fits and "cupy" in reason else reason
-    if of == "gpu":
-        return None
+def _gpu() -> str | None:
+    return _fitting_cupy(missing_for_gpu("staged"))
+
+
+def _nccl() -> str | None:
+    return _fitting_cupy(missing_for_gpu("nccl"))
+
+
+def _fitting_cupy(reason: str | None) -> str | None:
+    """Return a reason, with the CuPy that fits the driver if none is installed."""
+    driver = gpu_stack.gpu_driver()
+    fits = next((cuda for least, cuda in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
+    return f"{reason}; cupy-cuda{fits}x fits this driver" if reason and fits and "cupy" in reason else reason
+
+
+def _mpi() -> str | None:
     loads = subprocess.run([sys.executable, "-c", "import mpi4py.MPI"], capture_output=True, text=True, check=False)
-    if loads.returncode:
-        why = (loads.stderr.strip().splitlines() or ["it died"])[-1]
-        return f"mpi4py starts no MPI ({why}): pip install mpi4py mpich"
-    if of == "ranks" and not shutil.which("mpiexec"):
+    if not loads.returncode:
+        return None
+    why = (loads.stderr.strip().splitlines() or ["it died"])[-1]
+    return f"mpi4py starts no MPI ({why}): pip install mpi4py mpich"
+
+
+def _ranks() -> str | None:
+    if not shutil.which("mpiexec"):
         return "there is no mpiexec: pip install mpich"
-    lacking = [name for name in ("h5py", "pytest", "hypothesis") if find_spec(name) is None]
-    return f"not installed: pip install {' '.join(lacking)}" if of == "ranks" and lacking else None
+    return _not_installed("h5py")
+
+
+def _tests() -> str | None:
+    return _not_installed("pytest", "hypothesis")
+
+
+def _not_installed(*names: str) -> str | None:
+    lacking = [name for name in names if find_spec(name) is None]
+    return f"not installed: pip install {' '.join(lacking)}" if lacking else None
+
+
+_LACKS = {"cuda": _gpu, "gpu": _gpu, "nccl": _nccl, "mpi": _mpi, "ranks": _ranks, "tests": _tests}
+NEEDS = (*_LACKS,)
+"""What parts need, each with those before it."""
 
 
 def environment(wheels: Path | None) -> Mapping[str, str]:

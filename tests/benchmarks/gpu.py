@@ -1,178 +1,296 @@
-"""All that takes a GPU, in one command, with a verdict: its tests, and what our own kernels and calls cost on it.
+"""All that takes a GPU, in one call of a few minutes, with a verdict for each thing that was tried.
 
-By hand, on a GPU that nobody else uses:
+By hand, on GPUs that nobody else uses:
 
-    python tests/benchmarks/gpu.py                  # the benchmarks, a minute or two; the tests, half an hour
-    python tests/benchmarks/gpu.py dispatch fold    # some benchmarks
-    python tests/benchmarks/gpu.py tests -k drill   # some of the tests
-    PYTHONPATH=. python3 tests/benchmarks/gpu.py --wheels wheels    # not installed, no network: carried wheels
+    python tests/benchmarks/gpu.py                                    # all parts, in 9 minutes
+    python tests/benchmarks/gpu.py --only fold,nccl                   # some of them
+    python tests/benchmarks/gpu.py --only tests --shard 1/4 --minutes 30    # a quarter of the tests, pytest -m gpu
+    PYTHONPATH=. python3 tests/benchmarks/gpu.py --wheels wheels      # not installed, no network: carried wheels
 
-It ends with 1 where something is not reached or cannot be run, and with 2 where there is no GPU. What is printed, and a
-raw file, are added to results/golden/gpu-NAME/.
+Parts run one after the other, each in a process of its own, so that one that fails or hangs takes nothing along. Those
+without ranks need NumPy and CuPy alone; the others also an MPI, and are listed as not run without one. Each verdict is
+printed and stored as soon as it is known: in results/golden/gpu-NAME, README.md has a section for each call, and
+verdicts.jsonl a record for each verdict. A call ends at the first wrong result.
+
+Exit codes: 0 all reached; 1 something was missed, or could not run, or had no time left; 2 no usable GPU: nothing was
+run; 3 a wrong result.
 """
 
 import argparse
+import ctypes
+import json
 import os
+import platform
+import signal
 import subprocess
 import sys
-import tempfile
+import threading
+import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree as ET
 
-import numpy as np
 from bare import ROOT, environment, missing
-from kernels import ROUNDS, Here, Verdict, check, dispatch, fold, timings
+from here import TESTS, Here
+from mps import mps_server
+from verdicts import BEYOND, WRONG, Page, Verdict, not_run, recorded
 
-from hpccoll.host.cpu_and_memory import cpu_model
-from hpccoll.host.gpu_facts import gpu_facts
-from hpccoll.sweep.paths import mpiexec_command
-from hpccoll.transports.gpu import Gpu
-
-CASES: Sequence[str] = (
-    *("--device", "cuda", "-t", "nccl,staged", "-a", "native,ring,recursive_doubling"),
-    *("-b", "1K", "-e", "16M", "-f", "16", "--seconds", "0.3", "--rounds", "1"),
-)
-SHARED_SINCE = 23000
-"""The version of NCCL that lets several ranks have one GPU; before, each has to say that it is a host of its own."""
-
-KIND = "measured on a shared GPU"
+from hpccoll.transports.gpu import device_count
 
 
-def run(here: Here) -> Iterator[Verdict]:
-    """The rank program, a probe and then a measurement: two ranks that share the GPU. None of it is a speed."""
-    from cupy.cuda import nccl
+class Part(NamedTuple):
+    """A part of a call.
 
-    from hpccoll.store.load_results import read_results
+    Args:
+        seconds: how long it takes, about; it is not begun where less is left.
+        needs: what it takes, as ``bare.missing`` has it; ``cuda`` is a GPU in whose place nothing can stand.
+        module: the module of its function, which has the name of the part.
+        what: what it shows.
+        shared: whether several ranks may share a GPU, which they do under MPS if it starts.
+        several: whether it takes several GPUs.
+    """
 
-    own = ["env", "NCCL_MULTI_RANK_GPU_ENABLE=1"]
-    if nccl.get_version() < SHARED_SINCE:
-        own = ["sh", "-c", 'NCCL_HOSTID=rank-${PMI_RANK:-${PMIX_RANK:-$OMPI_COMM_WORLD_RANK}} exec "$@"', "sh"]
-    line = [*mpiexec_command(), "-n", "2", *own, sys.executable, "-m", "hpccoll", "run", *CASES]
-    # What MPI has set in this process since it started is none of theirs.
-    few = {**os.environ, "NCCL_MAX_CTAS": "2", "NCCL_SOCKET_IFNAME": "lo"}
-    raw = here.out / f"shared-{datetime.now(UTC):%Y%m%d-%H%M%S}.h5"
-    with tempfile.TemporaryDirectory() as logs:
-        for more in (["--probe", logs], ["--evidence", logs, "--out", str(raw)]):
-            subprocess.run([*line, *more], env=few, check=False, timeout=240)
-    found = read_results([raw])
-    right = sum(row.status == "ok" and row.kind == KIND for row in found.rows)
-    what = f"cases of {raw.name} that are right and {KIND}"
-    yield Verdict(what, right, f"{found.planned}", right == found.planned)
+    seconds: int
+    needs: str
+    module: str
+    what: str
+    shared: bool = False
+    several: bool = False
 
 
-def tests(here: Here) -> Iterator[Verdict]:
-    """Everything that pytest marks with gpu."""
-    some = ["-k", here.keyword] if here.keyword else []
-    with tempfile.TemporaryDirectory() as place:
-        said = Path(place) / "junit.xml"
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", "--durations=0", f"--junitxml={said}", *some]
-        subprocess.run([*command, str(ROOT / "tests" / "gpu")], cwd=ROOT, check=False)
-        (suite,) = ET.parse(said).iter("testsuite")  # noqa: S314  our own
-    count, *others = (int(suite.attrib[word]) for word in ("tests", "failures", "errors", "skipped"))
-    passed = count - sum(others)
-    yield Verdict(" ".join(["tests that pass, pytest -m gpu", *some]), passed, f"{count}", 0 < passed == count)
-
-
-class Benchmark(NamedTuple):
-    """What to measure, and what it takes, as ``missing`` has it."""
-
-    takes: str
-    measure: Callable[[Here], Iterator[Verdict]]
-
-
-BENCHMARKS = {
-    "fold": Benchmark("gpu", fold),
-    "check": Benchmark("gpu", check),
-    "dispatch": Benchmark("nccl", dispatch),
-    "timings": Benchmark("nccl", timings),
-    "run": Benchmark("ranks", run),
-    "tests": Benchmark("ranks", tests),
+PARTS: Mapping[str, Part] = {
+    "facts": Part(20, "cuda", "facts", "versions, clocks, ECC, compute mode; compilation of the kernels"),
+    "fold": Part(60, "gpu", "folds", "the fold kernel against NumPy, bit for bit"),
+    "check": Part(30, "gpu", "checks", "fills and counts; every fault of the matrix is counted"),
+    "bandwidth": Part(40, "cuda", "rates", "folds, fills and counts beside a copy; pinned copies"),
+    "costs": Part(20, "cuda", "costs", "launches, events, 21 launches directly and as a graph"),
+    "order": Part(20, "gpu", "order", "pauses, events between streams, a graph destroyed in flight"),
+    "failure": Part(10, "cuda", "order", "an illegal address is an error with a name"),
+    "nccl": Part(
+        40, "nccl", "nccl_calls", "NCCL on one rank: calls, messages to itself, graphs, aborts, settings, log"
+    ),
+    "train": Part(30, "mpi", "steps", "training steps on one rank: pauses, products, the timeline"),
+    "sanitizer": Part(20, "cuda", "sanitizer", "compute-sanitizer on small folds, fills and counts"),
+    "ranks": Part(
+        180, "ranks", "rank_programs", "2, 3 and 4 ranks: cases, training steps, a stalled rank", shared=True
+    ),
+    "run": Part(60, "ranks", "runs", "hpccoll run on 2 ranks, with a probe, and its evidence", shared=True),
+    "busbw": Part(60, "ranks", "runs", "all-reduce on 2 to all GPUs; NVLS and its negative control", several=True),
+    "tests": Part(60, "tests", "suite", "the tests, pytest -m gpu, as far as the time goes"),
 }
-"""The tests last: they take longest."""
+"""In the order in which they run. All but ``tests`` run unless ``--only`` names some."""
 
+BEYOND_ONE_GPU = (
+    "P2P, NVLS, symmetric kernels between GPUs, GPUDirect, CUDA-aware MPI, SHARP, the speed of any collective"
+)
+BEYOND_ONE_NODE = (
+    "GPUDirect RDMA, SHARP, the network between nodes; symmetric windows and CUDA-aware MPI are in --only tests"
+)
 
-def verdicts(name: str, here: Here) -> Iterator[Verdict]:
-    """Yield what a benchmark comes to; one that fails misses what it asks for, and the others go on."""
-    benchmark = BENCHMARKS[name]
-    if reason := missing(benchmark.takes):
-        yield Verdict(f"{name}: not run, {reason}", 0, "1", False)
-        return
-    try:
-        yield from benchmark.measure(here)
-    except Exception:  # noqa: BLE001  whatever it is
-        traceback.print_exc()
-        yield Verdict(f"{name} came to an end", 0, "1", False)
+OVERRUN = 2
+"""A part is ended after so many times its seconds, or when the time of the call is over."""
+TERM_S = 5
+"""Seconds that an ended part has to end its own processes."""
 
 
 def main() -> int:
-    parse = argparse.ArgumentParser(description="Run all that takes a GPU, and print a verdict.")
-    parse.add_argument("benchmarks", nargs="*", metavar="BENCHMARK", help=f"{', '.join(BENCHMARKS)} [all of them]")
-    parse.add_argument("-k", dest="keyword", help="of the tests those whose names have this, as pytest takes it")
-    parse.add_argument("--out", type=Path, help="where to leave the page and the raw file [results/golden/gpu-NAME]")
-    parse.add_argument("--wheels", type=Path, help="a directory of wheels to install first, apart, for this run alone")
-    asked = parse.parse_args()
-    names = asked.benchmarks or [*BENCHMARKS]
-    if strange := [name for name in names if name not in BENCHMARKS]:
-        parse.error(f"{strange[0]}: choose from {', '.join(BENCHMARKS)}")
+    asked = arguments()
+    if asked.part:
+        return run_part(asked)
     os.environ.update(environment(None))
     if asked.wheels:
         again = [word for word in sys.argv if word != str(asked.wheels) and not word.startswith("--wheels")]
         return subprocess.run([sys.executable, *again], env=environment(asked.wheels), check=False).returncode
-    if reason := missing("gpu"):
-        print(f"{reason}: nothing was run")
+    names = [name for name in PARTS if (name in asked.only if asked.only else name != "tests")]
+    if reason := lacking("gpu", asked.on_host):
+        for name in names:
+            print(f"{name}, {PARTS[name].seconds} s: not run, {reason} ({PARTS[name].what})")
         return 2
-    gpu = Gpu(0)
-    name = str(gpu_facts(gpu.id)["name"] or properties(gpu))
-    slug = "-".join(name.lower().split())
-    here = Here(gpu, (asked.out or ROOT / "results" / "golden" / f"gpu-{slug}").resolve(), asked.keyword)
-    here.out.mkdir(parents=True, exist_ok=True)
-    page = here.out / "README.md"
-    if not page.exists():
-        say(page, f"# {name}\n\nFrom `python tests/benchmarks/gpu.py`: each section is one call of it.")
-    say(page, f"\n## {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {' '.join(names)}\n\n{conditions(gpu, name)}\n")
-    say(page, "| what | got | asked | |\n| --- | --: | --- | --- |")
-    all_reached = True
-    for verdict in (verdict for name in names for verdict in verdicts(name, here)):
-        said = "reached" if verdict.reached else "**missed**"
-        say(page, f"| {verdict.what} | {verdict.got:.3g} | {verdict.asked} | {said} |")
-        all_reached &= verdict.reached
-    say(page, f"\n{'All reached' if all_reached else 'Not all reached'}.")
-    return 0 if all_reached else 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a server of MPS is ended
+    return call(asked, names)
 
 
-def say(page: Path, words: str) -> None:
-    """Print words, and add them to the page."""
-    print(words, flush=True)
-    with page.open("a") as file:
-        file.write(f"{words}\n")
-
-
-def properties(gpu: Gpu) -> str:
-    """Return the name of a GPU by CUDA."""
-    import cupy
-
-    name: bytes = cupy.cuda.runtime.getDeviceProperties(gpu.number)["name"]
-    return name.decode()
-
-
-def conditions(gpu: Gpu, name: str) -> str:
-    """Return what figures depend on."""
-    import cupy
-    from cupy.cuda import nccl
-
-    facts = {word: fact for word, fact in gpu_facts(gpu.id).items() if fact is not None and word != "name"}
-    libraries = f"CUDA {cupy.cuda.runtime.driverGetVersion()} by its driver, CuPy {cupy.__version__}"
-    told = f"NCCL {nccl.get_version()}" if nccl.available else "no NCCL"
-    known = "; ".join(f"{word} {fact}" for word, fact in facts.items())
-    return (
-        f"{name}; {libraries}, {told}, NumPy {np.__version__}, Python {sys.version.split()[0]}; {os.cpu_count()} CPUs "
-        f"of {cpu_model()}; {known}. One GPU, {ROUNDS} rounds. A copy moves 2 bytes for each byte copied, a fold 3 for "
-        "each byte folded, a payload and a check 1 for each byte filled or read."
+def arguments() -> argparse.Namespace:
+    """Return the arguments, checked."""
+    parse = argparse.ArgumentParser(description="Run all that takes a GPU, and print verdicts.")
+    parse.add_argument("--only", type=part_names, help=f"the parts to run: {', '.join(PARTS)} [all but tests]")
+    parse.add_argument("--minutes", type=float, default=9.0, help="the time of the whole call [9]")
+    parse.add_argument(
+        "--shard", type=shard_of, default=(1, 1), metavar="K/N", help="every N-th of the tests, from the K-th on"
     )
+    parse.add_argument("-k", dest="keyword", help="of the tests those whose names have this, as pytest takes it")
+    parse.add_argument("--out", type=Path, help="where to leave the page and the records [results/golden/gpu-NAME]")
+    parse.add_argument("--wheels", type=Path, help="a directory of wheels to install first, apart, for this call alone")
+    # For tests/test_gpu_benchmark.py: the directory of the NCCL test library, which stands for GPUs and NCCL.
+    parse.add_argument("--on-host", type=Path, help=argparse.SUPPRESS)
+    # A part in its own process, and the file descriptor for its verdicts.
+    parse.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    parse.add_argument("--verdicts", type=int, help=argparse.SUPPRESS)
+    parse.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
+    parse.add_argument("--limit", type=float, help=argparse.SUPPRESS)
+    return parse.parse_args()
+
+
+def part_names(text: str) -> list[str]:
+    names = text.split(",")
+    if strange := [name for name in names if name not in PARTS]:
+        raise argparse.ArgumentTypeError(f"{strange[0]!r}; valid: {', '.join(PARTS)}")
+    return names
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r}; valid: K/N such as 1/4, with K from 1 to N")
+    return int(number), int(count)
+
+
+def lacking(needs: str, on_host: Path | None) -> str | None:
+    """Return what a part lacks on this machine, None for nothing."""
+    if on_host and needs == "cuda":
+        return "it needs a GPU, and this is the NCCL test library"
+    return missing(needs, besides=("cuda", "gpu", "nccl") if on_host else ())
+
+
+# ---- a call: parts one after the other ------------------------------------------------------------------------------
+
+
+def call(asked: argparse.Namespace, names: list[str]) -> int:
+    """Run the parts, and return the exit code."""
+    end = time.monotonic() + 60 * asked.minutes
+    gpus = 1 if asked.on_host else device_count()
+    name = "NCCL test library" if asked.on_host else device_name()
+    out = (asked.out or ROOT / "results" / "golden" / f"gpu-{'-'.join(name.lower().split())}").resolve()
+    title = f"{name}, in host memory: no figure here is of a GPU" if asked.on_host else name
+    page = Page(out, title, f"{gpus} x {name}; {', '.join(names)}; {asked.minutes:g} minutes; {platform.platform()}")
+    for name in names:
+        for verdict in verdicts(name, gpus, out, end, asked):
+            page.add(name, verdict)
+            if verdict.status == WRONG:
+                page.say(f"\nA wrong result: the call ends here, exit code {page.code}.\n")
+                return page.code
+    beyond = BEYOND_ONE_GPU if gpus == 1 else BEYOND_ONE_NODE
+    page.add("beyond", Verdict(f"what {'one GPU' if gpus == 1 else 'one node'} cannot show", BEYOND, beyond))
+    page.say(f"\n{'Not all' if page.code else 'All'} reached, exit code {page.code}.\n")
+    return page.code
+
+
+def verdicts(name: str, gpus: int, out: Path, end: float, asked: argparse.Namespace) -> Iterator[Verdict]:
+    """Yield the verdicts of a part, or the reason why it does not run."""
+    part, left = PARTS[name], end - time.monotonic()
+    if part.several and gpus == 1:
+        yield Verdict(f"{name}: {part.what}", BEYOND, "one GPU")
+    elif left < part.seconds:
+        reason = (
+            f"no time: it takes about {part.seconds} s, and {max(0, left):.0f} s of {asked.minutes:g} minutes are left"
+        )
+        yield not_run(f"{name}: {part.what}", reason)
+    elif reason := lacking(part.needs, asked.on_host):
+        yield not_run(f"{name}: {part.what}", reason)
+    else:
+        with ExitStack() as stack:
+            more: Mapping[str, str] = {}
+            if part.shared and gpus < 4 and not asked.on_host:
+                more, how = stack.enter_context(mps_server())
+                yield recorded(f"{name}: ranks that share a GPU run", how)
+            left = end - time.monotonic()
+            whole = name == "tests" or asked.on_host  # a slow host shows nothing
+            seconds = left if whole else part.seconds
+            limit = min(left, OVERRUN * seconds)
+            yield from in_own_process(name, seconds, limit, out, asked, more)
+
+
+def in_own_process(
+    name: str, seconds: float, limit: float, out: Path, asked: argparse.Namespace, more: Mapping[str, str]
+) -> Iterator[Verdict]:
+    """Yield the verdicts of a part as they come; a part that fails or takes too long has missed what it is for."""
+    read, write = os.pipe()
+    log = out / f"{name}.log"
+    words = [sys.executable, __file__, "--part", name, "--verdicts", str(write), "--out", str(out)]
+    words += ["--seconds", str(seconds), "--limit", str(limit)]
+    words += ["--shard", "{}/{}".format(*asked.shard), *(["-k", asked.keyword] if asked.keyword else [])]
+    words += ["--on-host", str(asked.on_host)] if asked.on_host else []
+    worst = ""
+    with log.open("w") as said, os.fdopen(read) as lines:
+        child = subprocess.Popen(
+            words, pass_fds=[write], stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+            env={**os.environ, **more},
+        )  # fmt: skip
+        os.close(write)
+        over = threading.Event()
+        timer = threading.Timer(limit, lambda: (over.set(), end_group(child)))
+        timer.start()
+        try:
+            for line in lines:
+                verdict = Verdict(**json.loads(line))
+                worst = worst or (verdict.status if verdict.status not in ("reached", "recorded") else "")
+                yield verdict
+            child.wait()
+        finally:
+            timer.cancel()
+            end_group(child)
+    if child.returncode or over.is_set():
+        worst = "failed"
+        how = (
+            f"ended after {limit:.0f} s, its limit"
+            if over.is_set()
+            else f"exit code {child.returncode}: {last_line(log)}"
+        )
+        yield Verdict(f"{name} comes to its end", "missed", how, "yes")
+    if not worst:
+        log.unlink()
+
+
+def end_group(child: "subprocess.Popen[bytes]") -> None:
+    """End a part and its processes; ranks are ended by their launcher, which takes a moment."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = time.monotonic() + TERM_S
+        with suppress(ProcessLookupError):  # all have ended
+            os.killpg(child.pid, number)
+            while time.monotonic() < until:
+                child.poll()
+                os.killpg(child.pid, 0)
+                time.sleep(0.05)
+
+
+def last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it printed nothing"
+
+
+def device_name() -> str:
+    """Return the name of the first GPU, by the driver and without a context."""
+    driver, name, device = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(100), ctypes.c_int()
+    known = driver.cuInit(0) == driver.cuDeviceGet(ctypes.byref(device), 0) == 0
+    known = known and driver.cuDeviceGetName(name, len(name), device) == 0
+    return name.value.decode() if known else "unknown GPU"
+
+
+# ---- a part, in its own process -------------------------------------------------------------------------------------
+
+
+def run_part(asked: argparse.Namespace) -> int:
+    """Run a part, and write its verdicts, each as soon as it is known."""
+    sys.path.append(str(TESTS))
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    part = PARTS[asked.part]
+    here = Here(asked.out, asked.seconds, asked.limit, asked.keyword, asked.shard, asked.on_host)
+    with os.fdopen(asked.verdicts, "w") as lines:
+        try:
+            for verdict in getattr(import_module(part.module), asked.part)(here):
+                print(json.dumps(asdict(verdict), default=float), file=lines, flush=True)  # numbers of NumPy, too
+        except Exception:  # noqa: BLE001  whatever it is, it is in the log
+            traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)  # a context that failed may hang at the interpreter's end
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

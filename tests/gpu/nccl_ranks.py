@@ -1,4 +1,4 @@
-"""What schedules and calls over NCCL owe, checked by every rank of a real MPI, all on one GPU, or on the host.
+"""What schedules and calls over NCCL owe, checked by every rank of a real MPI, on GPUs, or on the host.
 
     mpiexec -n 2 python tests/gpu/nccl_ranks.py [host DIRECTORY] [drill]
 
@@ -7,7 +7,6 @@ it, under a timeout: ranks that share a GPU wait for each other's turns. On the 
 compiled in DIRECTORY, under the same bindings (nccl_on_host.py): test_nccl_on_host.py runs that.
 """
 
-import os
 import sys
 import time
 import traceback
@@ -15,10 +14,10 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 from itertools import cycle, product
-from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
+from rank_gpu import gpu_of_rank, host_directory
 from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, defined_part, result
 
 from hpccoll.errors import BadInputError
@@ -26,7 +25,6 @@ from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTING
 from hpccoll.measure.ranks import Ranks, abort_job
 from hpccoll.measure.recovery import DeadlineSync, ExcludedError, StalledError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
-from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
@@ -38,23 +36,7 @@ from hpccoll.transports.transport_interface import Operation
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
 ELEMENTS = (*DTYPES, *(["bfloat16"] if "bfloat16" not in DTYPES else []))
-SHARED_SINCE = 23000
-"""The version of NCCL that lets several ranks have one GPU; before, each rank says that it is a host of its own."""
-
-
-def share_a_gpu() -> None:
-    """Set what NCCL reads when it starts."""
-    from cupy.cuda import nccl
-
-    os.environ.setdefault("NCCL_MAX_CTAS", "2")
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    if nccl.get_version() >= SHARED_SINCE:
-        os.environ.setdefault("NCCL_MULTI_RANK_GPU_ENABLE", "1")
-    else:
-        os.environ["NCCL_HOSTID"] = f"rank-{ME}"
-
-
-ON_HOST = sys.argv[1:2] == ["host"]
+HOST = host_directory(sys.argv)
 
 KNOWN = "registered", "symmetric"
 """How NCCL can know buffers."""
@@ -149,7 +131,7 @@ def graphs_replay_what_runs_directly() -> None:
 
 
 def large_messages_arrive_whole() -> None:
-    agrees(case_of("all_reduce-ring", RANKS).operation(1 << (20 if ON_HOST else 22), "float32"))
+    agrees(case_of("all_reduce-ring", RANKS).operation(1 << (20 if HOST else 22), "float32"))
 
 
 def operation(call, dtype: str, op: str, *, in_place: bool = True, layout=None) -> Operation:
@@ -233,7 +215,7 @@ def drill() -> None:
     last, sync = RANKS - 1, DeadlineSync(Ranks(COMM), timeout=12 if ON_HOST else 24)
     agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"))
     one = communicators.nccl_world(COMM)
-    array = GPU.empty(1 << 20, np.dtype("float32"))
+    array = GPU.upload(np.ones(1 << 20, np.float32))
     address = GPU.address(array)
 
     def all_reduce(communicator):
@@ -289,12 +271,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if ON_HOST:
-        from nccl_on_host import HostGpu
-
-        GPU = HostGpu(Path(sys.argv[2]))
-    else:
-        share_a_gpu()
-        GPU = Gpu(0)
+    GPU = gpu_of_rank(COMM, HOST)
     main()
     sys.exit(0)

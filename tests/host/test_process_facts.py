@@ -1,5 +1,7 @@
 """Facts about the environment of a process."""
 
+import platform
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,8 @@ def test_the_commit_is_read_from_the_checkout_without_git(tmp_path, monkeypatch,
 def test_an_installed_package_has_no_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(process_facts, "__file__", str(Path(tmp_path) / "a" / "b" / "environment.py"))
     assert git_commit() is None
+
+
+def test_a_process_without_mpi_has_the_name_of_the_kernel(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    assert process_facts.node_name() == platform.node()

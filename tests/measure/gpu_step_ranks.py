@@ -1,13 +1,12 @@
 """Training steps on GPUs; rank 0 prints what they did, as JSON: python gpu_step_ranks.py [DIRECTORY].
 
-All ranks share the first GPU. With a directory the GPU is the host: NCCL's bindings are real (nccl_on_host.py), streams
-are threads, and pauses and products occupy them.
+Rank k has GPU k modulo their number. With a directory, the last argument, the GPU is the host: NCCL's bindings are real
+(nccl_on_host.py), streams are threads, and pauses and products occupy them.
 """
 
 import json
 import sys
 import time
-import traceback
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,9 +19,12 @@ from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case
 from hpccoll.training.step_program import Start
 from hpccoll.training.workload import TRAINING_STEP, Workload
-from hpccoll.transports.gpu import Gpu, missing_cublas
+from hpccoll.transports.gpu import missing_cublas
 from hpccoll.transports.nccl import communicators
 from hpccoll.transports.nccl.communicators import NcclRefusedError, raise_nccl_failure
+
+sys.path.append(str(Path(__file__).parents[1] / "gpu"))
+from rank_gpu import gpu_of_rank, run_on_all
 
 COMM = MPI.COMM_WORLD
 LAYOUT = Layout.of(COMM.size)
@@ -147,21 +149,6 @@ def refused_on_one_rank(step):
     return COMM.gather("prepared")
 
 
-def gpu_of(arguments):
-    """Return the GPU of this rank."""
-    if arguments:
-        import nccl_on_host
-
-        return nccl_on_host.HostGpu(Path(arguments[0]))
-    sys.path.append(str(Path(__file__).parents[1] / "gpu"))
-    from nccl_ranks import share_a_gpu
-
-    share_a_gpu()
-    if missing_cublas():
-        STEPS.pop("gemm", None)
-    return Gpu(0)
-
-
 def main(gpu):
     found = {name: outcome(*each, gpu) for name, each in STEPS.items()}
     if COMM.size == 2:
@@ -173,8 +160,7 @@ def main(gpu):
 
 
 if __name__ == "__main__":
-    try:
-        main(gpu_of(sys.argv[1:]))
-    except Exception:  # noqa: BLE001
-        traceback.print_exc()
-        COMM.Abort(1)  # the other ranks would wait for this one
+    HOST = Path(sys.argv[-1]) if sys.argv[1:] else None
+    if not HOST and missing_cublas():
+        STEPS.pop("gemm", None)
+    run_on_all(COMM, lambda: main(gpu_of_rank(COMM, HOST)))

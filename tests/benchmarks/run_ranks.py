@@ -1,0 +1,20 @@
+"""``hpccoll run`` on ranks of this machine: run_ranks.py GPUS ARGUMENTS.
+
+Where there are fewer GPUs than ranks, NCCL is made to take ranks that share them.
+"""
+
+import sys
+from pathlib import Path
+
+from mpi4py import MPI
+
+from hpccoll.run import main
+
+if __name__ == "__main__":
+    GPUS, *ARGUMENTS = sys.argv[1:]
+    if MPI.COMM_WORLD.size > int(GPUS):
+        sys.path.append(str(Path(__file__).parents[1] / "gpu"))
+        from rank_gpu import share_a_gpu
+
+        share_a_gpu(MPI.COMM_WORLD.rank)
+    sys.exit(main(ARGUMENTS))
