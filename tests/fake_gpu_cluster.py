@@ -123,6 +123,9 @@ class FakeDevice:
     def wait(self):
         """The streams run in ``Cluster.run``, where those of all ranks do."""
 
+    def select(self):
+        """A rank has one GPU here."""
+
     def idle(self):
         return not self.streams[MESSAGES]
 

@@ -16,7 +16,7 @@ def given_for(name):
     """Return what the user says about an example: its ranks and nodes, if the output does not say them."""
     if name.startswith("osu"):
         return SuppliedMetadata(ranks=8, nodes=2)
-    return SuppliedMetadata(nodes=2) if name.startswith("imb") else SuppliedMetadata()
+    return SuppliedMetadata(nodes=2) if name.startswith(("imb", "rccl_all_gather")) else SuppliedMetadata()
 
 
 def read_example(name):

@@ -7,6 +7,8 @@ thread of the test library, kernels are compiled for the host and queued on it, 
 import ctypes
 import platform
 import sys
+import threading
+from functools import partial
 from types import ModuleType
 
 import cupy
@@ -25,6 +27,9 @@ from hpccoll.transports.transport_interface import address, aligned_empty
 
 GPUS = 8
 """The GPUs that a job finds."""
+
+CURRENT = threading.local()
+"""The number of the current device of each thread, as CUDA keeps it; each begins with the first one."""
 
 
 class HostArray(cupy.ndarray):
@@ -125,6 +130,7 @@ class HostGpu(gpu.Gpu):
 
     def __init__(self, directory, number=0):
         self._cupy, self.number, self.id = cupy, number, f"0000:{number:02x}:00.0"
+        self.select()
         self.library = load(directory)
         self.stream, self._kernels, self._directory = Stream(self.library), HostKernels(directory), directory
 
@@ -182,7 +188,12 @@ class HostGpu(gpu.Gpu):
         function = self._kernels.compiled(source, name, itemsize)
         return lambda grid, block, arguments: stream.launch(function, *grid, *block, *arguments)
 
+    def select(self):
+        CURRENT.device = self.number
+
     def idle(self):
+        if getattr(CURRENT, "device", 0) != self.number:
+            raise AssertionError(f"a query of a stream of GPU {self.number} creates a context on the current GPU")
         if self.broken:
             raise GpuFailedError(f"GPU {self.id} of {platform.node()} failed: cudaErrorECCUncorrectable")
         return self.stream.done
@@ -241,5 +252,13 @@ def install(directory):
     sys.modules["pynvml"] = Nvml()
     gpu.device_count = lambda: GPUS
     gpu.missing_for_gpu = lambda _transport, _dtype="float32": None
+    gpu.device_uuid = "uuid-{}".format
     gpu_assignment.select_gpu = lambda _number: None
-    gpu_assignment.Gpu = lambda number: HostGpu(directory, number)
+    gpu_assignment.Gpu = partial(_named, directory)
+
+
+def _named(directory, number):
+    """Return a GPU, which NCCL knows as that of this rank."""
+    made = HostGpu(directory, number)
+    made.library.hostDevice(made.id.encode())
+    return made

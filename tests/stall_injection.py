@@ -4,31 +4,48 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
 from itertools import count
 
 from hpccoll.measure import watchdog
-from hpccoll.measure.deadline_sync import DeadlineSync
+from hpccoll.measure.recovery import STOP, DeadlineSync, RankGroup
 from hpccoll.measure.result_check_gpu import GpuCheck
+from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import SingleTiming
-from hpccoll.transports.nccl.fault_tolerance import PeerStallError, check_peers
 
-PLACES = {"run": SingleTiming, "wrong": GpuCheck}
-"""Where a rank can stall: in an operation, or in the check of its result."""
+PLACES = {"run": (SingleTiming, "run"), "step": (StreamStepEngine, "run"), "wrong": (GpuCheck, "wrong")}
+"""Where a rank can stall: in an operation, a training step, or the check of a result; the class and its method."""
 
 
 def called(sync):
-    """Return when another rank has given up."""
-    with suppress(PeerStallError):
-        while True:
-            check_peers(sync.control_comm)
-            time.sleep(0.01)
+    """Return when another rank has stopped."""
+    while not sync.control_comm.iprobe(tag=STOP):
+        time.sleep(0.01)
 
 
 def spared(_patient):
     """Return when the watchdog has reported this rank as stuck, and left its end to the other ranks."""
     while any(thread.name == "watchdog" for thread in threading.enumerate()):
         time.sleep(0.01)
+
+
+RETURNED = 79
+"""The tag of the message with which a lost rank returns."""
+
+
+def await_the_spared_rank(who):
+    """Have rank 0 end the launch only when the lost rank ``who`` has returned."""
+    end_launch = RankGroup.end_launch
+
+    def ending(self, **about):
+        from mpi4py import MPI
+
+        if self.me == who:
+            MPI.COMM_WORLD.send(None, 0, RETURNED)
+        elif self.me == 0:
+            MPI.COMM_WORLD.recv(source=who, tag=RETURNED)
+        end_launch(self, **about)
+
+    RankGroup.end_launch = ending
 
 
 UNTIL = {"called": called, "spared": spared}
@@ -40,14 +57,14 @@ def stall(who, where, when, how, places=PLACES):
 
     Args:
         who: the rank.
-        where: a method, by the name that ``places`` has.
+        where: a method, by the name that ``places`` gives it.
         when: from 1 on.
         how: for so many seconds, for ever where it is ``stops``, or until it is ``called`` or ``spared``; or it raises
             after the call where it is ``fails``; or its GPU fails where it is ``breaks``.
-        places: classes by the names of methods.
+        places: classes and the names of their methods.
     """
-    of, calls = places[where], count(1)
-    done, made, patients = getattr(of, where), DeadlineSync.__init__, []
+    (of, method), calls = places[where], count(1)
+    done, made, patients = getattr(of, method), DeadlineSync.__init__, []
 
     def stalling(self, *about):
         from mpi4py import MPI
@@ -70,6 +87,8 @@ def stall(who, where, when, how, places=PLACES):
         made(self, *about)
         patients.append(self)
 
+    if how == "spared":
+        await_the_spared_rank(who)
     DeadlineSync.__init__ = known
-    setattr(of, where, stalling)
+    setattr(of, method, stalling)
     watchdog.GRACE = 0.5

@@ -143,7 +143,7 @@ def import_outputs(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="outputs of OSU, nccl-tests or IMB; several of one benchmark are rounds", metavar="FILE..."
+            help="outputs of OSU, nccl-tests, rccl-tests or IMB; several of one benchmark are rounds", metavar="FILE..."
         ),
     ],
     out: Annotated[Path, typer.Option(help="raw file to write", metavar="F.h5")],

@@ -136,9 +136,9 @@ def evidence(
 ) -> int:
     """Report what libraries executed, from their logs.
 
-    Logs of NCCL, UCC and SHARP are read. The report names the algorithm, the network and the reason of a fallback,
-    separately for each launch. Dumps of NCCL's topology among the logs show whether each GPU has a NIC as near as
-    its peers'. Ends with 3 if the logs name another network between nodes than --network.
+    Logs of NCCL, RCCL, UCC and SHARP are read. The report names the algorithm, the network and the reason of a
+    fallback, separately for each launch. Dumps of NCCL's topology among the logs show whether each GPU has a NIC as
+    near as its peers'. Ends with 3 if the logs name another network between nodes than --network.
     """
     from hpccoll.evidence import log_report
     from hpccoll.evidence.log_set import read_log_files

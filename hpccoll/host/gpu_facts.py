@@ -116,22 +116,28 @@ def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool |
 
 
 def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
-    """Return the GPUs of all hosts and of ranks, far GPUs, whether MPI accepts GPU memory, and the NCCL of each host.
+    """Return the GPUs of all hosts and of ranks, whether MPI accepts GPU memory, and the NCCL of each host.
+
+    Also the ranks that are far from their GPU, and those that see no other GPU although ranks of their host use some.
 
     Args:
         records: for each rank, its host and its GPU record; the record is empty if no case runs on a GPU.
     """
-    gpus: dict[str, dict[str, object]] = defaultdict(dict)
+    gpus: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for host, record in records:
         if record:
             gpus[host][_identity(record)] = record["gpu"]
     verdicts, libraries = (
         {host: record[name] for host, record in records if name in record} for name in ("cuda_aware_mpi", "nccl")
     )
+    # A process sees one slice of a GPU (MIG) at most, so that slices of one GPU do not count.
+    several = {host for host, facts in gpus.items() if len({fact["bus"] for fact in facts.values()}) > 1}
+    alone = [rank for rank, (host, record) in enumerate(records) if record.get("visible") == 1 and host in several]
     return {
         "gpus": group_by_host("gpus", {host: [*facts.values()] for host, facts in gpus.items()}) or None,
         "gpu_of_rank": [record["gpu"]["bus"] if record else None for _, record in records] if gpus else None,
         "ranks_far_from_gpu": [rank for rank, (_, record) in enumerate(records) if record.get("near") is False] or None,
+        "ranks_seeing_one_gpu": alone or None,
         "cuda_aware_mpi": group_by_host("verdict", verdicts) or None,
         "nccl": group_by_host("library", libraries) or None,
     }

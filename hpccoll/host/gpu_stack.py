@@ -8,8 +8,11 @@ environment, conda, the loader, and then NCCL_HOME and CUDA_PATH.
 import os
 import platform
 import re
+import stat
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,6 +155,38 @@ of another type (cupy_backends/cuda/libs/nccl.pyx), and its streams lack __cuda_
 
 CUPY_PACKAGES = ("cupy", *(f"cupy-cuda{major}x" for major in (11, 12, 13)))
 """The packages that contain CuPy."""
+
+
+KERNEL_CACHE_VARIABLE = "CUPY_CACHE_DIR"
+
+
+def choose_kernel_cache() -> None:
+    """Have CuPy keep compiled kernels in a temporary directory if it cannot write to its own, as in some containers.
+
+    Importing CuPy creates that directory (CUPY_CACHE_DIR, or ~/.cupy/kernel_cache), and compiling a kernel writes to
+    it; both raise OSError if they fail (cupy/cuda/_compiler_cache.py of 14.2). To be called before CuPy is imported.
+    The processes of a user on a node share the temporary directory: CuPy replaces its files atomically.
+    """
+    if not os.environ.get(KERNEL_CACHE_VARIABLE):
+        os.environ.pop(KERNEL_CACHE_VARIABLE, None)  # CuPy would create a directory without a name
+    try:
+        directory = Path(os.environ.get(KERNEL_CACHE_VARIABLE) or Path("~/.cupy/kernel_cache").expanduser())
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home directory
+        os.environ[KERNEL_CACHE_VARIABLE] = _own_temporary_directory()
+
+
+def _own_temporary_directory() -> str:
+    """Return a directory that only this user can write to; others could exchange the kernels in it."""
+    shared = Path(tempfile.gettempdir()) / f"hpccoll-kernels-{os.getuid()}"
+    with suppress(OSError):
+        shared.mkdir(mode=0o700, exist_ok=True)
+        found = shared.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+            return str(shared)
+    return tempfile.mkdtemp(prefix=f"{shared.name}-")
 
 
 def installed_version(package: str) -> str | None:

@@ -20,6 +20,7 @@ from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, Sup
 from hpccoll.interop.imb import read_imb, recognises_imb
 from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
 from hpccoll.interop.osu import read_osu, recognises_osu
+from hpccoll.interop.rccl_tests import read_rccl_records, recognises_rccl_records
 from hpccoll.schedule import itemsize
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import MAX_ROUNDS, Case, Effort, Job
@@ -36,6 +37,7 @@ MAX_BYTES = 64 << 20
 Reader = Callable[[Path, Sequence[str], SuppliedMetadata], BenchmarkOutput]
 READERS: Sequence[tuple[Callable[[str], bool], Reader]] = (
     (recognises_osu, read_osu), (recognises_nccl_tests, read_nccl_tests), (recognises_imb, read_imb),
+    (recognises_rccl_records, read_rccl_records),
 )  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
             if not output.results:
                 raise UnusableError("FILE", "; ".join((f"{path} has no result", *output.remarks)))
             return output
-    raise BadInputError("FILE", str(path), "output of OSU, nccl-tests (text or JSON) or IMB")
+    raise BadInputError("FILE", str(path), "output of OSU, nccl-tests (text or JSON), rccl-tests or IMB")
 
 
 def check_import_file(path: Path) -> None:

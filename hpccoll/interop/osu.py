@@ -25,7 +25,12 @@ from hpccoll.spec.algorithm_registry import collective
 SOURCE = "osu"
 
 DTYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32"}
-DEVICES = {None: "cpu", "CUDA": "cuda", "MANAGED": "cuda"}
+DEVICES = {
+    "MPI": {None: "cpu", "CUDA": "cuda", "MANAGED": "cuda"},
+    "NCCL": {None: "cuda", "CUDA": "cuda", "MANAGED": "cuda"},
+    "RCCL": {None: "rocm", "ROCM": "rocm"},
+}
+"""For the programs of each library, where buffers lie by the word in the title."""
 
 QUANTITIES = {"Avg Latency": "us", "Latency": "us", "Pure Comm.": "us", "Bandwidth": "MB/s", "": "MB/s"}
 """The columns that hold the result, with their units; the first one that a table has is taken."""
@@ -105,19 +110,18 @@ class _OsuParser(LineParser):
             self.form = form if found else self.form
         if name not in TESTS:
             raise self.error(title["test"], f"one of {', '.join(TESTS)}")
-        of_nccl = title["library"] == "NCCL"
-        if title["device"] not in DEVICES or title["library"] == "RCCL":
-            raise self.error(title[0], "buffers on the host or in CUDA memory")
+        library = title["library"]
+        if title["device"] not in DEVICES[library]:
+            raise self.error(title[0], "buffers on the host or in CUDA memory; of RCCL's programs in ROCm memory")
         self.test, self.columns, self.pairs = TESTS[name], (), 0
-        self.transport = "nccl" if of_nccl else "mpi"
-        self.device = "cuda" if of_nccl else DEVICES[title["device"]]
-        # Before 7.0 no line named the type: reductions had MPI_FLOAT, and the programs for NCCL still have it.
-        self.dtype = "float32" if of_nccl or collective(self.test.collective).reduces else "int8"
+        self.transport, self.device = library.lower(), DEVICES[library][title["device"]]
+        # Before 7.0 no line named the type: reductions had MPI_FLOAT; the programs for NCCL and RCCL still have it.
+        self.dtype = "float32" if library != "MPI" or collective(self.test.collective).reduces else "int8"
         self.output.program = f"OSU Micro-Benchmarks {title['version']}"
 
     @handlers.line(r"# OSU (.* Test.*)")
     def refuse(self, title: re.Match[str]) -> None:
-        raise self.error(title[1], f"a program for MPI or NCCL: one of {', '.join(TESTS)}")
+        raise self.error(title[1], f"a program for MPI, NCCL or RCCL: one of {', '.join(TESTS)}")
 
     @handlers.line(r"# Datatype: (\w+)\.")
     def set_dtype(self, found: re.Match[str]) -> None:
@@ -133,7 +137,7 @@ class _OsuParser(LineParser):
     def set_device(self, found: re.Match[str]) -> None:
         if found[1] != found[2]:
             raise self.error(found[0], "both buffers on the host, or both on GPUs")
-        self.device = "cpu" if found[1] == "HOST" else "cuda"
+        self.device = "cpu" if found[1] == "HOST" else "rocm" if self.transport == "rccl" else "cuda"
 
     @handlers.line(r"#.*(Size|\(us\)|MB/s).*")
     def set_columns(self, found: re.Match[str]) -> None:

@@ -7,19 +7,17 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
-from mpi4py import MPI
 
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
-from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.executed_evidence import full_reason, judge
 from hpccoll.measure.native_loop import NativeBarrier
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
-from hpccoll.measure.rank_group import RankGroup
-from hpccoll.measure.ranks import Ranks, rank_namer
+from hpccoll.measure.ranks import rank_namer
+from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure
 from hpccoll.spec.case import Case, Job
 from hpccoll.spec.probe_cases import requested_algorithm
@@ -27,7 +25,6 @@ from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.native_executor import CompiledOptions
-from hpccoll.transports.nccl.fault_tolerance import StalledError
 
 Prepared: TypeAlias = PreparedCase | PreparedStep
 
@@ -65,13 +62,13 @@ class AttemptRunner:
         self.comm = self.ranks.comm
         self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus, self.compiled)
         self._barrier: NativeBarrier | None = None
-        self.sync = DeadlineSync(self.ranks, self.job.effort.timeout) if _can_lose_ranks(self.ranks, self.job) else None
+        self.sync = self.group.sync(self.job)
 
     def run_round(self, case: Case, number: int) -> Outcome:
         """Measure round ``number`` of ``case``.
 
         Raises:
-            ExcludedError: if this rank has stalled and the others have continued without it.
+            ExcludedError: if this rank has stalled and the others have gone on without it.
             GpuFailedError: on a rank whose GPU has failed; the launch ends with it, because MPI and NCCL cannot free
                 what a failed GPU holds, and the GPUs of other ranks may have failed, too.
         """
@@ -111,8 +108,8 @@ class AttemptRunner:
         return self._prepared.progress() if self._prepared else "no plan yet"
 
     def is_excluded(self) -> bool:
-        """Return whether the others have continued without this rank; callable from any thread."""
-        return self.sync is not None and self.sync.is_excluded()
+        """Return whether the others have gone on without this rank, which is stuck; callable from any thread."""
+        return self.sync is not None and self.sync.verdict_has_come()
 
     def _native_barrier(self) -> NativeBarrier:
         """Return the barrier of the compiled loop, created when first used; all ranks call this together."""
@@ -130,25 +127,19 @@ class AttemptRunner:
         self._close_barrier()
         sync, self.sync = self.sync, None  # the watchdog's thread reads it, too
         if sync:
-            sync.close()
+            sync.control_comm.Free()
 
     def _handle_stall(self, case: Case, prepared: Prepared, error: StalledError, sync: DeadlineSync) -> Outcome:
-        """Abort NCCL, regroup with the ranks that still respond, and return the outcome of the case: failed."""
+        """Go on with the ranks that still respond, and return the outcome of the case: failed."""
         gc.enable()  # the timing loop has disabled it
-        self.group.gpus.gpu_of_rank.idle()  # raises the error of a failed GPU, which is no stall
-        where = prepared.progress()
         self.progress.enter("regrouping after a stall")
-        prepared.abort()
+        description = self.group.recover(prepared, sync, error, self.attempt.number, case)
         self._prepared = None
-        self.group.gpus.gpu_of_rank.synchronize()  # if a GPU hangs, its rank blocks here and is lost
-        stall = self.group.regroup(sync, type(error)(f"{error} ({where})"), self.attempt.number, case)
-        self.ranks_lost = bool(stall.lost_ranks)
+        self.ranks_lost = self.group.ranks.comm.size < self.comm.size
         if not self.ranks_lost:
             self._close_barrier()
             self._bind_group()
-        return Outcome(
-            case=case, status="failed", reason=stall.description, requested=requested_algorithm(self.job, case)
-        )
+        return Outcome(case=case, status="failed", reason=description, requested=requested_algorithm(self.job, case))
 
     def _collect(
         self, case: Case, number: int, prepared: Prepared, samples: Samples, sync: RankSync,
@@ -238,9 +229,3 @@ def _by_name(activities: Sequence[Mapping[str, float]]) -> dict[str, Any]:
         name: tuple(activity.get(name) for activity in activities)
         for name in dict.fromkeys(name for activity in activities for name in activity)
     }
-
-
-def _can_lose_ranks(ranks: Ranks, job: Job) -> bool:
-    """Return whether ranks can continue without a stalled one: over NCCL, if the watchdog may call MPI, too."""
-    over_nccl = any(case.transport == "nccl" for case in job.cases)
-    return over_nccl and ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE

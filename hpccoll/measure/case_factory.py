@@ -30,11 +30,13 @@ from hpccoll.transports.gpu import Gpu, gpu_errors
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config
 from hpccoll.transports.nccl.communicators import (
+    NCCL_EXCEPTIONS,
     REFUSAL_PATTERN,
     NcclFailedError,
     NcclRefusedError,
     abort_world,
     close_all_worlds,
+    nccl_error_text,
     raise_nccl_failure,
 )
 from hpccoll.tuning.resolve_auto import resolve_auto
@@ -265,10 +267,10 @@ def make_unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made |
         made = make()
     except NcclRefusedError as error:  # on all ranks
         return f"{REFUSAL_PREFIX}: {error}"
-    except RuntimeError as error:
-        if type(error).__name__ != "NcclError":  # the class of CuPy, which is not imported for this test
+    except NCCL_EXCEPTIONS as error:
+        if isinstance(error, RuntimeError) and type(error).__name__ != "NcclError":  # CuPy's class, not imported here
             raise
-        error_text = str(error)
+        error_text = nccl_error_text(error)
     errors: list[str | None] = comm.allgather(error_text)
     if made is not None and not any(errors):
         return made

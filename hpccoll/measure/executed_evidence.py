@@ -56,5 +56,5 @@ def full_reason(reason: str, probe_result: ProbeResult | None, job: Job, case: C
     if not (probe_result and probe_result.record and reason.startswith(REFUSAL_PREFIX)):
         return reason
     known = unavailable_reasons(requested_algorithm(job, case), probe_result.record, case.dtype)
-    algorithm_lines = (entry.line for entry in probe_result.record.unavailable if entry.feature == "algorithm")
-    return "; ".join(dict.fromkeys((reason, *known[:1], *algorithm_lines)))
+    lines = (entry.line for entry in probe_result.record.unavailable if entry.feature in ("algorithm", "gpu"))
+    return "; ".join(dict.fromkeys((reason, *known[:1], *lines)))

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, cast
 
@@ -12,8 +12,11 @@ from hpccoll.evidence.nic_gpu_affinity import read_sysfs_topology
 from hpccoll.evidence.variants import NodeView
 from hpccoll.host.gpu_facts import gpu_facts, is_near
 from hpccoll.host.gpu_monitor import GpuMonitor
+from hpccoll.host.gpu_stack import nccl_settings
+from hpccoll.host.process_facts import node_name
 from hpccoll.measure.ranks import Ranks
 from hpccoll.spec.case import Case
+from hpccoll.spec.transport_table import NCCL_GPU_SHARING_VARIABLE
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, select_gpu
 from hpccoll.transports.mpi import cuda_aware
@@ -34,6 +37,62 @@ CONNECTIONS, MAX_CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS", "32"
 """The variable of the number of hardware queues into which CUDA maps streams, and its largest value; the default is 8
 (CUDA C++ Programming Guide, Environment Variables). Streams that share a queue wait for one another. A training step
 may have more than 8, and an operation of NCCL in front of a queue waits for a peer, which may have another in front."""
+
+FIRST_NCCL_THAT_SHARES = (2, 30)
+"""The first version of NCCL that lets ranks share a GPU, and tells the slices of a GPU apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class NcclDevice:
+    """The GPU of a rank as NCCL sees it.
+
+    Args:
+        node: the name of the rank's node.
+        host: what NCCL takes for its host: NCCL_HOSTID if it is set, else the node.
+        bus: the PCI bus address of its GPU, which the slices of a GPU have in common.
+        uuid: the UUID of its GPU or slice; the bus address if the driver reports none.
+        version: the version of its NCCL; empty if unknown.
+        may_share: whether NCCL_MULTI_RANK_GPU_ENABLE is set.
+    """
+
+    node: str
+    host: object
+    bus: str
+    uuid: str
+    version: tuple[int, ...]
+    may_share: bool
+
+
+def sharing_refusal(devices: Iterable[NcclDevice]) -> str | None:
+    """Return the reason why NCCL refuses a communicator of these ranks, because some share a GPU; None if it does not.
+
+    Up to 2.29 NCCL refuses two ranks of one host whose GPUs have the same bus address, and only they notice it; from
+    2.30 on it refuses two of the same UUID, unless NCCL_MULTI_RANK_GPU_ENABLE is set (initTransportsRank in
+    src/init.cc of 2.28.9 and 2.30.7).
+
+    Args:
+        devices: the GPU of each rank.
+    """
+    devices = list(devices)
+    version = min((device.version for device in devices if device.version), default=())
+    shares = version >= FIRST_NCCL_THAT_SHARES
+    if shares and all(device.may_share for device in devices):
+        return None
+    counts = Counter((device.host, device.uuid if shares else device.bus) for device in devices)
+    (host, identity), count = max(counts.items(), key=lambda item: item[1])
+    if count == 1:
+        return None
+    sharing = [device for device in devices if (device.host, device.uuid if shares else device.bus) == (host, identity)]
+    nodes = [*dict.fromkeys(device.node for device in sharing)]
+    slices = len(nodes) == 1 and len({device.uuid for device in sharing}) == count
+    where = f"GPU {sharing[0].bus} of {' and '.join(nodes)}" + ", which have the same NCCL_HOSTID" * (len(nodes) > 1)
+    what = f"use slices of {where}, which NCCL before 2.30 does not tell apart" if slices else f"share {where}"
+    installed = f" (this is {'.'.join(map(str, version))})" if version and not shares else ""
+    newer = f"NCCL 2.30 or newer{installed}" + f" with {NCCL_GPU_SHARING_VARIABLE}=1" * (not slices)
+    return (
+        f"{count} ranks {what}; valid: one rank a GPU; {newer}; NCCL_HOSTID=<different for each rank>; "
+        "transport staged or mpi"
+    )
 
 
 def assign_gpu_before_mpi() -> None:
@@ -58,14 +117,14 @@ class RankGpus:
     """
 
     def __init__(self, ranks: Ranks) -> None:
-        self.ranks = ranks
+        self.ranks, self._launched_local_rank = ranks, ranks.local_rank
         self._missing: dict[tuple[str, str], str | None] = {}
 
     def subset(self, ranks: Ranks) -> "RankGpus":
         """Return the GPUs of some of the ranks, which have numbers of their own and keep their GPUs."""
         remaining = copy(self)
         remaining.ranks = ranks
-        for name in ("ranks_on_gpu", "node_view", "monitor"):  # counted and opened again
+        for name in ("ranks_on_gpu", "node_view", "monitor", "sharing_refusal"):  # counted and opened again
             remaining.__dict__.pop(name, None)
         return remaining
 
@@ -76,8 +135,8 @@ class RankGpus:
 
     @property
     def number(self) -> int:
-        """The device number of the GPU of this rank."""
-        return self.ranks.local_rank % gpu.device_count()
+        """The device number of the GPU of this rank, which it keeps if others of its node are lost."""
+        return self._launched_local_rank % gpu.device_count()
 
     def missing_for(self, transport: str, dtype: str = "float32") -> str | None:
         """Return the reason why ``transport`` cannot move ``dtype`` between these GPUs, None if it can."""
@@ -86,7 +145,7 @@ class RankGpus:
             self._missing[key] = self._first_reason(gpu.missing_for_gpu(*key))
             if self._missing[key] is None and transport == "mpi":
                 self._missing[key] = self._first_reason(self._mpi_not_cuda_aware())
-        return self._missing[key]
+        return self._missing[key] or (self.sharing_refusal if transport == "nccl" else None)
 
     @cached_property
     def missing_cublas(self) -> str | None:
@@ -98,6 +157,18 @@ class RankGpus:
 
     def _mpi_not_cuda_aware(self) -> str | None:
         return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.description}"
+
+    @cached_property
+    def sharing_refusal(self) -> str | None:
+        """The reason why NCCL refuses the ranks, because some of them share a GPU; None if it does not."""
+        settings = {name: value for _, name, value in reversed(nccl_settings())}
+        bus = self.gpu_of_rank.id
+        own = NcclDevice(
+            node=node_name(), host=settings.get("NCCL_HOSTID", self.ranks.node_id), bus=bus,
+            uuid=gpu.device_uuid(self.gpu_of_rank.number) or bus, version=gpu.nccl_version() or (),
+            may_share=settings.get(NCCL_GPU_SHARING_VARIABLE, "") not in ("", "0"),
+        )  # fmt: skip
+        return sharing_refusal(self.ranks.comm.allgather(own))
 
     def assumed(self, case: Case) -> str | None:
         """Return the assumption about MPI in ``case`` that only the user vouches for, None if there is none."""

@@ -1,6 +1,7 @@
 """Runs a job on all ranks, round by round, and keeps the outcomes in the journal and the raw file."""
 
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -12,8 +13,8 @@ from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.executor_choice import agree_on_executor, executor_provenance
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
-from hpccoll.measure.rank_group import RankGroup
 from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.recovery import ExcludedError, RankGroup
 from hpccoll.measure.round_order import Completed, check_cases, job_for_remaining_ranks, rounds_left
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
@@ -23,7 +24,6 @@ from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
 from hpccoll.store.raw_results import Attempt, CaseHistory, Failure, Outcome, RawResults
 from hpccoll.transports.mpi.native_executor import CompiledOptions
-from hpccoll.transports.nccl.fault_tolerance import ExcludedError
 
 MAX_DAMAGE_LINES = 5
 """The maximum number of damaged lines of a journal that are printed when a job is resumed."""
@@ -95,22 +95,22 @@ class JobRunner:
         self.attempt_number = earlier.last_attempt
         if self.probe:
             self.probe_result = self.probe(self.group.ranks, self.job, self.pending_signal, self.group.gpus)
-        with watchdog(self.progress, self._where, self.job.effort.timeout, self.report_failure, self._is_excluded):
-            try:
+        try:
+            with watchdog(self.progress, self._where, self.job.effort.timeout, self.report_failure, self._is_excluded):
                 fine = self._run_attempts(shape, left)
-            except ExcludedError:
-                fine = False
-        if not self.group.excluded:
-            with self.exit_limit():
-                self.group.ranks.run_at_root(self._finish)
-        self.group.finish(self.job.effort.timeout)
+        except ExcludedError:
+            self._print_message("stalled; the other ranks continued without it, and it ends with them")
+            self.group.end_launch(excluded=True)
+            raise
+        with self.exit_limit():
+            self.group.ranks.run_at_root(self._finish)
         return fine and earlier.all_right and self.has_results and not self.stop_signal
 
     def _run_attempts(self, shape: Shape, left: list[tuple[int, Case]]) -> bool:
         """Run attempts until the rounds ``left`` are measured or a signal stops the job; return whether all are right.
 
         Raises:
-            ExcludedError: on a rank that the others have continued without.
+            ExcludedError: on a rank that the others have gone on without.
         """
         all_right, job = True, self.job
         while left:
@@ -264,10 +264,18 @@ class JobRunner:
 
     def report_failure(self, message: str) -> None:
         """Print the reason why this rank fails, and record it next to the journal; callable from any thread."""
-        self.group.print_message(message)
+        self._print_message(message)
         with suppress(OSError):
             # A host that does not share the directory of ``out`` has no journal.
             if self.out is not None and journal_path(self.out).exists():
                 case_id, number = self.progress.case, self.attempt_number
                 failure = Failure(case_id=case_id, rank=self.me, message=message, attempt=number)
                 write_failure_note(self.out, failure)
+
+    def _print_message(self, message: str) -> None:
+        with suppress(OSError):  # a full disk or a closed pipe must not keep the job from ending
+            print(f"r{self.me} | {message}", file=sys.stderr, flush=True)
+
+    def end_launch(self) -> None:
+        """End the launch by MPI_Abort if it has lost a rank; called last, when rank 0 has printed its results."""
+        self.group.end_launch()

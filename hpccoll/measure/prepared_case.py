@@ -1,7 +1,7 @@
 """A prepared case: compiled for the ranks, with its buffers and the check of its result."""
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -116,12 +116,19 @@ class PreparedCase:
         self._result = self._checked_result()
         self._guards = [*guards_of(self._guarded(), self.rank)]
         filled = self.payload.filled_units(in_place=case.in_place)
-        self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
-        self._timing = on_stream = (
-            stream_timing(case.timing, self.plan, gpu, self.check, effort or Effort(), in_place=self.operation.in_place)
-            if gpu and isinstance(self.plan, StreamPlan)
-            else None  # the host takes part in the operation, and only the host can time it
-        )
+        try:
+            self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
+            self._timing = on_stream = (
+                stream_timing(
+                    case.timing, self.plan, gpu, self.check, effort or Effort(), in_place=self.operation.in_place
+                )
+                if gpu and isinstance(self.plan, StreamPlan)
+                else None  # the host takes part in the operation, and only the host can time it
+            )  # fmt: skip
+        except BaseException:
+            if isinstance(self.plan, StreamPlan):  # over MPI, only all ranks together can free what they hold
+                self.close()  # the graphs and registered buffers, before their communicator is aborted
+            raise
         # Bound once, because a call through this object would add to the measured time.
         checked, self.run = on_stream or self.check, (on_stream or self.plan).run
         self.reset, self.wrong = checked.reset, checked.wrong
@@ -201,13 +208,8 @@ class PreparedCase:
         self.transport.close()
 
     def abort(self) -> None:
-        """Abort the operations of NCCL and free everything, on this rank alone.
-
-        Graphs are freed first, because NCCL waits for them; then the communicators, which deregister the buffers.
-        """
-        self.plan.close()
-        abort_all_worlds()
-        self.transport.close()
+        """Abort the operations of NCCL and free everything, on this rank alone."""
+        abort_cases([self])
 
     def _parameters(self, schedules: tuple[Schedule, ...]) -> Mapping[str, Parameter]:
         """Return all parameters with their values, defaults included."""
@@ -299,3 +301,19 @@ class PreparedCase:
             times = f"{sent / counted:.3f} times its wire bytes" if counted else f"{sent} B (its wire bytes: 0)"
             evidence += f"; the ports sent {times}"
         return self.algorithm.name, evidence
+
+
+def abort_cases(cases: Collection[PreparedCase]) -> None:
+    """Abort all operations of NCCL and free the cases that use it, on this rank alone.
+
+    ncclCommAbort waits until no graph refers to the communicator (NCCL 2.28.9, init.cc), and cases share one: all
+    graphs are therefore destroyed before any communicator is aborted. An aborted communicator deregisters its buffers.
+
+    Args:
+        cases: all prepared cases of this rank.
+    """
+    for case in cases:
+        case.plan.close()
+    abort_all_worlds()
+    for case in cases:
+        case.transport.close()

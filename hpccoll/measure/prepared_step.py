@@ -11,7 +11,7 @@ from mpi4py import MPI
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
 from hpccoll.measure.matrix_products import matrix_products
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared_case import PreparedCase, abort_cases
 from hpccoll.measure.step_engine import Drivable, Nanoseconds, StepEngine
 from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import Wait as StreamWait
@@ -26,7 +26,13 @@ from hpccoll.training.step_program import Compute, StepOperation, StepProgram
 from hpccoll.training.workload import GEMM, ROUTED_ARGUMENT, WORKLOAD, Workload
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
-from hpccoll.transports.nccl.communicators import abort_world, close_world, raise_nccl_failure
+from hpccoll.transports.nccl.communicators import (
+    NCCL_EXCEPTIONS,
+    abort_world,
+    close_world,
+    nccl_error_text,
+    raise_nccl_failure,
+)
 
 if TYPE_CHECKING:
     from hpccoll.transports.nccl.stream_plan import StreamPlan
@@ -147,10 +153,10 @@ class PreparedStep:
             yield
         except BadInputError as error:
             failure = error
-        except RuntimeError as error:  # the base of CuPy's errors of NCCL, and of ours
+        except NCCL_EXCEPTIONS as error:
             if self.gpu is None:
                 raise
-            failure = str(error)
+            failure = nccl_error_text(error)
         failures = self.comm.allgather(failure)
         for each in failures:
             if isinstance(each, BadInputError):
@@ -323,8 +329,7 @@ class PreparedStep:
 
     def abort(self) -> None:
         """Free everything on this rank alone; only NCCL needs it."""
-        for each in self._prepared.values():
-            each.abort()
+        abort_cases(self._prepared.values())
 
     def description(self) -> list[list[dict[str, Any]]]:
         """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""

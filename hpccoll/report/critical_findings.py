@@ -22,7 +22,8 @@ def opening_findings(results: Results) -> tuple[ReportFinding, ...]:
     results = results.ours
     return (
         *find_critical(results), *find_resolved(results), *find_several_executors(results),
-        *find_far_gpus(results), *find_launch_cost(results), *find_busy_machine(results), *find_slow_gpus(results),
+        *find_far_gpus(results), *find_hidden_gpus(results), *find_launch_cost(results), *find_busy_machine(results),
+        *find_slow_gpus(results),
     )  # fmt: skip
 
 
@@ -65,6 +66,12 @@ def find_far_gpus(results: Results) -> tuple[ReportFinding, ...]:
     """Return a warning with the ``jobs`` in which CPUs of ranks are on another NUMA node than their GPU."""
     far: list[tuple[Run, Any]] = [(run, run.provenance.get("ranks_far_from_gpu")) for run in results.runs]
     return _with_jobs((run, warning("far_gpus", number=len(ranks), first=ranks[0])) for run, ranks in far if ranks)
+
+
+def find_hidden_gpus(results: Results) -> tuple[ReportFinding, ...]:
+    """Return a warning with the ``jobs`` in which ranks saw their own GPU only, although their node has others."""
+    alone: list[tuple[Run, Any]] = [(run, run.provenance.get("ranks_seeing_one_gpu")) for run in results.runs]
+    return _with_jobs((run, warning("hidden_gpus", number=len(ranks))) for run, ranks in alone if ranks)
 
 
 def find_busy_machine(results: Results) -> tuple[ReportFinding, ...]:

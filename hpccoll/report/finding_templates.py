@@ -368,6 +368,12 @@ TEMPLATES: Mapping[str, Template] = {
         "messages take longer. Bind ranks next to their GPUs (srun --distribution, --cpu-bind), or list the GPUs in "
         "the order of the ranks (CUDA_VISIBLE_DEVICES). In {jobs:list}.",
     ),
+    "hidden_gpus": Template(
+        "",
+        "{number:count rank} saw one GPU only, and ranks of the same node used others. If Slurm hides those from the "
+        "rank (--gpus-per-task, --gpu-bind), messages go through host memory instead of NVLink or PCIe. Do: srun "
+        "--gpus-per-node=N --gpu-bind=none. In {jobs:list}.",
+    ),
     "busy_machine": Template("", _busy_machine),
     "gpus_throttled": Template("", _gpus_throttled),
     "gpu_clocks_differ": Template("", _gpu_clocks_differ),

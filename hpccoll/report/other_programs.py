@@ -125,7 +125,7 @@ def _points(panel: str, pair: SideBySide, libraries: Mapping[str, str]) -> Itera
 def _series(row: Row, library: str | None) -> str:
     """Return the name of the series of a result of another program, with its library if there are several."""
     call = row.params.get("call")
-    placement = ", in place" if row.in_place and row.transport == "nccl" else ""
+    placement = ", in place" if row.in_place and row.transport in ("nccl", "rccl") else ""
     of_library = f", {library}" if library else ""
     return f"{row.source} {call or row.algorithm} ({row.timing}{placement}{of_library})"
 

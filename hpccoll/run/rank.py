@@ -174,6 +174,8 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
         abort_job(comm)
     if comm.rank == 0 and program:
         _print_remaining(program, nothing=table.empty)
+    if program:
+        program.end_launch()
     return code
 
 

@@ -117,7 +117,9 @@ class CaseResult:
         heading="operations of an iteration",
         format="count",
     )
-    source: str | None = result("str", "the program that measured: osu, nccl-tests, imb; empty: hpccoll", since=10)
+    source: str | None = result(
+        "str", "the program that measured: osu, nccl-tests, rccl-tests, imb; empty: hpccoll", since=10
+    )
     reported: str | None = result(
         "str", "JSON: of a result of another program, what each output says of it, by column", since=10
     )
@@ -194,8 +196,8 @@ COLUMNS = (
     _case("case_id", "str", "the case in one word, unique in the job"),
     _case("collective", "str", "all_reduce, ..."),
     _case("algorithm", "str", "the registered name; native: the library's own"),
-    _case("transport", "str", "how bytes moved: mpi, shm, tiered, staged, nccl"),
-    _case("device", "str", "where buffers lay: cpu, cuda"),
+    _case("transport", "str", "how bytes moved: mpi, shm, tiered, staged, nccl; of other programs also rccl"),
+    _case("device", "str", "where buffers lay: cpu, cuda; of other programs also rocm"),
     _case("dtype", "str", "of the elements, by NumPy's name"),
     _case("op", "str", "the reduction"),
     _case("requested_bytes", "int64", "the requested size S", "B"),

@@ -39,6 +39,10 @@ SOURCES = {
         "operations are queued back to back and timed together, without a barrier between them (blocking_mean, of -z: "
         "waited for one by one, with barriers in the time); of ranks the mean, unless -a chose another number",
     ),
+    "rccl-tests": Source(
+        "rccl-tests",
+        "as those of nccl-tests, of RCCL on AMD's GPUs",
+    ),
     "imb": Source(
         "Intel MPI Benchmarks",
         "the mean over ranks (t_avg) of the mean over iterations, each followed by a barrier; point to point the "

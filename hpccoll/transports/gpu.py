@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.errors import GpuFailedError
-from hpccoll.host.gpu_stack import old_cupy_reason
+from hpccoll.host.gpu_stack import choose_kernel_cache, old_cupy_reason
 from hpccoll.host.process_facts import node_name
 from hpccoll.schedule import BFLOAT16
+from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS
 from hpccoll.transports.transport_interface import Array, address
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
         return old
     if dtype == BFLOAT16 and find_spec("ml_dtypes") is None:
         return f"ml_dtypes is not installed ({INSTALL})"
+    choose_kernel_cache()
     return _missing_nvrtc() or (_missing_nccl() if transport == "nccl" else None)
 
 
@@ -245,6 +247,10 @@ class Gpu:
             self.stream.ptr,
         )
 
+    def select(self) -> None:
+        """Make this GPU the current one of the calling thread; each thread begins with the first GPU."""
+        self.device.use()
+
     def synchronize(self) -> None:
         """Wait for all queued work."""
         self.stream.synchronize()
@@ -305,7 +311,7 @@ def gpu_errors(gpu: Gpu | None) -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError:  # the base of CuPy's errors of CUDA and NCCL, and of ours
+    except NCCL_EXCEPTIONS:  # RuntimeError is also the base of CuPy's errors of CUDA, and of ours
         if gpu:
             gpu.idle()
         raise

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import SINGLE
+from hpccoll.spec.transport_table import NCCL_GPU_SHARING_VARIABLE
 from hpccoll.store.rows import Results, Row
 from hpccoll.tuning.measured_choices import geometric_mean
 from hpccoll.tuning.recommendations import Recommendation, RecommendedRange
@@ -24,7 +25,7 @@ MAX_CLAUSES = 3
 MAX_SENTENCES = 4
 """Settings of a collective that have a sentence; the table has all of them."""
 
-SHARED_GPU_CHOICES = ("-t staged", "NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1")
+SHARED_GPU_CHOICES = ("-t staged", f"NCCL 2.30 or newer with {NCCL_GPU_SHARING_VARIABLE}=1")
 """How two ranks can share a GPU: over host memory, or as NCCL allows it (initTransportsRank in src/init.cc of 2.30)."""
 
 MAX_NAMED_SETTINGS = 3

@@ -1,6 +1,6 @@
 """What schedules and calls over NCCL owe, checked by every rank of a real MPI, on GPUs, or on the host.
 
-    mpiexec -n 2 python tests/gpu/nccl_ranks.py [drill] [host DIRECTORY]
+    mpiexec -n 2 python tests/gpu/nccl_ranks.py [host DIRECTORY] [drill]
 
 Every rank does the operation in lockstep by itself, and holds the bits it was given against that. test_nccl_gpu.py runs
 it, under a timeout: ranks that share a GPU wait for each other's turns. On the host, NCCL is the test library that is
@@ -22,19 +22,13 @@ from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_o
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
-from hpccoll.measure.ranks import abort_job
+from hpccoll.measure.ranks import Ranks, abort_job
+from hpccoll.measure.recovery import DeadlineSync, ExcludedError, StalledError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.cupy_device import CupyDevice
-from hpccoll.transports.nccl.fault_tolerance import (
-    StalledError,
-    agree_on_survivors,
-    drain_messages,
-    shrink_communicator,
-    wait,
-)
 from hpccoll.transports.nccl.transport import NcclTransport
 from hpccoll.transports.nccl.vendor import NcclVendorTransport
 from hpccoll.transports.transport_interface import Operation
@@ -218,7 +212,7 @@ CHECKS: list[Callable[[], None]] = [
 
 def drill() -> None:
     """The last rank stalls in front of an all-reduce; the others notice it, and go on without it."""
-    last, patience = RANKS - 1, 4.0
+    last, sync = RANKS - 1, DeadlineSync(Ranks(COMM), timeout=12 if HOST else 24)
     agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"))
     one = communicators.nccl_world(COMM)
     array = GPU.upload(np.ones(1 << 20, np.float32))
@@ -231,33 +225,37 @@ def drill() -> None:
     GPU.synchronize()
     COMM.Barrier()
     if last == ME:
-        time.sleep(3 * patience)
-        communicators.abort_all_worlds()
-        print(f"rank {ME} woke up", flush=True)
-        drain_messages(COMM)
-        return
+        time.sleep(2 * (sync.limit_s + sync.answer_s))
     all_reduce(one.communicator)
     try:
-        wait(GPU.idle, CupyDevice(GPU, one.communicator).error, patience)
+        sync.wait(GPU.idle, CupyDevice(GPU, one.communicator).error)
     except StalledError as error:
         print(f"rank {ME}: {error}", flush=True)
+        stall = error
     else:
         raise AssertionError("an all-reduce without one of its ranks came to an end")
     communicators.abort_all_worlds()
     GPU.synchronize()  # the aborted stream has come to its end
-    survivors = agree_on_survivors(COMM, patience)
-    assert survivors == [*range(last)], survivors
-    made = communicators.nccl_world(shrink_communicator(COMM, survivors))
-    array.set(np.full(array.size, made.comm.rank + 1, np.float32), stream=GPU.stream)
-    all_reduce(made.communicator)
-    GPU.synchronize()
-    assert (GPU.download(array) == made.comm.size * (made.comm.size + 1) / 2).all()
-    print(f"rank {ME} went on without rank {last}", flush=True)
-    drain_messages(COMM)
+    try:
+        _, comm = sync.regroup(stall)
+    except ExcludedError:
+        assert last == ME
+        print(f"rank {ME} woke up", flush=True)
+    else:
+        assert comm.size == last
+        made = communicators.nccl_world(comm)
+        values = np.full(array.size, comm.rank + 1, np.float32)
+        array.set(values, stream=GPU.stream)
+        all_reduce(made.communicator)
+        assert (GPU.download(array) == comm.size * (comm.size + 1) / 2).all()
+        print(f"rank {ME} went on without rank {last}", flush=True)
+    COMM.Barrier()
+    while sync.control_comm.iprobe():  # what is left fails MPI_Finalize
+        sync.control_comm.recv()
 
 
 def main() -> None:
-    for check in [drill] if sys.argv[1:2] == ["drill"] else CHECKS:
+    for check in [drill] if "drill" in sys.argv else CHECKS:
         started = time.monotonic()
         if ME == 0:
             print(f"{check.__name__} ...", flush=True)

@@ -109,6 +109,7 @@ def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address(
         "gpus": [{"hosts": ["n1", "n2"], "gpus": [{"bus": bus, "name": "H100"} for bus in ("1b", "2a")]}],
         "gpu_of_rank": ["1b", "2a", "1b", "2a"],
         "ranks_far_from_gpu": None,
+        "ranks_seeing_one_gpu": None,
         "cuda_aware_mpi": [{"hosts": ["n1", "n2"], "verdict": verdict}],
         "nccl": [{"hosts": ["n1", "n2"], "library": nccl}],
     }
@@ -118,9 +119,24 @@ def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address(
 def test_gpu_provenance_is_null_if_no_case_runs_on_a_gpu():
     ranks = [("n1", {}), ("n1", {})]
     assert gpu_provenance(ranks) == {
-        "gpus": None, "gpu_of_rank": None, "ranks_far_from_gpu": None, "cuda_aware_mpi": None, "nccl": None,
+        "gpus": None, "gpu_of_rank": None, "ranks_far_from_gpu": None, "ranks_seeing_one_gpu": None,
+        "cuda_aware_mpi": None, "nccl": None,
     }  # fmt: skip
     assert not gpus_are_shared(ranks)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "alone"),
+    [
+        ([rank("n1", "1b", visible=1), rank("n1", "2a", visible=1), rank("n2", "1b", visible=2)], [0, 1]),
+        ([rank("n1", "1b", visible=2), rank("n1", "2a", visible=2)], None),
+        ([rank("n1", "1b", visible=1), rank("n2", "1b", visible=1)], None),  # one rank a node
+        ([rank("n1", "1b", visible=1), rank("n1", "1b", visible=1)], None),  # the node may have one GPU
+        ([rank("n1", "1b", visible=1, uuid="a"), rank("n1", "1b", visible=1, uuid="b")], None),  # slices of it
+    ],
+)
+def test_ranks_that_see_no_other_gpu_of_their_node_are_recorded(ranks, alone):
+    assert gpu_provenance(ranks)["ranks_seeing_one_gpu"] == alone
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,9 @@
 """GPU hardware read from files, and the search order of libraries."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -117,3 +121,58 @@ def test_nccl_settings_are_listed_by_precedence(tmp_path, monkeypatch):
     monkeypatch.setenv("NCCL_CONF_FILE", f"{tmp_path}/other.conf")
     assert (f"{tmp_path}/other.conf", "NCCL_PROTO", "LL") in gpu_stack.nccl_settings(tmp_path)
     assert not [one for one in gpu_stack.nccl_settings(tmp_path) if one[0] == mine]
+
+
+IMPORT_AS_RANKS = """
+from hpccoll.transports import gpu
+gpu.device_count = lambda: 1
+gpu.missing_for_gpu("staged")
+from cupy.cuda.compiler import _kernel_cache_backend as cache
+cache.save("kernel.cubin", b"binary", "source")
+print(cache._cache_dir)
+"""
+"""As on ranks: CuPy is imported after the question whether it can be used; then a kernel is kept."""
+
+
+def kernel_cache(environment, temporary):
+    """Return where CuPy keeps a kernel."""
+    pytest.importorskip("cupy")
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPORT_AS_RANKS], env={**os.environ, "TMPDIR": str(temporary), **environment},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    directory = Path(ran.stdout.strip())
+    assert (directory / "kernel.cubin").is_file()
+    return directory
+
+
+def test_cupy_keeps_its_kernels_where_it_would_if_it_can_write_there(tmp_path):
+    home, chosen = tmp_path / "home", tmp_path / "chosen"
+    home.mkdir()
+    assert kernel_cache({"HOME": str(home), "CUPY_CACHE_DIR": ""}, tmp_path) == home / ".cupy/kernel_cache"
+    assert kernel_cache({"HOME": str(home), "CUPY_CACHE_DIR": str(chosen)}, tmp_path) == chosen
+    assert not [*tmp_path.glob("hpccoll-kernels-*")]
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"HOME": "/proc/home"}, {"HOME": "/dev/null"}, {"CUPY_CACHE_DIR": "/proc"},
+        {"CUPY_CACHE_DIR": "/proc/sys/kernels"},
+    ],
+)  # fmt: skip
+def test_cupy_can_be_imported_and_keeps_its_kernels_if_its_directory_is_not_writable(environment, tmp_path):
+    directory = kernel_cache({"CUPY_CACHE_DIR": "", **environment}, tmp_path)
+    assert directory == tmp_path / f"hpccoll-kernels-{os.getuid()}"
+    assert directory.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.chmod(0o777), lambda path: (path.rmdir(), path.touch())])
+def test_kernels_are_not_kept_where_others_could_exchange_them(spoil, tmp_path):
+    shared = tmp_path / f"hpccoll-kernels-{os.getuid()}"
+    shared.mkdir()
+    spoil(shared)
+    directory = kernel_cache({"CUPY_CACHE_DIR": "/proc"}, tmp_path)
+    assert directory != shared
+    assert directory.stat().st_mode & 0o077 == 0

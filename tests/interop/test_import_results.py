@@ -16,7 +16,9 @@ from hpccoll.store.hdf5 import write_raw_file
 from hpccoll.store.load_results import read_results
 
 OSU = OUTPUTS / "osu_allreduce.txt"
-FOOTED = [name for name in ALL if name.startswith("imb") or (name.startswith("nccl") and name.endswith("txt"))]
+FOOTED = [
+    name for name in ALL if name.startswith("imb") or (name.startswith(("nccl", "rccl")) and name.endswith("txt"))
+]
 """Outputs of programs that always write a last line."""
 
 

@@ -47,6 +47,7 @@ RESULTS = {
         ("multi_pair", "ping_pong", None, "int8", None, False, 1, 8, 2, 3.0),
         ("multi_pair", "ping_pong", None, "int8", None, False, 65536, 8, 2, 40.5),
     ],
+    "osu_rccl_allreduce.txt": [(*ALL_REDUCE, None, "float32", "sum", False, 4, 8, 2, 18.5)],
     "osu_nccl_allreduce.txt": [
         (*ALL_REDUCE, None, "float32", "sum", False, 4, 8, 2, 18.5),
         (*ALL_REDUCE, None, "float32", "sum", False, MiB, 8, 2, 60.25),
@@ -59,7 +60,10 @@ BANDWIDTHS = {
 }
 """The bandwidths of one direction of a pair by size, in bytes per second."""
 
-DEVICES = {"osu_allreduce_full.txt": ("mpi", "cuda"), "osu_nccl_allreduce.txt": ("nccl", "cuda")}
+DEVICES = {
+    "osu_allreduce_full.txt": ("mpi", "cuda"), "osu_nccl_allreduce.txt": ("nccl", "cuda"),
+    "osu_rccl_allreduce.txt": ("rccl", "rocm"),
+}  # fmt: skip
 HEAD = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n"
 MANY_PAIRS = (
     "# OSU MPI Multiple Bandwidth / Message Rate Test v7.4\n# [ pairs: 999999999 ] [ window size: 64 ]\n"
@@ -130,7 +134,6 @@ def test_an_output_may_hold_several_programs(tmp_path):
     [
         "# OSU MPI_Put Latency Test v7.4", "# OSU MPI Neighborhood Allgather Latency Test v7.4",
         "# OSU OpenSHMEM Barrier Latency Test v7.4", "# OSU MPI-ROCM Allreduce Latency Test v7.4",
-        "# OSU RCCL Allreduce Latency Test v7.4",
     ],
 )  # fmt: skip
 def test_another_program_is_refused_and_its_lines_are_not_taken_for_those_of_the_one_before(title, tmp_path):

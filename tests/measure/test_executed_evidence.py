@@ -29,3 +29,11 @@ def test_the_reason_of_a_refusal_and_no_other_gets_the_lines_of_the_log(environm
     )
     assert full_reason("too large", found, *asked) == "too large"
     assert full_reason("NCCL refuses it: no", None, *asked) == "NCCL refuses it: no"
+
+
+def test_the_reason_of_a_refused_communicator_gets_the_line_on_its_gpus():
+    line = "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 7000"
+    record = LogRecord(library="nccl", unavailable=(Unavailable(feature="gpu", reason="several ranks", line=line),))
+    case = raw_examples.case(8, algorithm="native", transport="nccl")
+    reason = full_reason("NCCL refuses it: no", ProbeResult(record=record), raw_examples.job(case), case)
+    assert reason == f"NCCL refuses it: no; {line}"

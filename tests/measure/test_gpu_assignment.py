@@ -1,11 +1,14 @@
 """Which GPU a rank takes before MPI starts, and what is assumed of MPI and GPU memory."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from catalogue_cases import case
 
 from hpccoll.host.env_allowlist import allowed_variables
+from hpccoll.store.load_results import read_results
 from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
 
@@ -43,6 +46,22 @@ def test_a_rank_without_a_local_number_or_without_gpus_takes_none(taken):
     assert taken({}) == taken({"SLURM_LOCALID": ""}) == taken({"SLURM_LOCALID": "1"}, lack="no CUDA device") == []
 
 
+def test_a_rank_keeps_the_number_of_its_gpu_if_ranks_before_it_are_lost(mpiexec, monkeypatch):  # noqa: ARG001
+    from hpccoll.measure import gpu_assignment
+
+    queried = []
+    monkeypatch.setattr(gpu_assignment.gpu, "device_count", lambda: 4)
+    monkeypatch.setattr(gpu_assignment.gpu, "device_uuid", lambda number: queried.append(number) or f"uuid-{number}")
+    whole, rest = (
+        SimpleNamespace(local_rank=at, node_id="n1", comm=SimpleNamespace(allgather=lambda own: [own])) for at in (2, 1)
+    )
+    gpus = gpu_assignment.RankGpus(whole)
+    assert (gpus.number, gpus.ranks_on_gpu) == (2, 1)
+    remaining = gpus.subset(rest)
+    assert (remaining.number, remaining.ranks_on_gpu) == (2, 1)
+    assert queried == [2, 2]
+
+
 @pytest.mark.parametrize(("own", "seen"), [(None, "32"), ("8", "8")])
 def test_cuda_starts_with_as_many_connections_as_it_can_have_unless_the_user_sets_them(
     mpiexec,  # noqa: ARG001
@@ -73,7 +92,7 @@ def test_if_cublas_is_missing_on_one_rank_no_rank_multiplies_matrices(mpiexec, m
     monkeypatch.setattr(gpu_assignment.gpu, "missing_cublas", lambda: None)
     for others in ([None, "cuBLAS not found"], [None, None]):
         comm = SimpleNamespace(allgather=lambda own, others=others: [own, *others])
-        assert gpu_assignment.RankGpus(SimpleNamespace(comm=comm)).missing_cublas == others[1]
+        assert gpu_assignment.RankGpus(SimpleNamespace(local_rank=0, comm=comm)).missing_cublas == others[1]
 
 
 def test_slices_of_a_gpu_are_not_shared(mpiexec, monkeypatch):  # noqa: ARG001
@@ -135,3 +154,101 @@ def test_only_cases_over_mpi_on_gpus_carry_the_assumption_of_the_user(mpiexec, a
     assert (over_mpi is not None) == assumed
     assert not assumed or found.description in over_mpi
     assert others == [None, None]
+
+
+def devices(*names, version=(2, 28, 9), may_share=False, uuids=None, hosts=None):
+    """Return the GPUs of ranks, each given as ``NODE:BUS``."""
+    from hpccoll.measure.gpu_assignment import NcclDevice
+
+    places = [name.split(":") for name in names]
+    return [
+        NcclDevice(node, hosts[rank] if hosts else node, bus, uuids[rank] if uuids else f"{node} {bus}", version,
+                   may_share if isinstance(may_share, bool) else may_share[rank])
+        for rank, (node, bus) in enumerate(places)
+    ]  # fmt: skip
+
+
+ALONE, SHARED = ("n1:07", "n1:0a", "n2:07"), ("n1:07", "n1:0a", "n1:07", "n2:07")
+SLICES = ["slice 1", "other", "slice 2", "third"]
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "refused"),
+    [
+        pytest.param(ALONE, {}, None, id="one rank a GPU"),
+        pytest.param(SHARED, {}, "2 ranks share GPU 07 of n1;", id="NCCL before 2.30"),
+        pytest.param(SHARED, {"may_share": True}, "2 ranks share GPU 07 of n1;", id="which has no such variable"),
+        pytest.param(SHARED, {"version": (2, 30, 7)}, "2 ranks share GPU 07 of n1;", id="NCCL from 2.30 on"),
+        pytest.param(SHARED, {"version": (2, 30, 7), "may_share": True}, None, id="with its variable"),
+        pytest.param(
+            SHARED, {"version": (2, 30, 7), "may_share": [True, True, False, True]}, "2 ranks share", id="on some ranks"
+        ),
+        pytest.param(SHARED, {"hosts": "abcd"}, None, id="another host for each rank"),
+        pytest.param(SHARED, {"hosts": "abac"}, "2 ranks share GPU 07 of n1;", id="the same host for two"),
+        pytest.param(ALONE, {"hosts": "xxx"}, "2 ranks share GPU 07 of n1 and n2, which", id="one host for two nodes"),
+        pytest.param(SHARED, {"uuids": SLICES}, "2 ranks use slices of GPU 07 of n1,", id="slices before 2.30"),
+        pytest.param(SHARED, {"uuids": SLICES, "version": (2, 30, 3)}, None, id="slices from 2.30 on"),
+        pytest.param(
+            SHARED, {"uuids": ["one", "other", "one", "third"], "version": (2, 30, 3)}, "2 ranks share", id="one slice"
+        ),
+        pytest.param(("n1:07",) * 3, {"version": ()}, "3 ranks share GPU 07 of n1;", id="NCCL of an unknown version"),
+    ],
+)
+def test_ranks_that_share_a_gpu_are_refused_as_by_nccl_with_what_is_valid(mpiexec, names, given, refused):  # noqa: ARG001
+    from hpccoll.measure.gpu_assignment import sharing_refusal
+
+    reason = sharing_refusal(devices(*names, **given))
+    assert (reason is None) == (refused is None)
+    if refused:
+        assert reason.startswith(refused)
+        valid = reason.partition("valid: ")[2]
+        sharing = "=1" * ("slices" not in refused)
+        for choice in ("one rank a GPU", "NCCL 2.30 or newer", "NCCL_HOSTID", "staged or mpi", sharing):
+            assert choice in valid
+
+
+@pytest.fixture
+def shared_gpus(mpiexec, nccl_library, tmp_path):
+    """Return the rows, and the cases left out, of a run over NCCL on a host with a number of GPUs."""
+
+    def run(ranks, gpus, **variables):
+        out = tmp_path / "F.h5"
+        arguments = ("-t", "nccl", "--device", "cuda", "-a", "native,ring", "-b", "4K", "-e", "4K", "-n", "2")
+        program = Path(__file__).with_name("sharing_ranks.py")
+        ran = mpiexec(ranks, program, nccl_library, gpus, json.dumps(variables), *arguments, "--out", out)
+        assert ran.returncode in (0, 3), ran.stdout + ran.stderr  # 3: nothing was measured
+        results = read_results([out])
+        return results.rows, results.skipped
+
+    return run
+
+
+@pytest.mark.parametrize("version", ["22809", "23007"])
+def test_all_ranks_leave_out_the_cases_if_some_share_a_gpu(shared_gpus, version):
+    rows, skipped = shared_gpus(3, 2, NCCL_TEST_VERSION=version)
+    assert {row.status for row in rows} == {"skipped"}
+    assert len(skipped) > 1
+    assert all(gap.reason.startswith("2 ranks share GPU 0000:00:00.0 of ") for gap in skipped)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "variables"),
+    [
+        (3, {"NCCL_TEST_VERSION": "22809"}),
+        (2, {"NCCL_TEST_VERSION": "23007", "NCCL_MULTI_RANK_GPU_ENABLE": "1"}),
+        (2, {"NCCL_TEST_VERSION": "22809", "NCCL_HOSTID": "rank {}"}),
+    ],
+)
+def test_ranks_that_nccl_accepts_are_measured(shared_gpus, gpus, variables):
+    rows, skipped = shared_gpus(3, gpus, **variables)
+    assert {row.status for row in rows} == {"ok"}
+    assert not skipped
+
+
+def test_a_variable_in_nccls_file_counts_as_one_in_the_environment(shared_gpus, tmp_path):
+    file = tmp_path / "nccl.conf"
+    file.write_text("NCCL_MULTI_RANK_GPU_ENABLE=1\n")
+    # The test library reads no files: the cases reach it, and it refuses them.
+    _, skipped = shared_gpus(2, 1, NCCL_TEST_VERSION="23007", NCCL_CONF_FILE=str(file))
+    assert skipped
+    assert all(gap.reason.startswith("NCCL refuses it") for gap in skipped)

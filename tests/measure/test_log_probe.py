@@ -59,6 +59,16 @@ def test_one_launch_begins_with_what_it_found_and_ends_with_what_ran(launch, tmp
     assert not any((tmp_path / "tmp").iterdir())  # the logs
 
 
+def test_one_rank_on_a_gpu_gets_no_advice_but_what_two_ranks_need(launch):
+    comments, rows = launch(ranks=1)
+    assert {row["status"] for row in rows} == {"ok"}
+    (advice,) = [line for line in comments if line.startswith("# all_reduce")]
+    assert "one rank exchanges nothing" in advice
+    assert "-t staged" in advice
+    assert "NCCL_MULTI_RANK_GPU_ENABLE=1" in advice
+    assert not [line for line in comments if "best" in line or line.startswith("# executed")]
+
+
 def test_an_nccl_that_cannot_be_silenced_is_not_probed(launch, nccl_library, tmp_path):
     older = shutil.copytree(nccl_library, tmp_path / "older")
     nccl_test_library.compile_library(older, "-DWITHOUT_RESET")

@@ -243,3 +243,11 @@ def test_timings_are_part_of_the_names_and_explained(printed):
     names = {line.partition(" 1 KiB")[0].strip() for line in text.splitlines() if not line.startswith("#")}
     assert names == {"ring", "ring aggregated"}
     assert "# aggregated: 7 operations queued back to back, over their number" in text
+
+
+@pytest.mark.parametrize("alone", [[0, 1, 2, 3], None])
+def test_a_launch_whose_ranks_see_one_gpu_each_begins_with_a_warning_and_what_to_do(printed, alone):
+    attempt = raw_examples.attempt(provenance={**MPI, "ranks_seeing_one_gpu": alone})
+    text = printed(CaseHistory(attempt, raw_examples.skipped(CASES[0]), {}))
+    assert ("4 ranks see only one of several GPUs" in text) == bool(alone)
+    assert ("--gpu-bind=none" in text) == bool(alone)

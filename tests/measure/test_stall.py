@@ -15,6 +15,7 @@ from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load_results import read_results
+from hpccoll.training.workload import TRAINING_STEP, Workload
 
 RANKS = Path(__file__).with_name("stalling_ranks.py")
 WARMUP, ITERATIONS = 2, 10
@@ -28,9 +29,9 @@ pytestmark = pytest.mark.mpi
 def launch(mpiexec, nccl_library):
     """Run a job of three cases and ``more`` of which a rank stalls; returns what the launch left, and the raw file."""
 
-    def launch(place, ranks, timeout, who, where, when, how, *more, **about):
+    def launch(place, ranks, timeout, who, where, when, how, *more, sizes=(64, 1024, 4096), **about):
         effort = Effort(warmup=WARMUP, min_iterations=ITERATIONS, max_iterations=ITERATIONS, timeout=timeout)
-        cases = [raw_examples.case(size, transport="nccl", device="cuda", **about) for size in (64, 1024, 4096)]
+        cases = [raw_examples.case(size, transport="nccl", device="cuda", **about) for size in sizes]
         cases += more
         (place / "job.json").write_text(raw_examples.job(*cases, ranks=ranks, effort=effort).to_json())
         out, fault = place / "F.h5", [nccl_library, who, where, when, how]
@@ -39,8 +40,13 @@ def launch(mpiexec, nccl_library):
     return launch
 
 
+OF_STEP = {"model": "resnet50", "scale": 4096, "compute_us": 2000}
 LAST = 2 * (WARMUP + ITERATIONS)
 """The number of the last check of the second case."""
+STEP = raw_examples.case(
+    Workload.of(OF_STEP).gradient_bytes("float32"), collective=TRAINING_STEP, transport="nccl", device="cuda",
+    in_place=True, params={**Workload.of(OF_STEP).params, "graph": 1},
+)  # fmt: skip
 LAUNCHES = {
     "spared": ((3, 12, 1, "run", SECOND, "spared"), {}),  # longer than its watchdog waits, and less than the others
     "alone": ((2, 12, 1, "run", SECOND, "stops"), {}),
@@ -50,7 +56,11 @@ LAUNCHES = {
     "broken": ((3, 60, 1, "run", SECOND, "breaks"), {}),
     "hangs": ((3, 12, 1, "library", 90, "stall"), {}),  # on the stream: all ranks respond
     "fails": ((3, 60, 1, "library", 90, "error"), {}),
+    "step stops": ((3, 12, 1, "step", 5, "stops", STEP), {"sizes": [64]}),
+    "step hangs": ((3, 12, 1, "library", 150, "stall", STEP), {"sizes": []}),
     "unmade": ((2, 60, 1, "library", 1, "init", raw_examples.case(64)), {}),
+    "nameless": ((2, 60, 1, "library", 1, "init:8", raw_examples.case(64)), {}),
+    "rejects": ((2, 60, -1, "library", 5, "call:8", STEP), {"sizes": [64], "algorithm": "native"}),
 }
 """What ``launch`` is told; the longest first."""
 AT_ONCE = 3
@@ -80,6 +90,7 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
     assert (behind["attempt"], behind["ranks"], behind["case"]) == (1, [1], failed.case.id)
     (of_two,) = two[1]
     assert (of_two.status, of_two.case.ranks, of_two.case.id.endswith(".p2.n1")) == ("ok", 2, True)
+    assert "# 2 ranks on 1 node" in ended.stdout.splitlines()  # in the table at the end, which lost no line
     assert "r1 | stuck for 12 s: case" in ended.stderr  # but its watchdog leaves the end to the others
     assert "r1 | stalled; " in ended.stderr
     results = read_results([out])
@@ -135,7 +146,7 @@ def test_after_a_stall_or_an_error_of_nccl_itself_all_ranks_continue(launched, n
 def test_if_too_few_ranks_are_left_the_launch_is_aborted(launched):
     ended, out = launched["alone"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
-    assert "the launch is aborted: no return within 12 s" in ended.stderr
+    assert "; the launch ends by MPI_Abort" in ended.stderr
     ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
     assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (2, ["ok", "failed"])
     assert {gap.status for gap in read_results([out]).missing} == {"failed", "not run"}
@@ -183,3 +194,35 @@ def test_cases_fail_whose_communicator_cannot_be_created(launched):
     assert {(outcome.case.transport, outcome.status) for outcome in outcomes} == {("mpi", "ok"), ("nccl", "failed")}
     said = {outcome.reason for outcome in outcomes if outcome.status == "failed"}
     assert said == {"NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR: unhandled system error"}
+
+
+@pytest.mark.parametrize(
+    ("name", "statuses", "ranks"),
+    [("step stops", [["failed"], ["ok"]], [3, 2]), ("step hangs", [["failed"]], [3])],
+)
+def test_a_stall_in_a_training_step_with_graphs_costs_that_step_only(launched, name, statuses, ranks):
+    ended, out = launched[name].result()
+    assert "hangs NCCL" not in ended.stderr
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    attempts = hdf5.read_raw_file(out).attempts
+    assert [[outcome.status for outcome in outcomes] for _, outcomes in attempts] == statuses
+    assert [attempt.ranks for attempt, _ in attempts] == ranks
+    assert "(the step on the GPU)" in attempts[0][1][-1].reason
+
+
+@pytest.mark.parametrize("name", ["nameless", "rejects"])
+def test_a_status_of_nccl_without_a_name_in_cupy_fails_cases_on_all_ranks_together(launched, name):
+    ended, out = launched[name].result()
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    ((_, outcomes),) = hdf5.read_raw_file(out).attempts
+    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+    assert {outcome.case.transport for outcome in failed} == {"nccl"}
+    assert len(failed) == {"nameless": 3, "rejects": 1}[name]
+    assert all("status 8 of NCCL" in outcome.reason for outcome in failed)
+    assert {outcome.status for outcome in outcomes if outcome not in failed} == {"ok"}
+
+
+def test_graphs_are_destroyed_before_their_communicator_is_aborted(mpiexec, nccl_library):
+    ran = mpiexec(2, Path(__file__).with_name("aborted_ranks.py"), nccl_library)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("done") == 2

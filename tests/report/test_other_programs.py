@@ -60,7 +60,8 @@ def test_more_operations_than_panels_are_in_the_table_only():
 
 
 def test_the_section_says_what_each_number_means():
-    rows = [theirs(1024), theirs(1024, source="imb"), theirs(1024, source="nccl-tests", timing="queue_mean")]
+    suites = [theirs(1024, source=f"{name}-tests", timing="queue_mean") for name in ("nccl", "rccl")]
+    rows = [theirs(1024), theirs(1024, source="imb"), *suites]
     section = other_programs_section(results(*rows, ours(1024)))
     assert [name for name in SOURCES if SOURCES[name].title not in section] == []
     assert section.count("2.00") >= len(rows)

@@ -16,6 +16,7 @@ from hpccoll.report.critical_findings import (
     find_busy_machine,
     find_critical,
     find_far_gpus,
+    find_hidden_gpus,
     find_slow_gpus,
     opening_findings,
 )
@@ -221,6 +222,17 @@ def test_ranks_far_from_their_gpu_are_a_warning_with_the_jobs(of_rows, make_row,
     assert found in opening_findings(results)
     assert (found.kind, found.severity) == ("far_gpus", "warning")
     assert found.values == {"number": 2, "first": 4, "jobs": ("job-0", "job-2")}
+
+
+def test_ranks_that_see_their_own_gpu_only_are_a_warning_with_the_jobs(of_rows, make_row, make_run):
+    runs = [
+        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={"ranks_seeing_one_gpu": ranks})
+        for n, ranks in enumerate([[0, 1, 2, 3], None])
+    ]
+    results = of_rows(make_row(), runs=[*runs, make_run(run_id="old", provenance={})])
+    (found,) = find_hidden_gpus(results)
+    assert found in opening_findings(results)
+    assert (found.kind, found.severity, found.values) == ("hidden_gpus", "warning", {"number": 4, "jobs": ("job-0",)})
 
 
 def busy_findings(of_rows, make_row, make_run, *loads):

@@ -24,6 +24,7 @@ EXAMPLES = {
         "choice": "ring channels=2", "shape": "8 ranks", "seconds": 2.1e-4, "without_launches": 4.5e-5,
     },
     "far_gpus": {"number": 4, "first": 12, "jobs": ("a", "b")},
+    "hidden_gpus": {"number": 8, "jobs": ("a", "b")},
     "busy_machine": {
         "launches": 2, "all_launches": 5, "other_cores": 1.25, "host": "n1", "names": ("cc1", "make"), "stolen": 0.031,
     },

@@ -42,6 +42,7 @@ def gpu(require, monkeypatch, mpiexec):  # noqa: ARG001  the name of the host is
 
 @pytest.mark.mpi
 def test_an_error_on_the_stream_is_raised_with_its_name_and_is_not_unfinished_work(gpu):
+    selected, gpu.device = [], SimpleNamespace(use=lambda: selected.append(gpu.status))
     device = CupyDevice(gpu, None)
     assert device.idle()
     gpu.status = NOT_READY
@@ -52,6 +53,7 @@ def test_an_error_on_the_stream_is_raised_with_its_name_and_is_not_unfinished_wo
             device.idle()
         progress = StreamPlan(device, np.empty(0), [int], "a group").progress()  # the watchdog asks for it
         assert name in progress
+    assert selected == [ILLEGAL_ADDRESS, NVLINK]  # in the watchdog's thread, not for every poll
 
 
 @pytest.mark.mpi
@@ -59,14 +61,17 @@ def test_an_error_that_a_failed_gpu_causes_is_replaced_by_its_own(gpu):
     class NcclError(RuntimeError):
         pass
 
-    def fails(on):
+    def fails(on, error):
         with gpu_errors(on):
-            raise NcclError("NCCL_ERROR_UNHANDLED_CUDA_ERROR")
+            raise error
 
-    for on, status, kind in ((gpu, NVLINK, GpuFailedError), (gpu, NOT_READY, NcclError), (None, NVLINK, NcclError)):
-        gpu.status = status
-        with pytest.raises(kind):
-            fails(on)
+    nameless = KeyError(8)  # CuPy has no name for this status of NCCL
+    for error in (NcclError("NCCL_ERROR_UNHANDLED_CUDA_ERROR"), nameless):
+        own = type(error)
+        for on, status, kind in ((gpu, NVLINK, GpuFailedError), (gpu, NOT_READY, own), (None, NVLINK, own)):
+            gpu.status = status
+            with pytest.raises(kind):
+                fails(on, error)
 
 
 class RecordedStream:

@@ -16,7 +16,13 @@ CUDA_OF_DRIVER = {580: 13, 525: 12}
 EXTRAS = "'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
 """The extras of this package that install CuPy."""
 
-COMPUTES = "import cupy; n = cupy.cuda.runtime.getDeviceCount(); assert int((cupy.arange(4) + 1).sum()) == 10; print(n)"
+COMPUTES = """
+from hpccoll.host.gpu_stack import choose_kernel_cache
+choose_kernel_cache()
+import cupy
+assert int((cupy.arange(4) + 1).sum()) == 10
+print(cupy.cuda.runtime.getDeviceCount())
+"""
 """Also compiles a kernel, for which CuPy needs libraries of the CUDA toolkit."""
 
 

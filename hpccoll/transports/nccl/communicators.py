@@ -29,8 +29,27 @@ class NcclRefusedError(NcclFailedError):
     """NCCL rejected a call, and would reject it again."""
 
 
+NCCL_EXCEPTIONS = RuntimeError, KeyError
+"""What a call of NCCL raises: CuPy's NcclError and that of nccl4py's calls here, which are RuntimeErrors; or KeyError,
+because NcclError looks up the name of the status, and CuPy 14.2 has none for ncclInProgress, 7, and ncclTimeout, 8
+(cupy_backends/cuda/libs/nccl.pyx)."""
+
 REFUSAL_PATTERN = re.compile(r"invalid[_ ]?(usage|argument)", re.IGNORECASE)
 """NCCL's error for what it does not support: an algorithm that a call lacks, or two ranks on one GPU."""
+
+
+def nccl_error_text(error: Exception) -> str:
+    """Return the text of one of NCCL_EXCEPTIONS.
+
+    Raises:
+        KeyError: the same one, if its key is no status of NCCL.
+    """
+    if not isinstance(error, KeyError):
+        return str(error)
+    (status,) = error.args
+    if not isinstance(status, int):
+        raise error
+    return f"status {status} of NCCL (ncclResult_t), which CuPy has no name for"
 
 
 def raise_nccl_failure(errors: Sequence[str | None], what: str) -> None:
@@ -76,8 +95,8 @@ class NcclWorld:
         failure = None
         try:
             made = make()
-        except RuntimeError as error:  # CuPy's NcclError is a RuntimeError
-            failure = str(error)
+        except NCCL_EXCEPTIONS as error:
+            failure = nccl_error_text(error)
         failures = self.comm.allgather(failure)
         if any(failures) and hasattr(made, "abort"):
             made.abort()

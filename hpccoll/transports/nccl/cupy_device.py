@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, nccl_error_text
 from hpccoll.transports.nccl.compile import NcclMessage
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.fold_kernel import FoldLauncher
@@ -32,14 +33,17 @@ class CupyDevice:
         self.gpu, self.communicator = gpu, communicator
         self.wait: Callable[[], None] = gpu.stream.synchronize
 
+    def select(self) -> None:
+        self.gpu.select()
+
     def idle(self) -> bool:
         return self.gpu.idle()
 
     def error(self) -> str | None:
         try:
             self.communicator.check_async_error()
-        except (RuntimeError, KeyError) as error:  # KeyError: CuPy 14 lacks the names of NCCL's newest errors
-            return str(error)
+        except NCCL_EXCEPTIONS as error:
+            return nccl_error_text(error)
         return None
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:

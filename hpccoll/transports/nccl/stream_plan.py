@@ -46,6 +46,9 @@ class NcclStream(Protocol):
     def wait(self) -> None:
         """Wait for all work that is queued on the first stream."""
 
+    def select(self) -> None:
+        """Make the GPU the current one of the calling thread."""
+
     def idle(self) -> bool:
         """Return whether all work that is queued on the first stream has completed.
 
@@ -141,7 +144,12 @@ class StreamPlan:
         return error and f"NCCL reports: {error}"
 
     def progress(self) -> str:
-        """Return the description of the operation and NCCL's error; the host cannot see how far the stream is."""
+        """Return the description of the operation and NCCL's error; the host cannot see how far the stream is.
+
+        The watchdog calls this in a thread of its own, whose current GPU is the first one: a query of the stream would
+        create a context there.
+        """
+        self._device.select()
         try:
             if self._device.idle():
                 return "done"

@@ -11,11 +11,15 @@
  * its capture. A collective is messages between all ranks, followed by a fold in the order of ranks. A violated rule ends
  * the process with a message.
  *
- * NCCL_TEST_FAULT=RANK:NUMBER:KIND injects a fault into the process that is RANK in its first communicator: its work
- * NUMBER (a group or a collective, from 1 on) never ends; `stall` leaves it at that, `error` also raises asynchronous
- * errors, and `init` makes the creation of its communicator NUMBER fail. NCCL_TEST_VERSION is the version (23000), and
+ * NCCL_TEST_FAULT=RANK:NUMBER:KIND[:STATUS] injects a fault into the process that is RANK in its first communicator, or
+ * into all processes (-1). Its work NUMBER (a group or a collective, from 1 on) never ends; `stall` leaves it at that,
+ * `error` also raises asynchronous errors. `init` makes the creation of its communicator NUMBER fail, and `call` its
+ * call NUMBER that queues work. STATUS is that of the error, 2 (ncclSystemError) by default.
+ *
+ * NCCL_TEST_VERSION is the version (23000), and
  * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. HPCCOLL_TEST_MEMORY is a directory
- * that the ranks share (/dev/shm); hosts of a testbed each have a /dev/shm of their own.
+ * that the ranks share (/dev/shm); hosts of a testbed each have a /dev/shm of their own. Ranks that name the same device
+ * (hostDevice) are refused as by NCCL of that version, with NCCL_HOSTID and NCCL_MULTI_RANK_GPU_ENABLE.
  *
  * With NCCL_DEBUG=INFO it logs its version, communicators and calls in the lines of NCCL 2.30.7 (src/init.cc:1422,
  * src/enqueue.cc:822 and 3152). NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE are read by the first message, and by
@@ -38,12 +42,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR };
+enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS,
+       TIMEOUT };
 enum { SUM, PROD, MAX, MIN, OPS };
 enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, TYPES };
 static const size_t SIZES[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 
-enum { CHUNK = 65536, PAGE = 4096, RANKS = 16, COMMS = 64, BRANCHES = 8, MAGIC = (int)0xcafebeef };
+enum { CHUNK = 65536, PAGE = 4096, RANKS = 16, COMMS = 64, BRANCHES = 8, ALL = -1, MAGIC = (int)0xcafebeef };
 
 typedef struct { char internal[128]; } Id;
 typedef struct { /* ncclConfig_t until 2.28; later versions append fields */
@@ -66,6 +71,7 @@ typedef struct {
     _Atomic int arrived, failed;
     struct { int color, key; size_t size; } said[RANKS];
     char hosts[RANKS][64];
+    char devices[RANKS][96]; /* the host and the device of each rank */
     Pair pairs[];
 } Shared;
 
@@ -132,11 +138,12 @@ static struct { int depth; Work *work; Stream *stream; } group;
 static char notes[1 << 16];
 static size_t noted;
 static Comm *comms[COMMS];
-static int created, works;
+static int created, works, calls;
 static Graph *capture; /* the one that has begun and not ended */
 static uint64_t captures;
 static Stream *idle_branches;
-static struct { int rank, number; char kind[8]; } fault;
+static char device[32]; /* empty: unknown, and never refused */
+static struct { int rank, number, status; char kind[8]; } fault = {.status = SYSTEM_ERROR};
 
 static void fatal(const char *format, ...) {
     va_list more;
@@ -279,8 +286,9 @@ static void fold(const Work *w, char *scratch) {
 
 static void transfer_all(Work *w) {
     Comm *comm = w->comm;
-    int faulty = ++works == fault.number && comm->error == 0 && strcmp(fault.kind, "init");
-    if (faulty && !strcmp(fault.kind, "error")) comm->error = comm->shared->failed = SYSTEM_ERROR;
+    int raises = !strcmp(fault.kind, "error");
+    int faulty = ++works == fault.number && comm->error == 0 && (raises || !strcmp(fault.kind, "stall"));
+    if (faulty && raises) comm->error = comm->shared->failed = fault.status;
     size_t share = w->out ? w->count * SIZES[w->type] : 0;
     char *scratch = w->out ? malloc(share * comm->ranks + 1) : NULL;
     for (Transfer *t = w->transfer; t < w->transfer + w->transfers; t++) {
@@ -507,11 +515,30 @@ static void log_communicator(Comm *comm) {
          comm->ranks, nodes, local_ranks, local_rank);
 }
 
+void hostDevice(const char *name) { snprintf(device, sizeof device, "%s", name); }
+
+static int refuses_device(Comm *comm) { /* before 2.30 only at the ranks that share one */
+    char (*devices)[96] = comm->shared->devices;
+    const char *host = getenv("NCCL_HOSTID"), *enabled = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    char name[40] = "";
+    gethostname(name, sizeof name - 1);
+    snprintf(devices[comm->rank], sizeof *devices, "%.40s %s", host ? host : name, device);
+    meet(comm);
+    int version;
+    ncclGetVersion(&version);
+    if (!*device || (version >= 23000 && enabled && atoi(enabled))) return 0;
+    for (int i = 0; i < comm->ranks; i++)
+        for (int j = 0; j < i; j++)
+            if (!strcmp(devices[i], devices[j]) && (version >= 23000 || i == comm->rank || j == comm->rank)) return 1;
+    return 0;
+}
+
 static int create(Comm **made, int ranks, const char *name, int rank) {
     if (ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks || name[0] != '/') return INVALID_ARGUMENT;
     const char *text = getenv("NCCL_TEST_FAULT");
-    if (!created && text && sscanf(text, "%d:%d:%7s", &fault.rank, &fault.number, fault.kind) != 3) return INVALID_USAGE;
-    if (!created && fault.rank != rank) fault.number = 0;
+    if (!created && text && sscanf(text, "%d:%d:%7[a-z]:%d", &fault.rank, &fault.number, fault.kind, &fault.status) < 3)
+        return INVALID_USAGE;
+    if (!created && fault.rank != rank && fault.rank != ALL) fault.number = 0;
     Comm *comm = calloc(1, sizeof *comm);
     comm->magic = MAGIC, comm->rank = rank, comm->ranks = ranks;
     snprintf(comm->name, sizeof comm->name, "%s", name);
@@ -529,7 +556,8 @@ static int create(Comm **made, int ranks, const char *name, int rank) {
     if (rank == 0) unlink(path);
     log_communicator(comm);
     comms[created % COMMS] = comm;
-    if (++created == fault.number && !strcmp(fault.kind, "init")) return SYSTEM_ERROR;
+    if (refuses_device(comm)) return INVALID_USAGE;
+    if (++created == fault.number && !strcmp(fault.kind, "init")) return fault.status;
     *made = comm;
     return SUCCESS;
 }
@@ -617,8 +645,9 @@ int ncclCommCuDevice(const Comm *comm, int *device) { return *device = 0, comm ?
 
 const char *ncclGetErrorString(int result) {
     static const char *const TEXTS[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error",
-                                        "invalid argument", "invalid usage", "remote process exited"};
-    return result >= 0 && result <= REMOTE_ERROR ? TEXTS[result] : "unknown result code";
+                                        "invalid argument", "invalid usage", "remote process exited",
+                                        "NCCL operation in progress", "NCCL operation timed out"};
+    return result >= 0 && result <= TIMEOUT ? TEXTS[result] : "unknown result code";
 }
 
 const char *ncclGetLastError(const Comm *comm) { return comm ? "" : ""; }
@@ -675,6 +704,8 @@ int ncclCommWindowDeregister(Comm *comm, Registration *window) {
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
+static int rejected(void) { return ++calls == fault.number && !strcmp(fault.kind, "call"); }
+
 int ncclGroupStart(void) { return group.depth++, SUCCESS; }
 
 int ncclGroupEnd(void) {
@@ -685,8 +716,10 @@ int ncclGroupEnd(void) {
         for (const Transfer *b = first; b < end; b++)
             if (a != b && !a->sends && overlap(a->at, a->bytes, b->at, b->bytes))
                 fatal("messages of one group with rank %d and rank %d touch the same memory", a->peer, b->peer);
-    queue(group.stream, group.work);
-    return group.work = NULL, SUCCESS;
+    Work *work = group.work;
+    group.work = NULL;
+    if (rejected()) return free(work), fault.status;
+    return queue(group.stream, work), SUCCESS;
 }
 
 static int message(Comm *comm, int sends, const void *at, size_t count, int type, int peer, Stream *stream) {
@@ -736,6 +769,7 @@ static int collective(const Collective *c, const void *from, void *to, size_t co
         info(TUNING, "%s: %zu Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..0}", c->name + strlen("nccl"), size);
     Work *w = calloc(1, sizeof *w + 2 * n * sizeof(Transfer));
     w->comm = comm, w->count = count, w->type = type, w->op = op, w->out = c->folds && receives ? to : NULL;
+    if (rejected()) return free(w), fault.status;
     uint64_t tag = ((count * 64 + type) * 8 + op) * 64 + root;
     for (const char *letter = c->name; *letter; letter++) tag = tag * 31 + *letter;
     for (int peer = 0; peer < n; peer++) {

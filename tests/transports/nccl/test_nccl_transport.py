@@ -319,8 +319,13 @@ def test_a_device_returns_nccls_asynchronous_error():
     communicator = Communicator()
     device = CupyDevice(SimpleNamespace(stream=SimpleNamespace(synchronize=None)), communicator)
     assert device.error() is None
-    for communicator.error in (RuntimeError("NCCL_ERROR_REMOTE_ERROR"), KeyError(8)):
-        assert device.error() == str(communicator.error)
+    communicator.error = RuntimeError("NCCL_ERROR_REMOTE_ERROR")
+    assert device.error() == "NCCL_ERROR_REMOTE_ERROR"
+    communicator.error = KeyError(8)  # of CuPy, which has no name for the status
+    assert device.error().startswith("status 8 of NCCL")
+    communicator.error = KeyError("a mistake of ours")
+    with pytest.raises(KeyError, match="a mistake of ours"):
+        device.error()
 
 
 def test_a_capture_does_not_change_the_current_stream():

@@ -1,0 +1,147 @@
+"""Results that rccl-tests writes to a file (options ``-x`` and ``-Z``): a JSON array, JSON lines, or CSV.
+
+Formats as in version 2.17.9 (class Reporter in src/common.cu). A record has no root, which is taken to be 0, and does
+not say on how many nodes it ran: its ``nodes`` counts the groups of ranks that run the collective at the same time, and
+its ``ranksPerNode`` the processes of a group. Builds without MPI have one process, and write ``gpus`` instead.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from hpccoll.errors import BadInputError
+from hpccoll.files import parse_json
+from hpccoll.interop.benchmark_output import COUNT, NUMBER, BenchmarkOutput, ForeignResult, SuppliedMetadata
+from hpccoll.interop.nccl_tests import IN_PLACE, OUT_OF_PLACE, PROGRAMS, RCCL_TESTS, nccl_tests_case
+from hpccoll.limits import RANKS
+from hpccoll.spec.algorithm_registry import collective
+from hpccoll.store.sources import QUEUE_MEAN
+
+NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}
+"""The collective of each name in a record, in lower case: ``AllReduce`` is ``allreduce``."""
+
+_RECORD = re.compile(r'\s*(?:\[\s*)?\{[^}]*"busBw"')
+_HEADINGS = "numCycle,collective,"
+
+_TOLERANCE = 0.02
+"""The largest relative difference between the printed bandwidth and the one that follows from the ranks."""
+_LEAST_BANDWIDTH = 1e-3
+"""The smallest printed bandwidth, in GB/s, with enough digits for the comparison: six are printed after the point."""
+
+Record = Mapping[str, str]
+
+
+def recognises_rccl_records(text: str) -> bool:
+    """Return whether a text is a file of results of rccl-tests."""
+    return text.startswith(_HEADINGS) or _RECORD.match(text) is not None
+
+
+def read_rccl_records(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
+    """Return the results in a file of rccl-tests.
+
+    Args:
+        path: the path of the file, for messages.
+        lines: its lines.
+        given: the number of nodes, which builds with MPI do not write; the library.
+
+    Raises:
+        BadInputError: for a record that is cut or lacks a value, of another collective, or whose printed bandwidths are
+            not those of its ranks.
+    """
+    records = [*_records(path, lines)]
+    if not records:
+        raise BadInputError("FILE", str(path), "results of rccl-tests: it has none")
+    output = BenchmarkOutput(
+        source=RCCL_TESTS.source, program=RCCL_TESTS.source, ranks=0, nodes=0,
+        library=given.library or RCCL_TESTS.library,
+    )  # fmt: skip
+    for where, record in records:
+        _add_record(output, where, record, given)
+    if given.ranks not in (None, output.ranks):
+        raise BadInputError("--ranks", given.ranks, f"{output.ranks}, which {path} says")
+    return output
+
+
+def _records(path: Path, lines: Sequence[str]) -> Iterator[tuple[str, Record]]:
+    """Yield each record with its place, its keys in lower case and without ``#``, by the names of the JSON."""
+    text = "".join(lines)
+    rows: Sequence[object]
+    try:
+        if text.startswith(_HEADINGS):
+            rows = [*csv.DictReader(lines, restkey="more")]
+        elif text.lstrip().startswith("["):
+            rows = parse_json(text)
+        else:
+            rows = [parse_json(line) for line in lines if line.strip()]
+    except (ValueError, csv.Error) as error:
+        raise BadInputError("FILE", str(path), f"whole results of rccl-tests ({error})") from None
+    for position, row in enumerate(rows, 1):
+        where = f"{path}: result {position}"
+        if not isinstance(row, Mapping):
+            raise BadInputError(where, str(row)[:80], "a record with names")
+        record = {str(key).lower().lstrip("#"): "" if value is None else str(value) for key, value in row.items()}
+        yield where, {"name": record.pop("collective", ""), **record}
+
+
+def _add_record(output: BenchmarkOutput, where: str, record: Record, given: SuppliedMetadata) -> None:
+    name = NAMES.get(_value(where, record, "name").lower())
+    if name is None:
+        raise BadInputError(where, record["name"], f"one of {', '.join(NAMES)}")
+    counts = ("gpus",) if "gpus" in record else ("ranksPerNode", "gpusPerRank")
+    ranks = math.prod(_count(where, record, key) for key in counts)
+    RANKS.check(f"{where}: ranks", ranks)
+    if output.ranks not in (0, ranks):
+        raise BadInputError(where, ranks, f"{output.ranks} ranks, as in the results before")
+    output.ranks = ranks
+    output.nodes = given.nodes or 1 if "gpus" in record else given.need("nodes", RCCL_TESTS.source)
+    if output.nodes > ranks:
+        raise BadInputError("--nodes", output.nodes, f"at most {ranks}, the ranks of the output")
+    _check_bandwidth(where, record, name, ranks)
+    in_place = _value(where, record, "inPlace")
+    if in_place not in ("0", "1"):
+        raise BadInputError(f"{where}: inPlace", in_place, "0 or 1")
+    wrong = _value(where, record, "wrong")
+    cells = {key: _value(where, record, key) for key in ("size", "type", "redop")}
+    placement = IN_PLACE if in_place == "1" else OUT_OF_PLACE
+    case = nccl_tests_case(output, where, name, cells, placement, QUEUE_MEAN, RCCL_TESTS)
+    if case:
+        seconds = _number(where, record, "time") * 1e-6
+        counted = None if wrong == "N/A" else _count(where, record, "wrong")
+        output.add(where, ForeignResult(case=case, seconds=seconds, reported=record, wrong=counted))
+
+
+def _check_bandwidth(where: str, record: Record, name: str, ranks: int) -> None:
+    """Check that the printed busbw is the printed algbw times the factor of the ranks.
+
+    Raises:
+        BadInputError: if it is not.
+    """
+    factor = collective(name).busbw
+    algbw, busbw = _number(where, record, "algBw"), _number(where, record, "busBw")
+    if factor and min(algbw, busbw) >= _LEAST_BANDWIDTH:
+        expected = algbw * factor(ranks)
+        if abs(busbw - expected) > _TOLERANCE * busbw:
+            raise BadInputError(f"{where}: busBw", f"{busbw:g}", f"{expected:g}, which follows from {ranks} ranks")
+
+
+def _value(where: str, record: Record, key: str) -> str:
+    if not (value := record.get(key.lower(), "").strip()):
+        raise BadInputError(where, key, "a value of this name in each result")
+    return value
+
+
+def _count(where: str, record: Record, key: str) -> int:
+    value = _value(where, record, key)
+    if not COUNT.fullmatch(value):
+        raise BadInputError(f"{where}: {key}", value[:80], "a whole number")
+    return int(value)
+
+
+def _number(where: str, record: Record, key: str) -> float:
+    value = _value(where, record, key)
+    number = float(value) if NUMBER.fullmatch(value) else math.inf
+    if number == math.inf:
+        raise BadInputError(f"{where}: {key}", value[:80], "a finite number of at least 0")
+    return number

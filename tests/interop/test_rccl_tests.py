@@ -1,0 +1,153 @@
+"""Outputs of rccl-tests, the table and the files: they are results of RCCL on AMD's GPUs, not of NCCL."""
+
+import json
+
+import pytest
+from imported_outputs import OUTPUTS, given_for, import_example, import_files, read_example, summary_of
+
+from hpccoll.errors import BadInputError
+from hpccoll.interop.benchmark_output import SuppliedMetadata
+from hpccoll.interop.import_results import read_output
+
+MiB = 1 << 20
+RESULTS = {
+    "rccl_all_reduce.txt": [
+        ("all_reduce", "native", None, "float32", "sum", False, MiB, 4, 2, 101.0),
+        ("all_reduce", "native", None, "float32", "sum", True, MiB, 4, 2, 99.0),
+        ("all_reduce", "native", None, "float32", "sum", False, 2 * MiB, 4, 2, 160.0),
+        ("all_reduce", "native", None, "float32", "sum", True, 2 * MiB, 4, 2, 158.0),
+    ],
+    "rccl_reduce_scatter_in_place.txt": [
+        ("reduce_scatter", "native", None, "float32", "sum", True, 4096, 2, 1, 20.5),
+    ],
+    "rccl_all_gather.json": [
+        ("all_gather", "native", None, "float32", None, False, MiB, 16, 2, 40.25),
+        ("all_gather", "native", None, "float32", None, True, MiB, 16, 2, 39.75),
+    ],
+    "rccl_all_reduce_lines.json": [
+        ("all_reduce", "native", None, "float32", "sum", False, 1024, 4, 1, 19.1),
+        ("all_reduce", "native", None, "float32", "sum", True, 1024, 4, 1, 19.6),
+    ],
+    "rccl_broadcast.csv": [
+        ("broadcast", "native", None, "float16", None, False, 4096, 4, 1, 15.5),
+        ("broadcast", "native", None, "float16", None, True, 4096, 4, 1, 15.25),
+    ],
+}
+WRONG = {
+    "rccl_all_reduce.txt": [0, 0, 0, 0], "rccl_reduce_scatter_in_place.txt": [0], "rccl_all_gather.json": [0, None],
+    "rccl_all_reduce_lines.json": [0, 0], "rccl_broadcast.csv": [0, 2],
+}  # fmt: skip
+PROGRAMS = {
+    "rccl_all_reduce.txt": ("rccl-tests 2.17.9-develop:1a2b3c4", "RCCL 2.28.3"),
+    "rccl_reduce_scatter_in_place.txt": ("rccl-tests HEAD:0123456", "RCCL 2.20.5"),
+}
+RECORDS = [name for name in RESULTS if not name.endswith("txt")]
+
+
+def read(tmp_path, name, text, **given):
+    path = tmp_path / name
+    path.write_text(text)
+    return read_output(path, SuppliedMetadata(**given) if given else given_for(name))
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_each_placement_is_a_result_of_rccl(name):
+    output = read_example(name)
+    assert [summary_of(result) for result in output.results] == RESULTS[name]
+    assert [result.wrong for result in output.results] == WRONG[name]
+    assert {(result.case.transport, result.case.device) for result in output.results} == {("rccl", "rocm")}
+    assert {result.case.timing for result in output.results} == {"queue_mean"}
+    assert output.source == "rccl-tests"
+    assert (output.program, output.library) == PROGRAMS.get(name, ("rccl-tests", "RCCL"))
+
+
+def test_every_example_is_checked():
+    assert {path.name for path in OUTPUTS.glob("rccl_*")} == set(RESULTS)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_rows_of_an_import_say_rccl(name, tmp_path):
+    rows = import_example(name, tmp_path / "rccl.h5")
+    assert {(row.source, row.transport, row.device) for row in rows} == {("rccl-tests", "rccl", "rocm")}
+
+
+def test_outputs_of_the_two_suites_are_not_rounds_of_one_case(tmp_path):
+    files = OUTPUTS / "rccl_all_reduce.txt", OUTPUTS / "nccl_all_reduce.txt"
+    ended = import_files(tmp_path / "out.h5", *files, ranks=None, nodes=None)
+    assert ended.is_bad_input("rccl-tests", "nccl-tests")
+
+
+def test_the_banner_of_rccl_shows_the_suite_where_its_version_line_is_missing(tmp_path):
+    name = "rccl_all_reduce.txt"
+    text = "".join((OUTPUTS / name).read_text().splitlines(keepends=True)[1:])
+    output = read(tmp_path, name, text)
+    assert (output.source, output.program, output.library) == ("rccl-tests", "rccl-tests", "RCCL 2.28.3")
+
+
+def test_lines_of_the_banner_are_no_remarks():
+    assert read_example("rccl_all_reduce.txt").remarks == []
+
+
+def test_the_columns_of_the_algorithm_are_kept_as_they_were_printed():
+    (result,) = read_example("rccl_reduce_scatter_in_place.txt").results
+    assert {"RING", "LL", "4"} <= {*result.reported.values()}
+
+
+def test_json_of_nccl_tests_with_gpus_of_amd_is_that_of_rccl_tests(tmp_path):
+    text = (OUTPUTS / "nccl_all_gather.json").read_text().replace("NVIDIA H100 80GB HBM3", "AMD Instinct MI300X")
+    output = read(tmp_path, "out.json", text)
+    assert (output.source, output.library, output.results[0].case.transport) == ("rccl-tests", "RCCL 2.27.7", "rccl")
+
+
+def test_nodes_are_asked_for_because_the_file_counts_groups_under_that_name(tmp_path):
+    name = "rccl_all_gather.json"
+    with pytest.raises(BadInputError, match="--nodes"):
+        read(tmp_path, name, (OUTPUTS / name).read_text(), ranks=16)
+    with pytest.raises(BadInputError, match="--ranks"):
+        read(tmp_path, name, (OUTPUTS / name).read_text(), ranks=8, nodes=2)
+
+
+def test_ranks_are_those_of_a_group_with_all_gpus_of_its_processes(tmp_path):
+    name = "rccl_all_gather.json"
+    text = (OUTPUTS / name).read_text()
+    groups = text.replace('"nodes":1, "ranks":16', '"nodes":2, "ranks":32')
+    assert read(tmp_path, name, groups).ranks == 16
+    gpus = text.replace('"ranksPerNode":16, "gpusPerRank":1', '"ranksPerNode":4, "gpusPerRank":4')
+    assert read(tmp_path, name, gpus).ranks == 16
+
+
+def test_printed_bandwidths_of_another_number_of_ranks_are_refused(tmp_path):
+    name = "rccl_all_gather.json"
+    text = (OUTPUTS / name).read_text().replace('"gpusPerRank":1', '"gpusPerRank":4')
+    with pytest.raises(BadInputError, match="busBw"):
+        read(tmp_path, name, text)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_headings_of_older_versions_are_read(name, tmp_path):
+    text = (OUTPUTS / name).read_text()
+    assert read(tmp_path, name, text.replace("ranksPerNode", "rankspernode").replace('"wrong"', '"#wrong"')).results
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"time": "nan"}, {"time": -1}, {"size": "1K"}, {"name": "SendRecv"}, {"inPlace": 2}, {"wrong": "x"},
+        {"ranksPerNode": 0}, {"ranksPerNode": 10**12}, {"busBw": None}, {"type": ""}, {"gpusPerRank": "4.0"},
+        {"ranksPerNode": 8},
+    ],
+)  # fmt: skip
+def test_a_record_that_could_be_misread_is_refused_with_its_place(change, tmp_path):
+    name = "rccl_all_gather.json"
+    records = json.loads((OUTPUTS / name).read_text())
+    records[1].update(change)
+    with pytest.raises(BadInputError, match="result 2"):
+        read(tmp_path, name, json.dumps(records))
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_file_that_is_cut_within_its_last_record_is_refused(name, tmp_path):
+    text = (OUTPUTS / name).read_text().rstrip()
+    for cut in (2, 8, 30):
+        with pytest.raises(BadInputError):
+            read(tmp_path, name, text[:-cut])

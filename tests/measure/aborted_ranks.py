@@ -1,0 +1,88 @@
+"""Prepared cases over NCCL whose graphs have to end before their communicator: aborted_ranks.py DIRECTORY.
+
+The test library of NCCL ends the process where a communicator ends first, which would hang NCCL.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+from nccl_on_host import HostGpu
+
+from hpccoll.measure import prepared_case
+from hpccoll.measure.case_factory import make_unless_refused
+from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared_step import PreparedStep
+from hpccoll.schedule import Layout
+from hpccoll.spec.case import Case
+from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.transports.nccl import communicators
+
+COMM, GPU = MPI.COMM_WORLD, HostGpu(Path(sys.argv[1]))
+LAYOUT = Layout.of(COMM.size)
+OVER_NCCL = {"transport": "nccl", "device": "cuda", "in_place": True}
+
+
+def one_case(timing, channels=1):
+    case = Case(
+        collective="all_reduce", algorithm="ring", bytes=1024, timing=timing,
+        params={"graph": 1, "channels": channels}, **OVER_NCCL,
+    )  # fmt: skip
+    return PreparedCase(COMM, LAYOUT, case, gpu=GPU)
+
+
+def step():
+    workload = Workload.of({"model": "resnet50", "scale": 4096, "compute_us": 2000})
+    case = Case(
+        collective=TRAINING_STEP, algorithm="ring", bytes=workload.gradient_bytes("float32"),
+        params={**workload.params, "graph": 1}, **OVER_NCCL,
+    )  # fmt: skip
+    return PreparedStep(
+        COMM, LAYOUT, case, lambda comm, layout, inside, gpu: PreparedCase(comm, layout, inside, gpu=gpu), gpu=GPU
+    )
+
+
+MAKERS = [lambda: one_case("single", channels=2), lambda: one_case("aggregated"), step]
+
+
+class NcclError(RuntimeError):
+    """An exception with the name of CuPy's."""
+
+
+def aborted_after_a_run(make):
+    prepared = make()
+    prepared.reset()
+    COMM.Barrier()
+    prepared.run()
+    assert prepared.wrong() == 0
+    prepared.abort()
+
+
+def unfinished(make, error):
+    """Raise ``error`` on all ranks when the last operation of a case or a step has its plan."""
+    made, check, plans = [], prepared_case.GpuCheck, len(getattr(make(), "inside", [None]))
+
+    def fails(*arguments, **options):
+        made.append(None)
+        if len(made) == plans:
+            raise error
+        return check(*arguments, **options)
+
+    prepared_case.GpuCheck = fails
+    try:
+        make_unless_refused(make, COMM)
+    finally:
+        prepared_case.GpuCheck = check
+
+
+for make in MAKERS:
+    aborted_after_a_run(make)
+    assert GPU.calls()[-1] == "CommAbort"
+    with pytest.raises(communicators.NcclFailedError, match="an error of NCCL"):
+        unfinished(make, NcclError("an error of NCCL"))
+    communicators.abort_all_worlds()
+    with pytest.raises(MemoryError):
+        unfinished(make, MemoryError())
+    communicators.abort_all_worlds()
+print(f"rank {COMM.rank} done", flush=True)
