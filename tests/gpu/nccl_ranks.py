@@ -1,6 +1,6 @@
 """What schedules and calls over NCCL owe, checked by every rank of a real MPI, on GPUs, or on the host.
 
-    mpiexec -n 2 python tests/gpu/nccl_ranks.py [host DIRECTORY] [drill]
+    mpiexec -n 2 python tests/gpu/nccl_ranks.py [drill] [host DIRECTORY]
 
 Every rank does the operation in lockstep by itself, and holds the bits it was given against that. test_nccl_gpu.py runs
 it, under a timeout: ranks that share a GPU wait for each other's turns. On the host, NCCL is the test library that is

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cli_runner import answers_of_a_rank, invoke, rows, spawn
@@ -15,14 +16,26 @@ from hpccoll.store.load_results import read_results
 
 
 @pytest.mark.mpi
-def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a_skipped_row(tmp_path):
-    small = ("-a", "ring,native", "-b", "8", "-e", "8", "-n", "1", "--in-place", "--out", tmp_path / "a.h5")
-    result = spawn("run", *small, "--variant", "ucx-one-rail", UCX_MAX_RNDV_RAILS="3")
-    assert result.code == 0, result.err
+def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a_skipped_row(
+    tmp_path, mpiexec, nccl_library
+):
+    ranks = Path(__file__).parents[1] / "measure" / "timed_ranks.py"
+    small = ("--device", "cuda", "-t", "nccl", "-a", "ring,native", "-b", "8", "-e", "8", "-n", "6", "--in-place")
+    result = mpiexec(2, ranks, nccl_library, *small, "--variant", "nccl-ring", "--out", tmp_path / "a.h5")
+    assert result.returncode == 0, result.stderr
     results = read_results([tmp_path / "a.h5"])
-    assert results.runs[0].provenance["variables"]["UCX_MAX_RNDV_RAILS"] == "1"
+    assert results.runs[0].provenance["variables"]["NCCL_ALGO"] == "Ring"
     outcomes = {row.algorithm: (row.status, row.reason) for row in results.rows}
-    assert outcomes == {"ring": ("ok", None), "native": ("skipped", "ucx-one-rail: the variant takes at least 2 nodes")}
+    why = "nccl-ring: its settings affect the library's own collectives only"
+    assert outcomes == {"ring": ("skipped", why), "native": ("ok", None)}
+
+
+@pytest.mark.mpi
+def test_a_variant_that_changes_nothing_here_is_refused_before_anything_runs(tmp_path):
+    small = ("-a", "ring,native", "-b", "8", "-e", "8", "-n", "1", "--out", tmp_path / "a.h5")
+    result = spawn("run", *small, "--variant", "ucx-one-rail")
+    assert (result.code, (tmp_path / "a.h5").exists()) == (2, False)
+    assert "ucx-one-rail: the variant takes at least 2 nodes" in result.err
 
 
 @pytest.mark.mpi

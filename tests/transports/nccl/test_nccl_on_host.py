@@ -18,7 +18,7 @@ def test_schedules_and_calls_over_nccl_keep_their_contract(mpiexec, nccl_library
 
 
 def test_ranks_go_on_without_a_rank_that_stalls_in_front_of_a_collective(mpiexec, nccl_library):
-    ran = mpiexec(3, TESTS / "gpu" / "nccl_ranks.py", "host", nccl_library, "drill")
+    ran = mpiexec(3, TESTS / "gpu" / "nccl_ranks.py", "drill", "host", nccl_library)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "rank 2 woke up" in ran.stdout
     for rank in range(2):
