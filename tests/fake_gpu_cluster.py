@@ -100,19 +100,24 @@ class FakeDevice:
         requested.check()
         return lambda: self.queue(MESSAGES, lambda: Group(buffers, requested.messages, [*requested.messages]))
 
-    def handover(self, *, to_folds):
-        streams, event = ((MESSAGES, FOLDS) if to_folds else (FOLDS, MESSAGES)), Event()
-        works = Record(event), Await(event)
-        return tuple(partial(self.queue, stream, work) for stream, work in zip(streams, works, strict=True))
+    def folds_after_messages(self):
+        return self._in_order(MESSAGES, FOLDS)
 
-    def fold_calls(self, operation, buffers, waves, *, beside=False):
+    def messages_after_folds(self):
+        return self._in_order(FOLDS, MESSAGES)
+
+    def _in_order(self, first, then):
+        event = Event()
+        return partial(self.queue, first, Record(event)), partial(self.queue, then, Await(event))
+
+    def fold_calls(self, operation, buffers, waves, *, own_stream=False):
         def launch(wave):
             def go():
                 self.launches += 1
                 for move in self.cluster.chance.sample(wave, len(wave)):
                     do(operation, buffers, move)
 
-            return lambda: self.queue(FOLDS if beside else MESSAGES, go)
+            return lambda: self.queue(FOLDS if own_stream else MESSAGES, go)
 
         for wave in waves:
             for one, other in combinations(wave, 2):

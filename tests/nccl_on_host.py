@@ -151,7 +151,7 @@ class HostGpu(gpu.Gpu):
         self.library.hostForgetCalls()
         return [line.removeprefix("nccl") for line in lines]
 
-    def _new_stream(self):
+    def _new_stream(self, _priority=0):
         return Stream(self.library)
 
     def products(self, _most_rows):

@@ -91,9 +91,8 @@ def probe_in_launch(ranks: Ranks, job: Job, pending_signal: Callable[[], int], g
             return ProbeResult(failure=f"was left out: {reason}; do: {PROBE_REMEDY}")
         with nccl_logging(directory, reset):
             probe(ranks, job, pending_signal, gpus)
-        copy_nccl_settings(directory)
         most = -1 if ranks.comm.rank == 0 else LOG_BYTES_OF_RANKS // ranks.comm.size
-        texts = ranks.comm.gather({path.name: _beginning(path, most) for path in directory.iterdir()})
+        texts = ranks.comm.gather(_own_logs(directory, most))
         return ranks.run_at_root(lambda: _result(directory, texts or ()))
 
 
@@ -101,7 +100,7 @@ def probe_in_launch(ranks: Ranks, job: Job, pending_signal: Callable[[], int], g
 def _log_directory() -> Iterator[tuple[Path, str | None]]:
     """Yield a directory of this rank that is removed afterwards, and why there is none, else None."""
     try:
-        made = TemporaryDirectory(prefix="hpccoll-nccl-")
+        made = TemporaryDirectory(prefix="hpccoll-nccl-", ignore_cleanup_errors=True)  # NCCL keeps its log open
     except OSError as error:
         yield Path(), f"its logs have no place: {error.strerror} (TMPDIR)"
         return
@@ -109,16 +108,34 @@ def _log_directory() -> Iterator[tuple[Path, str | None]]:
         yield Path(name), None
 
 
+def _own_logs(directory: Path, most: int) -> Mapping[str, bytes] | str:
+    """Return the beginnings of the logs of this rank by name, or why they cannot be read."""
+    try:
+        copy_nccl_settings(directory)
+        return {path.name: _beginning(path, most) for path in directory.iterdir()}
+    except OSError as error:
+        return f"left no readable log: {error}"
+
+
 def _beginning(path: Path, most: int) -> bytes:
     with path.open("rb") as file:
         return file.read(most)
 
 
-def _result(directory: Path, texts: Sequence[Mapping[str, bytes]]) -> ProbeResult:
-    """Return the result of the logs of all ranks, which rank 0 writes next to its own."""
-    for name, text in ((name, text) for of_rank in texts[1:] for name, text in of_rank.items()):
-        (directory / name).write_bytes(text)
-    result = ProbeResult.from_logs(directory)
+def _result(directory: Path, texts: Sequence[Mapping[str, bytes] | str]) -> ProbeResult:
+    """Return the result of the logs of all ranks, which rank 0 writes next to its own.
+
+    Whatever fails here costs the evidence, and not the measurement.
+    """
+    try:
+        for of_rank in texts:
+            if isinstance(of_rank, str):
+                return ProbeResult(failure=of_rank)
+            for name, text in of_rank.items():
+                (directory / name).write_bytes(text)
+        result = ProbeResult.from_logs(directory)
+    except (OSError, ValueError) as error:
+        return ProbeResult(failure=f"left no readable log: {error}")
     return replace(result, logs="", failure=result.failure and "left no line that is known")
 
 

@@ -7,7 +7,7 @@ from hpccoll.training.step_program import Compute, StepProgram
 Products: TypeAlias = tuple[tuple[int, int], ...]
 """The products of a computation: rows of the matrices, and how many of them."""
 
-MAX_REST = 0.1
+MAX_REST = 0.05
 """The part of a computation that may be left to the next one: small products take longer for their FLOPs."""
 
 
@@ -15,7 +15,7 @@ def matrix_products(program: StepProgram, rows: range) -> list[Products]:
     """Return the products of each computation of a program, in its order.
 
     A computation becomes products of the largest matrices that fit into it, and smaller ones for the rest, while that
-    is more than a tenth. What is left then is added to the next computation, so that the FLOPs of the step are right.
+    is more than a twentieth. What is left then is added to the next computation, so that the FLOPs of the step are right.
     If a computation, together with what is left from those before, is smaller than the smallest product, it has none.
 
     Args:

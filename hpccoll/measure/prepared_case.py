@@ -307,13 +307,18 @@ def abort_cases(cases: Collection[PreparedCase]) -> None:
     """Abort all operations of NCCL and free the cases that use it, on this rank alone.
 
     ncclCommAbort waits until no graph refers to the communicator (NCCL 2.28.9, init.cc), and cases share one: all
-    graphs are therefore destroyed before any communicator is aborted. An aborted communicator deregisters its buffers.
+    graphs are therefore destroyed before any communicator is aborted. Buffers are freed when no kernel writes to them
+    any more. An aborted communicator deregisters its buffers.
 
     Args:
         cases: all prepared cases of this rank.
     """
     for case in cases:
-        case.plan.close()
+        if isinstance(case.plan, StreamPlan):
+            case.plan.destroy_graphs()
     abort_all_worlds()
     for case in cases:
-        case.transport.close()
+        if case.gpu:
+            case.gpu.synchronize()  # if the GPU hangs, its rank blocks here and is lost
+    for case in cases:
+        case.close()

@@ -58,7 +58,6 @@ MIN_WORKERS = 2
 REMOTE_ERROR = re.compile(r"remote[_ ](error|process)", re.IGNORECASE)
 """NCCL's error on ranks whose peer has failed: CuPy's name of ncclRemoteError, and its text in NCCL (init.cc)."""
 
-
 Report: TypeAlias = tuple[bool, float, str]
 """What a rank reports: whether it saw the stall itself, the seconds that it waited, and its error."""
 
@@ -75,11 +74,11 @@ class ExcludedError(RuntimeError):
     """The other ranks have gone on without this rank."""
 
 
-def wait(is_done: Callable[[], bool], error: Callable[[], str | None], timeout_s: float, what: str = "NCCL") -> None:
-    """Wait until ``is_done()``.
+def poll_until(done: Callable[[], bool], error: Callable[[], str | None], timeout_s: float, what: str = "NCCL") -> None:
+    """Wait until ``done()``.
 
     Args:
-        is_done: returns whether the operation has completed.
+        done: returns whether the operation has completed.
         error: returns why it never will, None if no reason is known.
         timeout_s: the limit in seconds.
         what: the name of the operation for the error message.
@@ -89,7 +88,7 @@ def wait(is_done: Callable[[], bool], error: Callable[[], str | None], timeout_s
     """
     now = time.monotonic()
     spin_until, deadline = now + min(SPIN_S, timeout_s / 2), now + timeout_s
-    while not is_done():
+    while not done():
         if time.monotonic() < spin_until:
             os.sched_yield()  # NCCL and MPI have their own threads
             continue
@@ -144,7 +143,7 @@ class DeadlineSync:
         self._check_peers()  # the last rank passes the barrier even if the others have stopped
 
     def wait(self, done: Callable[[], bool], complaint: Callable[[], str | None], what: str = "NCCL") -> None:
-        """Wait until ``done()``; the arguments are those of ``wait``.
+        """Wait until ``done()``; the arguments are those of ``poll_until``.
 
         Raises:
             StalledError: if the limit expires, another rank stops, or ``complaint()`` returns a reason.
@@ -158,7 +157,7 @@ class DeadlineSync:
 
         began = time.monotonic()
         try:
-            wait(done, failure, self.limit_s, what)
+            poll_until(done, failure, self.limit_s, what)
         except StalledError:
             self._send_stop()
             raise
@@ -197,7 +196,7 @@ class DeadlineSync:
         else:
             self._send(PRESENT, [0], report)
             try:
-                wait(self.verdict_has_come, lambda: None, 2 * self.answer_s)
+                poll_until(self.verdict_has_come, lambda: None, 2 * self.answer_s)
             except StalledError:
                 raise StalledError(f"{names[0]} has stalled, which keeps the results: {error}") from None
             reports = comm.recv(source=0, tag=VERDICT)
@@ -221,7 +220,7 @@ class DeadlineSync:
             return len(reports) == len(self._peers)
 
         with suppress(StalledError):
-            wait(all_answered, lambda: None, self.answer_s)
+            poll_until(all_answered, lambda: None, self.answer_s)
         return reports
 
     def _description(self, reports: Mapping[int, Report], names: Sequence[str], lost: Sequence[int]) -> str:
@@ -273,6 +272,7 @@ class RankGroup:
         self.ranks, self.gpus, self.aggregators = ranks, RankGpus(ranks), aggregators
         self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators  # of the whole launch
         self._losses: list[dict[str, Any]] = []  # as in the provenance
+        self._syncs: list[DeadlineSync] = []  # they hold the messages that a lost rank may still receive
 
     @property
     def shape(self) -> Shape:
@@ -326,11 +326,11 @@ class RankGroup:
         self.gpus.gpu_of_rank.idle()
         where = prepared.progress()
         prepared.abort()
-        self.gpus.gpu_of_rank.synchronize()  # if the GPU hangs, its rank blocks here and is lost
         before = launcher_numbers(self.ranks.comm)
         description, comm = sync.regroup(type(error)(f"{error} ({where})"))
         if lost := [rank for rank in before if rank not in launcher_numbers(comm)]:
             self._losses.append({"attempt": attempt, "case": case.id, "ranks": lost, "how": description})
+            self._syncs.append(sync)
         self.ranks = Ranks(comm)
         self.gpus = self.gpus.subset(self.ranks)
         return description

@@ -20,12 +20,12 @@ from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.pause import pause
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
-ROWS = range(128, 2048 + 1, 128)
+ROWS = range(128, 4096 + 1, 128)
 """The rows of the matrices of ``gemm`` on a GPU.
 
-The largest product has 17 billion FLOPs: 17 us at the peak rate of an H100, 55 us at that of an A100 (989 and 312
-TFLOP/s for dense float16, by NVIDIA's data sheets), more in practice. The smallest has 4 million: its kernel is as
-short as kernels get.
+The largest product has 137 billion FLOPs: 139 us at the peak rate of an H100, 440 us at that of an A100 (989 and 312
+TFLOP/s for dense float16, by NVIDIA's data sheets), more in practice, and long against the microseconds in which the
+host queues it. The smallest has 4 million: its kernel is as short as kernels get.
 """
 
 

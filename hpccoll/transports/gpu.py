@@ -32,6 +32,10 @@ GpuArray: TypeAlias = Any
 Event: TypeAlias = Any
 """A CuPy event."""
 
+FIRST, LAST = -1, 0
+"""Priorities of streams (CUDA Runtime API, cudaStreamCreateWithPriority): blocks of kernels on LAST start when none on
+FIRST waits. The next messages then start at once beside a large fold, which fills the GPU."""
+
 CUDA_NOT_READY = 600
 """cudaErrorNotReady: work is still running (driver_types.h of CUDA 12 and 13)."""
 
@@ -150,20 +154,20 @@ class Gpu:
         self.stream = self._new_stream()
         self.stream.use()
 
-    def _new_stream(self) -> Any:
-        return self._cupy.cuda.Stream(non_blocking=True)
+    def _new_stream(self, priority: int = FIRST) -> Any:
+        return self._cupy.cuda.Stream(non_blocking=True, priority=priority)
 
-    def with_own_stream(self) -> "Gpu":
+    def with_own_stream(self, priority: int = FIRST) -> "Gpu":
         """Return this GPU with another stream, whose work runs at the same time as that of the others."""
         other = copy(self)
-        vars(other).pop("beside", None)
-        other.stream = self._new_stream()
+        vars(other).pop("for_folds", None)
+        other.stream = self._new_stream(priority)
         return other
 
     @cached_property
-    def beside(self) -> "Gpu":
-        """This GPU with a second stream of its own, for the folds of plans on the first one."""
-        return self.with_own_stream()
+    def for_folds(self) -> "Gpu":
+        """This GPU with another stream, for the folds of plans on this one."""
+        return self.with_own_stream(LAST)
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> GpuArray:
         """Return an uninitialised array of ``count`` elements, aligned to 512 bytes."""

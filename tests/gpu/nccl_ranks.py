@@ -104,7 +104,7 @@ def every_dtype_and_op_agrees_with_lockstep() -> None:
 def one_stream(comm, gpu, **options) -> NcclTransport:
     """Return the transport whose folds are on the stream of the messages."""
     alone = copy(gpu)
-    alone.beside = alone
+    alone.for_folds = alone
     return NcclTransport(comm, alone, **options)
 
 

@@ -6,6 +6,7 @@ The test library of NCCL ends the process where a communicator ends first, which
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 from nccl_on_host import HostGpu
@@ -46,6 +47,10 @@ def step():
 MAKERS = [lambda: one_case("single", channels=2), lambda: one_case("aggregated"), step]
 
 
+FLOAT32, SUM = 7, 0
+"""ncclFloat32 and ncclSum."""
+
+
 class NcclError(RuntimeError):
     """An exception with the name of CuPy's."""
 
@@ -76,6 +81,21 @@ def unfinished(make, error):
         prepared_case.GpuCheck = check
 
 
+def aborted_behind_another():
+    """Abort two communicators, of which the newer one waits on its stream for a stuck operation of the older one."""
+    older, newer = communicators.nccl_world(COMM), communicators.nccl_world(COMM.Dup())
+    buffer, second, event = GPU.empty(4, np.dtype("float32")), GPU.with_own_stream(), GPU.event(timing=False)
+    address = GPU.address(buffer)
+    if COMM.rank == 0:  # the others do not take part
+        older.communicator.allReduce(address, address, 4, FLOAT32, SUM, GPU.stream.ptr)
+        GPU.record(event)
+        second.wait_event(event)
+        newer.communicator.allReduce(address, address, 4, FLOAT32, SUM, second.stream.ptr)
+    communicators.abort_all_worlds()
+    second.synchronize()
+
+
+aborted_behind_another()
 for make in MAKERS:
     aborted_after_a_run(make)
     assert GPU.calls()[-1] == "CommAbort"

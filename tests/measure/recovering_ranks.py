@@ -14,7 +14,7 @@ from fake_nccl import Library
 from mpi4py import MPI
 
 from hpccoll.measure.ranks import Ranks
-from hpccoll.measure.recovery import DeadlineSync, ExcludedError, RankGroup, StalledError, wait
+from hpccoll.measure.recovery import DeadlineSync, ExcludedError, RankGroup, StalledError, poll_until
 from hpccoll.transports.nccl import communicators
 
 COMM = MPI.COMM_WORLD
@@ -86,7 +86,7 @@ def all_answer(failing):
 def ends(who):
     if COMM.rank == who:
         os.kill(os.getpid(), signal.SIGKILL)
-    wait(lambda: False, lambda: None, 60)
+    poll_until(lambda: False, lambda: None, 60)
 
 
 if __name__ == "__main__":

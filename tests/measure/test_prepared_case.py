@@ -3,6 +3,7 @@
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from catalogue_cases import case
 
@@ -100,11 +101,16 @@ def test_an_assumption_of_the_user_is_part_of_the_evidence(prepared_case):
     assert evidence("native") == ("unknown", "he says so")
 
 
-def test_an_abort_ends_the_plan_with_its_graphs_then_the_communicators_then_the_transport(prepared_case):
+def test_an_abort_ends_graphs_then_communicators_and_frees_buffers_when_the_gpu_is_idle(prepared_case):
     from hpccoll.transports.nccl import communicators
+    from hpccoll.transports.nccl.stream_plan import StreamPlan
 
     done = []
-    closable = {name: SimpleNamespace(close=partial(done.append, name)) for name in ("plan", "transport")}
-    communicators._WORLDS[-1] = SimpleNamespace(abort=partial(done.append, "communicator"))
-    prepared_case.PreparedCase.abort(SimpleNamespace(**closable))
-    assert done == ["plan", "communicator", "transport"]
+    plan = StreamPlan(SimpleNamespace(wait=None), np.zeros(1), [], "")
+    plan._graphs = [SimpleNamespace(close=partial(done.append, "graph"))]
+    gpu = SimpleNamespace(synchronize=partial(done.append, "idle"))
+    case = SimpleNamespace(plan=plan, gpu=gpu, close=partial(done.append, "buffers"))
+    aborted = SimpleNamespace(abort=partial(done.append, "communicator"))
+    communicators._WORLDS[-1] = SimpleNamespace(communicators=[aborted])
+    prepared_case.PreparedCase.abort(case)
+    assert done == ["graph", "communicator", "idle", "buffers"]

@@ -40,11 +40,11 @@ def test_a_killed_rank_ends_the_job_before_the_timeout(mpiexec):
 
 @pytest.mark.usefixtures("mpiexec")
 def test_wait_ends_on_completion_error_or_timeout():
-    from hpccoll.measure.recovery import StalledError, wait  # where there is an MPI
+    from hpccoll.measure.recovery import StalledError, poll_until  # where there is an MPI
 
     looks = iter([False, False, True])
-    wait(lambda: next(looks), lambda: "an error of which nobody asks", 60)
+    poll_until(lambda: next(looks), lambda: "an error of which nobody asks", 60)
     with pytest.raises(StalledError, match="NCCL reports: NCCL_ERROR_REMOTE_ERROR"):
-        wait(lambda: False, lambda: "NCCL reports: NCCL_ERROR_REMOTE_ERROR", 60)
+        poll_until(lambda: False, lambda: "NCCL reports: NCCL_ERROR_REMOTE_ERROR", 60)
     with pytest.raises(StalledError, match=r"0\.01 s"):
-        wait(lambda: False, lambda: None, 0.01)
+        poll_until(lambda: False, lambda: None, 0.01)

@@ -7,6 +7,7 @@ rank.
 
 import re
 from collections.abc import Callable, Sequence
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ class NcclRefusedError(NcclFailedError):
 
 NCCL_EXCEPTIONS = RuntimeError, KeyError
 """What a call of NCCL raises: CuPy's NcclError and that of nccl4py's calls here, which are RuntimeErrors; or KeyError,
-because NcclError looks up the name of the status, and CuPy 14.2 has none for ncclInProgress, 7, and ncclTimeout, 8
-(cupy_backends/cuda/libs/nccl.pyx)."""
+because NcclError looks up the name of the status, and CuPy 14.2 lacks some (cupy_backends/cuda/libs/nccl.pyx)."""
+
+NAMELESS_STATUSES = {7: "ncclInProgress", 8: "ncclTimeout"}
+"""The statuses that CuPy 14.2 has no name for (nccl.h of 2.30)."""
 
 REFUSAL_PATTERN = re.compile(r"invalid[_ ]?(usage|argument)", re.IGNORECASE)
 """NCCL's error for what it does not support: an algorithm that a call lacks, or two ranks on one GPU."""
@@ -46,10 +49,10 @@ def nccl_error_text(error: Exception) -> str:
     """
     if not isinstance(error, KeyError):
         return str(error)
-    (status,) = error.args
-    if not isinstance(status, int):
+    status = error.args[0] if error.args else None
+    if status not in NAMELESS_STATUSES:
         raise error
-    return f"status {status} of NCCL (ncclResult_t), which CuPy has no name for"
+    return f"status {status} of NCCL ({NAMELESS_STATUSES[status]})"
 
 
 def raise_nccl_failure(errors: Sequence[str | None], what: str) -> None:
@@ -114,17 +117,17 @@ class NcclWorld:
 
     def close(self) -> None:
         """Destroy all communicators, those of workers before the one they were split from."""
-        for part in filter(None, self._workers.values()):
-            part.destroy()
-        self._workers = {}
-        self.communicator.destroy()
+        for communicator in self.communicators:
+            communicator.destroy()
 
     def abort(self) -> None:
         """Abort all operations and free the communicators, without waiting for other ranks."""
-        for part in filter(None, self._workers.values()):
-            part.abort()
-        self._workers = {}
-        self.communicator.abort()
+        _abort_together(self.communicators)
+
+    @property
+    def communicators(self) -> list[Any]:
+        """All communicators of this rank, those of workers first."""
+        return [*filter(None, self._workers.values()), self.communicator]
 
 
 _WORLDS: dict[int, NcclWorld] = {}
@@ -165,8 +168,22 @@ def abort_world(comm: "MPI.Intracomm") -> None:
 
 def abort_all_worlds() -> None:
     """Abort all NCCL communicators on this rank only, after their CUDA graphs are destroyed."""
-    while _WORLDS:
-        _WORLDS.popitem()[1].abort()
+    worlds = [*_WORLDS.values()]
+    _WORLDS.clear()
+    _abort_together([communicator for world in worlds for communicator in world.communicators])
+
+
+def _abort_together(communicators: Sequence[Any]) -> None:
+    """Abort communicators, all at once.
+
+    ncclCommAbort ends the kernels of its own communicator, and then waits for their streams (commDestroySync in init.cc
+    of NCCL 2.28.9). There they may wait for those of another communicator, which only its own abort ends.
+    """
+    threads = [Thread(target=communicator.abort) for communicator in communicators]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def close_world(comm: "MPI.Intracomm") -> None:

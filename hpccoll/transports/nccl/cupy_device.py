@@ -68,15 +68,21 @@ class CupyDevice:
         return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize
 
     def fold_calls(
-        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, beside: bool = False
+        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, own_stream: bool = False
     ) -> list[StreamCall]:
-        launcher = FoldLauncher(self.gpu.beside if beside else self.gpu)
+        launcher = FoldLauncher(self.gpu.for_folds if own_stream else self.gpu)
         return launcher.launches(operation.dtype.name, operation.reduction.name, buffers, waves)
 
-    def handover(self, *, to_folds: bool) -> tuple[StreamCall, StreamCall]:
-        recorded, waiting = (self.gpu, self.gpu.beside) if to_folds else (self.gpu.beside, self.gpu)
-        event = self.gpu.event(timing=False)
-        return partial(event.record, recorded.stream), partial(waiting.stream.wait_event, event)
+    def folds_after_messages(self) -> tuple[StreamCall, StreamCall]:
+        return self._in_order(self.gpu, self.gpu.for_folds)
+
+    def messages_after_folds(self) -> tuple[StreamCall, StreamCall]:
+        return self._in_order(self.gpu.for_folds, self.gpu)
+
+    @staticmethod
+    def _in_order(first: "Gpu", then: "Gpu") -> tuple[StreamCall, StreamCall]:
+        event = first.event(timing=False)
+        return partial(event.record, first.stream), partial(then.stream.wait_event, event)
 
     def capture(self, queue: StreamCall) -> "CudaGraph":
         stream = self.gpu.stream

@@ -23,7 +23,7 @@ class CapturedGraph(Protocol):
 
 
 class NcclStream(Protocol):
-    """The interface of plans to NCCL and two streams of a GPU: the first one, and one beside it for folds."""
+    """The interface of plans to NCCL and two streams of a GPU: the first one, for messages, and one for folds."""
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return an uninitialised buffer in GPU memory."""
@@ -32,16 +32,15 @@ class NcclStream(Protocol):
         """Return the call that queues ``messages`` as one group; messages between two ranks match in order."""
 
     def fold_calls(
-        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, beside: bool = False
+        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, own_stream: bool = False
     ) -> list[StreamCall]:
-        """Return one call for each wave, which queues it in one kernel launch, on the stream ``beside`` the first."""
+        """Return one call for each wave, which queues it in one kernel launch on the first stream or that of folds."""
 
-    def handover(self, *, to_folds: bool) -> tuple[StreamCall, StreamCall]:
-        """Return two calls, made in order: what is queued on one stream is recorded; the other stream waits for it.
+    def folds_after_messages(self) -> tuple[StreamCall, StreamCall]:
+        """Return two calls: one records what the first stream has queued, and the stream of folds waits for that."""
 
-        Args:
-            to_folds: whether the stream of folds waits; otherwise it is the one that is recorded.
-        """
+    def messages_after_folds(self) -> tuple[StreamCall, StreamCall]:
+        """Return two calls: one records what the stream of folds has queued, and the first stream waits for that."""
 
     def wait(self) -> None:
         """Wait for all work that is queued on the first stream."""
@@ -157,12 +156,16 @@ class StreamPlan:
             return str(error)
         return "; ".join(filter(None, (f"on the stream: {self._description}", self.error())))
 
-    def close(self) -> None:
-        """Destroy the graphs, which must precede their communicator, and drop the buffers."""
+    def destroy_graphs(self) -> None:
+        """Destroy the graphs, which must precede their communicator; the plan is not run any more."""
         for graph in self._graphs:
             graph.close()
-        self._graphs, self._buffers, self._calls, self.result = [], [], (), self.result[:0].copy()
-        self.enqueue = _call_in_order([])
+        self._graphs, self.enqueue = [], _call_in_order([])
+
+    def close(self) -> None:
+        """Destroy the graphs, and drop the buffers, which no queued work may use any more."""
+        self.destroy_graphs()
+        self._buffers, self._calls, self.result = [], (), self.result[:0].copy()
 
 
 def _call_in_order(calls: Sequence[StreamCall]) -> StreamCall:

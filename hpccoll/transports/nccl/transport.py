@@ -35,10 +35,10 @@ def compile_plan(
         stages: the compiled stages.
         buffers: the buffers of this rank: src, unused in place, dst, and those that the compiler names.
     """
-    operation, beside = compiler.operation, compiler.phases > 1
+    operation, own_stream = compiler.operation, compiler.phases > 1  # whether folds have a stream of their own
     waves = [wave for stage in stages for wave in stage.waves]
-    folds = iter(device.fold_calls(operation, buffers, waves, beside=beside))
-    waits = fold_waits(stages) if beside else NO_WAITS
+    folds = iter(device.fold_calls(operation, buffers, waves, own_stream=own_stream))
+    waits = fold_waits(stages) if own_stream else NO_WAITS
     wait_for: dict[int, StreamCall] = {}  # makes the stream of messages wait for the folds of a stage
     calls: list[StreamCall] = []
     for number, stage in enumerate(stages):
@@ -47,10 +47,10 @@ def compile_plan(
         if stage.messages:
             calls.append(device.group_call(buffers, stage.messages))
         if stage.waves:
-            calls += [*device.handover(to_folds=True)] if beside else []
+            calls += [*device.folds_after_messages()] if own_stream else []
             calls += [next(folds) for _ in stage.waves]
         if number in waits.awaited:
-            record, wait_for[number] = device.handover(to_folds=False)
+            record, wait_for[number] = device.messages_after_folds()
             calls.append(record)
     if waits.last is not None:
         calls.append(wait_for[waits.last])

@@ -154,10 +154,13 @@ static void fatal(const char *format, ...) {
     abort();
 }
 
-static void note(const char *format, ...) { /* what hostCalls returns; calls come from one thread */
+static void note(const char *format, ...) { /* what hostCalls returns */
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* communicators are aborted at the same time */
     va_list more;
     va_start(more, format);
+    pthread_mutex_lock(&mutex);
     if (noted < sizeof notes - 400) noted += vsnprintf(notes + noted, 400, format, more);
+    pthread_mutex_unlock(&mutex);
     va_end(more);
 }
 

@@ -348,7 +348,7 @@ class Forgetful(FakeDevice):
     def group_call(self, _buffers, _messages):
         return lambda: None
 
-    def fold_calls(self, _operation, _buffers, waves, **_beside):
+    def fold_calls(self, _operation, _buffers, waves, **_own_stream):
         return [lambda: None for _ in waves]
 
 
