@@ -15,8 +15,9 @@ def matrix_products(program: StepProgram, rows: range) -> list[Products]:
     """Return the products of each computation of a program, in its order.
 
     A computation becomes products of the largest matrices that fit into it, and smaller ones for the rest, while that
-    is more than a twentieth. What is left then is added to the next computation, so that the FLOPs of the step are right.
-    If a computation, together with what is left from those before, is smaller than the smallest product, it has none.
+    is more than a twentieth. What is left then is added to the next computation, so that the FLOPs of the step are
+    right. If a computation, together with what is left from those before, is smaller than the smallest product, it has
+    none.
 
     Args:
         program: the program.

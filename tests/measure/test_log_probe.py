@@ -92,3 +92,11 @@ def test_the_log_of_the_user_is_left_alone(launch, tmp_path):
     assert executed_by_algorithm(rows) == {("native", "unknown"), ("ring", "ring")}
     assert [line for line in comments if line.startswith("# executed: ") and "unset NCCL_DEBUG" in line]
     assert ["nRanks 2" in log.read_text() for log in tmp_path.glob("own.*.log")] == [True] * 2
+
+
+def test_logs_that_cannot_be_kept_or_read_cost_the_evidence_only(tmp_path):
+    from hpccoll.measure.log_probe import _own_logs, _result  # where there is an MPI
+
+    unreadable = _own_logs(tmp_path / "gone", 100)
+    assert "No such file" in _result(tmp_path, [{}, unreadable]).failure
+    assert "No such file" in _result(tmp_path / "gone", [{}, {"a.log": b"text"}]).failure

@@ -4,16 +4,26 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.transports.nccl.communicators import nccl_error_text
+
 RANKS = Path(__file__).with_name("communicator_ranks.py")
-pytestmark = pytest.mark.mpi
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_share_a_unique_id_and_communicators_are_cached(mpiexec, ranks):
     ran = mpiexec(ranks, RANKS, "unique_ids_are_exchanged")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.mpi
 def test_a_failure_of_one_rank_is_raised_on_all_and_cached(mpiexec):
     ran = mpiexec(3, RANKS, "fails")
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("error", [KeyError(3), KeyError("x"), KeyError()])
+def test_another_missing_key_is_no_status_of_nccl(error):
+    with pytest.raises(KeyError) as raised:
+        nccl_error_text(error)
+    assert raised.value is error
