@@ -191,11 +191,11 @@ class Site(YamlSection):
 
     @property
     def _cpus(self) -> str | None:
-        """The CPUs of a rank, as a word for the shell of a launch; None for Slurm's default, one CPU, or the launcher's own option.
+        """The CPUs of a rank, as a word for the shell of a launch; None for what the launcher or Slurm gives it.
 
-        On nodes of GPUs, ranks share the CPUs of the job, whether Slurm counts cores or hardware threads: NCCL has
-        threads of its own, and ranks that leave no CPU out are on the socket of their GPU. Hosts of aggregators may
-        have fewer CPUs.
+        Slurm gives a rank one CPU. On nodes of GPUs, ranks share the CPUs of the job, whether Slurm counts cores or
+        hardware threads: NCCL has threads of its own, and ranks that leave no CPU out are on the socket of their GPU.
+        Hosts of aggregators may have fewer CPUs.
         """
         if CPU_OPTION.search(self.launcher):
             return None
