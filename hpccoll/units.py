@@ -97,7 +97,7 @@ def parse_parameter(text: str) -> tuple[str, int | str]:
 
 
 def parameter_sets(texts: Iterable[str]) -> list[dict[str, int | str]]:
-    """Return every combination of the values of ``channels=1,4`` and others, each as names and values.
+    """Return every combination of the values of ``channels=1,4`` and others, each once, as names and values.
 
     Raises:
         BadInputError: if one of ``texts`` is not a name and values.
@@ -105,7 +105,8 @@ def parameter_sets(texts: Iterable[str]) -> list[dict[str, int | str]]:
     choices: dict[str, list[int | str]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
-        choices[name] = [parse_parameter(f"{name}{equals}{value}")[1] for value in values.split(",")]
+        parsed = (parse_parameter(f"{name}{equals}{value}")[1] for value in values.split(","))
+        choices[name] = list(dict.fromkeys(parsed))
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 

@@ -236,7 +236,7 @@ def test_the_tests_of_a_shard_are_listed_with_their_outcomes(nccl_library, tmp_p
     assert ran.returncode == 1, ran.stdout + ran.stderr
     tests = [record for record in records(tmp_path) if record["part"] == "tests"]
     assert len(tests) == 3  # of 4 x 6
-    assert {(record["status"], record["got"]) for record in tests} == {(NOT_RUN, "no CUDA device")}
+    assert {(record["status"], record["got"].partition(";")[0]) for record in tests} == {(NOT_RUN, "no CUDA device")}
 
 
 def test_the_outcome_of_a_test_is_written_when_it_is_known(tmp_path, pytestconfig):

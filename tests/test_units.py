@@ -12,6 +12,7 @@ from hpccoll.units import (
     format_number,
     format_seconds,
     format_size,
+    parameter_sets,
     parse_rate,
     parse_seconds,
     parse_size,
@@ -124,3 +125,10 @@ def test_rates_are_printed_with_decimal_prefixes(rate, text):
 @pytest.mark.parametrize(("nbytes", "text"), [(14e9, "14 GB"), (8.2e6, "8.2 MB"), (12, "12 B"), (1.6e12, "1.6 TB")])
 def test_bytes_are_printed_with_decimal_prefixes(nbytes, text):
     assert format_decimal_bytes(nbytes) == text
+
+
+def test_a_value_that_is_given_twice_is_one_choice():
+    assert parameter_sets(["channels=1,01,1,4", "outer=ring,ring"]) == [
+        {"channels": 1, "outer": "ring"},
+        {"channels": 4, "outer": "ring"},
+    ]

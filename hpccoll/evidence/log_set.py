@@ -107,7 +107,7 @@ def _record(messages: Iterable[LogMessage], configs: Mapping[str, str]) -> LogRe
             if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
                 state.settings.setdefault(setting[1], setting[2])
     nccl.add_missing_collnet(state)
-    nccl.add_forced_sockets(state)
+    nccl.add_reason_for_sockets(state)
     origin = next((library for library in _LIBRARIES if library in origins), None)
     state.library = state.library if origin == "nccl" and state.library else origin
     return state.record()

@@ -37,7 +37,7 @@ def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage)
 
 
 def _add_rccl(state: ParserState, _match: re.Match[str], _message: LogMessage) -> None:
-    state.library = "rccl"
+    state.library = state.library or "rccl"
 
 
 def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -249,21 +249,24 @@ def add_missing_collnet(state: ParserState) -> None:
 
 
 FORCED_SOCKETS = "NCCL_NET, or the setting net_name of the communicator, asks for sockets"
+ONLY_SOCKETS = "no RDMA network was started"
 
 
-def add_forced_sockets(state: ParserState) -> None:
-    """Add that RDMA was not used because sockets were requested, if that is why NCCL uses TCP.
+def add_reason_for_sockets(state: ParserState) -> None:
+    """Add why NCCL uses TCP, if no other line gives the reason: sockets were requested, or only they were started.
 
     NCCL logs NCCL_NET only where it overrides a setting of the communicator (from 2.28.7 on). Up to 2.28.3 it starts
     its networks in order until one has the requested name, so that the ports of RDMA are logged although they are not
     used; later it starts only the network of that name (ncclNetInit in src/net.cc of 2.20.5, in src/plugin/net.cc of
-    2.28.9). To be called after all messages of a launch.
+    2.28.9), but also only sockets for the later communicators of a process in which RDMA could not be started. To be
+    called after all messages of a launch.
     """
     requested = state.settings.get("NCCL_NET", state.communicator.get("net_name", "")).lower()
-    forced = requested == "socket" or bool(state.lines.get("devices")) or state.started_networks == {"Socket": True}
+    forced = requested == "socket" or bool(state.lines.get("devices"))
+    reason = FORCED_SOCKETS if forced else ONLY_SOCKETS if state.started_networks == {"Socket": True} else None
     explained = any(one.feature == "rdma" for one in state.unavailable)
-    if forced and not explained and [*state.lines.get("network", ())] == ["Socket"]:
-        state.add_unavailable("rdma", FORCED_SOCKETS, "Using network Socket")
+    if reason and not explained and [*state.lines.get("network", ())] == ["Socket"]:
+        state.add_unavailable("rdma", reason, "Using network Socket")
 
 
 BANNER_RULES: tuple[Rule, ...] = (
@@ -274,7 +277,12 @@ BANNER_RULES: tuple[Rule, ...] = (
 RULES: tuple[Rule, ...] = (
     *BANNER_RULES,
     # Lines by which a log without its first lines shows that the library is RCCL.
-    (re.compile(r".*(?:\bRCCL\b|librccl)|RCCL_\w+ set by |ROCr version |Hipruntime version"), _add_rccl),
+    (
+        re.compile(
+            r"(?!.* set (?:by|to) ).*(?:\bRCCL\b|librccl)|RCCL_\w+ set by |ROCr version |Hipruntime version"
+        ),
+        _add_rccl,
+    ),
     (
         re.compile(
             r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "

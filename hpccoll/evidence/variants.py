@@ -4,7 +4,7 @@ The table of the named variants is ``variants.toml``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,8 @@ class VariantLimit:
         least_per_node: the smallest number of ranks on a node.
         most_per_node: the largest number of ranks on a node.
         most_message: the bytes of the largest message between two ranks that it changes.
+        unaffected: whether cases beyond the limit run, only not otherwise than without the variant. The limit then does
+            not hold if a sweep adds variables, which may affect them.
     """
 
     for_collectives: tuple[str, ...] | None = None
@@ -71,6 +73,7 @@ class VariantLimit:
     least_per_node: int = 1
     most_per_node: int | None = None
     most_message: int | None = None
+    unaffected: bool = False
 
     def violation(
         self, collective: str, dtype: str, op: str | None, view: NodeView, message: int | None = None
@@ -154,6 +157,12 @@ class Variant:
     def requested(self) -> str | None:
         """The request to the library in one word; None if the library has the choice."""
         return requested_by_environment(self.environment, communicator=self.communicator)
+
+    def with_added(self, sets: Mapping[str, object]) -> "Variant":
+        """Return the variant with the limits that hold if a sweep sets ``sets``, its own and maybe more."""
+        if sets.keys() <= {*self.environment, *self.communicator}:
+            return self
+        return replace(self, limits=tuple(limit for limit in self.limits if not limit.unaffected))
 
     @property
     def limits_messages(self) -> bool:

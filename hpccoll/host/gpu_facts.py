@@ -100,7 +100,7 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
 def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool | None:
     """Return whether a rank is on the NUMA node of a GPU; None if the kernel does not report it.
 
-    It is, if most of its CPUs are, or if it may use all of that node, as a rank that is not bound.
+    A rank is near if most of its CPUs are on that node, or if it may use all of the node's CPUs.
 
     Args:
         bus: the PCI bus address of the GPU.
@@ -112,7 +112,7 @@ def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool |
     except (OSError, ValueError):
         return None
     near = local.intersection(cpus)
-    return 2 * len(near) > len(cpus) or near == local if local else None
+    return (2 * len(near) > len(cpus) or near == local) if local else None
 
 
 def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:

@@ -146,9 +146,11 @@ class _NcclTestsParser(LineParser):
     def set_blocking(self, _line: re.Match[str]) -> None:
         self.timing = BLOCKING_MEAN
 
-    @handlers.line(r"#\s+Rank +\d+ (?:Group +(\d+) )?Pid +\d+ on +(\S+) device +\d+ .*")
+    @handlers.line(r"#\s+Rank +\d+ (?:Group +(\d+) )?Pid +\d+ on +(\S+) device +\d+ (.*)")
     def add_device(self, found: re.Match[str]) -> None:
         self.devices.append((found[1] or "0", found[2]))
+        if "AMD" in found[3] and self.suite is not RCCL_TESTS:
+            self._set_suite(RCCL_TESTS, "")
 
     @handlers.line(r"# +(?:out-of|in)-place.*")
     def set_placements(self, found: re.Match[str]) -> None:

@@ -16,7 +16,7 @@ from hpccoll.host.gpu_stack import nccl_settings
 from hpccoll.host.process_facts import node_name
 from hpccoll.measure.ranks import Ranks
 from hpccoll.spec.case import Case
-from hpccoll.spec.transport_table import NCCL_GPU_SHARING_VARIABLE
+from hpccoll.spec.transport_table import NCCL_GPU_SHARING_VARIABLE, SHARED_GPU_CHOICES
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, select_gpu
 from hpccoll.transports.mpi import cuda_aware
@@ -39,7 +39,7 @@ CONNECTIONS, MAX_CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS", "32"
 may have more than 8, and an operation of NCCL in front of a queue waits for a peer, which may have another in front."""
 
 FIRST_NCCL_THAT_SHARES = (2, 30)
-"""The first version of NCCL that lets ranks share a GPU, and tells the slices of a GPU apart."""
+"""The first version of NCCL that lets ranks share a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class NcclDevice:
     may_share: bool
 
 
-def sharing_refusal(devices: Iterable[NcclDevice]) -> str | None:
+def reason_nccl_refuses(devices: Iterable[NcclDevice]) -> str | None:
     """Return the reason why NCCL refuses a communicator of these ranks, because some share a GPU; None if it does not.
 
     Up to 2.29 NCCL refuses two ranks of one host whose GPUs have the same bus address, and only they notice it; from
@@ -86,13 +86,9 @@ def sharing_refusal(devices: Iterable[NcclDevice]) -> str | None:
     nodes = [*dict.fromkeys(device.node for device in sharing)]
     slices = len(nodes) == 1 and len({device.uuid for device in sharing}) == count
     where = f"GPU {sharing[0].bus} of {' and '.join(nodes)}" + ", which have the same NCCL_HOSTID" * (len(nodes) > 1)
-    what = f"use slices of {where}, which NCCL before 2.30 does not tell apart" if slices else f"share {where}"
-    installed = f" (this is {'.'.join(map(str, version))})" if version and not shares else ""
-    newer = f"NCCL 2.30 or newer{installed}" + f" with {NCCL_GPU_SHARING_VARIABLE}=1" * (not slices)
-    return (
-        f"{count} ranks {what}; valid: one rank a GPU; {newer}; NCCL_HOSTID=<different for each rank>; "
-        "transport staged or mpi"
-    )
+    what = f"use slices of {where}, which NCCL takes for one GPU" if slices else f"share {where}"
+    installed = f" (this is NCCL {'.'.join(map(str, version))})" if version and not shares else ""
+    return f"{count} ranks {what}; valid: one rank a GPU; {'; '.join(SHARED_GPU_CHOICES)}{installed}"
 
 
 def assign_gpu_before_mpi() -> None:
@@ -168,7 +164,7 @@ class RankGpus:
             uuid=gpu.device_uuid(self.gpu_of_rank.number) or bus, version=gpu.nccl_version() or (),
             may_share=settings.get(NCCL_GPU_SHARING_VARIABLE, "") not in ("", "0"),
         )  # fmt: skip
-        return sharing_refusal(self.ranks.comm.allgather(own))
+        return reason_nccl_refuses(self.ranks.comm.allgather(own))
 
     def assumed(self, case: Case) -> str | None:
         """Return the assumption about MPI in ``case`` that only the user vouches for, None if there is none."""

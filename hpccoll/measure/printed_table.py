@@ -334,10 +334,8 @@ class PrintedTable:
             print("# a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ...")
         print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
         if alone := cast("list[int]", attempt.provenance.get("ranks_seeing_one_gpu")):
-            print(
-                f"# {format_count(len(alone), 'rank')} see only one of several GPUs in use on their node: messages may"
-            )
-            print("# go through host memory; do: srun --gpu-bind=none")
+            print(f"# {format_count(len(alone), 'rank')} see only one of several GPUs in use on their node: if Slurm")
+            print("# hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
         print("".join(f"# {line}\n" for line in found_lines(attempt)), end="")

@@ -22,7 +22,8 @@ def watchdog(
 ) -> Iterator[None]:
     """Watch ``progress`` from a thread: if it does not change in ``timeout`` seconds, report that and exit.
 
-    The launcher then ends the other ranks. The thread must not call MPI, because the main thread is inside it.
+    The launcher then ends the other ranks. Because the main thread is inside MPI, this thread may call MPI only with
+    MPI_THREAD_MULTIPLE, as ``excluded`` does.
 
     Args:
         progress: the progress of this rank.

@@ -87,12 +87,13 @@ def _libraries(points: Sequence[SeriesPoint]) -> str:
     """Return the libraries with their versions, and those whose own call native is."""
     versions = dict.fromkeys([*(point.mpi for point in points), *(point.nccl for point in points)])
     versions.pop("", None)
+    named = [name for name in versions if not any(other.startswith(f"{name}+") for other in versions)]  # + is a build
     native = (point for point in points if point.row.algorithm == NATIVE)
     own = dict.fromkeys(
         "NCCL" if point.row.transport == "nccl" else library_name(point.mpi) for point in native if point.mpi
     )
     meaning = f" (native: {' or '.join(own)}'s own)" if own else ""
-    return f"; {' and '.join(versions)}{meaning}" if versions else ""
+    return f"; {' and '.join(named)}{meaning}" if named else ""
 
 
 def gpu_machines(results: Results) -> Iterator[str]:

@@ -118,14 +118,15 @@ class MeasuredPlans:
         planned = planned_schedule(case, mapped_layout(self._layout, case.mapping))
         if planned is None:
             return None
-        arguments = [case.params.get(name) for name in (*collective(case.collective).arguments, GRAPH)]
-        same_but_plan = replace(case, algorithm="", params={}).id, *(argument or 0 for argument in arguments)
-        earlier = self._measured.setdefault((*same_but_plan, planned.channels, planned.window, len(planned.slices)), [])
+        same = (*collective(case.collective).arguments, GRAPH)
+        same_but_plan = replace(case, algorithm="", params={}).id, *(case.params.get(name) or 0 for name in same)
+        lanes = len(planned.slices), planned.channels, min(planned.window, planned.channels)
+        earlier = self._measured.setdefault((*same_but_plan, *lanes), [])
         for name, slices in earlier:
             if all(map(_have_same_steps, slices, planned.slices)):
                 return f"the same plan as {name} on {self._shape}: {name} is measured"
-        own = own_parameters(case)
-        name = " ".join([case.algorithm, *(f"{name}={value}" for name, value in sorted(own.items()))])
+        parameters = [f"{name}={value}" for name, value in sorted(case.params.items()) if name not in same]
+        name = " ".join([case.algorithm, *parameters])
         earlier.append((name, planned.slices))
         return None
 

@@ -59,6 +59,13 @@ class TransportSpec:
 NCCL_GPU_SHARING_VARIABLE = "NCCL_MULTI_RANK_GPU_ENABLE"
 """The variable that lets several ranks share a GPU in NCCL 2.30 and later."""
 
+SHARED_GPU_CHOICES = (
+    f"NCCL 2.30 or newer with {NCCL_GPU_SHARING_VARIABLE}=1", "NCCL_HOSTID=<different for each rank>",
+    "transport staged or mpi",
+)  # fmt: skip
+"""How ranks can share a GPU, or be on slices of one: as NCCL allows it (initTransportsRank in src/init.cc of 2.30.7),
+as ranks of different hosts, or without NCCL."""
+
 _MPI, _NCCL = "hpccoll.transports.mpi", "hpccoll.transports.nccl"
 
 TRANSPORTS: Mapping[str, TransportSpec] = {

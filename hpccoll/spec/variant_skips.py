@@ -64,6 +64,7 @@ def variant_skip_reason(
         return f"{variant}: its settings affect the library's own collectives only"
     if known is None:
         return None
+    known = known.with_added(sets)
     view = NodeView.of(shape.nodes, shape.ranks_per_node)
     if known.transport == "nccl":
         view = nccl or NodeView((1, shape.nodes), (shape.ranks_per_node, shape.ranks))

@@ -41,7 +41,7 @@ SOURCES = {
     ),
     "rccl-tests": Source(
         "rccl-tests",
-        "as those of nccl-tests, of RCCL on AMD's GPUs",
+        "operations of RCCL, on AMD's GPUs, are timed as those of nccl-tests are",
     ),
     "imb": Source(
         "Intel MPI Benchmarks",

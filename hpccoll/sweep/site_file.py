@@ -31,6 +31,9 @@ robin, with which half of the ranks are not on the socket of their GPU (man srun
 CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"
 """The variable of a Slurm job that holds the number of its CPUs on the node; ``sweep.launch`` sets it again."""
 
+CPU_OPTION = re.compile(r"\s(--cpus-per-|-c)")
+"""An option of srun for the CPUs of a rank. Of several such options the last one would win."""
+
 _SWEEP_FILE_KEYS = "nodes and ranks_per_node of the sweep file"
 _JOB_SEARCH = "nothing: hpccoll finds its jobs by it"
 _LOGS = "nothing: logs are kept"
@@ -188,12 +191,14 @@ class Site(YamlSection):
 
     @property
     def _cpus(self) -> str | None:
-        """The CPUs of a rank, as a word for the shell of a launch; None for Slurm's default, one CPU.
+        """The CPUs of a rank, as a word for the shell of a launch; None for what the launcher or Slurm gives it.
 
-        On nodes of GPUs, ranks share the CPUs of the job, whether Slurm counts cores or hardware threads: NCCL has
-        threads of its own, and ranks that leave no CPU out are on the socket of their GPU. Hosts of aggregators may
-        have fewer CPUs.
+        Slurm gives a rank one CPU. On nodes of GPUs, ranks share the CPUs of the job, whether Slurm counts cores or
+        hardware threads: NCCL has threads of its own, and ranks that leave no CPU out are on the socket of their GPU.
+        Hosts of aggregators may have fewer CPUs.
         """
+        if CPU_OPTION.search(self.launcher):
+            return None
         if self.cpus_per_task or not self.gpus_per_node or self.aggregators:
             return str(self.cpus_per_task) if self.cpus_per_task else None
         return f"$(({CPUS_ON_NODE} / {{ranks_per_node}}))"

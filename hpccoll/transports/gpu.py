@@ -71,7 +71,7 @@ def device_uuid(number: int) -> str | None:
 def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
     """Return the reason why this process cannot run ``dtype`` on a GPU over ``transport``, None if it can."""
     if not device_count():
-        return "no CUDA device"
+        return "no CUDA device; do: run it on a node with GPUs (srun --gpus-per-node=8)"
     if find_spec("cupy") is None:
         return f"cupy is not installed ({INSTALL})"
     if old := old_cupy_reason():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import SINGLE
-from hpccoll.spec.transport_table import NCCL_GPU_SHARING_VARIABLE
+from hpccoll.spec.transport_table import SHARED_GPU_CHOICES
 from hpccoll.store.rows import Results, Row
 from hpccoll.tuning.measured_choices import geometric_mean
 from hpccoll.tuning.recommendations import Recommendation, RecommendedRange
@@ -24,9 +24,6 @@ MAX_CLAUSES = 3
 
 MAX_SENTENCES = 4
 """Settings of a collective that have a sentence; the table has all of them."""
-
-SHARED_GPU_CHOICES = ("-t staged", f"NCCL 2.30 or newer with {NCCL_GPU_SHARING_VARIABLE}=1")
-"""How two ranks can share a GPU: over host memory, or as NCCL allows it (initTransportsRank in src/init.cc of 2.30)."""
 
 MAX_NAMED_SETTINGS = 3
 """Settings that are named where only the table, or a fold of it, has their answers."""
@@ -392,7 +389,7 @@ def lone_rank_reason(rows: Sequence[Row]) -> str:
     if not rows or any(row.exchanges_data for row in rows):
         return ""
     on_gpus = any(row.device == "cuda" for row in rows)
-    needs = f", with a GPU for each; on one GPU: {', or '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
+    needs = f", with a GPU for each; on one GPU: {'; '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
     return f"one rank exchanges nothing, and no advice follows from its times; do: mpiexec -n 2 hpccoll run{needs}"
 
 

@@ -34,7 +34,7 @@ class Count:
 COUNTS = {
     "nodes": Count(4, 1, 64, "number of workers, n1, n2..."),
     "cpus": Count(2, 1, 256, "CPUs of each host for Slurm"),
-    "gpus": Count(0, 0, 16, "GPUs of each worker for Slurm, which counts and allocates them; there are none"),
+    "gpus": Count(0, 0, 16, "GPUs of each worker for Slurm, which counts and allocates them; no devices exist"),
     "aggregators": Count(0, 0, 16, "number of hosts a1, a2... on the spine, in the partition all; no meters"),
     "racks": Count(0, 0, 64, "number of blocks of workers, each below its own bridge, connected by the spine"),
     "rails": Count(1, 1, 4, "number of wires of each worker and aggregator, each to its own network"),

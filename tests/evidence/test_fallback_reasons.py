@@ -49,9 +49,9 @@ REFUSED = [
         f"{NCCL}algSelection: selected set unavailable for AllReduce; falling back to automatic selection", "algorithm",
         "nothing that the call's own selection",
     ),
-    (f"{NCCL}NET/Plugin : dlerror=x No plugin found (libnccl-net.so), using internal implementation", "plugin", "libn"),
-    (f"{NCCL}NET/Plugin: No plugin found (libnccl-net.so)", "plugin", "libnccl-net.so is not found"),
-    (f"{NCCL}NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.", "plugin", "libnccl-net.so"),
+    (f"{NCCL}NET/Plugin : dlerror=x No plugin found (libnccl-net.so), using internal implementation", "plugin", "no n"),
+    (f"{NCCL}NET/Plugin: No plugin found (libnccl-net.so)", "plugin", "no network plugin is found"),
+    (f"{NCCL}NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.", "plugin", "no network plug"),
     (f"{NCCL}Failed to open libibverbs.so[.1]", "rdma", "there is no libibverbs"),
     (f"{NCCL}Count not open libibverbs.so.1", "rdma", "there is no libibverbs"),  # sic, since 2.30
     (f"{NCCL}NET/IB : No device found.", "rdma", "NCCL finds no RDMA device"),

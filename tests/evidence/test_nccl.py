@@ -5,7 +5,7 @@ from cli_runner import invoke
 from library_logs import LOGS, TEXTS, read_log
 
 from hpccoll.evidence.log_set import read_logs
-from hpccoll.evidence.nccl import FORCED_SOCKETS, NUMBERED_ALGORITHMS
+from hpccoll.evidence.nccl import FORCED_SOCKETS, NUMBERED_ALGORITHMS, ONLY_SOCKETS
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS
 from hpccoll.evidence.verdict import judge_collective, network_mismatch
 
@@ -179,7 +179,6 @@ STARTED = f"{HEAD}Initialized NET plugin Socket"
     [
         pytest.param((IB_PORTS, *SOCKET), id="up to 2.26"),
         pytest.param((IB_PORTS, f"{HEAD}Initialized NET plugin IB", *SOCKET, STARTED), id="2.27 and 2.28.3"),
-        pytest.param((SOCKET[0], STARTED, SOCKET[1]), id="from 2.28.7 on"),
         pytest.param((f"{HEAD}Comm config netName reset to NCCL_NET=Socket", SOCKET[1]), id="a setting overridden"),
         pytest.param((f"{HEAD}Comm config Net name set to socket", SOCKET[1]), id="a setting"),
     ],
@@ -201,6 +200,13 @@ def test_requested_sockets_are_the_reason_for_tcp_though_nccl_does_not_log_the_r
 )
 def test_tcp_is_not_attributed_to_a_request_without_evidence(lines):
     assert read_logs({"a": "\n".join(lines)}).unavailable == ()
+
+
+def test_sockets_as_the_only_network_that_was_started_are_no_proof_of_a_request():
+    """After a failure, NCCL does not start RDMA for further communicators of the process either."""
+    record = read_logs({"a": "\n".join((SOCKET[0], STARTED, SOCKET[1]))})
+    assert [(one.feature, one.reason) for one in record.unavailable] == [("rdma", ONLY_SOCKETS)]
+    assert network_mismatch(record, "rdma").endswith("Using network Socket")
 
 
 def test_another_reason_for_tcp_comes_before_the_request():
@@ -240,6 +246,26 @@ def test_rccl_is_named_with_its_version_with_and_without_a_header(head, line, ve
 def test_rccl_is_recognised_in_a_log_without_its_version(line):
     assert read_logs({"a": f"{HEAD}{line}"}).library == "rccl"
     assert read_logs({"a": f"{HEAD}NET/IB : No device found."}).library == "nccl"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NCCL_TOPO_FILE set by environment to /shared/RCCL/topology.xml",
+        "NET/Plugin: Plugin name set by env to /opt/librccl-net.so",
+        "Comm config Net name set to RCCL",
+        "TUNER/Plugin: NCCL_TUNER_PLUGIN set to librccl-tuner.so",
+    ],
+)
+def test_a_value_that_someone_chose_does_not_name_the_library(line):
+    assert read_logs({"a": f"{HEAD}{line}"}).library == "nccl"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_line_with_the_version_decides_which_library_it_is(before):
+    lines = [f"{HEAD}NCCL version 2.30.7+cuda13.0", f"{HEAD}TUNER/Plugin: Using /shared/RCCL/tuner.so"]
+    record = read_logs({"a": "\n".join(lines if before else lines[::-1])})
+    assert (record.library, record.version) == ("nccl", "2.30.7")
 
 
 def test_channels_of_rccl_are_counted_without_the_communicator_that_their_lines_name():

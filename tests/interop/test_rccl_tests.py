@@ -84,6 +84,15 @@ def test_the_banner_of_rccl_shows_the_suite_where_its_version_line_is_missing(tm
     assert (output.source, output.program, output.library) == ("rccl-tests", "rccl-tests", "RCCL 2.28.3")
 
 
+def test_gpus_of_amd_show_the_suite_where_nothing_else_names_it(tmp_path):
+    name = "rccl_reduce_scatter_in_place.txt"
+    lines = (OUTPUTS / name).read_text().splitlines(keepends=True)
+    text = "".join(line for line in lines if "ccl-tests" not in line and not line.startswith(("RCCL", "Librccl")))
+    output = read(tmp_path, name, text, library="of ROCm 6.2")
+    assert (output.source, output.program, output.library) == ("rccl-tests", "rccl-tests", "of ROCm 6.2")
+    assert {(one.case.transport, one.case.device) for one in output.results} == {("rccl", "rocm")}
+
+
 def test_lines_of_the_banner_are_no_remarks():
     assert read_example("rccl_all_reduce.txt").remarks == []
 

@@ -8,6 +8,7 @@ import pytest
 from catalogue_cases import case
 
 from hpccoll.host.env_allowlist import allowed_variables
+from hpccoll.spec.transport_table import SHARED_GPU_CHOICES
 from hpccoll.store.load_results import read_results
 from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
@@ -195,15 +196,14 @@ SLICES = ["slice 1", "other", "slice 2", "third"]
     ],
 )
 def test_ranks_that_share_a_gpu_are_refused_as_by_nccl_with_what_is_valid(mpiexec, names, given, refused):  # noqa: ARG001
-    from hpccoll.measure.gpu_assignment import sharing_refusal
+    from hpccoll.measure.gpu_assignment import reason_nccl_refuses
 
-    reason = sharing_refusal(devices(*names, **given))
+    reason = reason_nccl_refuses(devices(*names, **given))
     assert (reason is None) == (refused is None)
     if refused:
         assert reason.startswith(refused)
         valid = reason.partition("valid: ")[2]
-        sharing = "=1" * ("slices" not in refused)
-        for choice in ("one rank a GPU", "NCCL 2.30 or newer", "NCCL_HOSTID", "staged or mpi", sharing):
+        for choice in ("one rank a GPU", *SHARED_GPU_CHOICES):
             assert choice in valid
 
 

@@ -53,6 +53,18 @@ def test_the_summary_names_the_build_of_nccl_by_its_log_and_without_a_log_its_ve
         assert summary.endswith(f"; MPICH 5.0.2 and {name} (native: NCCL's own).")
 
 
+def test_a_version_of_nccl_without_its_build_is_not_named_next_to_the_same_with_it(make_row, make_run, of_rows):
+    rows = [make_row("native", transport="nccl", run_id=name) for name in ("logged", "unlogged", "newer")]
+    log = ProbeResult(record=LogRecord(library="nccl", version="2.30.7", build="+cuda12.9"))
+    newer = [{"hosts": ["n1"], "library": {"version": "2.30.70", "files": []}}]
+    runs = (
+        make_run(run_id="logged", provenance={"nccl": LOADED}, evidence=log.to_json()),
+        make_run(run_id="unlogged", provenance={"nccl": LOADED}), make_run(run_id="newer", provenance={"nccl": newer}),
+    )  # fmt: skip
+    summary = measured_summary(chart_groups(of_rows(*rows, runs=runs)))
+    assert summary.endswith("; NCCL 2.30.7+cuda12.9 and NCCL 2.30.70.")
+
+
 def test_native_of_two_libraries_is_that_of_both(make_row, make_run, of_rows):
     rows = [make_row("native", transport="nccl"), make_row("native", transport="mpi")]
     run = make_run(provenance={"mpi": {"version": "MPICH 5.0.2"}, "nccl": LOADED})

@@ -66,7 +66,7 @@ def test_the_limits_of_a_variant_are_in_the_json(tmp_path):
         "collectives": ("all_reduce",), "dtypes": ("int32", "int64", "float16", "float32", "float64", "bfloat16"),
         "ops": ("sum", "min", "max", "avg"), "least_nodes": 2, "most_nodes": None, "most_per_node": 8,
         "least_per_node": 1, "for_collectives": None, "for_dtypes": None, "before": None,
-        "most_message": None,
+        "most_message": None, "unaffected": False,
     }  # fmt: skip
     assert rows["nccl-collnet-chain"]["further_limits"] == rows["nccl-ring"]["further_limits"] == []
     assert [row["before"] for row in rows["nccl-nvls"]["further_limits"]] == [None, None, None, "2.28.7"]

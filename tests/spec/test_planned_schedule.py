@@ -42,7 +42,7 @@ def test_of_algorithms_with_the_same_plan_the_first_is_measured():
         ({"params": {"outer": "rabenseifner"}}, False), ({"params": {"inner": "recursive_halving"}}, True),
         ({"params": {"graph": 1}}, False), ({"params": {"channels": 2}}, False), ({"bytes": 2 * MIB}, False),
         ({"in_place": True}, False), ({"dtype": "float64"}, False), ({"op": "max"}, False),
-        ({"timing": "aggregated"}, False), ({"transport": "mpi"}, False),
+        ({"timing": "aggregated"}, False), ({"transport": "mpi"}, False), ({"params": {"window": 4}}, True),
     ],
 )  # fmt: skip
 def test_plans_are_the_same_only_if_all_that_decides_them_is(changes, equal):
@@ -57,6 +57,17 @@ def test_the_parameters_of_the_measured_algorithm_are_named_and_other_transports
         "the same plan as hierarchical inner=ring on 1x8: hierarchical inner=ring is measured",
     ]
     assert not any(skipped([case(algorithm=name) for name in ("ring", "hierarchical")]))
+
+
+def test_a_case_is_told_from_one_of_its_own_algorithm_by_the_parameters():
+    cases = [over_nccl("ring", params=params) for params in ({"channels": 1, "graph": 1}, {"graph": 1})]
+    assert skipped(cases)[1] == "the same plan as ring channels=1 on 1x8: ring channels=1 is measured"
+
+
+def test_more_channels_in_flight_than_there_are_make_no_other_plan():
+    cases = [over_nccl("ring", params={"channels": 4, "window": window}) for window in (1, 2, 4, 8)]
+    reason = "the same plan as ring channels=4 window=4 on 1x8: ring channels=4 window=4 is measured"
+    assert skipped(cases) == [None, None, None, reason]
 
 
 def test_a_mapping_decides_the_plan():

@@ -217,12 +217,35 @@ def test_a_plan_says_if_nccl4py_is_missing_where_ranks_have_the_packages_of_this
 def test_training_steps_are_measured_in_variants_of_kernels_that_their_collectives_have(on_cluster):
     text = "devices: cuda\ntransports: [nccl]\nnodes: [2]\nranks_per_node: 2\n"
     text += "algorithms: [native, ring]\nworkloads: [{model: resnet50}]\nvariants: {plain: {}, "
-    plan = on_cluster(f"{text}nccl-ring: , nccl-simple: , nccl-nvls-off: , nccl-gdr: }}\n")
+    plan = on_cluster(f"{text}nccl-ring: , nccl-simple: , nccl-nvls-off: , nccl-p2p-ll-off: , nccl-gdr: }}\n")
     algorithms = {job.variant: {case.algorithm for case in job.cases} for job in plan.jobs}
     both, native = {"native", "ring"}, {"native"}
     assert algorithms == {
         "plain": both, "nccl-ring": native, "nccl-simple": native, "nccl-nvls-off": native, "nccl-gdr": both,
+        "nccl-p2p-ll-off": both,  # stages of a pipeline send messages
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variant", "collective", "alone", "with_more"),
+    [
+        ("nccl-ring", "all_to_all", False, True), ("nccl-p2p-ll-off", "all_reduce", False, True),
+        ("nccl-nvls-off", "broadcast", False, True), ("nccl-sharp-off", "broadcast", False, True),
+        ("nccl-sharp-off", "barrier", True, True), ("nccl-nvls-off", "barrier", True, True),
+        ("nccl-sharp", "broadcast", False, False), ("nccl-pat", "all_reduce", False, False),
+    ],
+)  # fmt: skip
+def test_what_a_variant_cannot_change_is_left_out_unless_a_variable_is_added_to_it(
+    on_cluster, variant, collective, alone, with_more
+):
+    text = (
+        f"devices: cuda\ntransports: [nccl]\nnodes: [2]\nranks_per_node: 2\ncollectives: [all_gather, {collective}]\n"
+    )
+    text += "algorithms: native\nbytes: 64\nin_place: false\nvariants: "
+    for added, measured in (("", alone), ("{NCCL_BUFFSIZE: 8388608}", with_more)):
+        plan = on_cluster(f"{text}{{{variant}: {added}, default: {{}}}}\n")
+        cases = {(job.variant, case.collective) for job in plan.jobs for case in job.cases}
+        assert ((variant, collective) in cases) == measured
 
 
 KERNELS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier")

@@ -180,6 +180,14 @@ def test_ranks_on_nodes_of_gpus_share_the_cpus_of_the_job_unless_the_site_says_o
     assert not any("cpus_per_task" in path.read_text() for path in site_files() if "gpus_per_node" in path.read_text())
 
 
+@pytest.mark.parametrize("option", ["--cpus-per-task=6", "--cpus-per-task 6", "-c 6", "-c6", "--cpus-per-gpu=6"])
+@pytest.mark.parametrize("rest", ["gpus_per_node: 8", "cpus_per_task: 4"])
+def test_an_option_of_the_launcher_for_cpus_stays_the_only_one(site, option, rest):
+    text = line(site(f"launcher: srun {option} --mpi=pmix\n{rest}"))
+    assert text.startswith(f"srun {option} --mpi=pmix -N 2 ")
+    assert text.count("--cpus-per-") + text.count(" -c") == 1
+
+
 def test_a_launcher_with_places_is_taken_as_it_is(site):
     found = site("launcher: 'mpirun -n {ranks} --host {hosts} --map-by ppr:{ranks_per_node}:node'\ncpus_per_task: 4")
     assert line(found) == "mpirun -n 8 --host n1,n2 --map-by ppr:4:node hpccoll"

@@ -135,6 +135,14 @@ def test_an_old_driver_reports_no_uuid(monkeypatch):
     assert device_uuid(0) is None
 
 
+def test_without_a_gpu_the_reason_says_where_to_run(monkeypatch):
+    monkeypatch.setattr(transports_gpu, "device_count", lambda: 0)
+    for transport in ("nccl", "staged"):
+        reason = transports_gpu.missing_for_gpu.__wrapped__(transport)
+        assert "do: run it on a node with GPUs" in reason
+        assert "\n" not in reason
+
+
 @pytest.mark.parametrize(("version", "too_old"), [("13.6.0", True), ("14.0.0", False)])
 def test_a_cupy_that_is_too_old_is_the_reason_before_it_is_imported(monkeypatch, version, too_old):
     monkeypatch.setattr(transports_gpu, "device_count", lambda: 1)

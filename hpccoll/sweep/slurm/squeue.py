@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
+from hpccoll.host.process_facts import parse_cpu_list
 from hpccoll.sweep.slurm.partitions import load_partition
 from hpccoll.sweep.slurm.query import parse_records, run_slurm, slurm_output
 
@@ -95,15 +96,20 @@ def waits_for_nodes(number: str) -> bool:
 
 
 def cpus_of_node(number: str) -> int:
-    """Return the CPUs that a running job has on each of its nodes, the mean number if they differ.
+    """Return the CPUs that a running job has on each of its nodes, the smallest number if they differ.
 
-    Slurm counts hardware threads where its nodes are configured so (slurm.conf, CPUs).
+    Slurm counts hardware threads where its nodes are configured so (slurm.conf, CPUs). It lists the CPUs of a node by
+    their hardware threads in any case (CPU_IDs), so that only the share of a node follows from the list.
 
     Raises:
         BadInputError: if Slurm does not answer or does not know the job.
     """
-    fields = next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))
-    return int(fields["NumCPUs"]) // int(fields["NumNodes"])
+    text = slurm_output("scontrol", "-d", "-o", "show", "job", number)
+    fields = next(parse_records(text))
+    groups = re.findall(r" Nodes=(\S+) CPU_IDs=(\S+)", text)
+    threads = [len(parse_cpu_list(cpus)) for nodes, cpus in groups for _ in _hostnames(nodes)]
+    threads = threads or [1] * int(fields["NumNodes"])
+    return int(fields["NumCPUs"]) * min(threads) // sum(threads)
 
 
 def allocated_hosts(number: str) -> tuple[str, ...]:
@@ -113,4 +119,8 @@ def allocated_hosts(number: str) -> tuple[str, ...]:
         BadInputError: if Slurm does not answer or does not know the job.
     """
     nodes = next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"]
+    return _hostnames(nodes)
+
+
+def _hostnames(nodes: str) -> tuple[str, ...]:
     return tuple(slurm_output("scontrol", "show", "hostnames", nodes).split())

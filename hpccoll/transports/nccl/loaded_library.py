@@ -1,4 +1,4 @@
-"""The NCCL that is loaded into this process: its files, and the function after which it reads its log's variables."""
+"""The NCCL that is loaded into this process: its files, and its function that resets the log."""
 
 import ctypes
 import re
@@ -19,7 +19,7 @@ def loaded_nccl_files() -> list[str]:
 def debug_reset() -> Callable[[], None] | None:
     """Return NCCL's function after which it reads the variables of its log again; None before NCCL 2.24.
 
-    No message is logged below the new level: 2.24 to 2.26 read the variables within the call (src/debug.cc:231 of
+    Only messages up to the new level are logged: 2.24 to 2.26 read the variables within the call (src/debug.cc:231 of
     v2.24.3-1), later versions with the next message, before they decide whether to write it (src/debug.cc:45 and 392 of
     v2.27.7-1, 134 and 277 of v2.30.7-1). The level of every message is compared first (src/debug.cc:189 of v2.24.3-1,
     272 of v2.30.7-1), and creating a communicator logs messages, so that timed operations compare a number, as they do

@@ -37,6 +37,20 @@ def test_the_cpus_of_a_job_are_those_of_a_node():
     assert squeue.cpus_of_node("7") == 2
 
 
+@pytest.mark.parametrize(
+    ("cpus", "groups", "expected"),
+    [
+        (240, "Nodes=n[1-2] CPU_IDs=0-95 Mem=0 GRES= Nodes=n3 CPU_IDs=0-31,40-55 Mem=0 GRES=gpu:8", 48),
+        (120, "Nodes=n[1-2] CPU_IDs=0-95 Mem=0 GRES= Nodes=n3 CPU_IDs=0-31,40-55 Mem=0 GRES=", 24),  # of two threads
+        (192, "Nodes=n[1-2] CPU_IDs=0-95 Mem=0 GRES=", 96),
+    ],
+)
+def test_of_nodes_with_different_cpus_the_smallest_counts(programs, cpus, groups, expected):
+    job = f"JobId=7 NumNodes=3 NumCPUs={cpus} NumTasks=3 JOB_GRES=(null) {groups} MinCPUsNode=1\n"
+    programs("scontrol", {"show job": job, "hostnames n[1-2]": "n1\nn2\n", "hostnames n3": "n3\n"})
+    assert squeue.cpus_of_node("7") == expected
+
+
 def test_jobs_are_cancelled_together_and_none_where_there_are_none(programs):
     programs("scancel", code=1)
     squeue.cancel([])
