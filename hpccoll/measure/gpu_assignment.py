@@ -152,7 +152,8 @@ class RankGpus:
         return next(filter(None, self.ranks.comm.allgather(reason)), None)
 
     def _mpi_not_cuda_aware(self) -> str | None:
-        return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.description}"
+        remedy = "do: transport nccl or staged"
+        return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.description}; {remedy}"
 
     @cached_property
     def sharing_refusal(self) -> str | None:

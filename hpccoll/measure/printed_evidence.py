@@ -13,7 +13,7 @@ from hpccoll.evidence.log_settings import PROBE_REMEDY
 from hpccoll.evidence.nic_gpu_affinity import NearestNics, describe_balance
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.evidence.verdict import UNKNOWN
-from hpccoll.schedule import collective
+from hpccoll.schedule import WORKLOADS, collective
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.case import Job
 from hpccoll.store.raw_results import Attempt, CaseHistory, RawResults
@@ -23,7 +23,7 @@ MAX_NAMES = 8
 """The number of adapters of a node that are named."""
 
 _NVLS_REASON = "NCCL logs nothing about it: fewer than 3 GPUs a node, no NVSwitch, or NCCL_NVLS_ENABLE=0"
-_WITHOUT_LOG = f"no log of NCCL was read; do: unset NCCL_DEBUG, or {PROBE_REMEDY}"
+_WITHOUT_LOG = f"no log of NCCL was read (of no training step, and of none with NCCL_DEBUG set); do: {PROBE_REMEDY}"
 
 
 def found_lines(attempt: Attempt) -> Iterator[str]:
@@ -120,7 +120,8 @@ def executed_lines(raw: RawResults) -> Iterator[str]:
     for history in raw.histories():
         case, outcome = history.outcome.case, history.outcome
         exchanges = history.attempt.ranks - history.attempt.aggregators > 1
-        if case.algorithm == NATIVE and case.transport == "nccl" and outcome.timed and exchanges:
+        called = case.algorithm == NATIVE and case.collective not in WORKLOADS
+        if called and case.transport == "nccl" and outcome.timed and exchanges:
             what_ran, why = _what_ran(history, records[history.attempt.number])
             by_call[_call_name(raw.job, history)][outcome.bytes or case.bytes].setdefault(what_ran, why)
     for name, by_size in by_call.items():

@@ -122,7 +122,7 @@ def check_transport(transport: str, devices: Sequence[str]) -> None:
     valid = tuple(name for name in TRANSPORTS if {*devices} & {*TRANSPORTS[name].devices})
     if transport not in valid:
         elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
-        hint = f" (device {' or '.join(elsewhere)} has it)" if elsewhere else ""
+        hint = f" ({transport} needs device {' or '.join(elsewhere)})" if elsewhere else ""
         raise BadInputError("transport", transport, format_choices(transport, valid, hint))
 
 

@@ -61,7 +61,7 @@ def variant_skip_reason(
         return f"{variant}: its settings affect cases over {over}, not over {case.transport}"
     schedule = case.algorithm != NATIVE
     if schedule and sets and all(map(_of_collectives, sets)):
-        return f"{variant}: its settings affect the library's own collectives only"
+        return f"{variant}: the variant affects the library's own collectives only"
     if known is None:
         return None
     known = known.with_added(sets)

@@ -113,7 +113,7 @@ class Parallelism:
         mesh, transformer = self.mesh, model.transformer
         for axis in ("tp", "pp", "ep"):
             if getattr(mesh, axis) > 1 and transformer is None:
-                what = f"1: only transformers are divided, unlike {model.name}"
+                what = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
                 raise BadInputError(f"parallel {axis}", getattr(mesh, axis), what)
         if transformer and mesh.pp > transformer.blocks:
             raise BadInputError("parallel pp", mesh.pp, f"at most the {transformer.blocks} blocks of {model.name}")

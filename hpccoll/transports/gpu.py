@@ -8,6 +8,7 @@ from copy import copy
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from hpccoll.transports.mpi.step import DeferredCall  # its import starts MPI, and a GPU is selected before that
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
+
+MAX_ERROR = 120
+"""The characters of a loader's error that are shown: it may list directories."""
 
 GpuArray: TypeAlias = Any
 """A CuPy array. Arrays of bfloat16 hold its bits as uint16."""
@@ -88,7 +92,7 @@ def _missing_nvrtc() -> str | None:
 
         nvrtc.getVersion()
     except (ImportError, OSError, RuntimeError) as error:
-        return f"NVRTC, the kernel compiler, not found: {' '.join(str(error).split())} ({INSTALL})"
+        return f"NVRTC, the kernel compiler, not found; do: {INSTALL} ({shorten(str(error), MAX_ERROR)})"
     return None
 
 
@@ -100,7 +104,7 @@ def missing_cublas() -> str | None:
     try:
         from cupy_backends.cuda.libs import cublas  # noqa: F401
     except (ImportError, OSError, RuntimeError) as error:
-        return f"cuBLAS, which multiplies matrices, not found: {' '.join(str(error).split())} ({INSTALL})"
+        return f"cuBLAS, which multiplies matrices, not found; do: {INSTALL} ({shorten(str(error), MAX_ERROR)})"
     return None
 
 

@@ -389,8 +389,9 @@ def lone_rank_reason(rows: Sequence[Row]) -> str:
     if not rows or any(row.exchanges_data for row in rows):
         return ""
     on_gpus = any(row.device == "cuda" for row in rows)
-    needs = f", with a GPU for each; on one GPU: {'; '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
-    return f"one rank exchanges nothing, and no advice follows from its times; do: mpiexec -n 2 hpccoll run{needs}"
+    needs = f", with a GPU for each; on one GPU, one of: {'; '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
+    remedy = f"start the same command on two ranks (mpiexec -n 2){needs}"
+    return f"one rank exchanges nothing, and no advice follows from its times; do: {remedy}"
 
 
 def unanswered_lines(results: Results, answered: Collection[str]) -> Iterator[str]:

@@ -107,8 +107,9 @@ def main() -> int:
         return subprocess.run([sys.executable, *again], env=environment(asked.wheels), check=False).returncode
     names = [name for name in PARTS if (name in asked.only if asked.only else name != "tests")]
     if reason := lacking("gpu", asked.on_host):
+        print(f"nothing was run: {reason}; these parts would be:")
         for name in names:
-            print(f"{name}, {PARTS[name].seconds} s: not run, {reason} ({PARTS[name].what})")
+            print(f"{name}, {PARTS[name].seconds} s: {PARTS[name].what}")
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a server of MPS is ended
     return call(asked, names)

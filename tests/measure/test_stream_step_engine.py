@@ -176,7 +176,7 @@ def test_without_cublas_a_step_that_multiplies_matrices_is_skipped_and_others_ru
     results = read_results([out])
     (gap,) = results.skipped
     assert {row.params["compute"]: row.status for row in results.rows} == {"gemm": "skipped", "none": "ok"}
-    assert "cuBLAS, which multiplies matrices, not found: " in gap.reason
+    assert "cuBLAS, which multiplies matrices, not found; do: pip install" in gap.reason
     assert "pip install 'hpccoll[cuda12]'" in gap.reason
 
 

@@ -26,7 +26,7 @@ def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a
     results = read_results([tmp_path / "a.h5"])
     assert results.runs[0].provenance["variables"]["NCCL_ALGO"] == "Ring"
     outcomes = {row.algorithm: (row.status, row.reason) for row in results.rows}
-    why = "nccl-ring: its settings affect the library's own collectives only"
+    why = "nccl-ring: the variant affects the library's own collectives only"
     assert outcomes == {"ring": ("skipped", why), "native": ("ok", None)}
 
 

@@ -49,8 +49,8 @@ def test_transports_go_to_the_devices_whose_buffers_they_move():
         (("cpu",), ("tierd",), "transport: 'tierd' is not valid: did you mean tiered. choose from "),
         (("gpu",), ("mpi",), "device: 'gpu' is not valid: choose from cpu, cuda"),
         (("cpu",), ("ucx",), "transport: 'ucx' is not valid: choose from mpi, shm, tiered$"),
-        (("cpu",), ("mpi", "nccl"), r"transport: 'nccl' .* mpi, shm, tiered \(device cuda has it\)"),
-        (("cuda",), ("shm",), r"transport: 'shm' .* mpi, staged, nccl \(device cpu has it\)"),
+        (("cpu",), ("mpi", "nccl"), r"transport: 'nccl' .* mpi, shm, tiered \(nccl needs device cuda\)"),
+        (("cuda",), ("shm",), r"transport: 'shm' .* mpi, staged, nccl \(shm needs device cpu\)"),
         (("cpu", "cuda"), ("shm",), "device: 'cuda' is not valid: left out, or give it a transport: mpi, staged, nccl"),
     ],
 )

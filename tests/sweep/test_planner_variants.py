@@ -199,7 +199,7 @@ def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_libra
         rings = [job.variant for job in plan.jobs for case in job.cases if case.algorithm == "ring"]
         assert (rings[0], len(rings) - 1) == ("plain", ours)
     skip = on_cluster(gpus + "nccl-tree: }").skips[0]
-    assert skip.reason == "nccl-tree: its settings affect the library's own collectives only"
+    assert skip.reason == "nccl-tree: the variant affects the library's own collectives only"
 
 
 def test_a_plan_says_if_nccl4py_is_missing_where_ranks_have_the_packages_of_this_program(on_cluster, monkeypatch):
