@@ -108,7 +108,7 @@ BAD = {
         ["algorithms.1: 'chain' is not valid: choose from ring, ", "pairwise", "(it is an algorithm of broadcast)"],
     ),
     "unknown transport": (LEAST + "transports: ucx", ["a.yaml: transports.0: 'ucx'", "choose from mpi, shm, tiered"]),
-    "a transport of another device": (LEAST + "transports: [mpi, nccl]", ["transports.1: 'nccl'", "cuda has it"]),
+    "a transport of another device": (LEAST + "transports: [mpi, nccl]", ["transports.1: 'nccl'", "needs device cuda"]),
     "unknown mapping": (LEAST + "mapping: plane", ["mapping", "'plane'", "block", "cyclic"]),
     "unknown dtype": (LEAST + "dtypes: [float33]", ["dtype", "'float33'", "float16"]),
     "unknown op": (LEAST + "ops: xor", ["op", "'xor'", "sum", "max"]),
