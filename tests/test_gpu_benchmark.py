@@ -111,6 +111,7 @@ def test_parts_over_nccl_without_ranks_run_on_the_test_library(nccl_library, tmp
 
 
 @pytest.mark.mpi
+@pytest.mark.long
 def test_parts_with_ranks_run_on_the_test_library(mpiexec, nccl_library, tmp_path):  # noqa: ARG001  there is an MPI
     ran = on_host(nccl_library, tmp_path, "train,ranks,run")
     assert ran.returncode == 1, ran.stdout + ran.stderr
