@@ -26,7 +26,7 @@ _RECORD = re.compile(r'\s*(?:\[\s*)?\{[^}]*"busBw"')
 _HEADINGS = "numCycle,collective,"
 
 _TOLERANCE = 0.02
-"""The largest relative difference between the printed bandwidth and the one that follows from the ranks."""
+"""The largest relative difference between the printed busbw and the printed algbw times the factor of the ranks."""
 _LEAST_BANDWIDTH = 1e-3
 """The smallest printed bandwidth, in GB/s, with enough digits for the comparison: six are printed after the point."""
 

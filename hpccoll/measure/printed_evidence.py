@@ -23,7 +23,7 @@ MAX_NAMES = 8
 """The number of adapters of a node that are named."""
 
 _NVLS_REASON = "NCCL logs nothing about it: fewer than 3 GPUs a node, no NVSwitch, or NCCL_NVLS_ENABLE=0"
-_WITHOUT_LOG = f"no log of NCCL was read (of no training step, and of none with NCCL_DEBUG set); do: {PROBE_REMEDY}"
+_WITHOUT_LOG = f"no log of NCCL was read (train reads none, nor does run with NCCL_DEBUG set); do: {PROBE_REMEDY}"
 
 
 def found_lines(attempt: Attempt) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """All that takes a GPU, in one call of a few minutes, with a verdict for each thing that was tried.
 
-By hand, on GPUs that nobody else uses:
+Run it by hand, on idle GPUs:
 
     python tests/benchmarks/gpu.py                                    # all parts, in 9 minutes
     python tests/benchmarks/gpu.py --only fold,nccl                   # some of them

@@ -52,18 +52,21 @@ STEPS |= {
 }
 
 
-def outcome(params, algorithm, gpu):
-    """Return the wrong elements of three runs, and the times of the last one relative to its start on each rank."""
+def prepared_step(params, algorithm, gpu):
+    """Return a step of a workload; ``graph`` is a parameter of its collectives."""
     params = Workload.of(params).params | {name: params[name] for name in ("graph",) if name in params}
-    nbytes = Workload.of(params).gradient_bytes("float32")
     case = Case(
-        collective=TRAINING_STEP, algorithm=algorithm, transport="nccl", device="cuda", bytes=nbytes, in_place=True,
-        params=params,
+        collective=TRAINING_STEP, algorithm=algorithm, transport="nccl", device="cuda",
+        bytes=Workload.of(params).gradient_bytes("float32"), in_place=True, params=params,
     )  # fmt: skip
-    step = PreparedStep(
+    return PreparedStep(
         COMM, LAYOUT, case, lambda comm, layout, inside, own: PreparedCase(comm, layout, inside, gpu=own), gpu=gpu
     )
-    wrong = 0
+
+
+def outcome(params, algorithm, gpu):
+    """Return the wrong elements of three runs, and the times of the last one relative to its start on each rank."""
+    step, wrong = prepared_step(params, algorithm, gpu), 0
     for _ in range(3):
         step.reset()
         COMM.Barrier()
@@ -89,14 +92,7 @@ def outcome(params, algorithm, gpu):
 
 def order_of_readings(gpu):
     """Return the order in which iterations of a timing loop read the clock and events: two readings enclose a run."""
-    params = Workload.of({**RESNET, "compute": "none"}).params
-    case = Case(
-        collective=TRAINING_STEP, algorithm="native", transport="nccl", device="cuda",
-        bytes=Workload.of(params).gradient_bytes("float32"), in_place=True, params=params,
-    )  # fmt: skip
-    step = PreparedStep(
-        COMM, LAYOUT, case, lambda comm, layout, inside, own: PreparedCase(comm, layout, inside, gpu=own), gpu=gpu
-    )
+    step = prepared_step({**RESNET, "compute": "none"}, "native", gpu)
     readings, elapsed_ns = [], gpu.elapsed_ns
 
     def noted(name, read):
@@ -122,14 +118,7 @@ def order_of_readings(gpu):
 
 def with_a_fault(gpu):
     """Return the wrong elements of a step in which a bucket is left out, and what ranks get of a refusal on one."""
-    params = Workload.of(RESNET).params
-    case = Case(
-        collective=TRAINING_STEP, algorithm="ring", transport="nccl", device="cuda",
-        bytes=Workload.of(params).gradient_bytes("float32"), in_place=True, params=params,
-    )  # fmt: skip
-    step = PreparedStep(
-        COMM, LAYOUT, case, lambda comm, layout, inside, own: PreparedCase(comm, layout, inside, gpu=own), gpu=gpu
-    )
+    step = prepared_step(RESNET, "ring", gpu)
     step.engine.operations[1].enqueue = lambda: None
     step.reset()
     COMM.Barrier()

@@ -43,7 +43,7 @@ def test_wait_ends_on_completion_error_or_timeout():
     from hpccoll.measure.recovery import StalledError, poll_until  # where there is an MPI
 
     looks = iter([False, False, True])
-    poll_until(lambda: next(looks), lambda: "an error of which nobody asks", 60)
+    poll_until(lambda: next(looks), lambda: "an error that comes too late", 60)
     with pytest.raises(StalledError, match="NCCL reports: NCCL_ERROR_REMOTE_ERROR"):
         poll_until(lambda: False, lambda: "NCCL reports: NCCL_ERROR_REMOTE_ERROR", 60)
     with pytest.raises(StalledError, match=r"0\.01 s"):

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.sweep, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 GPU, NCCL = "8 host-memory GPUs of the NCCL test library", "NCCL 2.30.0: the test library of hpccoll, in host memory"
-"""What nobody can take for a GPU and for NVIDIA's NCCL."""
+"""The names that the stand-ins give to NVML's and to NCCL's readers."""
 SHORT = {
     "bytes": [64, "64K"], "in_place": False, "ranks_per_node": [2], "rounds": 1,
     "effort": {"warmup": 1, "min_iterations": 2, "max_iterations": 2, "seconds": 0.05, "operations": 3},

@@ -7,7 +7,7 @@ rank.
 
 import re
 from collections.abc import Callable, Sequence
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -179,11 +179,10 @@ def _abort_together(communicators: Sequence[Any]) -> None:
     ncclCommAbort ends the kernels of its own communicator, and then waits for their streams (commDestroySync in init.cc
     of NCCL 2.28.9). There they may wait for those of another communicator, which only its own abort ends.
     """
-    threads = [Thread(target=communicator.abort) for communicator in communicators]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(max(1, len(communicators))) as threads:
+        aborts = [threads.submit(communicator.abort) for communicator in communicators]
+    for abort in aborts:
+        abort.result()  # raises its error
 
 
 def close_world(comm: "MPI.Intracomm") -> None:
