@@ -26,7 +26,7 @@ GPU, NCCL = "8 host-memory GPUs of the NCCL test library", "NCCL 2.30.0: the tes
 """The names that the stand-ins give to NVML's and to NCCL's readers."""
 SHORT = {
     "bytes": [64, "64K"], "in_place": False, "ranks_per_node": [2], "rounds": 1,
-    "effort": {"warmup": 1, "min_iterations": 2, "max_iterations": 2, "seconds": 0.05, "operations": 3},
+    "effort": {"warmup": 1, "seconds": 0.05, "operations": 3},
 }  # fmt: skip
 
 
@@ -34,11 +34,12 @@ SHORT = {
 def sandbox(testbed, nccl_library, mpiexec, tmp_path_factory):  # noqa: ARG001 - there is an MPI library
     """Return a directory for the sweep of a file of workflows/config, shortened, and the arguments of the sweep."""
 
-    def sandbox(name, variants):
+    def sandbox(name, variants, iterations=2):
         box = SweepSandbox(testbed, tmp_path_factory.mktemp(name), name, ["n1", "n2"])
         sweep = yaml.safe_load((ROOT / "workflows" / "config" / f"{name}.yaml").read_text())
         assert {*SHORT} - {"rounds"} <= {*sweep}, "a shortened key is one that the file has"
         sweep |= SHORT | {"variants": {each: sweep["variants"][each] for each in variants or sweep["variants"]}}
+        sweep["effort"] = SHORT["effort"] | {"min_iterations": iterations, "max_iterations": iterations}
         (box.home / "s.yaml").write_text(json.dumps(sweep))
         return box, box.site(gpus_per_node=8, environment=on_host(nccl_library, box.home))
 
@@ -73,17 +74,25 @@ def rows_of(box):
 
 
 def killed_in_the_middle_of_a_job(box, arguments):
-    """Kill a sweep whose first job has measured some of its cases, and return that job."""
+    """Kill a sweep when one of its jobs has measured some of its cases and not all, and return that job."""
     sweep = box.start(*arguments)
+
+    def is_between(job):
+        (planned,) = (each for each in json.loads((box.out / "plan.json").read_text())["jobs"] if each["name"] == job)
+        return 2 <= box.events("outcome", job) < len(planned["cases"])
 
     def job():
         assert sweep.poll() is None, sweep.communicate()
-        begun = (path.name.removesuffix(".h5.journal") for path in box.out.glob("raw/*.h5.journal"))
-        return next((job for job in begun if box.events("outcome", job) >= 2), None)
+        journals = (path.name.removesuffix(".h5.journal") for path in box.out.glob("raw/*.h5.journal"))
+        found = next(filter(is_between, journals), None)
+        if found:
+            box.signal(signal.SIGSTOP)  # they measure no more
+            if is_between(found):
+                return found
+            box.signal(signal.SIGCONT)  # it ended meanwhile: a later job, then
+        return None
 
     begun = wait(job, box.logs)
-    for pid in box.ranks().values():
-        os.kill(pid, signal.SIGSTOP)  # they measure no more
     for pid in box.on_head("snakemake"):
         os.kill(pid, signal.SIGKILL)
     os.killpg(sweep.pid, signal.SIGKILL)
@@ -92,7 +101,7 @@ def killed_in_the_middle_of_a_job(box, arguments):
 
 
 def test_the_first_sweep_on_a_node_of_gpus_is_resumed_after_a_kill_and_says_what_ran(sandbox):
-    box, arguments = sandbox("gpu-node", None)
+    box, arguments = sandbox("gpu-node", None, iterations=100)  # a case takes longer than a look at the journal
     job = killed_in_the_middle_of_a_job(box, arguments)
     before = box.measured(job)
     assert before
