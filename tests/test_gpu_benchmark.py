@@ -412,12 +412,13 @@ def test_bandwidths_are_shares_of_that_of_a_copy(host, monkeypatch):
     monkeypatch.setattr(rates, "copy_call", lambda gpu, nbytes: rates.fold_call(gpu, "float32", nbytes, 1))
     monkeypatch.setattr(rates, "pinned_copies", lambda _gpu: [])
     ran = []
-    monkeypatch.setattr(rates, "in_turn", lambda one, other, rounds: ran.append((one(), other())) or 1.0)
+    monkeypatch.setattr(rates, "in_turn", lambda one, other, **_: ran.append((one(), other())) or 1.0)
     copy, *shares, left_out = rates.bandwidth(host)
     assert copy.got > 0
     assert left_out.got.startswith("left out: more than a tenth")
     assert [verdict.asked for verdict in shares] == ["", "at least 0.90", "", "at least 0.90"] + ["at least 0.80"] * 2
-    assert len(ran) == len(shares) and all(seconds > 0 for pair in ran for seconds in pair)
+    assert len(ran) == len(shares)
+    assert all(seconds > 0 for pair in ran for seconds in pair)
     # Where all take as long as a copy, the share is of the bytes moved alone: n inputs and a result, of two.
     assert [verdict.got for verdict in shares] == [1.0, 1.5, 2.5, 1.5, 0.5, 0.5]
 

@@ -15,7 +15,8 @@ from hpccoll.evidence.variants import (
     variant_communicator,
     variant_environment,
 )
-from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, WORKLOADS
+from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS
+from hpccoll.spec.algorithm_registry import COLLECTIVES, WORKLOADS
 
 
 def test_exactly_the_variants_with_communicator_settings_require_nccl4py():
