@@ -192,7 +192,7 @@ class _NcclTestsParser(LineParser):
     handlers = LineHandlers()
 
     def parse(self, lines: Iterable[str]) -> None:
-        super().parse(lines)
+        super().parse(line.expandtabs() for line in lines)
         self._end_run()
         if (singles := sum(len(run.devices) == 1 for run in self.runs)) > 1:
             raise BadInputError("FILE", str(self.path), _processes(singles, 1))
@@ -334,7 +334,7 @@ class _NcclTestsParser(LineParser):
 def _with_reduction(line: str, columns: Sequence[str]) -> str:
     """Return a row with a cell of its reduction, which versions before 2.13.4 leave blank if there is none."""
     cells, at = line.split(), columns.index("redop") if "redop" in columns else 0
-    if at and len(cells) == len(columns) - 1 and NUMBER.fullmatch(cells[at].lstrip("-")):
+    if at and len(cells) == len(columns) - 1 and "none" not in cells and NUMBER.fullmatch(cells[at].lstrip("-")):
         cells.insert(at, "none")
     return " ".join(cells)
 
@@ -404,8 +404,8 @@ def _check_ranks(
     """Check the number of ranks against the bandwidths of the whole run.
 
     Raises:
-        BadInputError: if the bandwidths are those of another number; or if they do not show the number, and nodes have
-            unequal numbers of ranks: a line of the list may be lost.
+        BadInputError: if the bandwidths are those of another number; or if they do not show the number, which is odd,
+            or nodes have unequal numbers of ranks: a line of the list may be lost.
     """
     possible = possible_ranks(name, ranks, bandwidths)
     if possible and ranks not in possible:
@@ -413,10 +413,11 @@ def _check_ranks(
             run.where, format_count(ranks, "rank"), f"{possible[0]}, which follow from the bandwidths of this run"
         )
     per_node = Counter(device.process[0] for device in run.devices)
-    if len(set(per_node.values())) > 1 and len(possible) > 1 and given.ranks is None:
+    doubtful = len(set(per_node.values())) > 1 or ranks % 2 == 1
+    if doubtful and len(possible) > 1 and given.ranks is None:
         raise BadInputError(
-            "--ranks", None, f"{path} lists {ranks} of them, not as many on each node, and its bandwidths do not show "
-            "whether a line of the list is lost"
+            "--ranks", None, f"{path} lists {format_count(ranks, 'rank')}, and its bandwidths do not show whether a "
+            f"line of the list is lost: say --ranks {ranks} if none is"
         )  # fmt: skip
 
 

@@ -158,6 +158,23 @@ def test_a_prefix_of_a_launcher_changes_nothing(prefix, tmp_path):
         assert [(row.case_id, row.median_s) for row in rows] == [(row.case_id, row.median_s) for row in plain]
 
 
+@pytest.mark.parametrize("form", ["{number:6d}\t{line}", "{number}:{line}", "job-{number} {line}"])
+def test_a_prefix_that_differs_from_line_to_line_is_named(form, tmp_path):
+    lines = PLAIN.splitlines(keepends=True)
+    text = "".join(form.format(number=number, line=line) for number, line in enumerate(lines, 1))
+    assert import_text(tmp_path, text).is_bad_input("line 1:", "sed")
+
+
+def test_a_title_within_a_sentence_is_no_prefix(tmp_path):
+    text = f"{PLAIN}[job 7] again, after # nThread 1:\n{PLAIN}"
+    assert {row.rounds for row in imported(tmp_path, import_text(tmp_path, text))} == {2}
+
+
+def test_tabs_between_columns_are_blanks(tmp_path):
+    rows = imported(tmp_path, import_text(tmp_path, re.sub(" {2,}", "\t", PLAIN)))
+    assert len(rows) == 4
+
+
 def test_lines_of_other_processes_are_said_to_be_left_out(tmp_path):
     text = "".join(f"0: {line}" for line in PLAIN.splitlines(keepends=True))
     assert "'0:'" in import_text(tmp_path, f"{text}1: something\n").err
