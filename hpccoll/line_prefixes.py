@@ -16,7 +16,8 @@ _CLOCK = (
     r"[A-Z][a-z]{2} \d{4}|\d\d[-/.]\d\d[-/.]\d{4})(?:T|,? +))?"
     r"\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?(?:Z| ?[+-]\d\d:?\d\d| [A-Z]{3,4}(?= \d{4}))?(?: \d{4})?"
 )
-_SECONDS = r"(?<![\w.])\d+\.\d+(?![\w.])"
+_SECONDS = r"(?<![\w.])(?:\d+\.\d+|1\d{9}(?:\d{3}){0,3})(?![\w.])"
+"""Seconds since a start, or since 1970 also in milli-, micro- or nanoseconds."""
 _TIME = re.compile(f"{_CLOCK}|{_SECONDS}")
 _FIRST_TIME = re.compile(rf"\W*{_CLOCK}")
 

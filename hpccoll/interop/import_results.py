@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from hpccoll import __version__
+from hpccoll.compare.side_by_side import call_label
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.files import read_text
 from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
@@ -265,5 +266,4 @@ def imported_lines(outputs: Mapping[Path, BenchmarkOutput]) -> Iterable[str]:
 
 
 def _label(case: Case) -> str:
-    params = [str(value) if name == "call" else f"{name}={value}" for name, value in case.params.items()]
-    return f"{case.collective} ({', '.join(params)})" if params else case.collective
+    return f"{case.collective} ({call})" if (call := call_label(case.params)) else case.collective

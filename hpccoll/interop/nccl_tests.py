@@ -60,6 +60,8 @@ RCCL_TESTS = Suite("rccl-tests", "RCCL", "rccl", "rocm")
 SUITES = {"n": NCCL_TESTS, "r": RCCL_TESTS}
 """The suites by the first letter of their names."""
 
+AMD_GPU = re.compile("AMD|Radeon|Instinct|gfx[0-9]")
+
 PROGRAMS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
     "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all",
@@ -276,7 +278,7 @@ class _NcclTestsParser(LineParser):
         self._enter(DEVICES)
         place = found[5] if ":" in (found[5] or "") else ""
         self.run.devices.append(_Device(int(found[1]), found[2] or "0", (found[4], found[3]), place))
-        if "AMD" in found[6]:
+        if AMD_GPU.search(found[6]):
             self.run.suite = RCCL_TESTS
 
     @handlers.line(r"# *Rank\b.*")
@@ -508,7 +510,7 @@ def _check_devices(run: _Run) -> None:
 
 
 def _processes(count: int, ranks: int) -> str:
-    return f"one run: these are {count} processes of {format_count(ranks, 'rank')} each, {SINGLETONS}"
+    return f"output of one run; these are {count} processes of {format_count(ranks, 'rank')} each, {SINGLETONS}"
 
 
 def _place(path: Path, run: _Run, output: BenchmarkOutput, given: SuppliedMetadata) -> tuple[int, int, tuple[str, ...]]:
@@ -556,7 +558,9 @@ def _read_json(path: Path, text: str, output: BenchmarkOutput, given: SuppliedMe
 def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
     """Add the results of the JSON, as those of a table."""
     config, arguments = content["config"], [str(each) for each in content["args"]]
-    suite = RCCL_TESTS if any("AMD" in str(each.get("device_info")) for each in config["devices"]) else NCCL_TESTS
+    suite = (
+        RCCL_TESTS if any(AMD_GPU.search(str(each.get("device_info"))) for each in config["devices"]) else NCCL_TESTS
+    )
     output.source = output.program = suite.source
     output.library = f"{suite.library} {nccl_version(int(content['nccl_version']))}"
     output.truncated = "average_bus_bandwidth" not in content
