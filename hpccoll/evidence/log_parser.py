@@ -12,6 +12,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
+from hpccoll.evidence.nccl_failures import ErrorTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,35 +21,71 @@ class LogMessage:
 
     Args:
         origin: the library: ``nccl``, ``sharp`` (libsharp), ``ucc``; None for a line without a known header.
-        process: the host and process id of the writer; empty without a known header.
+        process: the host and process id of the writer; empty without a header that names them.
         level: the level, such as ``INFO``; None without one.
         text: the text after the header.
+        place: file and line of the source, for warnings and errors.
+        thread: the header without time, level and place, which names the thread; empty without a header.
+        time: the time that the line begins with, if it is finer than a second.
     """
 
     origin: str | None
     process: str
     level: str | None
     text: str
+    place: str = ""
+    thread: str = ""
+    time: str = ""
+
+    @property
+    def host(self) -> str | None:
+        """The host of the writer; None if the header names none, or if its name was replaced."""
+        host = self.process.rpartition(":")[0]
+        return host if host[:1].isalnum() else None
+
+    @property
+    def writer(self) -> str:
+        """The process that wrote the message, as far as it is known: without a process, the thread."""
+        return self.process or self.thread
+
+    @property
+    def placed_text(self) -> str:
+        """The text with the place before it, if the place is known."""
+        return f"{self.place}: {self.text}" if self.place else self.text
 
 
 _TIMESTAMP = r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] ?)?"
 _HEADERS = {
-    # host:pid:tid [device] NCCL INFO ...; WARN also names the place in the source, since 2.30 time and function too.
+    # host:pid:tid [device] NCCL INFO ...; WARN also names the place in the source, since 2.30 time and function too,
+    # and TRACE a time in ms. In logs that people show, the host may be replaced by a word in brackets, and the header
+    # may be cut down to the device, or to nothing at the beginning of the line or behind a prefix.
     "nccl": (
-        _TIMESTAMP + r"(?<![\w.-])(?P<nccl_host>[\w.-]{1,255}):(?P<nccl_pid>\d{1,18}):\d+ \[-?\d+\] "
-        r"(?:[\w./+-]+:\d+ (?:\([^)]*\) )?)?NCCL (?P<nccl_level>VERSION|WARN|ATTN|INFO|ABORT|TRACE) "
+        _TIMESTAMP + r"(?P<nccl_thread>(?<![\w.-])(?!\d\d:\d\d:\d\d )"
+        r"(?P<nccl_host>[\w.-]{1,255}|<[^<>]{0,99}>|\[[^][:]{1,99}\]|\*{1,99}|):(?P<nccl_pid>\d{1,18}):\d+ "
+        r"(?:\[-?\d+\] )?|\[-?\d+\] |(?:^|(?<=[]:)>|] ))\s*)"
+        r"(?:\d+\.\d+ )?(?:(?P<nccl_place>[\w./+-]+:\d+) (?:\([^)]*\) )?)?"
+        r"NCCL (?P<nccl_level>VERSION|WARN|ATTN|INFO|ABORT|TRACE|CALL) "
     ),
     # [host:rank:pid - file.c:line][time] INFO ..., or with the job's id instead of the file.
     "sharp": (
-        r"\[(?P<sharp_host>[\w.-]{1,255}):\d+:(?P<sharp_pid>\d{1,18}) (?:- [\w./]+:\d+|unique id \d+)\]"
-        r"(?:\[[^]]*\])? ?(?P<sharp_level>[A-Z]+) "
+        r"(?P<sharp_thread>\[(?P<sharp_host>[\w.-]{1,255}):\d+:(?P<sharp_pid>\d{1,18}) )"
+        r"(?:- (?P<sharp_place>[\w./]+:\d+)|unique id \d+)\](?:\[[^]]*\])? ?(?P<sharp_level>[A-Z]+) "
     ),
     # [seconds] [host:pid:tid] file.c:line COMPONENT INFO ...
     "ucc": (
-        r"\[\d+\.\d+\] \[(?P<ucc_host>[\w.-]{1,255}):(?P<ucc_pid>\d{1,18})\s*:\d+\]\s+[\w./]+:\d+\s+"
-        r"(?:UCC|UCC_COLL|[CT]L_\w+)\s+(?P<ucc_level>[A-Z]+)\s+"
+        r"\[\d+\.\d+\] (?P<ucc_thread>\[(?P<ucc_host>[\w.-]{1,255}):(?P<ucc_pid>\d{1,18})\s*:\d+\])\s+"
+        r"(?P<ucc_place>[\w./]+:\d+)\s+(?:UCC|UCC_COLL|[CT]L_\w+|\w+ [em]c)\s+(?P<ucc_level>[A-Z]+)\s+"
     ),
 }
+_WITH_PLACE = ("WARN", "ERROR", "FATAL")
+"""The levels of messages whose place in the source people need."""
+
+_FINE_TIME = re.compile(r"[\s|]*\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{2,9}(?:Z|[+-]\d\d:?\d\d)?")
+"""A time that is finer than a second, at the beginning of a line."""
+
+_SEPARATORS = " \t\r\n|"
+"""The characters between several messages in one line of an exported log."""
+
 _HEADER = re.compile("|".join(f"(?P<{origin}>{header})" for origin, header in _HEADERS.items()))
 
 
@@ -63,7 +100,9 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
     Args:
         lines: the lines of the log.
     """
-    for line in lines:
+    for stamped in lines:
+        time = match[0] if (match := _FINE_TIME.match(stamped)) else ""
+        line = stamped[len(time) :]
         headers = list(_HEADER.finditer(line))
         before = line[: headers[0].start()] if headers else line
         if before.strip():
@@ -71,8 +110,13 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
         for header, following in zip_longest(headers, headers[1:]):
             origin = next(name for name in _HEADERS if header[name] is not None)
             body = line[header.end() : following.start() if following else None]
-            process = f"{header[f'{origin}_host']}:{header[f'{origin}_pid']}"
-            yield LogMessage(origin, process, header[f"{origin}_level"], body.strip())
+            host, pid, level, place, thread = (
+                header[f"{origin}_{part}"] for part in ("host", "pid", "level", "place", "thread")
+            )
+            yield LogMessage(
+                origin, "" if pid is None else f"{host}:{pid}", level, body.strip(_SEPARATORS),
+                re.sub(r".*/src/", "", place) if place and level in _WITH_PLACE else "", thread.strip(), time,
+            )  # fmt: skip
 
 
 class LoggedCall(NamedTuple):
@@ -91,6 +135,10 @@ class LoggedCall(NamedTuple):
     dtype: str
     op: str | None
     ranks: int | None
+
+
+HostMembers = defaultdict[str | None, set[tuple[int, str]]]
+"""The members of a communicator by host: their ranks, and what names their GPUs."""
 
 
 class ParserState:
@@ -116,6 +164,9 @@ class ParserState:
         self.collnet_devices: dict[int | None, int] = {}  # by rank; None: the most of all ranks
         self.collnet_line = ""  # the first line that counts them
         self.started_networks: dict[str, bool] = {}  # by name: whether NCCL could start it
+        self.errors = ErrorTraces()
+        self.communicators: set[tuple[int, int]] = set()  # ranks and nodes
+        self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
 
     def add_line(self, field: str, line: str) -> None:
         """Add a line, or a word, to a field of the record."""
@@ -126,11 +177,6 @@ class ParserState:
         if not any((known.feature, known.reason) == (feature, reason) for known in self.unavailable):
             self.unavailable[Unavailable(feature=feature, reason=reason, line=line)] = None
 
-    def add_communicator(self, ranks: int, nodes: int) -> None:
-        """Add the size of a communicator; the record keeps that of the largest."""
-        if ranks > (self.ranks or 0):
-            self.ranks, self.nodes = ranks, nodes
-
     def record(self) -> LogRecord:
         """Return the record of all facts."""
         rdma = [path for path in self.paths if path.startswith("NET/") and not path.startswith("NET/Socket")]
@@ -138,7 +184,7 @@ class ParserState:
         return LogRecord(
             library=self.library, version=self.version, build=self.build, nodes=self.nodes, ranks=self.ranks,
             collectives=tuple(self.collectives), unavailable=tuple(self.unavailable),
-            model=tuple(self.model), plugins=dict(self.plugins),
+            failures=tuple(self.errors.failures()), model=tuple(self.model), plugins=dict(self.plugins),
             gdr=all("GDRDMA" in path for path in rdma) if rdma else None, paths=dict(sorted(self.paths.items())),
             settings=dict(sorted(self.settings.items())), communicator=dict(sorted(self.communicator.items())), **lines,
         )  # fmt: skip
@@ -154,6 +200,12 @@ def line_rules(field: str, *patterns: str) -> list[Rule]:
         (re.compile(pattern), lambda state, _match, message: state.add_line(field, message.text))
         for pattern in patterns
     ]
+
+
+def add_warning(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    """Add the message to the warnings if it is one."""
+    if message.level == "WARN":
+        state.add_line("warnings", message.placed_text)
 
 
 def apply_rules(rules: Sequence[Rule], state: ParserState, message: LogMessage) -> None:

@@ -3,7 +3,7 @@
 import re
 
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, add_warning
 from hpccoll.evidence.log_record import CollectiveLine
 
 _COLLECTIVES = {
@@ -68,6 +68,16 @@ def _add_team(state: ParserState, match: re.Match[str], _message: LogMessage) ->
     state.ranks = max(state.ranks or 0, int(match["ranks"]))
 
 
+def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    """Add an error with its place: that UCC or its layer of SHARP was not used, others as warnings."""
+    if message.level in ("ERROR", "FATAL"):
+        feature, reason = fallback_reasons.unavailable_reason(message.text) or ("", message.text)
+        feature = "sharp" if message.place.startswith("tl_sharp") else feature
+        if feature:
+            state.add_unavailable(feature, reason, message.placed_text)
+        state.add_line("warnings", message.placed_text)
+
+
 RULES: tuple[Rule, ...] = (
     (
         re.compile(
@@ -80,5 +90,7 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"=+ COLL_SCORE_MAP \(team_id (?P<team>\d{1,18}), size (?P<ranks>\d{1,18})\)"), _add_team),
     (re.compile(r"(?P<collective>[A-Z]\w+):$"), _start_score_map),
     (re.compile(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _add_score),
+    (re.compile(""), _add_error),
     *fallback_reasons.RULES,
+    (re.compile(""), add_warning),
 )

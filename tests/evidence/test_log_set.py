@@ -21,9 +21,9 @@ def ran(record):
     return [(one.collective, one.bytes, one.algorithm, one.protocol, one.channels) for one in record.collectives]
 
 
-def test_warnings_are_kept_once_without_their_headers():
+def test_warnings_are_kept_once_with_their_places_and_without_their_headers():
     again = f"{WARN}a warning of no consequence"
-    assert read_log("rdma-2.32", again, again).warnings == ("a warning of no consequence",)
+    assert read_logs({"a": f"{again}\n{again}"}).warnings == ("init.cc:68: a warning of no consequence",)
 
 
 def test_settings_of_a_configuration_file_hold_unless_the_environment_sets_them():
