@@ -4,15 +4,18 @@ Processes that share a file overwrite each other: a header in the middle of a li
 before it is a truncated message, which the rules then do not match. Truncated lines are never completed by guessing.
 """
 
+import json
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
+from hpccoll.line_prefixes import PrefixReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,8 @@ class LogMessage:
         level: the level, such as ``INFO``; None without one.
         text: the text after the header.
         place: file and line of the source, for warnings and errors.
-        thread: the header without time, level and place, which names the thread; empty without a header.
-        time: the time that the line begins with, if it is finer than a second.
+        thread: the header without time, level and place, which names the thread; without a process also the prefix.
+        time: the time in the line, if it is finer than a second.
     """
 
     origin: str | None
@@ -62,7 +65,7 @@ _HEADERS = {
     "nccl": (
         _TIMESTAMP + r"(?P<nccl_thread>(?<![\w.-])(?!\d\d:\d\d:\d\d )"
         r"(?P<nccl_host>[\w.-]{1,255}|<[^<>]{0,99}>|\[[^][:]{1,99}\]|\*{1,99}|):(?P<nccl_pid>\d{1,18}):\d+ "
-        r"(?:\[-?\d+\] )?|\[-?\d+\] |(?:^|(?<=[]:)>|] ))\s*)"
+        r"(?:\[-?\d+\] )?|\[-?\d+\] |(?:^|(?<=[]:)>|]))\s*)"
         r"(?:\d+\.\d+ )?(?:(?P<nccl_place>[\w./+-]+:\d+) (?:\([^)]*\) )?)?"
         r"NCCL (?P<nccl_level>VERSION|WARN|ATTN|INFO|ABORT|TRACE|CALL) "
     ),
@@ -80,13 +83,18 @@ _HEADERS = {
 _WITH_PLACE = ("WARN", "ERROR", "FATAL")
 """The levels of messages whose place in the source people need."""
 
-_FINE_TIME = re.compile(r"[\s|]*\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{2,9}(?:Z|[+-]\d\d:?\d\d)?")
-"""A time that is finer than a second, at the beginning of a line."""
+_FINE_TIME = re.compile(r"\d\d:\d\d:\d\d[.,]\d{2,9}|\b\d{10}\.\d{2,9}")
+"""A time that is finer than a second."""
 
 _SEPARATORS = " \t\r\n|"
 """The characters between several messages in one line of an exported log."""
 
 _HEADER = re.compile("|".join(f"(?P<{origin}>{header})" for origin, header in _HEADERS.items()))
+
+_ANCHOR = re.compile(
+    rf"{_HEADER.pattern}|(?<![\w.])(?<![\w.] )[NR]CCL version(?: *:)? +\d+(?:\.\d+)+\S*(?: [\w./-]+:\S+)?\s*$"
+)
+"""What lines of a library begin with: the banner with its version comes without a header too, on a line of its own."""
 
 
 def has_header(line: str) -> bool:
@@ -94,28 +102,43 @@ def has_header(line: str) -> bool:
     return _HEADER.search(line) is not None
 
 
+_JSON_KEYS = ("log", "message", "msg", "@message", "textPayload", "line", "MESSAGE")
+"""The keys of a line in exports of logs as JSON: of Docker, CloudWatch, Google Cloud, Loki, journald."""
+
+
+def _unwrapped(line: str) -> str:
+    """Return the text of a line that was exported as a JSON object; other lines as they are."""
+    with suppress(ValueError, RecursionError):
+        exported = json.loads(line) if line.startswith("{") else {}
+        return next((exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str)), line)
+    return line
+
+
 def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
-    """Yield the messages of a log.
+    """Yield the messages of a log, without the prefixes of launchers and collectors of logs.
 
     Args:
         lines: the lines of the log.
     """
-    for stamped in lines:
-        time = match[0] if (match := _FINE_TIME.match(stamped)) else ""
-        line = stamped[len(time) :]
+    prefixes = PrefixReader(_ANCHOR)
+    for whole in lines:
+        time = match[0] if (match := _FINE_TIME.search(whole)) else ""
+        prefix, line = prefixes.split(_unwrapped(whole))
         headers = list(_HEADER.finditer(line))
         before = line[: headers[0].start()] if headers else line
         if before.strip():
             yield LogMessage(None, "", None, before.strip())
         for header, following in zip_longest(headers, headers[1:]):
             origin = next(name for name in _HEADERS if header[name] is not None)
-            body = line[header.end() : following.start() if following else None]
+            body = line[header.end() : following.start() if following else None].strip(_SEPARATORS)
+            body = body[:-1] if body.endswith('"') and body.count('"') % 2 else body  # the end of a quoted column
             host, pid, level, place, thread = (
                 header[f"{origin}_{part}"] for part in ("host", "pid", "level", "place", "thread")
             )
             yield LogMessage(
-                origin, "" if pid is None else f"{host}:{pid}", level, body.strip(_SEPARATORS),
-                re.sub(r".*/src/", "", place) if place and level in _WITH_PLACE else "", thread.strip(), time,
+                origin, "" if pid is None else f"{host}:{pid}", level, body,
+                re.sub(r".*/src/", "", place) if place and level in _WITH_PLACE else "",
+                thread.strip() if pid else f"{prefix or ''} {thread}".strip(), time,
             )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ class Unavailable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class LoggedFailure:
     """An error that ended the creation of a communicator of NCCL, or another call.
 
     Args:
@@ -149,7 +149,7 @@ class LogRecord:
     sharp: tuple[str, ...] = ()
     trees: tuple[str, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[LoggedFailure, ...] = ()
     plugins: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     communicator: Mapping[str, str] = field(default_factory=dict)
@@ -262,6 +262,6 @@ def _known(row: type[Any], stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _ROWS: Mapping[str, type[Any]] = {
-    "collectives": CollectiveLine, "unavailable": Unavailable, "failures": Failure, "model": ModelledCost,
+    "collectives": CollectiveLine, "unavailable": Unavailable, "failures": LoggedFailure, "model": ModelledCost,
 }  # fmt: skip
 """The fields of a record that are lists of records."""

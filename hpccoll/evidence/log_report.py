@@ -47,7 +47,7 @@ TEMPLATES: Mapping[str, tuple[str, str]] = {
     "failure": ("critical", "RED: {sentence}"),
     "critical_in_launch": ("critical", "RED in launch {launch}: {sentence}"),
     "launch": ("info", "== launch {launch} of {launches}: {log}[ and {more}]"),
-    "library": ("info", "{library}[ {version}][, {ranks} ranks][ on {nodes}]"),
+    "library": ("info", "{library}[ {version}][, {ranks}][ on {nodes}]"),
     "network": ("info", f"{_NETWORK}; --network rdma or --network tcp says which was expected"),
     "network_expected": ("info", f"{_NETWORK}, as expected"),
     "network_unexpected": ("warning", f"{_NETWORK}, which was not expected"),
@@ -117,6 +117,7 @@ def _counted(noun: str) -> Callable[[Any], str]:
 _VALUE_FORMATS: Mapping[str, Callable[[Any], str]] = {
     "bytes": format_size,
     "nodes": _counted("node"),
+    "ranks": _counted("rank"),
     "channels": lambda value: value if isinstance(value, str) else _counted("channel")(value),
     "latency_s": format_seconds,
     "bandwidth": lambda bytes_per_s: f"{bytes_per_s / 1e9:.1f}",
@@ -213,7 +214,8 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[LogFind
             continue  # it is a critical finding
         line = "" if one.line == one.reason else one.line
         feature = _FEATURES.get(one.feature, one.feature)
-        yield LogFinding("unavailable", {"feature": feature, "reason": one.reason, "line": line})
+        reason = one.reason.replace("NCCL ", "RCCL ") if record.library == "rccl" else one.reason
+        yield LogFinding("unavailable", {"feature": feature, "reason": reason, "line": line})
     yield from (LogFinding("sharp_score", {"score": score}) for score in record.scores)
     yield from _model_findings(record)
     yield from (LogFinding("warning", {"line": line}) for line in record.warnings if not _is_explained(line, record))

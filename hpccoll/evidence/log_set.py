@@ -119,23 +119,26 @@ def _without_repetitions(logs: Iterable[Iterable[LogMessage]]) -> Iterator[LogMe
     """Yield the messages of the logs of a launch, each as often as the program logged it.
 
     Exports of logs repeat messages, and several logs may hold the same ones. A message of a thread repeats an earlier
-    one with the same text if it follows it directly, if both have the same time, or if they are in different logs. Two
-    communicators of a thread may have channels with the same text; but other messages are between them.
+    one with the same text if it follows it directly, if both have the same time, or if they are in different logs or
+    copies of one, in which the same communicator begins again. Two communicators of a thread may have channels with the
+    same text; but other messages are between them.
     """
     most: Counter[tuple[str, str]] = Counter()
     for messages in logs:
-        counts: Counter[tuple[str, str]] = Counter()
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by thread
         seen: set[tuple[str, str, str]] = set()
         last: dict[str, tuple[str, str]] = {}  # by thread: time and text
         for one in messages:
-            at, key = (one.time, one.text), (one.thread, one.text)
+            at, key, of_thread = (one.time, one.text), (one.thread, one.text), counts[one.thread]
             repeated = last.get(one.thread) == at or (one.time and (one.time, *key) in seen)
             last[one.thread] = at
             if one.time:
                 seen.add((one.time, *key))
-            counts[key] += not repeated
-            if not one.origin or counts[key] > most[key]:
-                most[key] = max(most[key], counts[key])
+            if of_thread[one.text] and one.text.endswith("Init START") and _COMMUNICATOR.search(one.text):
+                of_thread.clear()
+            of_thread[one.text] += not repeated
+            if not one.origin or of_thread[one.text] > most[key]:
+                most[key] = max(most[key], of_thread[one.text])
                 yield one
 
 

@@ -138,7 +138,7 @@ def _add_devices(state: ParserState, match: re.Match[str], _message: LogMessage)
 
 def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     """Count a channel by its path without device numbers: NET/IB/2(3)/GDRDMA counts as NET/IB/GDRDMA/PXN."""
-    first, *rest = match["path"].split("/")
+    first, *rest = match["path"].replace("direct shared memory", "SHM").split("/")  # up to 2.12
     numbers = [part for part in rest if re.match(r"\d+\b", part)]
     hops = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
     hops += ["GDRDMA"] if "GDRDMA" in match["path"] else []
@@ -382,7 +382,7 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _add_devices),
     (
         re.compile(
-            r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET)\b.*?)"
+            r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET|direct shared memory)\b.*?)"
             r"(?: comm \S+ nRanks \d+)?$"  # of RCCL
         ),
         _add_path,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hpccoll.evidence.log_record import Failure
+from hpccoll.evidence.log_record import LoggedFailure
 
 _RESULTS = {
     1: "ncclUnhandledCudaError", 2: "ncclSystemError", 3: "ncclInternalError", 4: "ncclInvalidArgument",
@@ -56,11 +56,11 @@ class ErrorTrace:
             return True
         return bool(self.causes) and (not self.recovered or any(map(_PROXY.search, self.steps)))
 
-    def as_failure(self, processes: int) -> Failure:
+    def as_failure(self, processes: int) -> LoggedFailure:
         """Return the failure that ``processes`` processes logged."""
         creation = any(map(_CREATION.search, self.steps)) or not self.created
         steps = ", ".join(f"{place} -> {self.code}" for place in self.steps)
-        return Failure(
+        return LoggedFailure(
             kind="communicator" if creation else "call", cause="; ".join(self.causes),
             callers=f"{steps}: {_RESULTS[self.code]}", processes=processes,
         )  # fmt: skip
@@ -114,7 +114,7 @@ class ErrorTraces:
             trace.steps.append(place)
         self._open[thread] = self._by_code[process, code] = trace
 
-    def failures(self) -> Iterator[Failure]:
+    def failures(self) -> Iterator[LoggedFailure]:
         """Yield the failures; those with the same first place and code are one, of several processes."""
         same: dict[tuple[str, int], list[ErrorTrace]] = {}
         for trace in filter(lambda trace: trace.is_failure, self._all):

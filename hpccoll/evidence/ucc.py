@@ -1,4 +1,7 @@
-"""UCC's log: the trace of collectives (UCC_COLL_TRACE=info) and the map of scores (UCC_LOG_LEVEL=info)."""
+"""UCC's log: the trace of collectives and the map of scores, warnings and errors.
+
+From 1.2 on, UCC_COLL_TRACE=info logs the trace, and UCC_LOG_LEVEL=info the map; 1.1 traces with UCC_LOG_LEVEL=debug.
+"""
 
 import re
 
@@ -32,6 +35,23 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
         algorithm="+".join(dict.fromkeys(layers)), protocol=match["upper"], dtype=match["dtype"],
         op=next((flag for flag in match["flags"].split() if flag in _OPS), None),
         memory=(match["memory"] or "").lower() or None, line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
+    )  # fmt: skip
+    state.collectives[line] = None
+
+
+def _add_older_collective(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    """Add a collective as UCC 1.1 logs it: every rank does, with the bytes of the larger buffer of the rank.
+
+    Source: ucc_coll_str in src/utils/ucc_coll_utils.c of 1.1.0.
+    """
+    collective = _COLLECTIVES.get(match["function"].lower(), match["function"].lower())
+    ranks = int(match["ranks"])
+    state.ranks = max(state.ranks or 0, ranks)
+    divisor = 1 if collective in _EQUAL_BUFFERS else ranks if collective in _GATHERING else 0
+    line = CollectiveLine(
+        collective=collective, bytes=int(match["bytes"]) // divisor if divisor else None,
+        algorithm=match["layer"].lower(), dtype=match["dtype"], op=match["op"], memory=match["memory"].lower(),
+        line=f"coll_init: TL_{match['layer']}, {match['call']}",
     )  # fmt: skip
     state.collectives[line] = None
 
@@ -86,6 +106,14 @@ RULES: tuple[Rule, ...] = (
             r"(?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}(?:, team_id (?P<team>\d{1,18}))?"
         ),
         _add_collective,
+    ),
+    (
+        re.compile(
+            r"coll_init: req \S+, seq_num \d+, TL_(?P<layer>\w+), team_id \d+, size (?P<ranks>[1-9]\d{0,17}), "
+            r"rank \d+, ctx_rank \d+: (?P<call>(?P<function>\w+) (?P<memory>\w+) inplace=\d(?: root=\d+)? "
+            r"bytes=(?P<bytes>\d{1,18})(?: (?P<dtype>\w+) (?P<op>\w+))?)"
+        ),
+        _add_older_collective,
     ),
     (re.compile(r"=+ COLL_SCORE_MAP \(team_id (?P<team>\d{1,18}), size (?P<ranks>\d{1,18})\)"), _add_team),
     (re.compile(r"(?P<collective>[A-Z]\w+):$"), _start_score_map),
