@@ -47,7 +47,7 @@ def _add_older_collective(state: ParserState, match: re.Match[str], _message: Lo
     collective = _COLLECTIVES.get(match["function"].lower(), match["function"].lower())
     ranks = int(match["ranks"])
     state.ranks = max(state.ranks or 0, ranks)
-    divisor = 1 if collective in _EQUAL_BUFFERS else ranks if collective in _GATHERING else 0
+    divisor = 1 if collective in (*_EQUAL_BUFFERS, "all_to_all_v") else ranks if collective in _GATHERING else 0
     line = CollectiveLine(
         collective=collective, bytes=int(match["bytes"]) // divisor if divisor else None,
         algorithm=match["layer"].lower(), dtype=match["dtype"], op=match["op"], memory=match["memory"].lower(),
@@ -111,7 +111,7 @@ RULES: tuple[Rule, ...] = (
         re.compile(
             r"coll_init: req \S+, seq_num \d+, TL_(?P<layer>\w+), team_id \d+, size (?P<ranks>[1-9]\d{0,17}), "
             r"rank \d+, ctx_rank \d+: (?P<call>(?P<function>\w+) (?P<memory>\w+) inplace=\d(?: root=\d+)? "
-            r"bytes=(?P<bytes>\d{1,18})(?: (?P<dtype>\w+) (?P<op>\w+))?)"
+            r"s?bytes=(?P<bytes>\d{1,18})(?: rbytes=\d+)?(?: (?P<dtype>\w+) (?P<op>\w+))?)"
         ),
         _add_older_collective,
     ),

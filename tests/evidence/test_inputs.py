@@ -1,4 +1,4 @@
-"""``hpccoll evidence`` on the logs that people have: what it reports about each file of tests/inputs, and its exit code."""
+"""``hpccoll evidence`` on the logs that people have: the facts about each log of tests/inputs, and the exit code."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ CASES = [
     ("nccl-2.18-one-node-socket", None, 0, {"version": "2.18.5", "ranks": 4, "nodes": 1, "paths": {"SHM/direct": 4}}),
     ("nccl-2.18-one-node-socket", "rdma", 0, {"nodes": 1, "network": ["Socket"], "reasons": NO_DEVICE}),
     ("nccl-2.18-one-node-socket", "tcp", 0, {"nodes": 1}),
-    ("nccl-2.8-tuning-table", None, 0, {"version": "2.8.3", "settings": {"NCCL_ALGO": "Ring"}, "modelled": 5}),
+    ("nccl-2.8-tuning-table", None, 0, {"version": "2.8.3", "settings": {"NCCL_ALGO": "Ring"}, "modelled": 3}),
     (
         "nccl-2.9-efa", "rdma", 0,
         {"version": "2.9.9", "network": ["AWS Libfabric"], "gdr": True, "plugins": {"fabric": "efa"}},

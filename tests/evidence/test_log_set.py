@@ -41,6 +41,34 @@ def test_messages_that_processes_wrote_into_one_line_are_separated():
     assert ran(read_logs({"a": f"3: {second}"})) == [("all_reduce", 1048576, "ring", "SIMPLE", 2)]
 
 
+CHANNEL = "n1:7:8 [0] NCCL INFO Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0/GDRDMA"
+AT = "2025-05-16T16:39:51.208Z"
+
+
+def channels_of(**logs):
+    return sum(read_logs(logs).paths.values())
+
+
+def test_a_message_that_an_export_repeats_counts_once():
+    other = CHANNEL.replace("Channel 00", "Channel 01")
+    assert channels_of(a=f"  | {AT}{CHANNEL} | {CHANNEL} | {CHANNEL}") == 1
+    assert channels_of(a=f"{CHANNEL}\n{CHANNEL}\n{other}\n{other}") == 2
+    assert channels_of(a=f"{AT} {CHANNEL}\n{AT} {other}\n{AT} {CHANNEL}") == 2
+    assert channels_of(a=f"{CHANNEL}\n{other}", b=f"0: {CHANNEL}\n0: {other}") == 2
+    assert channels_of(a="\n".join([init_line("n1", 7, "abc").replace(":27", ":8"), CHANNEL, other] * 2)) == 2
+
+
+def test_what_two_ranks_or_communicators_log_alike_counts_for_each():
+    other = CHANNEL.replace("Channel 00", "Channel 01")
+    for another in ("n2:7:8", "n1:9:9", "n1:7:9"):
+        assert channels_of(a=f"{AT} {CHANNEL}\n{AT} {CHANNEL.replace('n1:7:8', another)}") == 2
+    assert channels_of(a=f"{CHANNEL}\n{other}\n{CHANNEL}\n{other}") == 4
+    later = AT.replace("208", "209")
+    assert channels_of(a=f"{AT} {CHANNEL}\n{AT} {other}\n{later} {CHANNEL}") == 3
+    created = [init_line("n1", 7, of).replace(":27", ":8") for of in ("abc", "def")]
+    assert channels_of(a="\n".join([created[0], CHANNEL, other, created[1], CHANNEL])) == 3
+
+
 def test_a_truncated_line_is_ignored():
     line = TEXTS["socket"].splitlines()[-1]
     header = line.index("AllReduce")
