@@ -9,7 +9,7 @@ from typing import Any
 
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
-from hpccoll.evidence.nccl import NVLS_FAILED
+from hpccoll.evidence.nccl import NVLS_REFUSED
 from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.verdict import NETWORKS, Verdict, failures, judge_line, network_mismatch
 from hpccoll.units import format_seconds, format_size
@@ -205,9 +205,9 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[LogFind
         yield LogFinding("unnamed_collectives", {"choices": record.choices[:_MAX_CHOICES]})
     if not (record.collectives or record.choices or any(failures(record))):
         yield LogFinding(f"no_collective_{record.library}")
-    failed = {one.feature for one in record.unavailable if one.reason == NVLS_FAILED}
-    for kind, lines in (("nvls", record.nvls), ("collnet", record.collnet), ("sharp", record.sharp)):
-        if lines and kind not in failed:
+    nvls = () if any(one.reason in NVLS_REFUSED for one in record.unavailable) else record.nvls
+    for kind, lines in (("nvls", nvls), ("collnet", record.collnet), ("sharp", record.sharp)):
+        if lines:
             yield LogFinding(kind, {"line": lines[-1]})
     for one in record.unavailable:
         if one.feature == "ucc" and not record.collectives:

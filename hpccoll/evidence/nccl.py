@@ -179,13 +179,15 @@ def _follow_error(state: ParserState, _match: re.Match[str], message: LogMessage
     state.errors.add_message(message.writer, message.thread, message.text, warning)
 
 
-NVLS_FAILED = "its set-up failed"
+NVLS_REFUSED = ("its set-up failed", "NVSwitches refuse multicast memory")
+"""The reasons why NVLS is not used although its devices are able to."""
 
 
 def add_failed_nvls(state: ParserState) -> None:
     """Add that NVLS is unavailable if its set-up failed. To be called after all messages of a launch."""
-    if error := next(state.errors.of_source("nvls."), None):
-        state.add_unavailable("nvls", NVLS_FAILED, "; ".join(error.causes) or error.steps[0])
+    known = any(one.reason in NVLS_REFUSED for one in state.unavailable)
+    if not known and (error := next(state.errors.of_source("nvls."), None)):
+        state.add_unavailable("nvls", NVLS_REFUSED[0], "; ".join(error.causes) or error.steps[0])
 
 
 NUMBERED_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")

@@ -102,6 +102,14 @@ def test_a_failure_comes_first_in_the_report_which_gives_no_advice_about_logs(tm
     assert ran.out.startswith("RED: a communicator was not created: include/alloc.h:185: Cuda failure 'out of memory'")
 
 
+def test_a_set_up_of_nvls_that_fails_has_one_reason_and_is_not_called_available(tmp_path):
+    texts = ["NVLS multicast support is available on dev 0", "transport/nvls.cc:279 NCCL WARN {}", "init.cc:1330 -> 1"]
+    for warning in ("Failed to bind NVLink SHARP (NVLS) Multicast memory of size 8 : CUDA error 1", "Cuda failure 401"):
+        (tmp_path / "a.log").write_text("\n".join(thread(2, *texts)).format(warning))
+        out = invoke("evidence", tmp_path).out
+        assert (out.count("without NVLS"), out.count("is available")) == (1, 0)
+
+
 def test_a_recovered_set_up_of_nvls_is_the_reason_why_it_is_not_used():
     texts = ["NVLS multicast support is available on dev 0", "transport/nvls.cc:254 NCCL WARN Cuda failure 401 'x'"]
     record = read_logs(
