@@ -138,7 +138,8 @@ def evidence(
 
     Logs of NCCL, RCCL, UCC and SHARP are read. The report names the algorithm, the network and the reason of a
     fallback, separately for each launch. Dumps of NCCL's topology among the logs show whether each GPU has a NIC as
-    near as its peers'. Ends with 3 if the logs name another network between nodes than --network.
+    near as its peers'. Ends with 3 if the logs name another network between nodes than --network, or if a library
+    failed, such as at the creation of a communicator.
     """
     from hpccoll.evidence import log_report
     from hpccoll.evidence.log_set import read_log_files
@@ -148,7 +149,7 @@ def evidence(
     log_set = read_log_files(logs)
     lines = log_report.report_lines(log_set, network)
     typer.echo(log_report.to_json(log_set, network) if as_json else "\n".join(lines))
-    return INCOMPLETE if log_report.network_mismatches(log_set, network) else 0
+    return INCOMPLETE if log_report.has_critical_findings(log_set, network) else 0
 
 
 @family.command(epilog="Example: hpccoll doctor")

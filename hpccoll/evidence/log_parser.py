@@ -4,14 +4,17 @@ Processes that share a file overwrite each other: a header in the middle of a li
 before it is a truncated message, which the rules then do not match. Truncated lines are never completed by guessing.
 """
 
+import json
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
+from hpccoll.evidence.nccl_failures import ErrorTraces
 from hpccoll.line_prefixes import PrefixReader
 
 
@@ -21,39 +24,75 @@ class LogMessage:
 
     Args:
         origin: the library: ``nccl``, ``sharp`` (libsharp), ``ucc``; None for a line without a known header.
-        process: the host and process id of the writer; empty without a known header.
+        process: the host and process id of the writer; empty without a header that names them.
         level: the level, such as ``INFO``; None without one.
         text: the text after the header.
+        place: file and line of the source, for warnings and errors.
+        thread: the header without time, level and place, which names the thread; without a process also the prefix.
+        time: the time in the line, if it is finer than a second.
     """
 
     origin: str | None
     process: str
     level: str | None
     text: str
+    place: str = ""
+    thread: str = ""
+    time: str = ""
+
+    @property
+    def host(self) -> str | None:
+        """The host of the writer; None if the header names none, or if its name was replaced."""
+        host = self.process.rpartition(":")[0]
+        return host if host[:1].isalnum() else None
+
+    @property
+    def writer(self) -> str:
+        """The process that wrote the message, as far as it is known: without a process, the thread."""
+        return self.process or self.thread
+
+    @property
+    def placed_text(self) -> str:
+        """The text with the place before it, if the place is known."""
+        return f"{self.place}: {self.text}" if self.place else self.text
 
 
 _TIMESTAMP = r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] ?)?"
 _HEADERS = {
-    # host:pid:tid [device] NCCL INFO ...; WARN also names the place in the source, since 2.30 time and function too.
+    # host:pid:tid [device] NCCL INFO ...; WARN also names the place in the source, since 2.30 time and function too,
+    # and TRACE a time in ms. In logs that people show, the host may be replaced by a word in brackets, and the header
+    # may be cut down to the device, or to nothing at the beginning of the line or behind a prefix.
     "nccl": (
-        _TIMESTAMP + r"(?<![\w.-])(?P<nccl_host>[\w.-]{1,255}):(?P<nccl_pid>\d{1,18}):\d+ \[-?\d+\] "
-        r"(?:[\w./+-]+:\d+ (?:\([^)]*\) )?)?NCCL (?P<nccl_level>VERSION|WARN|ATTN|INFO|ABORT|TRACE) "
+        _TIMESTAMP + r"(?P<nccl_thread>(?<![\w.-])(?!\d\d:\d\d:\d\d )"
+        r"(?P<nccl_host>[\w.-]{1,255}|<[^<>]{0,99}>|\[[^][:]{1,99}\]|\*{1,99}|):(?P<nccl_pid>\d{1,18}):\d+ "
+        r"(?:\[-?\d+\] )?|\[-?\d+\] |(?:^|(?<=[]:)>|]))\s*)"
+        r"(?:\d+\.\d+ )?(?:(?P<nccl_place>[\w./+-]+:\d+) (?:\([^)]*\) )?)?"
+        r"NCCL (?P<nccl_level>VERSION|WARN|ATTN|INFO|ABORT|TRACE|CALL) "
     ),
     # [host:rank:pid - file.c:line][time] INFO ..., or with the job's id instead of the file.
     "sharp": (
-        r"\[(?P<sharp_host>[\w.-]{1,255}):\d+:(?P<sharp_pid>\d{1,18}) (?:- [\w./]+:\d+|unique id \d+)\]"
-        r"(?:\[[^]]*\])? ?(?P<sharp_level>[A-Z]+) "
+        r"(?P<sharp_thread>\[(?P<sharp_host>[\w.-]{1,255}):\d+:(?P<sharp_pid>\d{1,18}) )"
+        r"(?:- (?P<sharp_place>[\w./]+:\d+)|unique id \d+)\](?:\[[^]]*\])? ?(?P<sharp_level>[A-Z]+) "
     ),
     # [seconds] [host:pid:tid] file.c:line COMPONENT INFO ...
     "ucc": (
-        r"\[\d+\.\d+\] \[(?P<ucc_host>[\w.-]{1,255}):(?P<ucc_pid>\d{1,18})\s*:\d+\]\s+[\w./]+:\d+\s+"
-        r"(?:UCC|UCC_COLL|[CT]L_\w+)\s+(?P<ucc_level>[A-Z]+)\s+"
+        r"\[\d+\.\d+\] (?P<ucc_thread>\[(?P<ucc_host>[\w.-]{1,255}):(?P<ucc_pid>\d{1,18})\s*:\d+\])\s+"
+        r"(?P<ucc_place>[\w./]+:\d+)\s+(?:UCC|UCC_COLL|[CT]L_\w+|\w+ [em]c)\s+(?P<ucc_level>[A-Z]+)\s+"
     ),
 }
+_WITH_PLACE = ("WARN", "ERROR", "FATAL")
+"""The levels of messages whose place in the source people need."""
+
+_FINE_TIME = re.compile(r"\d\d:\d\d:\d\d[.,]\d{2,9}|\b\d{10}\.\d{2,9}")
+"""A time that is finer than a second."""
+
+_SEPARATORS = " \t\r\n|"
+"""The characters between several messages in one line of an exported log."""
+
 _HEADER = re.compile("|".join(f"(?P<{origin}>{header})" for origin, header in _HEADERS.items()))
 
 _ANCHOR = re.compile(
-    rf"{_HEADER.pattern}|(?<![\w.])(?<![\w.] )[NR]CCL version(?: *:)? +\d+(?:\.\d+)+\S*(?: HEAD:\S+)?\s*$"
+    rf"{_HEADER.pattern}|(?<![\w.])(?<![\w.] )[NR]CCL version(?: *:)? +\d+(?:\.\d+)+\S*(?: [\w./-]+:\S+)?\s*$"
 )
 """What lines of a library begin with: the banner with its version comes without a header too, on a line of its own."""
 
@@ -63,6 +102,18 @@ def has_header(line: str) -> bool:
     return _HEADER.search(line) is not None
 
 
+_JSON_KEYS = ("log", "message", "msg", "@message", "textPayload", "line", "MESSAGE")
+"""The keys of a line in exports of logs as JSON: of Docker, CloudWatch, Google Cloud, Loki, journald."""
+
+
+def _unwrapped(line: str) -> str:
+    """Return the text of a line that was exported as a JSON object; other lines as they are."""
+    with suppress(ValueError, RecursionError):
+        exported = json.loads(line) if line.startswith("{") else {}
+        return next((exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str)), line)
+    return line
+
+
 def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
     """Yield the messages of a log, without the prefixes of launchers and collectors of logs.
 
@@ -70,16 +121,25 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
         lines: the lines of the log.
     """
     prefixes = PrefixReader(_ANCHOR)
-    for line in (prefixes.split(line)[1] for line in lines):
+    for whole in lines:
+        time = match[0] if (match := _FINE_TIME.search(whole)) else ""
+        prefix, line = prefixes.split(_unwrapped(whole))
         headers = list(_HEADER.finditer(line))
         before = line[: headers[0].start()] if headers else line
         if before.strip():
             yield LogMessage(None, "", None, before.strip())
         for header, following in zip_longest(headers, headers[1:]):
             origin = next(name for name in _HEADERS if header[name] is not None)
-            body = line[header.end() : following.start() if following else None]
-            process = f"{header[f'{origin}_host']}:{header[f'{origin}_pid']}"
-            yield LogMessage(origin, process, header[f"{origin}_level"], body.strip())
+            body = line[header.end() : following.start() if following else None].strip(_SEPARATORS)
+            body = body[:-1] if body.endswith('"') and body.count('"') % 2 else body  # the end of a quoted column
+            host, pid, level, place, thread = (
+                header[f"{origin}_{part}"] for part in ("host", "pid", "level", "place", "thread")
+            )
+            yield LogMessage(
+                origin, "" if pid is None else f"{host}:{pid}", level, body,
+                re.sub(r".*/src/", "", place) if place and level in _WITH_PLACE else "",
+                thread.strip() if pid else f"{prefix or ''} {thread}".strip(), time,
+            )  # fmt: skip
 
 
 class LoggedCall(NamedTuple):
@@ -98,6 +158,10 @@ class LoggedCall(NamedTuple):
     dtype: str
     op: str | None
     ranks: int | None
+
+
+HostMembers = defaultdict[str | None, set[tuple[int, str]]]
+"""The members of a communicator by host: their ranks, and what names their GPUs."""
 
 
 class ParserState:
@@ -123,6 +187,9 @@ class ParserState:
         self.collnet_devices: dict[int | None, int] = {}  # by rank; None: the most of all ranks
         self.collnet_line = ""  # the first line that counts them
         self.started_networks: dict[str, bool] = {}  # by name: whether NCCL could start it
+        self.errors = ErrorTraces()
+        self.communicators: set[tuple[int, int]] = set()  # ranks and nodes
+        self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
 
     def add_line(self, field: str, line: str) -> None:
         """Add a line, or a word, to a field of the record."""
@@ -133,11 +200,6 @@ class ParserState:
         if not any((known.feature, known.reason) == (feature, reason) for known in self.unavailable):
             self.unavailable[Unavailable(feature=feature, reason=reason, line=line)] = None
 
-    def add_communicator(self, ranks: int, nodes: int) -> None:
-        """Add the size of a communicator; the record keeps that of the largest."""
-        if ranks > (self.ranks or 0):
-            self.ranks, self.nodes = ranks, nodes
-
     def record(self) -> LogRecord:
         """Return the record of all facts."""
         rdma = [path for path in self.paths if path.startswith("NET/") and not path.startswith("NET/Socket")]
@@ -145,7 +207,7 @@ class ParserState:
         return LogRecord(
             library=self.library, version=self.version, build=self.build, nodes=self.nodes, ranks=self.ranks,
             collectives=tuple(self.collectives), unavailable=tuple(self.unavailable),
-            model=tuple(self.model), plugins=dict(self.plugins),
+            failures=tuple(self.errors.failures()), model=tuple(self.model), plugins=dict(self.plugins),
             gdr=all("GDRDMA" in path for path in rdma) if rdma else None, paths=dict(sorted(self.paths.items())),
             settings=dict(sorted(self.settings.items())), communicator=dict(sorted(self.communicator.items())), **lines,
         )  # fmt: skip
@@ -161,6 +223,12 @@ def line_rules(field: str, *patterns: str) -> list[Rule]:
         (re.compile(pattern), lambda state, _match, message: state.add_line(field, message.text))
         for pattern in patterns
     ]
+
+
+def add_warning(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    """Add the message to the warnings if it is one."""
+    if message.level == "WARN":
+        state.add_line("warnings", message.placed_text)
 
 
 def apply_rules(rules: Sequence[Rule], state: ParserState, message: LogMessage) -> None:

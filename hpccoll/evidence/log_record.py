@@ -66,6 +66,23 @@ class Unavailable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedFailure:
+    """An error that ended the creation of a communicator of NCCL, or another call.
+
+    Args:
+        kind: ``communicator`` or ``call``.
+        cause: the warnings before it, with their places in the source; empty if there are none.
+        callers: the callers that returned the error, from the innermost, and its name.
+        processes: the number of processes that logged it.
+    """
+
+    kind: str
+    cause: str
+    callers: str
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelledCost:
     """One cell of NCCL's own cost model, from the table that NCCL logs at its start.
 
@@ -93,9 +110,10 @@ class LogRecord:
             recognised.
         version: the version of NCCL or RCCL, such as ``2.30.7``.
         build: the rest of the line with the version, such as ``+cuda12.9``, which tells a build that is not NVIDIA's.
-        nodes: the nodes of the largest communicator; None if unknown.
+        nodes: the nodes of the largest communicator; None if unknown, or if it has one node and others may have more.
         ranks: the ranks of the largest communicator; None if unknown.
         collectives: the collectives that ran.
+        choices: the choices of algorithms whose collectives no line names, such as ``64 KiB by ring LL``.
         network: the networks that NCCL names between nodes: ``IB``, ``Socket``, or the name of a plugin.
         devices: the ports that NCCL uses, such as ``mlx5_0:1/IB``.
         gdr: whether all RDMA channels use GPUDirect RDMA; None if no such channel is logged.
@@ -105,13 +123,14 @@ class LogRecord:
         sharp: lines of SHARP itself: its plugin has started it, its library was given a group of ranks.
         trees: the trees of those groups: ``LLT`` for small messages, ``SAT`` for streaming aggregation.
         unavailable: the requested features that were not used, with reasons.
+        failures: the errors that NCCL did not recover from.
         plugins: the name of the plugin of each kind (``net``, ``tuner``, ``collnet``, ``profiler``).
         settings: the variables that NCCL read from the environment or a file, with their values.
         communicator: the communicator settings that NCCL logged, by the project's names, with their values.
         files: the configuration files that NCCL read.
         scores: the rows of UCC's score map that name SHARP: UCC may choose it there, which does not prove that it did.
         model: NCCL's own cost model.
-        warnings: the lines of level WARN, without repetitions.
+        warnings: the lines of level WARN, with their places in the source, without repetitions.
     """
 
     library: str | None = None
@@ -120,6 +139,7 @@ class LogRecord:
     nodes: int | None = None
     ranks: int | None = None
     collectives: tuple[CollectiveLine, ...] = ()
+    choices: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     gdr: bool | None = None
@@ -129,6 +149,7 @@ class LogRecord:
     sharp: tuple[str, ...] = ()
     trees: tuple[str, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    failures: tuple[LoggedFailure, ...] = ()
     plugins: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     communicator: Mapping[str, str] = field(default_factory=dict)
@@ -240,5 +261,7 @@ def _known(row: type[Any], stored: Mapping[str, Any]) -> dict[str, Any]:
     return {one.name: stored[_key(one.name)] for one in fields(row) if _key(one.name) in stored}
 
 
-_ROWS: Mapping[str, type[Any]] = {"collectives": CollectiveLine, "unavailable": Unavailable, "model": ModelledCost}
+_ROWS: Mapping[str, type[Any]] = {
+    "collectives": CollectiveLine, "unavailable": Unavailable, "failures": LoggedFailure, "model": ModelledCost,
+}  # fmt: skip
 """The fields of a record that are lists of records."""

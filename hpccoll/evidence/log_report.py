@@ -7,14 +7,19 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
 
-from hpccoll.evidence.log_record import NCCL_LIBRARIES, CollectiveLine, LogRecord
+from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
+from hpccoll.evidence.nccl import NVLS_REFUSED
 from hpccoll.evidence.requested_algorithm import requested_by_environment
-from hpccoll.evidence.verdict import NETWORKS, Verdict, judge_line, network_mismatch
+from hpccoll.evidence.verdict import NETWORKS, Verdict, failures, judge_line, network_mismatch
 from hpccoll.units import format_seconds, format_size
 
 _MAX_MODELLED = 3
 """The number of cells of NCCL's cost model that the report names: those with the highest bandwidth."""
+
+
+_MAX_CHOICES = 3
+"""The number of NCCL's choices for unknown collectives that the report names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +44,10 @@ _NETWORK = "network between nodes: {network} ({names}[: {ports}])"
 
 TEMPLATES: Mapping[str, tuple[str, str]] = {
     "network_mismatch": ("critical", "RED: {sentence}"),
-    "network_mismatch_in_launch": ("critical", "RED in launch {launch}: {sentence}"),
+    "failure": ("critical", "RED: {sentence}"),
+    "critical_in_launch": ("critical", "RED in launch {launch}: {sentence}"),
     "launch": ("info", "== launch {launch} of {launches}: {log}[ and {more}]"),
-    "library": ("info", "{library}[ {version}][, {ranks} ranks][ on {nodes}]"),
+    "library": ("info", "{library}[ {version}][, {ranks}][ on {nodes}]"),
     "network": ("info", f"{_NETWORK}; --network rdma or --network tcp says which was expected"),
     "network_expected": ("info", f"{_NETWORK}, as expected"),
     "network_unexpected": ("warning", f"{_NETWORK}, which was not expected"),
@@ -62,12 +68,23 @@ TEMPLATES: Mapping[str, tuple[str, str]] = {
             "[, protocol {protocol}][, {channels}][, {requested} was requested]"
         ),
     ),
+    "unnamed_collectives": (
+        "warning",
+        "ran: {choices}; no line says which collectives: NCCL logs them with COLL in NCCL_DEBUG_SUBSYS",
+    ),
     "no_collective_nccl": (
         "warning",
         (
-            "ran: no line says what: {library} logs it from 2.20 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,"
+            "ran: no line says what: NCCL logs it from 2.20 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,"
             "ENV,NET,GRAPH,TUNING,COLL; before 2.24 not for grouped calls, and before 2.22 not if a tuner plugin has "
             "chosen"
+        ),
+    ),
+    "no_collective_rccl": (
+        "warning",
+        (
+            "ran: no line says what: RCCL logs it from ROCm 6.2 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,"
+            "ENV,NET,GRAPH,TUNING,COLL"
         ),
     ),
     "no_collective_ucc": ("warning", "ran: no line says what: UCC logs it with UCC_COLL_TRACE=info"),
@@ -100,6 +117,7 @@ def _counted(noun: str) -> Callable[[Any], str]:
 _VALUE_FORMATS: Mapping[str, Callable[[Any], str]] = {
     "bytes": format_size,
     "nodes": _counted("node"),
+    "ranks": _counted("rank"),
     "channels": lambda value: value if isinstance(value, str) else _counted("channel")(value),
     "latency_s": format_seconds,
     "bandwidth": lambda bytes_per_s: f"{bytes_per_s / 1e9:.1f}",
@@ -146,7 +164,7 @@ _HOP_MEANINGS = {
 
 _FEATURES = {
     "sharp": "SHARP", "sharp-dtypes": "SHARP for some dtypes", "plugin": "a network plugin", "nvls": "NVLS",
-    "algorithm": "the forced algorithm", "rdma": "RDMA", "gdr": "GPUDirect RDMA", "gpu": "a communicator",
+    "algorithm": "the forced algorithm", "rdma": "RDMA", "gdr": "GPUDirect RDMA", "gpu": "a communicator", "ucc": "UCC",
 }  # fmt: skip
 """The features that can be unavailable, for people."""
 
@@ -158,6 +176,13 @@ def executed_collectives(record: LogRecord) -> Iterator[tuple[CollectiveLine, st
         yield line, requested, judge_line(line, requested, record, dtype=line.dtype)
 
 
+def critical_findings(record: LogRecord, expected: str | None) -> Iterator[LogFinding]:
+    """Yield the critical findings about one launch: another network than ``expected``, and failures of the library."""
+    if mismatch := network_mismatch(record, expected):
+        yield LogFinding("network_mismatch", {"sentence": mismatch})
+    yield from (LogFinding("failure", {"sentence": sentence}) for sentence in failures(record))
+
+
 def launch_findings(record: LogRecord, expected: str | None) -> Iterator[LogFinding]:
     """Yield the findings about one launch, critical findings first.
 
@@ -165,8 +190,7 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[LogFind
         record: the record of the launch.
         expected: the expected network between nodes, ``rdma`` or ``tcp``; None for no expectation.
     """
-    if sentence := network_mismatch(record, expected):
-        yield LogFinding("network_mismatch", {"sentence": sentence})
+    yield from critical_findings(record, expected)
     about = {"version": record.version, "ranks": record.ranks or None, "nodes": record.nodes or None}
     yield LogFinding("library", {"library": _LIBRARIES[str(record.library)], **about})
     yield from _network_findings(record, expected)
@@ -177,21 +201,30 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[LogFind
             yield LogFinding(kind, {"values": values})
     for collective, requested, verdict in executed_collectives(record):
         yield _collective_finding(record, collective, requested, verdict)
-    if not record.collectives:
-        of_nccl = record.library in NCCL_LIBRARIES
-        library = {"library": _LIBRARIES[str(record.library)]} if of_nccl else {}
-        yield LogFinding(f"no_collective_{'nccl' if of_nccl else record.library}", library)
-    for kind, lines in (("nvls", record.nvls), ("collnet", record.collnet), ("sharp", record.sharp)):
+    if record.choices and not record.collectives:
+        yield LogFinding("unnamed_collectives", {"choices": record.choices[:_MAX_CHOICES]})
+    if not (record.collectives or record.choices or any(failures(record))):
+        yield LogFinding(f"no_collective_{record.library}")
+    nvls = () if any(one.reason in NVLS_REFUSED for one in record.unavailable) else record.nvls
+    for kind, lines in (("nvls", nvls), ("collnet", record.collnet), ("sharp", record.sharp)):
         if lines:
             yield LogFinding(kind, {"line": lines[-1]})
     for one in record.unavailable:
+        if one.feature == "ucc" and not record.collectives:
+            continue  # it is a critical finding
         line = "" if one.line == one.reason else one.line
         feature = _FEATURES.get(one.feature, one.feature)
-        yield LogFinding("unavailable", {"feature": feature, "reason": one.reason, "line": line})
+        reason = one.reason.replace("NCCL ", "RCCL ") if record.library == "rccl" else one.reason
+        yield LogFinding("unavailable", {"feature": feature, "reason": reason, "line": line})
     yield from (LogFinding("sharp_score", {"score": score}) for score in record.scores)
     yield from _model_findings(record)
-    explained = {one.line for one in record.unavailable}
-    yield from (LogFinding("warning", {"line": line}) for line in record.warnings if line not in explained)
+    yield from (LogFinding("warning", {"line": line}) for line in record.warnings if not _is_explained(line, record))
+
+
+def _is_explained(warning: str, record: LogRecord) -> bool:
+    """Return whether a warning is the cause of a failure, or the reason why a feature was not used."""
+    reasons = tuple(one.line for one in record.unavailable)
+    return warning.endswith(reasons) or any(warning in one.cause for one in record.failures)
 
 
 def _network_findings(record: LogRecord, expected: str | None) -> Iterator[LogFinding]:
@@ -236,9 +269,9 @@ def _model_findings(record: LogRecord) -> Iterator[LogFinding]:
         yield LogFinding("model", {**values, "bandwidth": cell.bytes_per_s, "latency_s": cell.latency_s})
 
 
-def network_mismatches(logs: LogSet, expected: str | None) -> list[str]:
-    """Return a sentence for each launch whose nodes used another network than expected."""
-    return [sentence for launch in logs.launches if (sentence := network_mismatch(launch.record, expected))]
+def has_critical_findings(logs: LogSet, expected: str | None) -> bool:
+    """Return whether a library failed, or the nodes of a launch used another network than expected."""
+    return any(any(critical_findings(launch.record, expected)) for launch in logs.launches)
 
 
 def report_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
@@ -250,12 +283,13 @@ def report_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
     """
     several = len(logs.launches) > 1
     sentences = [
-        (number, sentence)
+        (number, finding.values["sentence"])
         for number, launch in enumerate(logs.launches, 1)
-        if several and (sentence := network_mismatch(launch.record, expected))
+        for finding in critical_findings(launch.record, expected)
+        if several
     ]
     for number, sentence in sentences:
-        yield render(LogFinding("network_mismatch_in_launch", {"launch": number, "sentence": sentence}))
+        yield render(LogFinding("critical_in_launch", {"launch": number, "sentence": sentence}))
     for number, launch in enumerate(logs.launches, 1):
         if several:
             heading = render(_launch_heading(launch, number, len(logs.launches)))
@@ -279,7 +313,7 @@ def to_json(logs: LogSet, expected: str | None = None) -> str:
 def _launch_as_json(launch: LaunchLogs, expected: str | None) -> dict[str, Any]:
     return {
         "logs": list(launch.names),
-        "red": network_mismatch(launch.record, expected),
+        "red": next((one.values["sentence"] for one in critical_findings(launch.record, expected)), None),
         "network": launch.record.network_type,
         "record": json.loads(launch.record.to_json()),
         "executed": [

@@ -7,7 +7,7 @@ log has exactly one launch, else to a launch of their own: that logs lie in one 
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -87,18 +87,18 @@ def read_logs(texts: Mapping[str, str]) -> LogRecord:
     """
     configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
     logs = (text for name, text in texts.items() if name not in configs)
-    return _record((message for text in logs for message in split_messages(text.splitlines())), configs)
+    return _record((split_messages(text.splitlines()) for text in logs), configs)
 
 
-def _record(messages: Iterable[LogMessage], configs: Mapping[str, str]) -> LogRecord:
+def _record(logs: Iterable[Iterable[LogMessage]], configs: Mapping[str, str]) -> LogRecord:
     """Return the record of one launch.
 
     Args:
-        messages: its messages.
+        logs: its messages in each log.
         configs: the texts of configuration files by name: they hold for variables that the logs do not name.
     """
     state, origins = ParserState(), set()
-    for message in messages:
+    for message in _without_repetitions(logs):
         origins.add(message.origin)
         apply_rules(RULES[message.origin], state, message)
     for name, text in configs.items():
@@ -106,11 +106,40 @@ def _record(messages: Iterable[LogMessage], configs: Mapping[str, str]) -> LogRe
         for line in text.splitlines():
             if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
                 state.settings.setdefault(setting[1], setting[2])
+    nccl.add_size(state)
+    nccl.add_failed_nvls(state)
     nccl.add_missing_collnet(state)
     nccl.add_reason_for_sockets(state)
     origin = next((library for library in _LIBRARIES if library in origins), None)
     state.library = state.library if origin == "nccl" and state.library else origin
     return state.record()
+
+
+def _without_repetitions(logs: Iterable[Iterable[LogMessage]]) -> Iterator[LogMessage]:
+    """Yield the messages of the logs of a launch, each as often as the program logged it.
+
+    Exports of logs repeat messages, and several logs may hold the same ones. A message of a thread repeats an earlier
+    one with the same text if it follows it directly, if both have the same time, or if they are in different logs or
+    copies of one, in which the same communicator begins again. Two communicators of a thread may have channels with the
+    same text; but other messages are between them.
+    """
+    most: Counter[tuple[str, str]] = Counter()
+    for messages in logs:
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by thread
+        seen: set[tuple[str, str, str]] = set()
+        last: dict[str, tuple[str, str]] = {}  # by thread: time and text
+        for one in messages:
+            at, key, of_thread = (one.time, one.text), (one.thread, one.text), counts[one.thread]
+            repeated = last.get(one.thread) == at or (one.time and (one.time, *key) in seen)
+            last[one.thread] = at
+            if one.time:
+                seen.add((one.time, *key))
+            if of_thread[one.text] and one.text.endswith("Init START") and _COMMUNICATOR.search(one.text):
+                of_thread.clear()
+            of_thread[one.text] += not repeated
+            if not one.origin or of_thread[one.text] > most[key]:
+                most[key] = max(most[key], of_thread[one.text])
+                yield one
 
 
 class _Groups:
@@ -141,10 +170,15 @@ def split_launches(logs: Mapping[str, Sequence[LogMessage]]) -> list[LaunchMessa
         for message in messages:
             group = groups.representative((name, message.process))
             launches[group].setdefault(name, []).append(message)
+    named = {name for name, messages in logs.items() if any(message.process for message in messages)}
     return [
         launch
         for launch in launches.values()
-        if any(message.origin for messages in launch.values() for message in messages)
+        if any(
+            message.process or (message.origin and name not in named)  # else a header that was overwritten in part
+            for name, messages in launch.items()
+            for message in messages
+        )
     ]
 
 
@@ -229,9 +263,7 @@ def _launch_logs(launch: LaunchMessages, configs: Mapping[str, str], logs: Itera
     own_directories, all_directories = ({Path(name).parent for name in names} for names in (launch, logs))
     other_directories = all_directories - own_directories
     own_configs = {name: text for name, text in configs.items() if Path(name).parent not in other_directories}
-    return LaunchLogs(
-        tuple(launch), _record((message for messages in launch.values() for message in messages), own_configs)
-    )
+    return LaunchLogs(tuple(launch), _record(launch.values(), own_configs))
 
 
 def _describe(dump: str) -> Iterator[str]:

@@ -9,13 +9,16 @@ if SHARP refuses; names of kernels, which are those of ring or tree for every al
 """
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hpccoll.evidence import fallback_reasons
 from hpccoll.evidence.communicator_settings import logged_setting
-from hpccoll.evidence.log_parser import LoggedCall, LogMessage, ParserState, Rule, line_rules
+from hpccoll.evidence.log_parser import HostMembers, LoggedCall, LogMessage, ParserState, Rule, add_warning, line_rules
 from hpccoll.evidence.log_record import CollectiveLine, ModelledCost
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS
+from hpccoll.units import format_size
 
 _COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
 
@@ -33,7 +36,8 @@ _OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
 
 
 def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.library, state.version, state.build = match["library"].lower(), match["version"], match["build"].rstrip()
+    state.version, state.build = match["version"], match["build"].rstrip()
+    state.library = "rccl" if "+hip" in state.build else match["library"].lower()
 
 
 def _add_rccl(state: ParserState, _match: re.Match[str], _message: LogMessage) -> None:
@@ -47,7 +51,7 @@ def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> 
         name, size = dtype
         op = _OPS.get(int(match["op"]), "custom") if collective in _REDUCTIONS else None
         ranks = int(match["ranks"]) if match["ranks"] else None
-        state.calls[message.process].append(LoggedCall(collective, int(match["count"]) * size, name, op, ranks))
+        state.calls[message.writer].append(LoggedCall(collective, int(match["count"]) * size, name, op, ranks))
 
 
 def _add_collective(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -56,7 +60,7 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
     if not (kind or match["algorithm"]):  # part of the line is missing
         return
     collective = _COLLECTIVES.get(match["function"].lower(), match["function"].lower())
-    nbytes, pending = int(match["bytes"]), state.calls[message.process]
+    nbytes, pending = int(match["bytes"]), state.calls[message.writer]
     call = next((call for call in pending if call[:2] == (collective, nbytes)), None)
     if call:
         pending.remove(call)
@@ -71,7 +75,52 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
 
 
 def _add_communicator(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.add_communicator(int(match["ranks"]), int(match["nodes"]))
+    state.communicators.add((int(match["ranks"]), int(match["nodes"])))
+
+
+def _add_member(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Add the host and the GPU of a rank."""
+    found = dict(re.findall(r"(commId|busId|nvmlDev) (\w+)", match["more"]))
+    communicator = found.get("commId", ""), int(match["ranks"])
+    members = state.members.setdefault(communicator, defaultdict(set))
+    members[message.host].add((int(match["rank"]), found.get("busId") or found.get("nvmlDev", "")))
+
+
+def add_size(state: ParserState) -> None:
+    """Add the ranks and the nodes of the largest communicator. To be called after all messages of a launch.
+
+    NCCL logs the number of nodes from 2.20 on; before, it follows from the hosts of the ranks, if the log has all of
+    them. If other communicators may span more than the one node of the largest, the number of nodes is unknown.
+    """
+    sizes: list[tuple[int, int | None]] = [*state.communicators]
+    of_members = [(ranks, _count_nodes(ranks, hosts, state.paths)) for (_, ranks), hosts in state.members.items()]
+    largest = max((ranks for ranks, _ in [*sizes, *of_members]), default=0)
+    if largest not in {ranks for ranks, _ in sizes}:
+        sizes += of_members
+    if sizes:
+        state.ranks = max(largest, state.ranks or 0)
+        nodes = {nodes for ranks, nodes in sizes if ranks == largest}
+        state.nodes = nodes.pop() if len(nodes) == 1 else None
+        if state.nodes == 1 and any(nodes != 1 for _, nodes in sizes):
+            state.nodes = None
+
+
+def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | None:
+    """Return the number of nodes of a communicator; None if the log does not show it.
+
+    Args:
+        ranks: the number of its ranks.
+        hosts: its members; without ids of communicators (before 2.16), the members of all communicators of this size.
+        paths: the paths of the channels of all communicators.
+    """
+    ranks_of = [{rank for rank, _ in members} for members in hosts.values()]
+    gpus_of = [{gpu for _, gpu in members} for members in hosts.values()]
+    shared_names = any("" not in gpus and len(gpus) < len(here) for gpus, here in zip(gpus_of, ranks_of, strict=True))
+    if None in hosts or shared_names:  # several nodes have one name if ranks seem to share a GPU, which NCCL refuses
+        return None
+    if all(len(here) == ranks for here in ranks_of):
+        return None if any(path.startswith(("NET/", "COLLNET/")) for path in paths) else 1
+    return len(hosts) if sum(map(len, ranks_of)) == len(set().union(*ranks_of)) == ranks else None
 
 
 def _add_network(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
@@ -89,7 +138,7 @@ def _add_devices(state: ParserState, match: re.Match[str], _message: LogMessage)
 
 def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     """Count a channel by its path without device numbers: NET/IB/2(3)/GDRDMA counts as NET/IB/GDRDMA/PXN."""
-    first, *rest = match["path"].split("/")
+    first, *rest = match["path"].replace("direct shared memory", "SHM").split("/")  # up to 2.12
     numbers = [part for part in rest if re.match(r"\d+\b", part)]
     hops = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
     hops += ["GDRDMA"] if "GDRDMA" in match["path"] else []
@@ -125,9 +174,20 @@ def _remove_overridden_setting(state: ParserState, match: re.Match[str], message
     _add_variable(state, match, message)
 
 
-def _add_warning(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
-    if message.level == "WARN":
-        state.add_line("warnings", message.text)
+def _follow_error(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    warning = message.placed_text if message.level == "WARN" else ""
+    state.errors.add_message(message.writer, message.thread, message.text, warning)
+
+
+NVLS_REFUSED = ("its set-up failed", "NVSwitches refuse multicast memory")
+"""The reasons why NVLS is not used although its devices are able to."""
+
+
+def add_failed_nvls(state: ParserState) -> None:
+    """Add that NVLS is unavailable if its set-up failed. To be called after all messages of a launch."""
+    known = any(one.reason in NVLS_REFUSED for one in state.unavailable)
+    if not known and (error := next(state.errors.of_source("nvls."), None)):
+        state.add_unavailable("nvls", NVLS_REFUSED[0], "; ".join(error.causes) or error.steps[0])
 
 
 NUMBERED_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -149,16 +209,20 @@ def _add_numbered_collective(state: ParserState, match: re.Match[str], message: 
     channels is not logged. Source: topoGetAlgoInfo and ncclPrepareTasks in src/enqueue.cc. Versions 2.20 and 2.21 log
     no line if a tuner plugin has chosen; older versions log it only in builds for tracing.
     """
-    calls, function = state.calls[message.process], match["function"]
+    calls, function = state.calls[message.writer], match["function"]
     call = calls[0] if len(calls) == 1 else None
+    algorithm = NUMBERED_ALGORITHMS[int(match["algorithm"])]
+    protocol = _NUMBERED_PROTOCOLS[int(match["protocol"])]
+    if not calls:
+        state.add_line("choices", f"{format_size(int(match['bytes']))} by {algorithm} {protocol}")
     calls.clear()
     if call is None or call.ranks is None or (function and NCCL_FUNCTIONS.get(function.lower()) != call.collective):
         return
     blocks = call.ranks if call.collective in _COUNTS_ALL_RANKS else 1
     if call.bytes * blocks == int(match["bytes"]):
         line = CollectiveLine(
-            collective=call.collective, bytes=call.bytes, algorithm=NUMBERED_ALGORITHMS[int(match["algorithm"])],
-            protocol=_NUMBERED_PROTOCOLS[int(match["protocol"])], dtype=call.dtype, op=call.op, line=message.text,
+            collective=call.collective, bytes=call.bytes, algorithm=algorithm, protocol=protocol, dtype=call.dtype,
+            op=call.op, line=message.text,
         )  # fmt: skip
         state.collectives[line] = None
 
@@ -187,7 +251,7 @@ def _add_table_row(state: ParserState, match: re.Match[str], message: LogMessage
     The table comes in blocks of three algorithms: a row of algorithms, a row of protocols, and a row for each
     collective. Older versions have algorithm and protocol in one row of heads.
     """
-    heads = state.tables.setdefault(message.process, _TableHeads())
+    heads = state.tables.setdefault(message.writer, _TableHeads())
     name, cells = match["name"].strip(), [cell.strip() for cell in match["cells"].rstrip("| ").split("|")]
     if name == "Algorithm":
         heads.algorithms = [_algorithm(cell) for cell in cells]
@@ -303,6 +367,13 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"comm \S+ rank \d+ nRanks (?P<ranks>\d{1,18}) nNodes (?P<nodes>\d{1,18}) "), _add_communicator),
     (
         re.compile(
+            r"(?:\[Rank \d+\] )?(?:\w+ )?comm \S+ rank (?P<rank>\d{1,18}) nranks (?P<ranks>\d{1,18}) "
+            r"(?P<more>cudaDev .*)- (?:Init|Destroy|Abort) "
+        ),
+        _add_member,
+    ),
+    (
+        re.compile(
             r"Rank (?P<rank>\d{1,18}): (?P<count>\d{1,18}) CollNet devices"
             r"|Local CollNet device counts across ranks: min \d+ max (?P<most>\d{1,18})"
         ),
@@ -313,7 +384,7 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _add_devices),
     (
         re.compile(
-            r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET)\b.*?)"
+            r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET|direct shared memory)\b.*?)"
             r"(?: comm \S+ nRanks \d+)?$"  # of RCCL
         ),
         _add_path,
@@ -335,7 +406,8 @@ RULES: tuple[Rule, ...] = (
         _remove_overridden_setting,
     ),
     (re.compile(r"Comm config (?P<name>\w[\w ]*)(?<! is) set to (?P<value>.*)$"), _add_setting),
-    (re.compile(""), _add_warning),
+    (re.compile(""), add_warning),
+    (re.compile(""), _follow_error),
     *line_rules(
         "nvls", r"NVLS multicast support is available on dev", r"NVLS comm \S+ headRank", r"Connected NVLS tree"
     ),

@@ -7,7 +7,7 @@ has no other lines.
 import re
 
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, add_warning
 
 
 def _add_group(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -26,4 +26,5 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b"), _add_group),
     *fallback_reasons.RULES,
     (re.compile(""), _add_error),
+    (re.compile(""), add_warning),
 )

@@ -1,9 +1,12 @@
-"""UCC's log: the trace of collectives (UCC_COLL_TRACE=info) and the map of scores (UCC_LOG_LEVEL=info)."""
+"""UCC's log: the trace of collectives and the map of scores, warnings and errors.
+
+From 1.2 on, UCC_COLL_TRACE=info logs the trace, and UCC_LOG_LEVEL=info the map; 1.1 traces with UCC_LOG_LEVEL=debug.
+"""
 
 import re
 
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, add_warning
 from hpccoll.evidence.log_record import CollectiveLine
 
 _COLLECTIVES = {
@@ -32,6 +35,23 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
         algorithm="+".join(dict.fromkeys(layers)), protocol=match["upper"], dtype=match["dtype"],
         op=next((flag for flag in match["flags"].split() if flag in _OPS), None),
         memory=(match["memory"] or "").lower() or None, line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
+    )  # fmt: skip
+    state.collectives[line] = None
+
+
+def _add_older_collective(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    """Add a collective as UCC 1.1 logs it: every rank does, with the bytes of the larger buffer of the rank.
+
+    Source: ucc_coll_str in src/utils/ucc_coll_utils.c of 1.1.0.
+    """
+    collective = _COLLECTIVES.get(match["function"].lower(), match["function"].lower())
+    ranks = int(match["ranks"])
+    state.ranks = max(state.ranks or 0, ranks)
+    divisor = 1 if collective in (*_EQUAL_BUFFERS, "all_to_all_v") else ranks if collective in _GATHERING else 0
+    line = CollectiveLine(
+        collective=collective, bytes=int(match["bytes"]) // divisor if divisor else None,
+        algorithm=match["layer"].lower(), dtype=match["dtype"], op=match["op"], memory=match["memory"].lower(),
+        line=f"coll_init: TL_{match['layer']}, {match['call']}",
     )  # fmt: skip
     state.collectives[line] = None
 
@@ -68,6 +88,16 @@ def _add_team(state: ParserState, match: re.Match[str], _message: LogMessage) ->
     state.ranks = max(state.ranks or 0, int(match["ranks"]))
 
 
+def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    """Add an error with its place: that UCC or its layer of SHARP was not used, others as warnings."""
+    if message.level in ("ERROR", "FATAL"):
+        feature, reason = fallback_reasons.unavailable_reason(message.text) or ("", message.text)
+        feature = "sharp" if message.place.startswith("tl_sharp") else feature
+        if feature:
+            state.add_unavailable(feature, reason, message.placed_text)
+        state.add_line("warnings", message.placed_text)
+
+
 RULES: tuple[Rule, ...] = (
     (
         re.compile(
@@ -77,8 +107,18 @@ RULES: tuple[Rule, ...] = (
         ),
         _add_collective,
     ),
+    (
+        re.compile(
+            r"coll_init: req \S+, seq_num \d+, TL_(?P<layer>\w+), team_id \d+, size (?P<ranks>[1-9]\d{0,17}), "
+            r"rank \d+, ctx_rank \d+: (?P<call>(?P<function>\w+) (?P<memory>\w+) inplace=\d(?: root=\d+)? "
+            r"s?bytes=(?P<bytes>\d{1,18})(?: rbytes=\d+)?(?: (?P<dtype>\w+) (?P<op>\w+))?)"
+        ),
+        _add_older_collective,
+    ),
     (re.compile(r"=+ COLL_SCORE_MAP \(team_id (?P<team>\d{1,18}), size (?P<ranks>\d{1,18})\)"), _add_team),
     (re.compile(r"(?P<collective>[A-Z]\w+):$"), _start_score_map),
     (re.compile(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _add_score),
+    (re.compile(""), _add_error),
     *fallback_reasons.RULES,
+    (re.compile(""), add_warning),
 )

@@ -1,5 +1,6 @@
 """The verdict on what ran: a row is labelled SHARP only with evidence, and ``unknown`` without any."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hpccoll.evidence.expected_evidence import has_needed_tree, names_switches
@@ -175,6 +176,21 @@ def network_mismatch(record: LogRecord, expected: str | None) -> str | None:
     names, library = ", ".join(record.network) or "Socket", (record.library or "nccl").upper()
     why = next((f": {one.line}" for one in record.unavailable if one.feature == "rdma"), "") if used == "tcp" else ""
     return f"{NETWORKS[expected]} was expected and {NETWORKS[used]} was used ({library}: using network {names}){why}"
+
+
+def failures(record: LogRecord) -> Iterator[str]:
+    """Yield a sentence for each failure of the library itself.
+
+    Args:
+        record: the record of a launch.
+    """
+    for one in record.failures:
+        failed = "a communicator was not created" if one.kind == "communicator" else "a call failed"
+        processes = f" (in {one.processes} processes)" if one.processes > 1 else ""
+        yield f"{failed}{processes}: {one.cause or 'no warning says why'} ({one.callers})"
+    for known in record.unavailable:
+        if known.feature == "ucc" and not record.collectives:
+            yield f"UCC is not used: {known.reason} ({known.line})"
 
 
 def control_violation(record: LogRecord, variant: str) -> str | None:

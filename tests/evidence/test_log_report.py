@@ -133,7 +133,7 @@ def test_a_warning_that_is_a_reason_is_not_repeated(tmp_path):
     warning = "n1:9:9 [0] transport.cc:384 NCCL WARN Cannot initialize CollNet, using point-to-point network instead"
     found = findings("", text=f"{warning}\nn1:9:9 [0] x.cc:1 NCCL WARN another\n", tmp_path=tmp_path)
     assert [one["feature"] for one in values(found, "unavailable")] == ["SHARP"]
-    assert values(found, "warning") == [{"line": "another"}]
+    assert values(found, "warning") == [{"line": "x.cc:1: another"}]
 
 
 def test_a_reason_comes_with_its_feature_and_line():

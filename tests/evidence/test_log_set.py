@@ -21,9 +21,9 @@ def ran(record):
     return [(one.collective, one.bytes, one.algorithm, one.protocol, one.channels) for one in record.collectives]
 
 
-def test_warnings_are_kept_once_without_their_headers():
+def test_warnings_are_kept_once_with_their_places_and_without_their_headers():
     again = f"{WARN}a warning of no consequence"
-    assert read_log("rdma-2.32", again, again).warnings == ("a warning of no consequence",)
+    assert read_logs({"a": f"{again}\n{again}"}).warnings == ("init.cc:68: a warning of no consequence",)
 
 
 def test_settings_of_a_configuration_file_hold_unless_the_environment_sets_them():
@@ -39,6 +39,34 @@ def test_messages_that_processes_wrote_into_one_line_are_separated():
         first.partition("INFO ")[2], second.partition("INFO ")[2]
     ]  # fmt: skip
     assert ran(read_logs({"a": f"3: {second}"})) == [("all_reduce", 1048576, "ring", "SIMPLE", 2)]
+
+
+CHANNEL = "n1:7:8 [0] NCCL INFO Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0/GDRDMA"
+AT = "2025-05-16T16:39:51.208Z"
+
+
+def channels_of(**logs):
+    return sum(read_logs(logs).paths.values())
+
+
+def test_a_message_that_an_export_repeats_counts_once():
+    other = CHANNEL.replace("Channel 00", "Channel 01")
+    assert channels_of(a=f"  | {AT}{CHANNEL} | {CHANNEL} | {CHANNEL}") == 1
+    assert channels_of(a=f"{CHANNEL}\n{CHANNEL}\n{other}\n{other}") == 2
+    assert channels_of(a=f"{AT} {CHANNEL}\n{AT} {other}\n{AT} {CHANNEL}") == 2
+    assert channels_of(a=f"{CHANNEL}\n{other}", b=f"0: {CHANNEL}\n0: {other}") == 2
+    assert channels_of(a="\n".join([init_line("n1", 7, "abc").replace(":27", ":8"), CHANNEL, other] * 2)) == 2
+
+
+def test_what_two_ranks_or_communicators_log_alike_counts_for_each():
+    other = CHANNEL.replace("Channel 00", "Channel 01")
+    for another in ("n2:7:8", "n1:9:9", "n1:7:9"):
+        assert channels_of(a=f"{AT} {CHANNEL}\n{AT} {CHANNEL.replace('n1:7:8', another)}") == 2
+    assert channels_of(a=f"{CHANNEL}\n{other}\n{CHANNEL}\n{other}") == 4
+    later = AT.replace("208", "209")
+    assert channels_of(a=f"{AT} {CHANNEL}\n{AT} {other}\n{later} {CHANNEL}") == 3
+    created = [init_line("n1", 7, of).replace(":27", ":8") for of in ("abc", "def")]
+    assert channels_of(a="\n".join([created[0], CHANNEL, other, created[1], CHANNEL])) == 3
 
 
 def test_a_truncated_line_is_ignored():

@@ -226,6 +226,10 @@ def test_a_configuration_file_that_requests_sockets_is_the_reason_for_tcp():
         ("RCCL version 2.20.5+hip6.2 HEAD:0123456", "2.20.5"),
         ("RCCL version : 2.22.3-HEAD:0123456", "2.22.3"),
         ("RCCL version : 2.28.3-develop:0123456", "2.28.3"),
+        ("RCCL version : 2.28.3", "2.28.3"),
+        ("RCCL version 2.28.3-HEAD:0123456", "2.28.3"),
+        ("RCCL version 2.18.3+hip6.0 develop:0123456+", "2.18.3"),
+        ("NCCL version 2.18.3+hip6.0", "2.18.3"),
     ],
 )
 @pytest.mark.parametrize("head", ["", HEAD])
@@ -295,7 +299,7 @@ def test_numbered_algorithms_of_rccl_are_read():
 def test_the_report_on_rccls_logs_names_rccl():
     lines = invoke("evidence", LOGS / "rccl-2.16.log").out.splitlines()
     assert lines[0] == "RCCL 2.16.5"
-    assert any(line.startswith("ran: no line says what: RCCL logs it") for line in lines)
+    assert any(line.startswith("ran: no line says what: RCCL logs it from ROCm") for line in lines)
     assert invoke("evidence", LOGS / "rccl-2.27.log").out.startswith("RCCL 2.27.7, 16 ranks on 2 nodes\n")
 
 
@@ -305,12 +309,82 @@ def test_ranks_and_nodes_are_those_of_the_largest_communicator():
     assert (record.ranks, record.nodes) == (4, 2)
 
 
+SIZE_KEYS = {"2.4": "nvmlDev {0}", "2.8": "busId {0}000", "2.18": "nvmlDev {0} busId {0}000 commId 0x{1}"}
+"""What the lines about a rank name in versions before the number of nodes."""
+
+
+def members(hosts, *, version="2.18", ranks=None, per_host=2, communicator="a", first=0, end="Init COMPLETE"):
+    """Return the lines of the ranks of a communicator on ``hosts``, with those of sockets."""
+    lines, size = [], ranks or per_host * len(hosts)
+    for number in range(per_host * len(hosts)):
+        host, gpu = hosts[number // per_host], number % per_host + 1
+        head = f"{host}:{100 + number}:{200 + number} [{gpu}] NCCL INFO "
+        key = SIZE_KEYS[version].format(gpu, communicator)
+        lines += [
+            f"{head}Using network Socket",
+            f"{head}comm 0x5 rank {number + first} nranks {size} cudaDev {gpu} {key} - {end}",
+        ]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("version", SIZE_KEYS)
+@pytest.mark.parametrize("end", ["Init START", "Init COMPLETE", "Destroy COMPLETE"])
+def test_before_2_20_the_number_of_nodes_is_that_of_the_hosts_of_all_ranks(version, end):
+    for hosts, nodes in ((["n1"], 1), (["n1", "n2"], 2), (["n1.x", "n2.x", "n3.x"], 3)):
+        record = read_logs({"a": members(hosts, version=version, end=end)})
+        assert (record.ranks, record.nodes) == (2 * len(hosts), nodes)
+        assert (network_mismatch(record, "rdma") is None) == (nodes == 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(members(["n1"], ranks=4), id="ranks are missing"),
+        pytest.param(members(["localhost", "localhost"]), id="two hosts of one name"),
+        pytest.param(members(["<node>"]), id="an anonymous host"),
+        pytest.param(members(["n1"]) + f"\n{HEAD}Channel 00 : 0[1] -> 1[2] [send] via NET/Socket/0", id="a network"),
+        pytest.param(members(["n1"], ranks=4) + "\n" + members(["n1"], communicator="b"), id="only a smaller one"),
+        pytest.param(members(["n1"]) + "\n" + members(["n1"], communicator="b", per_host=1, ranks=2), id="another one"),
+    ],
+)
+def test_one_node_is_not_claimed_without_all_ranks_of_all_communicators(text):
+    record = read_logs({"a": text})
+    assert record.nodes is None
+    assert network_mismatch(record, "rdma")
+
+
+def test_several_communicators_on_one_host_are_on_one_node():
+    one, other = members(["n1"], per_host=4), members(["n1"], per_host=4, communicator="b")
+    split = (
+        "n1:100:200 [1] NCCL INFO ncclCommSplit comm 0x7 rank 0 nranks 1 cudaDev 1 busId 1000 parent 0x5 - Init START"
+    )
+    for text in (
+        f"{one}\n{other}",
+        f"{one}\n{split}",
+        members(["n1"], version="2.8") + "\n" + members(["n1"], version="2.8"),
+    ):
+        assert read_logs({"a": text}).nodes == 1
+    lines = members(["n1"], per_host=4).replace("comm 0x5", "[Rank 0] ncclCommInitRank comm 0x5")
+    assert read_logs({"a": lines}).nodes == 1
+
+
+def test_a_smaller_communicator_over_several_nodes_is_no_single_node():
+    inside = f"{HEAD}comm 0x1 rank 0 nRanks 4 nNodes 1 localRanks 4 localRank 0 MNNVL 0"
+    across = f"{HEAD}comm 0x2 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0"
+    text = f"{inside}\n{across}\n{SOCKET[1]}"
+    assert (read_logs({"a": text}).ranks, read_logs({"a": text}).nodes) == (4, None)
+    assert network_mismatch(read_logs({"a": text}), "rdma")
+    assert read_logs({"a": inside}).nodes == 1
+
+
 def test_channels_are_counted_by_their_path():
     assert read_log("rdma-2.27").paths == {
         "NET/IB/GDRDMA": 1, "NET/IB/GDRDMA/PXN": 1, "P2P/CUMEM": 1, "SHM/direct": 1
     }  # fmt: skip
     assert read_log("socket").paths == {"NET/Socket": 1, "P2P/IPC": 1}
     assert read_log("sharp").paths == {"COLLNET/SHARP/GDRDMA": 1}
+    shared = f"{HEAD}Channel 00 : 0[c000] -> 1[c100] via direct shared memory"
+    assert read_logs({"a": f"{shared}\n{shared.replace('00 :', '01 :')} comm 0x5 nRanks 02"}).paths == {"SHM": 2}
     assert read_log("efa").paths == {"NET/AWS Libfabric/GDRDMA": 1}
 
 
@@ -424,6 +498,14 @@ def test_an_ambiguous_numbered_line_is_ignored(lines):
 def test_after_a_group_the_next_single_call_is_read():
     group = [call("AllReduce", 512), call("Broadcast", 512), LINE, LINE]
     assert ran_of_lines(*group, call("AllReduce", 1024), LINE) == [("all_reduce", 4096, "ring")]
+
+
+def test_numbered_choices_without_calls_are_reported_with_how_to_have_the_calls(tmp_path):
+    (tmp_path / "a.log").write_text(f"{LINE}\n{NAMED}\n{LINE.replace('Algo 1', 'Algo 0')}")
+    record = read_logs({"a": (tmp_path / "a.log").read_text()})
+    assert (record.choices, record.collectives) == (("4 KiB by ring SIMPLE", "4 KiB by tree SIMPLE"), ())
+    assert "ran: 4 KiB by ring SIMPLE, 4 KiB by tree SIMPLE; no line says" in invoke("evidence", tmp_path).out
+    assert read_logs({"a": f"{call('AllReduce', 1024)}\n{LINE}"}).choices == ()
 
 
 def test_the_evidence_command_reports_numbered_algorithms():

@@ -24,6 +24,11 @@ def test_channels_to_sharp_before_it_refuses_are_no_evidence():
     assert (record.collnet, record.sharp) == ((), ())
 
 
+def test_warnings_of_sharp_are_kept_with_their_places():
+    line = "[n1:0:9 - context.c:705][2026-03-01 10:00:00] WARN the port is down"
+    assert read_logs({"a": line}).warnings == ("context.c:705: the port is down",)
+
+
 def test_hcoll_is_recognised_by_lines_of_sharp_without_others():
     record = read_log("hcoll")
     assert (record.library, record.trees, record.collectives) == ("sharp", ("LLT",), ())
