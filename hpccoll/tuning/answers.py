@@ -8,6 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO
@@ -174,11 +175,10 @@ class Answers:
         more = len(clauses) - len(shown)
         rest = f"; for smaller sizes the table has {more} more ranges" if more else ""
         parts = [f"use {'; '.join(shown)}{rest}"] if shown else []
-        doubts: dict[str, list[str]] = defaultdict(list)
-        for number in numbers:
-            if not each.ranges[number].is_advice:
-                doubts[self._doubt(each, number)].append(size_range(each, number) if _has_size(each) else "")
-        parts += [f"{' '.join(filter(None, ('no advice', ' and '.join(at))))}: {why}" for why, at in doubts.items()]
+        for why, members in groupby(numbers, lambda number: self._doubt(each, number)):
+            last, *_, first = [*members] * 2
+            at = f" {size_range(each, first, last)}" if _has_size(each) else ""
+            parts += [f"no advice{at}: {why}"] if why else []
         return f"{where}: {'; '.join(parts)}."
 
     def _clause(self, each: Recommendation, number: int) -> str:
@@ -193,8 +193,10 @@ class Answers:
         return f"{choice}{sizes}{ties}, {gain}{_in_brackets(_sure_sizes(of_range))}"
 
     def _doubt(self, each: Recommendation, number: int) -> str:
-        """Return why the choice of a range is no advice."""
+        """Return why the choice of a range is no advice; empty if it is advice."""
         of_range = each.ranges[number]
+        if of_range.is_advice:
+            return ""
 
         def name(choice: Choice) -> str:
             return _own_call(each, choice) or self.choice_name(each.setting.collective)(choice)
@@ -203,12 +205,12 @@ class Answers:
             return f"only {name(of_range.choice)} was measured"
         if not each.has_intervals:
             return f"fewer than {LEAST_ITERATIONS} iterations have no 95 % interval"
-        rivals = [verdict.runner_up for verdict in of_range.verdicts if verdict.verdict in ("tie", "behind")]
-        rivals += [choice for choice in each.choices if choice.is_native] if of_range.gain else []
-        names = list(dict.fromkeys(map(name, filter(None, (of_range.choice, *rivals)))))
+        unsure = {verdict.runner_up for verdict in of_range.verdicts if verdict.verdict in ("tie", "behind")}
+        unsure |= {of_range.choice, *(choice for choice in each.choices if choice.is_native and of_range.gain)}
+        names = [name(choice) for choice in each.choices if choice in unsure]
         behind = of_range.count("behind") > of_range.count("tie")
-        unsure, sizes = of_range.count("tie", "behind"), len(of_range.verdicts)
-        at = _of_sizes(unsure, sizes, "sizes") if 0 < unsure < sizes else ""
+        ties, sizes = of_range.count("tie", "behind"), len(of_range.verdicts)
+        at = _of_sizes(ties, sizes, "sizes") if 0 < ties < sizes else ""
         return f"{' and '.join(names)} differ by less than {'another range is worth' if behind else 'the noise'}{at}"
 
     def _lines(self, each: Recommendation) -> Iterator[AnswerLine]:
@@ -258,15 +260,19 @@ def library_name(version: str) -> str:
     return re.split(r"\s+(?:version\s+)?v?\d", version, maxsplit=1)[0] or "the library"
 
 
-def size_range(each: Recommendation, number: int) -> str:
-    """Return the range of a number in words, within the measured sizes: ``from 64 KiB to 4 MiB``, ``at 1 KiB``."""
-    sizes = each.measured.sizes
-    if len(each.ranges) == 1:
-        return f"at {' to '.join(dict.fromkeys(map(format_size, (sizes[0], sizes[-1]))))}"
-    last = number + 1 == len(each.ranges)
-    first = _cut_label(each, number) if number else format_size(sizes[0])
-    end = format_size(sizes[-1]) if last else _cut_label(each, number + 1)
-    return f"at {first}" if first == end else f"from {first} to {end}"
+def size_range(each: Recommendation, first: int, last: int | None = None) -> str:
+    """Return sizes in words, within the measured ones: ``from 64 KiB to 4 MiB``; all of them are ``at 8 B to 4 MiB``.
+
+    Args:
+        each: the recommendation.
+        first: the number of the first range.
+        last: the number of the last one [the first].
+    """
+    sizes, after = each.measured.sizes, (first if last is None else last) + 1
+    begin = _cut_label(each, first) if first else format_size(sizes[0])
+    end = _cut_label(each, after) if after < len(each.ranges) else format_size(sizes[-1])
+    whole = not first and after == len(each.ranges)
+    return f"{'at' if whole or begin == end else 'from'} {' to '.join(dict.fromkeys((begin, end)))}"
 
 
 def _cut_label(each: Recommendation, number: int) -> str:
@@ -395,7 +401,7 @@ def lone_rank_reason(rows: Sequence[Row]) -> str:
         return ""
     on_gpus = any(row.device == "cuda" for row in rows)
     needs = f", with a GPU for each; on one GPU, one of: {'; '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
-    remedy = f"start the same command on two ranks (mpiexec -n 2){needs}"
+    remedy = f"start the same command on two ranks (mpiexec -n 2; of a sweep file, ranks: [2]){needs}"
     return f"one rank exchanges nothing, and no advice follows from its times; do: {remedy}"
 
 

@@ -232,8 +232,8 @@ def _size_regret(
 
 
 def _best_single_choice(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:
-    """Return the best choice that serves all sizes, and its mean regret; None for fewer than two sizes."""
-    if len(seconds) < 2:
+    """Return the best choice that serves all sizes, and its mean regret; None with fewer than two sizes or choices."""
+    if len(seconds) < 2 or len(set.intersection(*map(set, seconds.values()))) < 2:
         return None
     means = {
         choice: geometric_mean(of_size[choice] / min(of_size.values()) for of_size in seconds.values())

@@ -165,6 +165,18 @@ def test_each_side_has_its_own_direction(names):
     assert crossing.modelled.sizes == (pytest.approx(crossing.measured.sizes[0]),)
 
 
+def test_rounds_that_disagree_are_a_tie():
+    model = (1.0, 2.0)
+    ring = timed("ring", (1.0, 2.0), model)
+    star = timed("star", (2.0, 1.9), model[::-1])
+    noisy = replace(ring[1], observation=replace(ring[1].observation, rounds_s=(2.0, 1.0, 3.0)))
+    rounds = replace(star[1], observation=replace(star[1].observation, rounds_s=(1.9, 1.5, 2.5)))
+    (clear,) = crossings([*ring, *star])
+    (tied,) = crossings([ring[0], noisy, star[0], rounds])
+    assert (clear.measured.overtaker, tied.measured.overtaker) == ("star", "ring")
+    assert tied.measured.sizes == ()
+
+
 @pytest.mark.parametrize("names", [("ring", "star"), ("star", "ring")])
 def test_where_the_model_has_two_alike_it_names_neither(names):
     validated = {

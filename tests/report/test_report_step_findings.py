@@ -90,6 +90,24 @@ def test_the_best_bucket_and_the_cost_of_others():
     assert [(each["bucket"] // MIB, round(each["cost"], 3)) for each in values["costs"]] == [(4, 0.333), (25, 0.1)]
 
 
+def test_overlap_and_buckets_of_stages_alone_are_no_findings():
+    both = [{"overlap": 0, "parallel": "pp=2"}, {"overlap": 1, "parallel": "pp=2"}]
+    assert finding("overlap", steps({"ring": 12, "null": 0}, both)) is None
+    limits = [{"bucket": n * MIB, "parallel": "pp=2"} for n in (4, 25)]
+    assert finding("best_bucket", steps({"ring": 12, "null": 0}, limits)) is None
+
+
+def test_limits_of_buckets_by_different_algorithms_are_not_compared():
+    one, other = steps({"ring": 12}, [{"bucket": 4 * MIB}]), steps({"native": 9}, [{"bucket": 25 * MIB}], path="b.h5")
+    assert finding("best_bucket", one, other) is None
+
+
+def test_overlap_within_the_noise_hides_nothing_clear():
+    raw = steps({"ring": 0.001, "null": 0}, [{"overlap": 0}, {"overlap": 1}])
+    clauses = [each["clear"] for each in finding("overlap", raw).values["algorithms"]]
+    assert clauses == [False] * len(clauses) or clauses == [True]
+
+
 def test_the_last_bucket_is_ready_only_after_the_backward_pass():
     values = finding("last_bucket", steps({"ring": 12, "null": 0})).values
     assert (values["nbytes"], values["buckets"], values["seconds"]) == (8000, 3, pytest.approx(0.004))
