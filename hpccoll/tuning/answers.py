@@ -142,7 +142,7 @@ class Answers:
     def _auto_sentence(self, each: Recommendation) -> str:
         """Return how much faster than native the choices of a table were; empty unless both were measured.
 
-        As with the gains of ranges, one that is clear at no size has no number.
+        As with the gains of ranges, one that is clear at less than half of the sizes has no number.
         """
         gains: list[float] = []
         faster = slower = 0
@@ -154,7 +154,7 @@ class Answers:
                 slower += any(time.clearly_faster(auto) for time in native)
         if not gains:
             return ""
-        if not (faster or slower):
+        if not slower and 2 * faster < len(gains):
             return f"{self._where(each)}: auto is not clearly faster than {_own_call(each)}."
         ends = dict.fromkeys(map(_gain_phrase, (min(gains), max(gains))))
         by_size = f"{' to '.join(ends)} by size" if len(ends) > 1 else ""

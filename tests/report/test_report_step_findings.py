@@ -5,7 +5,7 @@ import re
 
 import pytest
 import raw_examples
-from step_examples import stage, step_case, step_outcome, step_times, steps
+from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.export import export
@@ -102,10 +102,18 @@ def test_limits_of_buckets_by_different_algorithms_are_not_compared():
     assert finding("best_bucket", one, other) is None
 
 
-def test_overlap_within_the_noise_hides_nothing_clear():
-    raw = steps({"ring": 0.001, "null": 0}, [{"overlap": 0}, {"overlap": 1}])
-    clauses = [each["clear"] for each in finding("overlap", raw).values["algorithms"]]
-    assert clauses == [False] * len(clauses) or clauses == [True]
+@pytest.mark.parametrize(("overlapped_ms", "clear"), [(42, False), (41, True)])
+def test_overlap_that_hides_nothing_is_not_clear(overlapped_ms, clear):
+    raw = steps({"ring": 12, "null": 0}, [{"overlap": 0}, {"overlap": 1}])
+    _, outcomes = raw.attempts[0]
+    outcomes[:] = [
+        step_outcome(each.case, step_times([timeline_ms(12)] * 2, [overlapped_ms] * 2), [stage()])
+        if each.case.params["overlap"] and each.case.algorithm == "ring"
+        else each
+        for each in outcomes
+    ]
+    (ring,) = finding("overlap", raw).values["algorithms"]
+    assert ring["clear"] is clear
 
 
 def test_the_last_bucket_is_ready_only_after_the_backward_pass():

@@ -96,8 +96,8 @@ NO_ADVICE = {
 @pytest.mark.parametrize(("ranks", "arguments", "why"), NO_ADVICE.values(), ids=NO_ADVICE)
 def test_without_a_comparison_one_line_says_why_there_is_no_advice(ranks, arguments, why, tmp_path):
     out, page = tmp_path / "a.h5", tmp_path / "page"
-    run = spawn("run", *arguments, "--in-place", "-w", "1", "-b", "64", "-e", "512", "-f", "8", "--rounds", "1", "--out", out,
-                launcher=["mpiexec", "-n", str(ranks)])  # fmt: skip
+    sizes = ["--in-place", "-w", "1", "-b", "64", "-e", "512", "-f", "8", "--rounds", "1"]
+    run = spawn("run", *arguments, *sizes, "--out", out, launcher=["mpiexec", "-n", str(ranks)])
     report, tune = invoke("report", out, "--out", page), invoke("tune", out, "--out", tmp_path / "t.json")
     assert (report.code in (0, 3), tune.code) == (True, 2 if ranks == 1 else 0)
     for printed in (run.out, report.out):
