@@ -27,7 +27,7 @@ from hpccoll.tuning.setting import Setting
 from hpccoll.units import format_count, format_number, format_size, format_wait
 
 CLEAR, UNCLEAR = "*", "~"
-"""The marks of what to use at a size: clearly faster than every other algorithm, or not clearly."""
+"""The marks of a choice at a size: clearly faster than every other algorithm, or not clearly."""
 
 MAX_SILENCE_S = 30.0
 """Seconds without a line after which a log has a line about the progress."""
@@ -143,7 +143,7 @@ def _describe_ranks(attempt: Attempt) -> str:
 
 def _mark(r: Row, verdicts: Mapping[tuple[Setting, int], SizeVerdict]) -> str:
     verdict = verdicts.get((setting_of(r), r.requested_bytes))
-    if verdict is None or verdict.choice != choice_of(r) or verdict.verdict == "alone":
+    if verdict is None or verdict.choice != choice_of(r):
         return ""
     return CLEAR if verdict.verdict == "clear" else UNCLEAR
 
@@ -221,7 +221,7 @@ class PrintedTable:
         last += [_BEST] if verdicts else []
         columns = (*_COLUMNS, _ITERATIONS, *last)
         rounds = "in every round " if job.effort.rounds > 1 else ""
-        best = f" best: use this; {CLEAR} {rounds}below the 95 % interval of each other, {UNCLEAR} not so clearly"
+        best = f" best: {CLEAR} {rounds}below the 95 % interval of each other; {UNCLEAR} chosen, and not clearly faster"
         _clear_line()
         print(f"#\n#{best}" if verdicts else "#")
         print("\n".join(self._headings(columns)))

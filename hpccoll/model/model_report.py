@@ -273,7 +273,8 @@ def _overtaking_text(crossing: Crossing, side: Overtaking) -> str:
 
 def _sizes_text(side: Overtaking) -> str:
     again = f" (back and forth since {interpolated_size(side.sizes[0])})" if len(side.sizes) > 1 else ""
-    return f"from {interpolated_size(side.sizes[-1])}{again}" if side.sizes else ""
+    end = f" to {format_size(side.largest)}"
+    return f"from {interpolated_size(side.sizes[-1])}{end}{again}" if side.sizes else ""
 
 
 def interpolated_size(nbytes: float) -> str:

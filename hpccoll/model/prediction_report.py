@@ -42,8 +42,8 @@ class BestChoice:
 
     @property
     def clear(self) -> bool:
-        """Whether it is faster within the whole interval."""
-        return self.other is None or self.best.times_as_fast_as(self.other)[1] > 1
+        """Whether it is faster than another one within the whole interval."""
+        return self.other is not None and self.best.times_as_fast_as(self.other)[1] > 1
 
     @property
     def lead(self) -> str:
@@ -80,6 +80,7 @@ class Crossover:
         low: the least of the sizes at the ends of the intervals.
         high: the largest of them.
         everywhere: whether they cross at both ends of the intervals.
+        largest: the largest predicted size.
     """
 
     overtaken: str
@@ -88,6 +89,7 @@ class Crossover:
     low: float
     high: float
     everywhere: bool
+    largest: int
 
     @property
     def text(self) -> str:
@@ -95,7 +97,8 @@ class Crossover:
         interval = "" if low == high else f"{low} to {high}"
         never = "" if self.everywhere else "at an end of the intervals they do not cross"
         about = ", ".join(filter(None, (interval, never)))
-        return f"{self.overtaker} overtakes {self.overtaken} from {size}{f' ({about})' * bool(about)}"
+        sizes = f"from {size}{f' ({about})' * bool(about)} to {format_size(self.largest)}"
+        return f"{self.overtaker} overtakes {self.overtaken} {sizes}"
 
 
 def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:
@@ -131,14 +134,16 @@ def _crossover(both: Mapping[int, tuple[Prediction, Prediction]], near: float) -
     if "value" not in sizes:
         return None
     least, most = min(sizes.values()), max(sizes.values())
-    return Crossover(overtaken.algorithm, overtaker.algorithm, sizes["value"], least, most, len(sizes) == len(BOUNDS))
+    return Crossover(
+        overtaken.algorithm, overtaker.algorithm, sizes["value"], least, most, len(sizes) == len(BOUNDS), max(both)
+    )
 
 
 def report_lines(predicted: Predictions) -> Iterator[str]:
     """Yield the predictions as text: the map of the best, then tables, crossovers and what was left out."""
     request, by_nodes = predicted.request, _by_nodes(predicted.predictions)
     yield from machine_lines(predicted.machine)
-    if len(by_nodes) > 1 and len(request.sizes) > 1:
+    if len(by_nodes) > 1 and len(request.sizes) > 1 and any(choice.other for choice in _choices(predicted)):
         yield ""
         yield from _map_lines(predicted)
     if len(request.sizes) == 1:
@@ -229,7 +234,9 @@ def _map_lines(predicted: Predictions) -> Iterator[str]:
 def _cell(choice: BestChoice | None, letters: Mapping[str, str]) -> str:
     if choice is None:
         return ""
-    lead = f"{choice.best.times_as_fast_as(choice.other)[0]:.2g}" if choice.other else ""
+    if choice.other is None:
+        return f"{letters[choice.best.algorithm]} "
+    lead = f"{choice.best.times_as_fast_as(choice.other)[0]:.2g}"
     return f"{letters[choice.best.algorithm]} {lead}{' ' if choice.clear else '~'}"
 
 
@@ -246,7 +253,8 @@ def _table(label: str, rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str
         choice, times = BestChoice.of(each), {one.algorithm: one for one in each}
         cells = []
         for name in names:
-            mark = ("*" if choice.clear else "~") if choice and choice.best.algorithm == name else " "
+            is_best = choice and choice.other and choice.best.algorithm == name
+            mark = ("*" if choice.clear else "~") if choice and is_best else " "
             cells.append(f"{format_seconds(times[name].value_s) if name in times else '':>{widths[name]}}{mark}")
         end = f"  {_interval(choice.best):<20} {choice.lead}" if choice else ""
         yield f"  {row:>10}" + "".join(cells) + end
@@ -260,7 +268,10 @@ def _interval(one: Prediction) -> str:
 def _notes(predicted: Predictions) -> Iterator[str]:
     """Yield what the columns are, and what was left out."""
     predictions = predicted.predictions
-    yield "*: the fastest; ~: the fastest, but not in the whole interval"
+    if any(choice.other for choice in _choices(predicted)):
+        yield "*: the fastest; ~: the fastest, but not in the whole interval"
+    else:
+        yield "no advice: no size has two algorithms that were simulated, so that there is nothing to compare"
     stepwise = dict.fromkeys(one.algorithm for one in predictions if one.exact is False)
     if stepwise:
         nodes = sorted({one.nodes for one in predictions if one.exact is False})
@@ -292,8 +303,9 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
         if other:
             value, low, high = best.times_as_fast_as(other)
             flat = other.algorithm == REFERENCE and best.ranks_per_node > 1 and best.nodes > 1
-            times = f"{value:.3g} times " if value > TIE else ""
-            lead = f", {times}as fast as {'the flat ' * flat}{other.algorithm} ({low:.3g} to {high:.3g})"
+            times = f"{value:.3g} times as fast as" if value > TIE else "as fast as"
+            times = times if choice.clear else "not clearly faster than"
+            lead = f", {times} {'the flat ' * flat}{other.algorithm} ({low:.3g} to {high:.3g})"
         time = f"{format_seconds(best.value_s)} ({_interval(best)}), {best.kind}"
         yield f"{where}: {best.algorithm}{lead}; {time}; {predicted.machine.name}: {best.distance}{error}"
 

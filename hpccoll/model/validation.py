@@ -131,10 +131,12 @@ class Overtaking:
     Args:
         overtaker: the faster one at the largest size at which they differ; None if they never differ.
         sizes: the sizes in bytes at which they cross; none if one is always faster, several if they cross again.
+        largest: the largest size at which both are known.
     """
 
     overtaker: str | None
     sizes: tuple[float, ...]
+    largest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +221,18 @@ def crossings(validated: Iterable[Validated]) -> Iterator[Crossing]:
         if len(sizes) < 2:
             continue
         modelled = {n: math.log((first[n].seconds or 1) / (second[n].seconds or 1)) for n in sizes}
-        measured = {n: math.log(first[n].observation.seconds / second[n].observation.seconds) for n in sizes}
+        measured = {n: _measured_lead(first[n].observation, second[n].observation) for n in sizes}
         crossing = Crossing((a, b), overtaking(a, b, modelled), overtaking(a, b, measured))
         if crossing.modelled.sizes or crossing.measured.sizes:
             yield crossing
+
+
+def _measured_lead(one: Observation, other: Observation) -> float:
+    """Return the logarithm of the time of one over that of another; 0, a tie, if their rounds disagree on the sign."""
+    rounds = [mine / theirs for mine, theirs in zip(one.rounds_s, other.rounds_s, strict=False)]
+    if rounds and min(rounds) <= 1 <= max(rounds):
+        return 0.0
+    return math.log(one.seconds / other.seconds)
 
 
 def overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
@@ -241,4 +251,4 @@ def overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
         if last * leads[m] < 0:
             sizes.append(math.exp(math.log(n) + (math.log(m) - math.log(n)) * leads[n] / (leads[n] - leads[m])))
     end = next((lead for lead in reversed(leads.values()) if lead), 0.0)
-    return Overtaking(b if end > 0 else a if end < 0 else None, tuple(sizes))
+    return Overtaking(b if end > 0 else a if end < 0 else None, tuple(sizes), max(leads))

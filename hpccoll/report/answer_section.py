@@ -50,7 +50,7 @@ def _keep_units(html: str) -> str:
 
 def _native_note(answers: Answers) -> str:
     """Return that no speed-up is known; empty if a call of the library was measured, or nothing was compared."""
-    compared = [each for several in answers.by_collective.values() for each in several if len(each.choices) > 1]
+    compared = [each for several in answers.by_collective.values() for each in several if each.is_compared]
     measured = any(choice.is_native for each in compared for choice in each.choices)
     return "The library's own calls were not measured." if compared and not measured else ""
 
@@ -93,7 +93,7 @@ def _mark_choices(answers: Answers, name: str, text: str) -> str:
     return re.sub(pattern, lambda match: f"<code>{match[0]}</code>", escape(text)) if pattern else escape(text)
 
 
-HEADINGS = ("on", "size", "use", "speed-up over native", "how sure")
+HEADINGS = ("on", "size", "choice", "speed-up over native", "how sure")
 
 
 def answer_table(answers: Answers, name: str) -> str:

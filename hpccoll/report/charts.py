@@ -269,7 +269,7 @@ OVERVIEW_FIGURES = (
 FIGURES = (
     Figure(
         "choice",
-        "what to use by {by}, and its lead over the next best",
+        "the choice by {by}, and its lead over the next best",
         "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
         "Pale: tie, no choice is clearly faster in every round; below 1x, another is faster at this size, by less than "
         "a range of its own is worth; alone, nothing else was measured. Placements share a panel if one choice serves "

@@ -16,7 +16,7 @@ from hpccoll.units import format_seconds
 
 def choice_map(group: ChartGroup) -> Chart | None:
     """Return the map; None if nothing was compared."""
-    compared = [each for each in group.recommendations if len(each.choices) > 1]
+    compared = [each for each in group.recommendations if each.is_compared]
     if not compared or group.many_pairs:
         return None
     data = [cell for each in compared for cell in _choice_cells(group, each, compared)]

@@ -66,7 +66,7 @@ DEFINITIONS = {
     "faster at that size, by less than a range of its own is worth. The rule is that of hpccoll tune: native stays "
     "unless another choice gains more than the noise, and a range has to gain more than the noise, too.",
     "exposed, share": "In a training step, exposed is the median of the step minus that of the same step without "
-    "communication (null); share is exposed over the whole step.",
+    "communication (null), in a pipeline with the bubble; share is exposed over the whole step.",
     "null": "The same training step without communication.",
     "all communication": "In a training step, the sum of the durations of all collectives of a rank, whether or not "
     "computation hides them: the median over iterations of the largest over ranks.",

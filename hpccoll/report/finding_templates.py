@@ -126,11 +126,14 @@ def _mapping_clause(clause: Values) -> str:
 
 def _pair_extremes(values: Values) -> str:
     unit = "rate" if values["quantity"] == "busbw" else "time"
-    text = (
-        f"the median of {{pairs:count pair}} is {{median:{unit}}}; the fastest pair is {{fastest}} with "
-        f"{{fastest_value:{unit}}}; the slowest pair is {{slowest}} with {{slowest_value:{unit}}}, {{ratio:.2f}} times "
-        "as long."
-    )
+    text = f"the median of {{pairs:count pair}} is {{median:{unit}}}; "
+    if values["clear"]:
+        text += (
+            f"the fastest pair is {{fastest}} with {{fastest_value:{unit}}}; the slowest pair is {{slowest}} with "
+            f"{{slowest_value:{unit}}}, {{ratio:.2f}} times as long."
+        )
+    else:
+        text += f"no pair is clearly slower ({{fastest_value:{unit}}} to {{slowest_value:{unit}}})."
     return _write(text, values)
 
 
@@ -198,7 +201,7 @@ def _repeated_points(values: Values) -> str:
 
 
 def _convergence_remedy(values: Values) -> str:
-    remedy = "use fewer ranks, which wait for a core here" if values["oversubscribed"] else "use an idle machine"
+    remedy = "start fewer ranks, which wait for a core here" if values["oversubscribed"] else "take an idle machine"
     return f"Give each case more time (seconds and max_iterations of effort; --seconds of hpccoll run), or {remedy}."
 
 
@@ -279,8 +282,8 @@ def _overlap(values: Values) -> str:
 
 
 def _overlap_clause(clause: Values) -> str:
-    if clause["hidden"] <= 0:
-        return _write("nothing of {of:time} with {algorithm}", clause)
+    if not clause["clear"]:
+        return _write("no clear part of {of:time} with {algorithm}", clause)
     text = "{hidden:time} of {of:time} ({percent:.0f} %) with {algorithm}"
     return _write(text, {**clause, "percent": 100 * clause["hidden"] / clause["of"]})
 
@@ -294,8 +297,8 @@ def _best_bucket(values: Values) -> str:
     equal = [_limit(each["bucket"]) for each in values["costs"] if not each["clear"]]
     tie = f"{_listed(equal)} {'is' if len(equal) == 1 else 'are'} not clearly slower" if equal else ""
     scale = f" (limits of the full model; here divided by {values['scale']})" if values["scale"] > 1 else ""
-    best = f"{_limit(values['bucket'])} is best"
-    parts = "; ".join(filter(None, (best, ", ".join(worse), tie)))
+    best = f"{_limit(values['bucket'])} is best" if worse else "no limit is clearly the best"
+    parts = "; ".join(filter(None, (best, ", ".join(worse), tie if worse else "")))
     return f"{values['model']} on {values['shape']}, {values['algorithm']}: {parts}{scale}."
 
 
@@ -321,7 +324,7 @@ def _null_overhead(values: Values) -> str:
 
 
 def _null_remedy(values: Values) -> str:
-    remedy = "use fewer ranks, which wait for a core here" if values["oversubscribed"] else "use an idle machine"
+    remedy = "start fewer ranks, which wait for a core here" if values["oversubscribed"] else "take an idle machine"
     return f"The harness or the machine delays computations: exposed times leave that out. To lower it, {remedy}."
 
 
@@ -406,6 +409,11 @@ TEMPLATES: Mapping[str, Template] = {
         "Computations without products",
         _no_product,
         "What overlaps with them is exposed. Take more samples, or a smaller scale.",
+    ),
+    "no_interval": Template(
+        "No intervals",
+        "{bare} of {rows:count row} have no 95 % interval, which takes {least} iterations in each round: nothing is "
+        "clearly faster than these.",
     ),
     "not_converged": Template(
         "Wide intervals",

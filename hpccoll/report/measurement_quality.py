@@ -8,15 +8,18 @@ from hpccoll.report.comparisons import mixed_hosts, repeated_points
 from hpccoll.report.report_finding import ReportFinding, info, warning
 from hpccoll.report.round_statistics import round_stats
 from hpccoll.report.shared_variance import shared_variance
+from hpccoll.spec.case import LEAST_ITERATIONS
 
 MACHINE_SHARE = 0.5
 """The shared part of the variance between rounds from which on the machine is the cause."""
 
 
 def convergence_findings(group: ChartGroup) -> Iterator[ReportFinding]:
-    """Yield a finding if intervals did not become narrow enough in time."""
+    """Yield a finding if intervals did not become narrow enough in time, and one if rows have none."""
     rows = [point.row for point in group.usable]
-    loose = [row for row in rows if row.converged is False]
+    if bare := sum(row.ours and row.ci_low_s is None for row in rows):
+        yield info("no_interval", bare=bare, rows=len(rows), least=LEAST_ITERATIONS)
+    loose = [row for row in rows if row.converged is False and row.ci_low_s is not None]
     if loose:
         oversubscribed = any(row.oversubscribed for row in loose)
         yield info("not_converged", loose=len(loose), rows=len(rows), oversubscribed=oversubscribed)

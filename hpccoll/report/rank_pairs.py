@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hpccoll.report.call_arguments import rank_pair, tier_label
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.report_finding import ReportFinding, info
-from hpccoll.report.round_statistics import median_interval, median_seconds
+from hpccoll.report.round_statistics import clearly_faster, median_interval, median_seconds, paired_rounds
+from hpccoll.store.round_comparison import disjoint
 from hpccoll.store.statistics import Interval
 
 
@@ -95,6 +96,13 @@ def pair_findings(group: ChartGroup) -> Iterator[ReportFinding]:
         yield from _extremes(group, largest, "busbw", lambda point: point.row.busbw_Bps or 0.0)
 
 
+def _is_clear(fastest: SeriesPoint, slowest: SeriesPoint) -> bool:
+    """Return whether a pair is clearly faster: in each common round, or by disjoint intervals without such rounds."""
+    if paired_rounds(fastest, slowest):
+        return clearly_faster(fastest, slowest)
+    return disjoint(median_interval(fastest), median_interval(slowest))
+
+
 def _extremes(
     group: ChartGroup, points: Sequence[SeriesPoint], quantity: str, value: Callable[[SeriesPoint], float]
 ) -> Iterator[ReportFinding]:
@@ -115,4 +123,5 @@ def _extremes(
                 slowest=slowest.pair_label,
                 slowest_value=value(slowest),
                 ratio=median_seconds(slowest) / median_seconds(fastest),
+                clear=_is_clear(fastest, slowest),
             )

@@ -82,15 +82,16 @@ def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFind
     sequential = {_without(each, "overlap"): each for each in compared if not each.workload["overlap"]}
     for each in compared:
         other = sequential.get(_without(each, "overlap"))
-        if not each.workload["overlap"] or other is None:
+        if not each.workload["overlap"] or not each.has_collectives or other is None:
             continue
         without = {algorithm_name(row): row for row in other.rows}
         clauses = tuple(
-            {"algorithm": name, "hidden": (before.median_s or 0.0) - (row.median_s or 0.0), "of": before.exposed_s}
+            {"algorithm": name, "hidden": (before.median_s or 0.0) - (row.median_s or 0.0), "of": before.exposed_s,
+             "clear": clearly_faster(row, before)}
             for row in each.rows
             for name in [algorithm_name(row)]
             if (before := without.get(name)) and before.exposed_s and before.exposed_s > 0
-        )
+        )  # fmt: skip
         if clauses:
             details = tuple(word for word in each.details if word != "overlapped")
             yield info("overlap", model=each.model, shape=each.shape, details=details, algorithms=clauses)
@@ -101,10 +102,9 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFindi
     """Yield the best limit of buckets, and what others cost, for the fastest algorithm of the first such workload."""
     by_rest: dict[tuple[object, ...], list[StepComparison]] = {}
     for each in compared:
-        by_rest.setdefault(_without(each, "bucket"), []).append(each)
+        if each.has_collectives:
+            by_rest.setdefault(_without(each, "bucket"), []).append(each)
     for several in by_rest.values():
-        if len(several) < 2:
-            continue
         best = min(several, key=lambda each: each.rows[0].median_s or 0.0).rows[0]
         name = algorithm_name(best)
         rows = sorted(
@@ -116,6 +116,8 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFindi
              "clear": clearly_faster(best, row)}
             for row in rows
         )  # fmt: skip
+        if not costs:
+            continue
         first = several[0]
         values = {"model": first.workload["model"], "scale": first.workload["scale"], "shape": first.shape}
         yield info("best_bucket", **values, algorithm=name, bucket=bucket_of(best), costs=costs)

@@ -8,10 +8,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO
-from hpccoll.spec.case import SINGLE
+from hpccoll.spec.case import LEAST_ITERATIONS, SINGLE
 from hpccoll.spec.transport_table import SHARED_GPU_CHOICES
 from hpccoll.store.rows import Results, Row
 from hpccoll.tuning.measured_choices import geometric_mean
@@ -141,7 +142,7 @@ class Answers:
     def _auto_sentence(self, each: Recommendation) -> str:
         """Return how much faster than native the choices of a table were; empty unless both were measured.
 
-        As with the gains of ranges, one that is clear at no size has no number.
+        As with the gains of ranges, one that is clear at less than half of the sizes has no number.
         """
         gains: list[float] = []
         faster = slower = 0
@@ -153,7 +154,7 @@ class Answers:
                 slower += any(time.clearly_faster(auto) for time in native)
         if not gains:
             return ""
-        if not (faster or slower):
+        if not slower and 2 * faster < len(gains):
             return f"{self._where(each)}: auto is not clearly faster than {_own_call(each)}."
         ends = dict.fromkeys(map(_gain_phrase, (min(gains), max(gains))))
         by_size = f"{' to '.join(ends)} by size" if len(ends) > 1 else ""
@@ -163,31 +164,54 @@ class Answers:
         return f"{self._where(each)}: auto is {gain}{_in_brackets(by_size, *sure)}."
 
     def _sentence(self, each: Recommendation) -> str:
-        name, where = each.setting.collective, self._where(each)
-        named = self.choice_name(name)
+        """Return what to use where the measurements show it, and why they show nothing at the other sizes."""
+        where = self._where(each)
         if len(each.choices) == 1:
-            return f"{where}: only {named(each.choices[0])} was measured, {_times(each)}."
-        only_native = all(of_range.choice.is_native for of_range in each.ranges)
-        undecided = not (only_native or any(map(_is_clear, each.ranges)))
-        numbers = reversed(range(len(each.ranges)))
-        clauses = [self._clause(each, number, undecided=undecided) for number in numbers]
+            named = self.choice_name(each.setting.collective)
+            return f"{where}: only {named(each.choices[0])} was measured, and no advice follows: {_times(each)}."
+        numbers = [*reversed(range(len(each.ranges)))]
+        clauses = [self._clause(each, number) for number in numbers if each.ranges[number].is_advice]
         shown = clauses if len(clauses) <= MAX_CLAUSES else clauses[: MAX_CLAUSES - 1]
         more = len(clauses) - len(shown)
         rest = f"; for smaller sizes the table has {more} more ranges" if more else ""
-        verb = "no clear winner; if you have to choose, use" if undecided else "use"
-        return f"{where}: {verb} {'; '.join(shown)}{rest}."
+        parts = [f"use {'; '.join(shown)}{rest}"] if shown else []
+        for why, members in groupby(numbers, lambda number: self._doubt(each, number)):
+            last, *_, first = [*members] * 2
+            at = f" {size_range(each, first, last)}" if _has_size(each) else ""
+            parts += [f"no advice{at}: {why}"] if why else []
+        return f"{where}: {'; '.join(parts)}."
 
-    def _clause(self, each: Recommendation, number: int, *, undecided: bool) -> str:
+    def _clause(self, each: Recommendation, number: int) -> str:
         of_range = each.ranges[number]
         named = self.choice_name(each.setting.collective)
         choice = _own_call(each, of_range.choice) or named(of_range.choice)
         sizes = f" {size_range(each, number)}" if _has_size(each) else ""
-        if undecided:
-            return f"{choice}{sizes}"
         if of_range.gain is None:
             return f"{choice}{sizes}{_in_brackets(_clear_sizes(of_range), _usual_ties(of_range, named))}"
         ties = _in_brackets(_usual_ties(of_range, named))
-        return f"{choice}{sizes}{ties}, {_gain_words(of_range)} {_own_call(each)}{_in_brackets(_gain_doubt(of_range))}"
+        gain = f"{_compared(of_range.gain.factor)} {_own_call(each)}"
+        return f"{choice}{sizes}{ties}, {gain}{_in_brackets(_sure_sizes(of_range))}"
+
+    def _doubt(self, each: Recommendation, number: int) -> str:
+        """Return why the choice of a range is no advice; empty if it is advice."""
+        of_range = each.ranges[number]
+        if of_range.is_advice:
+            return ""
+
+        def name(choice: Choice) -> str:
+            return _own_call(each, choice) or self.choice_name(each.setting.collective)(choice)
+
+        if not of_range.is_compared:
+            return f"only {name(of_range.choice)} was measured"
+        if not each.has_intervals:
+            return f"fewer than {LEAST_ITERATIONS} iterations have no 95 % interval"
+        unsure = {verdict.runner_up for verdict in of_range.verdicts if verdict.verdict in ("tie", "behind")}
+        unsure |= {of_range.choice, *(choice for choice in each.choices if choice.is_native and of_range.gain)}
+        names = [name(choice) for choice in each.choices if choice in unsure]
+        behind = of_range.count("behind") > of_range.count("tie")
+        ties, sizes = of_range.count("tie", "behind"), len(of_range.verdicts)
+        at = _of_sizes(ties, sizes, "sizes") if 0 < ties < sizes else ""
+        return f"{' and '.join(names)} differ by less than {'another range is worth' if behind else 'the noise'}{at}"
 
     def _lines(self, each: Recommendation) -> Iterator[AnswerLine]:
         named = self.choice_name(each.setting.collective)
@@ -236,17 +260,19 @@ def library_name(version: str) -> str:
     return re.split(r"\s+(?:version\s+)?v?\d", version, maxsplit=1)[0] or "the library"
 
 
-def size_range(each: Recommendation, number: int) -> str:
-    """Return the range of a number in words: ``from 64 KiB``, ``from 1 KiB to 64 KiB``, ``below 1 KiB``."""
-    sizes = each.measured.sizes
-    if len(each.ranges) == 1:
-        ends = dict.fromkeys((format_size(sizes[0]), format_size(sizes[-1])))
-        return f"at {' to '.join(ends)}"
-    last = number + 1 == len(each.ranges)
-    first, end = _cut_label(each, number), "" if last else _cut_label(each, number + 1)
-    if not number:
-        return f"below {end}"
-    return f"from {first}" if last else f"from {first} to {end}"
+def size_range(each: Recommendation, first: int, last: int | None = None) -> str:
+    """Return sizes in words, within the measured ones: ``from 64 KiB to 4 MiB``; all of them are ``at 8 B to 4 MiB``.
+
+    Args:
+        each: the recommendation.
+        first: the number of the first range.
+        last: the number of the last one [the first].
+    """
+    sizes, after = each.measured.sizes, (first if last is None else last) + 1
+    begin = _cut_label(each, first) if first else format_size(sizes[0])
+    end = _cut_label(each, after) if after < len(each.ranges) else format_size(sizes[-1])
+    whole = not first and after == len(each.ranges)
+    return f"{'at' if whole or begin == end else 'from'} {' to '.join(dict.fromkeys((begin, end)))}"
 
 
 def _cut_label(each: Recommendation, number: int) -> str:
@@ -267,22 +293,10 @@ def _gain_phrase(factor: float) -> str:
     return "as fast" if size == "0.0" else f"{size} % {'faster' if percent > 0 else 'slower'}"
 
 
-def _gain_words(of_range: RecommendedRange) -> str:
-    """Return the gain of a range; one that is clear at no size has no number: it may be the noise of a round."""
-    if of_range.gain is None or not _is_clear(of_range):
-        return "not clearly faster than"
-    return _compared(of_range.gain.factor)
-
-
 def _compared(factor: float) -> str:
     """Return a gain before the name of what is slower: ``18 % faster than``, ``2.1 times as fast as``."""
     phrase = _gain_phrase(factor)
     return f"{phrase} {'as' if phrase.endswith('fast') else 'than'}"
-
-
-def _is_clear(of_range: RecommendedRange) -> bool:
-    """Return whether a choice is clearly the fastest, or clearly faster than native, at one size or more."""
-    return any(each.verdict == "clear" or each.beats_native for each in of_range.verdicts)
 
 
 def _in_brackets(*parts: str) -> str:
@@ -296,29 +310,25 @@ def _clear_sizes(of_range: RecommendedRange) -> str:
     return f"clear{_of_sizes(clear, sizes, 'sizes')}" if clear else ""
 
 
-def _gain_doubt(of_range: RecommendedRange) -> str:
-    """Return how sure a gain is: the rounds if one shows none, else at how many sizes the choice is clearly faster."""
-    gain = of_range.gain
-    if gain is None or not _is_clear(of_range):
-        return ""
-    if gain.low is not None and gain.high is not None and gain.low <= 1:
-        return f"uncertain: {_gain_phrase(gain.low)} to {_gain_phrase(gain.high)} by round"
+def _sure_sizes(of_range: RecommendedRange) -> str:
+    """Return at how many of the compared sizes a choice is clearly faster than native: ``clearly so at 3 of 8``."""
     compared = [each.beats_native for each in of_range.verdicts if each.beats_native is not None]
-    how = "clearly so" if gain.factor > 1 else "clearly faster"
-    of_compared = f"{how}{_of_sizes(sum(compared), len(compared), 'sizes')}" if any(compared) else f"not {how}"
+    of_compared = f"clearly so{_of_sizes(sum(compared), len(compared), 'sizes')}" if any(compared) else "not clearly so"
     less = len(compared) < len(of_range.verdicts)
     return of_compared + (f"; native was measured at {len(compared)} of {len(of_range.verdicts)} sizes" if less else "")
 
 
 def _gain_cell(of_range: RecommendedRange) -> str:
-    """Return the gain as a factor, with its least and most over the rounds: ``1.18x (1.12 to 1.25x by round)``."""
+    """Return the gain as a factor, with its least and most over the rounds: ``1.18x (1.12 to 1.25x by round)``.
+
+    A gain that is no advice has no number.
+    """
     gain = of_range.gain
     if gain is None:
         return "" if of_range.choice.is_native else "unknown"
     low, factor, high = (None if each is None else f"{each:.2f}" for each in (gain.low, gain.factor, gain.high))
-    if low is None or low == high:
-        return f"{factor}x"
-    return f"{factor}x ({low} to {high}x by round)"
+    claimed = f"{factor}x" if of_range.is_advice else "not clear"
+    return claimed if low is None or low == high else f"{claimed} ({low} to {high}x by round)"
 
 
 def _usual_ties(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
@@ -339,11 +349,12 @@ def _usual_ties(of_range: RecommendedRange, named: Callable[[Choice], str]) -> s
 def _certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
     """Return how sure a choice is at the sizes of its range: against native, and against the best of the others."""
     sizes = len(of_range.verdicts)
-    if of_range.count("alone") == sizes:
-        return "nothing to compare with"
+    if not of_range.is_compared:
+        return "no advice: nothing to compare with"
     clear = of_range.count("clear")
     faster = sum(bool(each.beats_native) for each in of_range.verdicts)
-    parts = [f"clear{_of_sizes(clear, sizes)}"] if clear else []
+    parts = [] if of_range.is_advice else ["no advice"]
+    parts += [f"clear{_of_sizes(clear, sizes)}"] if clear else []
     if faster > clear:
         parts.append(f"clearly faster than native{_of_sizes(faster, sizes)}")
     for verdict, words in (("tie", "a tie with {}"), ("behind", "slightly slower than {}")):
@@ -390,30 +401,35 @@ def lone_rank_reason(rows: Sequence[Row]) -> str:
         return ""
     on_gpus = any(row.device == "cuda" for row in rows)
     needs = f", with a GPU for each; on one GPU, one of: {'; '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
-    remedy = f"start the same command on two ranks (mpiexec -n 2){needs}"
+    remedy = f"start the same command on two ranks (mpiexec -n 2; of a sweep file, ranks: [2]){needs}"
     return f"one rank exchanges nothing, and no advice follows from its times; do: {remedy}"
 
 
 def unanswered_lines(results: Results, answered: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each measured collective, or workload, that is not among ``answered``."""
-    names = dict.fromkeys(row.collective for row in results.ours.rows)
-    yield from (unanswered(results, name) for name in names if name not in answered)
+    """Yield a sentence for each reason why measured collectives, or workloads, are not among ``answered``."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(row.collective for row in results.ours.rows):
+        if name not in answered:
+            by_reason[_reason_unanswered(results, name)].append(name)
+    yield from (f"{', '.join(names)}: {reason}." for reason, names in by_reason.items())
 
 
 def unanswered(results: Results, name: str) -> str:
     """Return a sentence on why a collective without an answer has none."""
+    return f"{name}: {_reason_unanswered(results, name)}."
+
+
+def _reason_unanswered(results: Results, name: str) -> str:
     rows = [row for row in results.rows if row.collective == name]
     measured = [row for row in rows if row.ours]
     others = sorted({row.algorithm for row in measured})
     if of_lone_ranks := lone_rank_reason(measured):
-        reason = of_lone_ranks
-    elif any(not row.floor and row.algorithm != AUTO for row in measured):
-        reason = "no result is complete and correct"
-    elif measured:
-        reason = f"only {' and '.join(others)} {'was' if len(others) == 1 else 'were'} measured"
-    else:
-        reason = f"all times are {' or '.join(sorted({row.kind for row in rows}))}" if rows else "nothing was measured"
-    return f"{name}: {reason}."
+        return of_lone_ranks
+    if any(not row.floor and row.algorithm != AUTO for row in measured):
+        return "no result is complete and correct"
+    if measured:
+        return f"only {' and '.join(others)} {'was' if len(others) == 1 else 'were'} measured"
+    return f"all times are {' or '.join(sorted({row.kind for row in rows}))}" if rows else "nothing was measured"
 
 
 def all_table_lines(answers: Answers) -> Iterator[str]:

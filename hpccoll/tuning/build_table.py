@@ -3,18 +3,21 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll import __version__
 from hpccoll.errors import BadInputError, UnusableError, file_error
+from hpccoll.schedule.collective import AUTO
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 from hpccoll.tuning.answers import lone_rank_reason
 from hpccoll.tuning.measured_choices import check_conditions, measured_settings, rows_by_setting
-from hpccoll.tuning.recommendations import recommend_placements
+from hpccoll.tuning.recommendations import recommend, recommend_placements
 from hpccoll.tuning.size_ranges import RULE, ratio_noise
 from hpccoll.tuning.table import TableEntry, TuneTable, load_table, machine_name, mpi_version
+from hpccoll.units import format_count
 
 NOISE_WARNING_PERCENT = 10
 """The uncertainty of the ratio of the two fastest choices, in per cent, from which on a warning is printed."""
@@ -40,7 +43,7 @@ def build_table(results: Results) -> TuneTable:
         TableEntry(
             setting=each.setting,
             runs=each.measured.runs,
-            ranges=tuple(of_range.sizes for of_range in each.ranges),
+            ranges=tuple(replace(of_range.sizes, advice=of_range.is_advice) for of_range in each.ranges),
             executor=each.measured.conditions.executor,
         )
         for each in recommendations
@@ -74,10 +77,16 @@ def write_table(table: TuneTable, out: Path) -> None:
 
 
 def table_warnings(results: Results) -> Iterator[str]:
-    """Yield warnings about a table made from ``results``: missing cases, unpaired choices, and uncertain ones."""
+    """Yield warnings about a table made from ``results``: missing cases, choices without advice, and uncertain ones."""
     if results.missing:
         cases = f"{len(results.missing)} of {results.planned} cases"
         yield f"partial: {cases} are missing, and the table does not consider them"
+    unsure = [of_range.is_advice for each in recommend(results) for of_range in each.ranges].count(False)
+    if unsure:
+        yield (
+            f"no advice: for {format_count(unsure, 'range')} of the table no measurement shows that the choice is the "
+            f"faster one; {AUTO} runs it all the same"
+        )
     noise = {setting: 100 * ratio_noise(measured) for setting, measured in measured_settings(results).items()}
     noisy = [setting for setting in noise if noise[setting] >= NOISE_WARNING_PERCENT]
     if noisy:

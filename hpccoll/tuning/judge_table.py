@@ -4,6 +4,7 @@ Noise makes it too large; a lower estimate (hpccoll/store/held_out_regret.py) sa
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -183,27 +184,32 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
         if made_on and conditions not in made_on:
             other_conditions[f"the table was made on {' and '.join(made_on)}, and these results on {conditions}"] = None
         seconds: dict[int, Mapping[Choice, float]] = {}
-        unmeasured: dict[Choice, list[int]] = {}
+        not_judged: dict[str, list[int]] = defaultdict(list)
         for size in measured.sizes:
             times = measured.times_at(size)
-            choice = entry.range_of(size).choice
-            if choice in times:
+            if why := _why_unjudged(entry.range_of(size).choice, times):
+                not_judged[why].append(size)
+            else:
                 seconds[size] = comparable_seconds(times)
                 regrets.append(_size_regret(setting, entry, size, times, seconds[size]))
-            else:
-                unmeasured.setdefault(choice, []).append(size)
         if single := _best_single_choice(seconds):
             single_choices[setting] = single
-        for choice, sizes in unmeasured.items():
-            at = ", ".join(map(format_size, sizes))
-            unjudged.append(f"{setting.label}: {choice.label} was not measured at {at}")
+        for why, sizes in not_judged.items():
+            unjudged.append(f"{setting.label}: {why} at {', '.join(map(format_size, sizes))}")
     if not regrets:
         raise BadInputError(
             "PATHS",
             "; ".join(unjudged) or lone_rank_reason(results.ours.rows) or "no rows",
-            "results in which choices of the table were measured",
+            "results in which choices of the table were measured next to others",
         )
     return TableJudgement(tuple(regrets), tuple(unjudged), tuple(other_conditions), single_choices)
+
+
+def _why_unjudged(choice: Choice, times: Mapping[Choice, ChoiceTime]) -> str:
+    """Return why a choice is not judged by the times at a size; empty if it can be."""
+    if choice not in times:
+        return f"{choice.label} was not measured"
+    return "" if len(times) > 1 else f"only {choice.label} was measured"
 
 
 def _size_regret(
@@ -226,8 +232,8 @@ def _size_regret(
 
 
 def _best_single_choice(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:
-    """Return the best choice that serves all sizes, and its mean regret; None for fewer than two sizes."""
-    if len(seconds) < 2:
+    """Return the best choice that serves all sizes, and its mean regret; None with fewer than two sizes or choices."""
+    if len(seconds) < 2 or len(set.intersection(*map(set, seconds.values()))) < 2:
         return None
     means = {
         choice: geometric_mean(of_size[choice] / min(of_size.values()) for of_size in seconds.values())

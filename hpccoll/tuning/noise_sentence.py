@@ -2,6 +2,7 @@
 
 from statistics import median
 
+from hpccoll.spec.case import LEAST_ITERATIONS
 from hpccoll.store.rows import Results
 from hpccoll.units import TWICE
 
@@ -26,11 +27,15 @@ def noise_sentence(results: Results) -> str:
         return ""
     times = [[time for time in row.round_medians_s if time] for row in rows]
     spreads = [max(of_rounds) / min(of_rounds) for of_rounds in times if len(of_rounds) > 1]
-    wide = sum(row.converged is False for row in rows)
+    bare = sum(row.ci_low_s is None for row in rows)
+    wide = sum(row.converged is False and row.ci_low_s is not None for row in rows)
     floors = sorted({row.algorithm for row in measured if row.floor})
     without = f" ({' and '.join(floors)} left out)" if floors else ""
     intervals = f"; {wide} of {len(rows)} intervals{without} are wider than requested" if wide else ""
-    spread, wide_share = median(spreads) if spreads else 1.0, wide / len(rows)
+    if bare:
+        needed = f"which takes {LEAST_ITERATIONS} iterations in each round"
+        intervals += f"; {bare} of {len(rows)} times{without} have no 95 % interval, {needed}"
+    spread, wide_share = median(spreads) if spreads else 1.0, (wide + bare) / len(rows)
     weak = spread >= WEAK_SPREAD or wide_share > WEAK_SHARE
     low = spreads and spread < LOW_SPREAD and wide_share < LOW_SHARE
     word = "Weak evidence" if weak else "Low noise" if low else "Some noise" if spreads else "Noise"

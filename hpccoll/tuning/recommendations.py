@@ -64,6 +64,13 @@ class Gain:
     low: float | None
     high: float | None
 
+    @property
+    def exceeds_noise(self) -> bool:
+        """Whether every round shows a gain, and half the spread of the rounds, as a ratio, is smaller than it."""
+        if self.low is None or self.high is None:
+            return self.factor > 1
+        return self.low > 1 and self.high / self.low < self.factor**2
+
 
 @dataclass(frozen=True, slots=True)
 class RecommendedRange:
@@ -87,6 +94,22 @@ class RecommendedRange:
     def count(self, *verdicts: Verdict) -> int:
         """Return the number of sizes with one of ``verdicts``."""
         return sum(each.verdict in verdicts for each in self.verdicts)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether another choice was measured at one of its sizes."""
+        return self.count("alone") < len(self.verdicts)
+
+    @property
+    def is_advice(self) -> bool:
+        """Whether people should use the choice: the one condition of every sentence that advises.
+
+        At half or more of the sizes with several choices it is clearly the fastest, or clearly faster than native; and
+        its gain over native, if it has one, exceeds the noise of the rounds.
+        """
+        compared = len(self.verdicts) - self.count("alone")
+        clear = sum(each.verdict == "clear" or bool(each.beats_native) for each in self.verdicts)
+        return 0 < compared <= 2 * clear and (self.gain is None or self.gain.exceeds_noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +136,17 @@ class Recommendation:
     def choices(self) -> tuple[Choice, ...]:
         """All choices that were measured."""
         return tuple(self.measured.curves)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether several choices were measured at one size or more."""
+        return any(of_range.is_compared for of_range in self.ranges)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether a time has a 95 % interval: without any, nothing is clear."""
+        times = (time for curve in self.measured.curves.values() for time in curve.values())
+        return any(interval for time in times for interval in time.intervals.values())
 
     @property
     def verdicts(self) -> dict[int, SizeVerdict]:
@@ -152,7 +186,7 @@ def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
 
 
 def verdicts_by_setting(recommendations: Sequence[Recommendation]) -> dict[tuple[Setting, int], SizeVerdict]:
-    """Return how sure the choice is for each setting, of one placement, and size in bytes.
+    """Return how sure the choice is for each setting, of one placement, and size in bytes with several choices.
 
     The verdicts of a single placement serve the other one, too, if calls of the library have one buffer.
     """
@@ -161,7 +195,8 @@ def verdicts_by_setting(recommendations: Sequence[Recommendation]) -> dict[tuple
     for each in recommendations:
         alone = collective(each.setting.collective).one_buffer and _other_placement(each.setting) not in settings
         for in_place in (False, True) if each.setting.in_place is None or alone else (each.setting.in_place,):
-            verdicts |= {(replace(each.setting, in_place=in_place), size): of for size, of in each.verdicts.items()}
+            setting = replace(each.setting, in_place=in_place)
+            verdicts |= {(setting, size): of for size, of in each.verdicts.items() if of.verdict != "alone"}
     return verdicts
 
 

@@ -55,7 +55,7 @@ def resolve_auto(
     chosen = entry.range_of(case.bytes)
     least, most = entry.measured_limits
     inside = least <= case.bytes <= most
-    outside = "" if inside else f", measured from {format_size(least)} to {format_size(most)}"
+    outside = "" if inside else f", extrapolated: measured from {format_size(least)} to {format_size(most)}"
     measured_on = table.conditions(entry)
     differs = conditions is not None and bool(measured_on) and conditions not in measured_on
     other = f", made on {' and '.join(measured_on)}, not on {conditions}" if differs else ""

@@ -27,7 +27,8 @@ RULE = (
     "fastest over the rounds that measured both; a cut lies where the times of its choices cross, interpolated "
     "linearly in log time over log bytes; if native was measured, a first range of another choice costs a cut, too: it "
     "has to gain more than the noise; one set of ranges serves both placements unless sets of their own cost less by "
-    "more than the price of a cut"
+    "more than the price of a cut; the first and the last range reach beyond the measured sizes, where nothing was "
+    "measured; without 'advice' a choice is not shown to be the faster one"
 )
 
 Times = NDArray[np.float64]

@@ -3,6 +3,7 @@
 ``hpccoll run``, ``sweep`` and the report all print these.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -70,8 +71,14 @@ class StepComparison:
 
     @property
     def ranked(self) -> bool:
-        """Whether one of the algorithms is the best: several were measured, and ranks exchanged data."""
-        return len(self.rows) > 1 and self.rows[0].exchanges_data
+        """Whether one of the algorithms is the best: several were measured, and the step has collectives."""
+        return len(self.rows) > 1 and self.has_collectives
+
+    @property
+    def has_collectives(self) -> bool:
+        """Whether ranks run collectives: a single one has no peer, and stages of one rank only exchange messages."""
+        row = self.rows[0]
+        return row.exchanges_data and _stages(self.workload) < row.ranks
 
     @property
     def clear(self) -> bool:
@@ -243,18 +250,30 @@ def step_sentence(each: StepComparison) -> str:
     best, *others = each.rows
     rest = "".join(f"; {algorithm_name(other)} {format_seconds(other.median_s or 0.0)}" for other in others)
     tie = " (a tie)" if others and not each.clear else ""
+    if not each.has_collectives:
+        tie = "; no advice: ranks that only exchange messages between stages run no collective"
     fastest = f"{format_seconds(best.median_s or 0.0)} with {algorithm_name(best)}{exposed_words(best)}"
     return f"the step takes {fastest}{rest}{tie}"
 
 
+def _stages(workload: Workload) -> int:
+    """Return the stages of the pipeline of a workload."""
+    found = re.search(r"\bpp=(\d+)", workload["parallel"])
+    return int(found[1]) if found else 1
+
+
 def exposed_words(row: Row) -> str:
-    """Return the end of a sentence: ``, 9 ms (22 %) of it exposed communication``; empty if that is unknown."""
+    """Return the end of a sentence: ``, 9 ms (22 %) of it exposed communication``; empty if that is unknown.
+
+    The stages of a pipeline wait for each other's messages, and without communication they do not.
+    """
+    what = "exposed communication and pipeline bubble" if _stages(workload_of(row)) > 1 else "exposed communication"
     if row.exposed_s is None or row.exposed_share is None:
         return ""
     if row.exposed_s <= 0:
-        return ", no exposed communication"
+        return f", no {what}"
     noise = " (within the noise)" if row.exposed_low_s is not None and row.exposed_low_s <= 0 else ""
-    return f", {format_seconds(row.exposed_s)} ({per_cent(row.exposed_share)}) of it exposed communication{noise}"
+    return f", {format_seconds(row.exposed_s)} ({per_cent(row.exposed_share)}) of it {what}{noise}"
 
 
 def per_cent(share: float) -> str:

@@ -33,9 +33,9 @@ from hpccoll.spec.case import PYTHON, Parameter
 from hpccoll.tuning.setting import Setting
 from hpccoll.units import format_size
 
-SCHEMA, VERSION = "hpccoll-tune", "1.4"
+SCHEMA, VERSION = "hpccoll-tune", "1.5"
 """The name and version of the format. A minor version only adds keys, and 1.3 adds settings of both placements, 1.4
-those of other timings than ``single``."""
+those of other timings than ``single``, 1.5 ``advice``."""
 
 MAJOR = VERSION.partition(".")[0]
 """The major version: a reader refuses any other."""
@@ -82,6 +82,7 @@ class ChoiceRange:
         over_native: its time over that of the library's own algorithm, likewise; None if that was not measured.
         unpaired: the labels of choices that no launch measured together with this one, at one or more of these sizes:
             comparisons with them include differences between launches. Its JSON key is ``apart``.
+        advice: whether the measurements show that people should use the choice; None if that is unknown.
     """
 
     first: int
@@ -91,6 +92,7 @@ class ChoiceRange:
     over_best: float
     over_native: float | None = None
     unpaired: tuple[str, ...] = ()
+    advice: bool | None = None
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> "ChoiceRange":
@@ -99,6 +101,7 @@ class ChoiceRange:
         return cls(
             first=int(read["from"]), below=below, choice=choice, sizes=tuple(map(int, read["sizes"])),
             over_best=float(read["over_best"]), over_native=read["over_native"], unpaired=tuple(read.get("apart", ())),
+            advice=read.get("advice"),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -106,14 +109,14 @@ class ChoiceRange:
             "from": self.first, "below": self.below, "algorithm": self.choice.algorithm,
             "transport": self.choice.transport, "params": dict(self.choice.params), "sizes": list(self.sizes),
             "over_best": self.over_best, "over_native": self.over_native, "apart": list(self.unpaired),
+            "advice": self.advice,
         }  # fmt: skip
 
     @property
     def label(self) -> str:
-        """The range for people: ``from 64 KiB, below 1 MiB``."""
-        ends = [f"from {format_size(self.first)}"] if self.first else []
-        ends += [] if self.below is None else [f"below {format_size(self.below)}"]
-        return ", ".join(ends) or "all sizes"
+        """The range for people, within the measured sizes: ``from 64 KiB to 1 MiB``."""
+        first = self.first or min(self.sizes, default=0)
+        return f"from {format_size(first)} to {format_size(self.below or max(self.sizes, default=first))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +265,7 @@ _RANGE_KINDS: Mapping[str, ValueKind] = {
     "below": AnyOf((_SIZE_KIND, None)),
     "over_best": _RATIO_KIND,
     "over_native": AnyOf((_RATIO_KIND, None)),
+    "advice": AnyOf((Boolean(), None)),
 }
 _SETTING_KINDS: Mapping[str, ValueKind] = {
     **dict.fromkeys(("collective", "device", "mapping", "timing"), NAME),

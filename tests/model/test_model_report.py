@@ -17,19 +17,33 @@ from hpccoll.schedule import Layout
 
 GOLDEN = Path(__file__).with_name("model_report.golden.txt")
 KIB = 1024.0
-RING, STAR = Overtaking("ring", (8 * KIB,)), Overtaking("star", (2 * KIB, 4 * KIB, 8 * KIB))
-ALIKE, RING_EVER, STAR_EVER = (Overtaking(name, ()) for name in (None, "ring", "star"))
+RING, STAR = (
+    Overtaking("ring", (8 * KIB,), 64 << 10), Overtaking("star", (2 * KIB, 4 * KIB, 8 * KIB), 64 << 10),
+)  # fmt: skip
+ALIKE, RING_EVER, STAR_EVER = (Overtaking(name, (), 64 << 10) for name in (None, "ring", "star"))
 
 
 @pytest.mark.parametrize(
     ("modelled", "measured", "words"),
     [
-        (RING, Overtaking("ring", (9 * KIB,)), "ring overtakes star: modelled from 8 KiB, measured from 9 KiB"),
-        (STAR, STAR, "star overtakes ring: modelled from 8 KiB (back and forth since 2 KiB), measured from 8 KiB ("),
-        (RING, STAR, "modelled: ring overtakes star from 8 KiB; measured: star overtakes ring from 8 KiB (back"),
-        (ALIKE, RING, "modelled: ring and star take the same; measured: ring overtakes star from 8 KiB"),
-        (RING, STAR_EVER, "modelled: ring overtakes star from 8 KiB; measured: star is always ahead of ring"),
-        (RING, RING_EVER, "modelled: ring overtakes star from 8 KiB; measured: ring is always ahead of star"),
+        (
+            RING,
+            Overtaking("ring", (9 * KIB,), 16 << 10),
+            "ring overtakes star: modelled from 8 KiB to 64 KiB, measured from 9 KiB to 16 KiB",
+        ),
+        (
+            STAR,
+            STAR,
+            "star overtakes ring: modelled from 8 KiB to 64 KiB (back and forth since 2 KiB), measured from 8 KiB to",
+        ),
+        (
+            RING,
+            STAR,
+            "modelled: ring overtakes star from 8 KiB to 64 KiB; measured: star overtakes ring from 8 KiB to 64 KiB (",
+        ),
+        (ALIKE, RING, "modelled: ring and star take the same; measured: ring overtakes star from 8 KiB to 64 KiB"),
+        (RING, STAR_EVER, "modelled: ring overtakes star from 8 KiB to 64 KiB; measured: star is always ahead of ring"),
+        (RING, RING_EVER, "modelled: ring overtakes star from 8 KiB to 64 KiB; measured: ring is always ahead of star"),
     ],
 )
 def test_equal_crossings_are_printed_once_and_different_ones_for_each_side(modelled, measured, words):

@@ -60,6 +60,30 @@ def test_the_best_is_clear_if_it_leads_at_both_ends_of_the_intervals():
     assert not BestChoice.of([fast, prediction("slow", 1024, (1.5, 0.4, 2.5))]).clear
 
 
+def test_an_algorithm_alone_is_not_called_the_fastest():
+    assert not BestChoice.of([prediction("alone", 1024, 1.0)]).clear
+    found = predict(cluster(), Request(nodes=[2, 8], sizes=SIZES, algorithms=["ring"]))
+    text = "\n".join(report_lines(found))
+    assert "no advice: no size has two algorithms" in text
+    assert not [word for word in ("*", "~", "the best by") if word in text]
+    assert all("the only one predicted" in answer for answer in question_lines(found))
+
+
+def test_an_answer_within_the_intervals_claims_no_lead():
+    machine = in_racks()
+    found = predict(machine, Request(nodes=[4], sizes=[1024], algorithms=["ring", "rabenseifner"]))
+    near = [replace(each, algorithm=name, seconds=dict(zip(BOUNDS, times, strict=True)))
+            for each, name, times in zip(found.predictions, ("ring", "rabenseifner"),
+                                         ((1.5, 0.4, 2.5), (1.0, 0.5, 2.0)), strict=True)]  # fmt: skip
+    (answer,) = question_lines(replace(found, predictions=near))
+    assert ": rabenseifner, not clearly faster than the flat ring (0.8 to 1.5)" in answer
+
+
+def test_a_crossover_ends_at_the_largest_size():
+    (found,) = crossovers([*line("large", [1e-4] * 3), *line("small", [1e-5] * 3, 3e-9)])
+    assert found.text.endswith("to 1 MiB")
+
+
 def test_a_ratio_is_that_at_each_end_and_not_that_of_the_ends():
     fast, slow = prediction("fast", 1024, (1.0, 0.5, 2.0)), prediction("slow", 1024, (2.0, 1.0, 5.0))
     assert fast.times_as_fast_as(slow) == (2.0, 2.0, 2.5)

@@ -33,6 +33,7 @@ EXAMPLES = {
         "gpus": (("n1 0000:1b:00.0", 12, ("hardware thermal slowdown", "power brake")), *[("n2 1b", 1, ("x",))] * 5),
     },
     "gpu_clocks_differ": {"share": 0.05, "gpus": (("n1 0000:1b:00.0", 12, 0.883),)},
+    "no_interval": {"bare": 4, "rows": 10, "least": 6},
     "not_converged": {"loose": 9, "rows": 10, "oversubscribed": True},
     "fallback": {
         "series": "native (sharp asked, ring ran)", "requested": "sharp", "executed": "ring", "rows": 2,
@@ -50,7 +51,7 @@ EXAMPLES = {
     "pair_extremes": {
         "series": "ping_pong", "nbytes": 8, "shape": "2 nodes", "quantity": "seconds", "pairs": 4, "median": 6e-6,
         "fastest": "ranks 0 (a) and 2 (b)", "fastest_value": 5e-6, "slowest": "ranks 1 (a) and 3 (b)",
-        "slowest_value": 9e-6, "ratio": 1.8,
+        "slowest_value": 9e-6, "ratio": 1.8, "clear": True,
     },
     "highest_busbw": {
         **POINT, "busbw": 3.3e7, "interval": (3.2e7, 3.4e7), "offloaded_algbw": 1e7, "auto_busbw": 3.4e7,
@@ -75,7 +76,8 @@ EXAMPLES = {
     "overlap": {
         "model": "resnet50", "shape": "4 nodes", "details": ("25 MiB buckets",),
         "algorithms": (
-            {"algorithm": "ring", "hidden": 11e-3, "of": 20e-3}, {"algorithm": "native", "hidden": -1e-3, "of": 30e-3},
+            {"algorithm": "ring", "hidden": 11e-3, "of": 20e-3, "clear": True},
+            {"algorithm": "native", "hidden": 1e-3, "of": 30e-3, "clear": False},
         ),
     },
     "best_bucket": {
@@ -125,6 +127,16 @@ def text_of(kind):
 def test_each_template_is_rendered_as_in_the_golden_text():
     assert EXAMPLES.keys() == TEMPLATES.keys()
     assert "".join(f"[{kind}]\n{text_of(kind)}\n\n" for kind in TEMPLATES) == GOLDEN.read_text()
+
+
+def test_nothing_is_best_or_slowest_if_nothing_is_clear():
+    alike = tuple({**each, "clear": False} for each in EXAMPLES["best_bucket"]["costs"])
+    _, buckets = render_finding(ReportFinding("best_bucket", "info", {**EXAMPLES["best_bucket"], "costs": alike}))
+    assert (
+        buckets == "gpt2 on 4 nodes, ring: no limit is clearly the best (limits of the full model; here divided by 16)."
+    )
+    _, pairs = render_finding(ReportFinding("pair_extremes", "info", {**EXAMPLES["pair_extremes"], "clear": False}))
+    assert pairs == "the median of 4 pairs is 6 us; no pair is clearly slower (5 us to 9 us)."
 
 
 @pytest.mark.parametrize("kind", ["highest_busbw", "repeated_points", "between_rounds"])

@@ -227,7 +227,7 @@ def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(several):
     (group,) = (group for group in groups if group.collective == "barrier")
     charts = {name for name, figure in BY_NAME.items() if figure.specification(group)}
     assert charts == {"choice", "scaling"}
-    assert BY_NAME["choice"].heading(group)[0] == "barrier: what to use by ranks, and its lead over the next best"
+    assert BY_NAME["choice"].heading(group)[0] == "barrier: the choice by ranks, and its lead over the next best"
     assert "8 B" not in str(BY_NAME["scaling"].specification(group))
     cells = cells_of(BY_NAME["choice"].specification(group))
     assert {(cell["at"], cell["series"], cell["lead"]) for cell in cells} == {

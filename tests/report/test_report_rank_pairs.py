@@ -104,9 +104,24 @@ def test_the_finding_names_the_fastest_and_the_slowest_pair(group):
         "median": pytest.approx(6e-6), "ratio": pytest.approx(1.8),
         "fastest": "ranks 0 (alpha) and 2 (beta)", "fastest_value": pytest.approx(5e-6),
         "slowest": "ranks 1 (alpha) and 3 (beta)", "slowest_value": pytest.approx(9e-6),
+        "clear": True,
     }  # fmt: skip
     assert found["native on one node", 1 << 20]["quantity"] == "busbw"
     assert only_values(group, "highest_busbw")["pair"] == "ranks 0 (alpha) and 1 (alpha)"
+
+
+def test_pairs_within_the_noise_have_no_slowest_one(make_pair, of_rows):
+    wide = {"ci_low_s": 4e-6, "ci_high_s": 8e-6, "nbytes": 8, "nodes": 2, "ranks_per_node": 2}
+    rows = [make_pair(0, second, seconds=us * 1e-6, **wide) for second, us in ((2, 5), (3, 6))]
+    found = of_rows(*rows)
+    (group,) = chart_groups(found, recommend(found))
+    assert only_values(group, "pair_extremes")["clear"] is False
+
+
+def test_one_pair_has_no_slowest_one(make_pair, of_rows):
+    found = of_rows(*(make_pair(0, 2, nbytes=n, nodes=2, ranks_per_node=2) for n in (8, 64)))
+    (group,) = chart_groups(found, recommend(found))
+    assert values_of_kind(group, "pair_extremes") == []
 
 
 def test_pairs_are_compared_each_with_itself(group):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import raw_examples
-from step_examples import stage, step_case, step_outcome, step_times, steps
+from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.export import export
@@ -88,6 +88,32 @@ def test_the_best_bucket_and_the_cost_of_others():
     values = finding("best_bucket", raw).values
     assert (values["bucket"], values["algorithm"]) == (80 * MIB, "ring")
     assert [(each["bucket"] // MIB, round(each["cost"], 3)) for each in values["costs"]] == [(4, 0.333), (25, 0.1)]
+
+
+def test_overlap_and_buckets_of_stages_alone_are_no_findings():
+    both = [{"overlap": 0, "parallel": "pp=2"}, {"overlap": 1, "parallel": "pp=2"}]
+    assert finding("overlap", steps({"ring": 12, "null": 0}, both)) is None
+    limits = [{"bucket": n * MIB, "parallel": "pp=2"} for n in (4, 25)]
+    assert finding("best_bucket", steps({"ring": 12, "null": 0}, limits)) is None
+
+
+def test_limits_of_buckets_by_different_algorithms_are_not_compared():
+    one, other = steps({"ring": 12}, [{"bucket": 4 * MIB}]), steps({"native": 9}, [{"bucket": 25 * MIB}], path="b.h5")
+    assert finding("best_bucket", one, other) is None
+
+
+@pytest.mark.parametrize(("overlapped_ms", "clear"), [(42, False), (41, True)])
+def test_overlap_that_hides_nothing_is_not_clear(overlapped_ms, clear):
+    raw = steps({"ring": 12, "null": 0}, [{"overlap": 0}, {"overlap": 1}])
+    _, outcomes = raw.attempts[0]
+    outcomes[:] = [
+        step_outcome(each.case, step_times([timeline_ms(12)] * 2, [overlapped_ms] * 2), [stage()])
+        if each.case.params["overlap"] and each.case.algorithm == "ring"
+        else each
+        for each in outcomes
+    ]
+    (ring,) = finding("overlap", raw).values["algorithms"]
+    assert ring["clear"] is clear
 
 
 def test_the_last_bucket_is_ready_only_after_the_backward_pass():

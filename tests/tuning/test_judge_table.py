@@ -77,6 +77,17 @@ def test_a_choice_without_measurement_is_not_judged(made):
         judge_table(made, measured_results({"star": {KIB: 1.0}}))
 
 
+def test_a_choice_without_another_one_is_not_judged(made):
+    times = {"recursive_doubling": {KIB: 1.0, 4 * KIB: 1.0}, "ring": {KIB: 2.0}}
+    judgement = judge_table(made, measured_results(times))
+    assert [regret.nbytes for regret in judgement.regrets] == [KIB]
+    assert judgement.unjudged == (
+        "all_reduce out of place, 2 ranks on 2 nodes: only recursive_doubling was measured at 4 KiB",
+    )
+    with pytest.raises(BadInputError, match=r"PATHS: .*: only recursive_doubling was measured at 4 KiB"):
+        judge_table(made, measured_results({"recursive_doubling": {4 * KIB: 1.0}}))
+
+
 def test_the_best_single_choice_is_listed_with_its_mean(made):
     times = {"recursive_doubling": {KIB: 3.0, 4096 * KIB: 20.0}, "ring": {KIB: 6.0, 4096 * KIB: 5.0}}
     judgement = judge_table(
@@ -167,7 +178,7 @@ def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path)
     assert result.code == 0, result.err
     assert result.out.splitlines()[0] == "all_reduce on 2 nodes"
     assert result.out.splitlines()[1].startswith(
-        "  below 120 KiB: recursive_doubling, speed-up over native unknown; clear"
+        "  from 1 KiB to 120 KiB: recursive_doubling, speed-up over native unknown; clear"
     )
     assert result.out.splitlines()[-1] == f"table: {tmp_path / 't.json'}"
     result = invoke("tune", tmp_path / "b.h5", "--judge", tmp_path / "t.json")

@@ -47,9 +47,9 @@ def test_the_size_decides_and_everything_else_stays(nbytes):
 
 def test_the_reason_names_the_table_the_range_and_the_measured_limits():
     _, text = resolve_auto(auto(MIB), TWO_NODES, MADE)
-    assert text == f"ring channels=4 by the table of {MADE.created}, from {CUT} B"
+    assert text == f"ring channels=4 by the table of {MADE.created}, from {CUT} B to 16 MiB"
     _, text = resolve_auto(auto(8), TWO_NODES, MADE)
-    assert text.endswith(f", below {CUT} B, measured from 1 KiB to 16 MiB")
+    assert text.endswith(f", from 1 KiB to {CUT} B, extrapolated: measured from 1 KiB to 16 MiB")
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def edited(**change):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.4"),
-        ({"schema": "other"}, "it is other 1.4"),
+        ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.5"),
+        ({"schema": "other"}, "it is other 1.5"),
         ({"entries": [{"setting": {}}]}, "missing: "),
         (edited(ranges=[]), "2 nodes: its ranges do not cover all sizes"),
         (edited(below=1 << 40), "its ranges do not cover all sizes"),

@@ -42,6 +42,18 @@ def test_communication_that_costs_nothing_is_not_exposed():
     assert "no exposed communication" in line
 
 
+def test_a_step_of_stages_alone_has_no_collective_and_no_advice():
+    several = {"ring": 12, "native": 60, "null": 0}
+    (line,) = step_lines(results(steps(several, [{"parallel": "pp=2"}])))
+    assert line.endswith("no advice: ranks that only exchange messages between stages run no collective.")
+    assert "exposed communication and pipeline bubble" in line
+    (alone,) = compared(steps(several, [{"parallel": "pp=2"}]))
+    (both,) = compared(steps(several, [{"parallel": "dp=2,pp=2"}], ranks=4))
+    assert (alone.ranked, both.ranked) == (False, True)
+    (line,) = step_lines(results(steps(several, [{"parallel": "dp=2,pp=2"}], ranks=4)))
+    assert "no advice" not in line
+
+
 def test_algorithms_are_compared_within_a_workload():
     of = compared(steps({"ring": 12, "native": 9, "null": 0}, [{"overlap": 1}, {"overlap": 0}]))
     assert [each.workload["overlap"] for each in of] == [1, 0]

@@ -1,6 +1,7 @@
 """A table on real ranks: what it chooses is what runs, and the rows say so."""
 
 import json
+import re
 
 import pytest
 from cli_runner import invoke, spawn
@@ -44,7 +45,7 @@ def test_the_choice_of_a_table_runs_and_the_row_of_auto_names_it(table, tmp_path
     }  # fmt: skip
     assert "native by the table of " in rows[512].evidence
     assert rows[4096].evidence.startswith("ring channels=2 by the table of ")
-    assert "from 1 KiB; hpccoll ran its schedule (channels=2" in rows[4096].evidence
+    assert "from 1 KiB to 4 KiB; hpccoll ran its schedule (channels=2" in rows[4096].evidence
     ((_, outcomes),) = read_raw_file(out).attempts
     assert {o.case.bytes: o.params.get("channels") for o in outcomes if o.case.algorithm == "auto"} == {
         512: None,
@@ -78,3 +79,36 @@ def test_if_no_case_of_auto_can_run_it_takes_one_line(table):
 def test_auto_is_listed_with_its_requirement():
     (policy,) = json.loads(invoke("list", "--json").out)["policies"]
     assert (policy["name"], policy["needs"]) == ("auto", ["a table of hpccoll tune"])
+
+
+NO_ADVICE = {
+    "one rank": (1, ["-n", "6", "-a", "ring,native"], "one rank exchanges nothing, and no advice follows"),
+    "one candidate": (2, ["-n", "6", "-a", "ring"], "only ring was measured, and no advice follows"),
+    "the others skipped": (
+        2,
+        ["-n", "6", "-a", "ring,sharp_emulated"],
+        "only ring was measured, and no advice follows",
+    ),
+    "no intervals": (2, ["-n", "5", "-a", "ring,native"], "fewer than 6 iterations have no 95 % interval"),
+}
+
+
+@pytest.mark.parametrize(("ranks", "arguments", "why"), NO_ADVICE.values(), ids=NO_ADVICE)
+def test_without_a_comparison_one_line_says_why_there_is_no_advice(ranks, arguments, why, tmp_path):
+    out, page = tmp_path / "a.h5", tmp_path / "page"
+    sizes = ["--in-place", "-w", "1", "-b", "64", "-e", "512", "-f", "8", "--rounds", "1"]
+    run = spawn("run", *arguments, *sizes, "--out", out, launcher=["mpiexec", "-n", str(ranks)])
+    report, tune = invoke("report", out, "--out", page), invoke("tune", out, "--out", tmp_path / "t.json")
+    assert (report.code in (0, 3), tune.code) == (True, 2 if ranks == 1 else 0)
+    for printed in (run.out, report.out):
+        assert sum("no advice" in line for line in printed.splitlines()) == 1
+        assert why in printed
+    for printed in (run.out, report.out, tune.out):
+        assert not re.search(r": use\b|[*]$", printed, re.MULTILINE)
+    assert "no advice" in tune.out + tune.err
+    text = re.sub("<[^>]+>", "", (page / "index.html").read_text()).replace("\N{NO-BREAK SPACE}", " ")
+    assert why in text
+    assert ": use " not in text
+    if ranks > 1:
+        ranges = [each for entry in load_table(tmp_path / "t.json", "table")["entries"] for each in entry["ranges"]]
+        assert {each["advice"] for each in ranges} == {False}
