@@ -82,7 +82,7 @@ def partitions(machine: MachineFacts) -> Iterator[DoctorFinding]:
     if not machine.settings:
         return
     try:
-        names = dict.fromkeys(query.slurm_output("sinfo", "-h", "-o", "%P").split())
+        names = dict.fromkeys(query.slurm_output("sinfo", "-h", "-o", "%P").splitlines())
         partitions = {name: load_partition(name.rstrip("*")) for name in names}
     except BadInputError as error:
         yield finding("partitions_unknown", "WRONG", error=error)
