@@ -364,6 +364,9 @@ def test_a_launch_names_the_hosts_that_it_is_for():
     launcher = Launcher(command="srun -N {nodes} --nodelist={hosts}", slurm=True)
     line = JobLaunch(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
     assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1,n2 --check"
+    aliases = {"n1": ["gpu01"], "n2": []}
+    line = JobLaunch(launcher, JOB, ("n1", "n2", "n3", "n4"), aliases=aliases)._line(Shape(2, 2), "--check")
+    assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1=gpu01,n2 --check"
 
 
 def test_a_launch_says_that_buffers_are_on_gpus_where_a_case_of_its_shape_has_them_there():
