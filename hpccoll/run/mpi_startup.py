@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import UnusableError
-from hpccoll.host.cpu_and_memory import testbed_facts
+from hpccoll.host.cpu_and_memory import testbed_facts, usable_cpus
 from hpccoll.limits import SECONDS
 from hpccoll.run.pmi_relay import shorten_values
 
@@ -83,7 +83,7 @@ def default_thread_level(device: str) -> str:
     ranks. With ``funneled`` MPICH takes half as long for small messages as with ``multiple``. But its blocking calls
     then never yield: with four ranks on two cores an all-reduce of 8 bytes took 7.9 ms, and 0.02 ms with ``multiple``.
     """
-    oversubscribed = _ranks_on_these_cpus() > (os.cpu_count() or 1)
+    oversubscribed = _ranks_on_these_cpus() > usable_cpus()
     return "multiple" if device == "cuda" or oversubscribed else "funneled"
 
 

@@ -377,3 +377,28 @@ assert not fits(["gpu01", "gpu02"], ["n1=gpu01", "n2=gpu01"])
 def test_hosts_of_several_domains_are_distinguished(mpiexec):
     ended = mpiexec(1, "-c", HOSTS)
     assert ended.returncode == 0, ended.stderr
+
+
+QUOTA = f"""
+mount -t tmpfs none "$DIRECTORY"
+echo 50000 > "$DIRECTORY/cpu.cfs_quota_us"; echo 100000 > "$DIRECTORY/cpu.cfs_period_us"
+echo "50000 100000" > "$DIRECTORY/cpu.max"
+for mount in $(awk '$0 ~ / - cgroup2 / || $0 ~ / - cgroup .*[ ,]cpu(,|$)/ {{ print $5 }}' /proc/self/mountinfo)
+do mount --bind "$DIRECTORY" "$mount"; done
+{PROGRAM} doctor
+mpiexec -n 2 {PROGRAM} run -a ring -b 1K -e 1K --rounds 1 -n 20 --out "$OUT"
+"""
+"""Half a CPU for all ranks, as control groups of either version say it; the mounts belong to a namespace."""
+
+
+def test_a_quota_below_the_ranks_is_said_by_doctor_and_run_and_stays_with_the_results(require, mpiexec, tmp_path):  # noqa: ARG001
+    (tmp_path / "group").mkdir()
+    ended = unshared(require, ["-m"], QUOTA, DIRECTORY=str(tmp_path / "group"), OUT=str(tmp_path / "F.h5"))
+    assert "of which a quota grants 0.5" in ended.out, ended.err
+    assert "OVERSUBSCRIBED" in ended.out
+    assert "use up the quota of 0.5 CPUs" in ended.out
+    results = read_results([tmp_path / "F.h5"])
+    assert all(row.oversubscribed for row in results.rows)
+    (run,) = results.runs
+    assert run.provenance["cpu_quota"] == 0.5
+    assert "with a quota of 0.5 CPUs" in run.machine

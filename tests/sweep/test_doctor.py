@@ -1,6 +1,7 @@
 """Doctor, on machines of all kinds: what it finds, and which profile it says."""
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -265,6 +266,18 @@ def test_every_kind_that_a_check_yields_has_a_template_and_every_template_is_of_
 
 def test_findings_of_equal_data_are_equal():
     assert finding("mpi", version="x") == DoctorFinding("mpi", "ok", {"version": "x"})
+
+
+def test_doctor_warns_of_a_quota_below_the_cpus_of_the_machine(library, monkeypatch):  # noqa: ARG001
+    def machine_with(**quotas):
+        monkeypatch.setattr(cluster_checks, "cpu_quotas", lambda _: quotas)
+        return findings()["machine"]
+
+    cores = len(os.sched_getaffinity(0))
+    assert (machine_with().kind, machine_with(pod=float(cores)).kind) == ("machine", "machine")
+    limited = machine_with(pod=0.5, slice=4.0)
+    assert (limited.kind, limited.severity, limited.values["quota"]) == ("machine_with_quota", "warn", "0.5")
+    assert "docker --cpus" in limited.remedy
 
 
 def test_doctor_warns_of_what_else_uses_the_machine(library, monkeypatch):  # noqa: ARG001

@@ -52,6 +52,11 @@ TEMPLATES: Mapping[str, FindingText] = {
         "machine", "{cores} CPUs of {cpu}, {gib:.1f} GiB of memory free",
         "if more than {cores} ranks run, they share cores, and results are marked",
     ),
+    "machine_with_quota": FindingText(
+        "machine", "{cores} CPUs of {cpu}, of which a quota grants {quota}, {gib:.1f} GiB of memory free",
+        "ranks that wait use up the quota and are then stopped: {remedy}; if more than {quota} ranks run, results are "
+        "marked",
+    ),
     "executor": FindingText("compiled executor", "{path}"),
     "executor_missing": FindingText(
         "compiled executor", "{error}",
