@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path, PurePosixPath
 
@@ -96,6 +97,61 @@ def _control_groups(controller: str, root: Path) -> Iterator[Path]:
             group = PurePosixPath(groups[name])
             below = group.relative_to(begin) if group.is_relative_to(begin) else PurePosixPath()
             yield from (root / mount_point.relative_to("/") / each for each in (below, *below.parents))
+
+
+MIN_SHARED_BYTES = 1 << 30
+"""Free bytes of shared memory that are enough for MPI and NCCL; containers have 64 MiB by default."""
+
+MPICH_BYTES_PER_RANK = 5_390_000
+"""Shared memory that MPICH 5.0.2 uses for each rank of a node: 5.14 MiB, on 1, 2, 4 and 8 ranks (ch4:ucx)."""
+
+SHARED_MEMORY_WARNING = "# shared memory: "
+"""The beginning of the line in which rank 0 says that it is too small."""
+
+SHARED_MEMORY_REMEDY = (
+    "start the container with more (docker --shm-size=1g, in Kubernetes an emptyDir volume with medium Memory at "
+    "/dev/shm), or with the host's (--ipc=host)"
+)
+"""What to do where shared memory is too small."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemorySpace:
+    """The memory that processes of this host can share: MPICH, Open MPI and NCCL allocate it at /dev/shm.
+
+    Args:
+        size: its size in bytes; 0 if no process can write there.
+        free: the free bytes.
+    """
+
+    size: int
+    free: int
+
+    @classmethod
+    def read(cls, root: Path = Path("/")) -> "SharedMemorySpace":
+        """Return that of this host.
+
+        Args:
+            root: the directory that contains dev.
+        """
+        directory = root / "dev/shm"
+        if not os.access(directory, os.W_OK):
+            return cls(0, 0)
+        usage = os.statvfs(directory)
+        return cls(usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize)
+
+    def __str__(self) -> str:
+        if not self.size:
+            return "/dev/shm cannot be written"  # noqa: S108  a message
+        size, free = (
+            f"{nbytes / 2**20:.3g} MiB" if nbytes < 2**30 else f"{nbytes / 2**30:.3g} GiB"
+            for nbytes in (self.size, self.free)
+        )
+        return f"/dev/shm has {size}, {free} of them free"  # noqa: S108  a message
+
+    def is_too_small_for(self, ranks: int) -> bool:
+        """Return whether so many ranks of MPICH use more of it; some of its versions then die of signal 7 or 11."""
+        return self.size < ranks * MPICH_BYTES_PER_RANK or self.free < MPICH_BYTES_PER_RANK
 
 
 CPU_QUOTA_REMEDY = "give the container a CPU for each rank (docker --cpus, resources.limits.cpu of Kubernetes)"

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.host.cpu_and_memory import (
     CPU_QUOTA_REMEDY,
+    MIN_SHARED_BYTES,
+    MPICH_BYTES_PER_RANK,
+    SHARED_MEMORY_REMEDY,
     available_memory,
     cpu_model,
     cpu_quotas,
@@ -42,6 +45,13 @@ def cores(machine: MachineFacts) -> Iterator[DoctorFinding]:
         yield finding("machine_with_quota", "warn", cores=cores, cpu=cpu, gib=gib, quota=text, remedy=CPU_QUOTA_REMEDY)
     else:
         yield finding("machine", cores=cores, cpu=cpu, gib=gib)
+
+
+def shared_memory(machine: MachineFacts) -> Iterator[DoctorFinding]:
+    if machine.shared_memory.free < MIN_SHARED_BYTES:
+        each = f"{MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
+        found = machine.shared_memory
+        yield finding("shared_memory", "warn", found=found, each=each, remedy=SHARED_MEMORY_REMEDY)
 
 
 def executor(_: MachineFacts) -> Iterator[DoctorFinding]:
