@@ -287,3 +287,25 @@ def test_an_account_of_the_database_is_planned_with(testbed, tmp_path, accounts,
     else:
         assert planned.code == 0, planned.err
         assert account in planned.out
+
+
+def test_lists_of_nodes_of_any_form_are_expanded_by_slurm(testbed):
+    names = "node[001-003,010],gpu-[1-2]-[3-4],login"
+    program = f"from hpccoll.sweep.slurm.squeue import _hostnames; print(*_hostnames('{names}'))"
+    expanded = testbed.slurm(sys.executable, "-c", program).split()
+    assert expanded == [
+        "node001", "node002", "node003", "node010", "gpu-1-3", "gpu-1-4", "gpu-2-3", "gpu-2-4", "login",
+    ]  # fmt: skip
+
+
+def test_a_sweep_with_blanks_in_its_names_runs_inside_an_allocation(testbed, tmp_path):
+    (tmp_path / "my sweep.yaml").write_text(
+        "algorithms: [ring]\nbytes: 1K\nin_place: false\nnodes: 2\n"
+        "effort: {min_iterations: 5, max_iterations: 5, seconds: 0.1}\nrounds: 1\n"
+    )
+    words = "hpccoll", "sweep", "my sweep.yaml", "--profile", "testbed", "--out", "my results/a b"
+    outer = "salloc", "--quiet", "-N1", "env", f"PATH={ENVIRONMENT['PATH']}", "SLURM_MEM_PER_CPU=1"
+    ended = testbed.run(*outer, *words, cwd=tmp_path)
+    assert ended.code == 0, f"{ended.out}\n{ended.err}"
+    (row,) = read_results([tmp_path / "my results" / "a b"]).rows
+    assert (row.status, row.nodes) == ("ok", 2)
