@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.rows import Run
 
 VOLATILE = (
@@ -15,6 +16,9 @@ VOLATILE = (
 
 VOLATILE_VARIABLES = "SLURM_JOB_", "SLURM_STEP_", "SLURM_TOPOLOGY_ADDR", "SLURM_NODE"
 """The beginnings of variables that name the job."""
+
+HOSTS = "hosts"
+"""The name of the fact that lists the hosts of a run, joined by commas."""
 
 Facts = Mapping[str, Sequence[str]]
 """What the runs of a side were measured with: every value of each name; none if a run does not have it."""
@@ -31,14 +35,21 @@ def changes(old: Facts, new: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield each name whose values differ, with those before and now."""
     for name in sorted(old.keys() | new.keys()):
         before, now = (side.get(name, ["none"]) for side in (old, new))
-        if list(before) != list(now):
+        if list(before) != list(now) and not (name == HOSTS and _are_same_hosts(before, now)):
             yield name, (", ".join(before), ", ".join(now))
+
+
+def _are_same_hosts(before: Sequence[str], now: Sequence[str]) -> bool:
+    lists = [[each.split(", ") for each in side] for side in (before, now)]
+    names = canonical_hosts(host for side in lists for hosts in side for host in hosts)
+    sets = [{frozenset(names[host] for host in hosts) for hosts in side} for side in lists]
+    return sets[0] == sets[1]
 
 
 def _flat(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the names and values of what a run was measured with."""
     hosts = run.provenance.get("hosts")
-    yield "hosts", ", ".join(sorted(map(str, hosts))) if isinstance(hosts, list) else str(hosts)
+    yield HOSTS, ", ".join(sorted(map(str, hosts))) if isinstance(hosts, list) else str(hosts)
     yield "kind", run.kind
     yield from _flat_values("", run.provenance)
 

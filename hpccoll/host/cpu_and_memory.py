@@ -1,13 +1,16 @@
 """Facts about the machine that need no MPI, so that login nodes can collect them too."""
 
 import json
+import os
 import platform
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path, PurePosixPath
 
 
 def cpu_model() -> str:
@@ -33,27 +36,126 @@ def _free_in_cgroups(root: Path) -> Iterator[int]:
     Slurm limits jobs by control groups (task/cgroup): memory.max and memory.current of version 2, other names in
     version 1 (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux).
     """
+    names = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    for directory, (limit, used) in product(_control_groups("memory", root), names):
+        with suppress(OSError, ValueError):  # some groups have no limit; "max" means none
+            stat = (directory / "memory.stat").read_text()
+            cached = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)  # reclaimable
+            in_use = int((directory / used).read_text()) - (int(cached[1]) if cached else 0)
+            yield max(0, int((directory / limit).read_text()) - in_use)
+
+
+def cpu_quotas(root: Path = Path("/")) -> dict[str, float]:
+    """Return the CPUs that each control group of this process, and each of their ancestors, grants all its processes.
+
+    Containers are limited so (docker --cpus, limits of Kubernetes): cpu.max of version 2, cpu.cfs_quota_us and
+    cpu.cfs_period_us of version 1 (cgroup-v2.rst, scheduler/sched-bwc.rst of Linux).
+
+    Args:
+        root: the directory that contains proc and sys.
+
+    Returns:
+        The CPU seconds per second, by an identity that all processes of the host have in common.
+    """
+    quotas = {}
+    for directory in _control_groups("cpu", root):
+        for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+            with suppress(OSError, ValueError):  # no limit: "max" or -1
+                quota, period = map(int, " ".join((directory / name).read_text() for name in names).split())
+                stat = directory.stat()
+                if quota > 0 < period:
+                    quotas[f"{stat.st_dev}:{stat.st_ino}"] = quota / period
+    return quotas
+
+
+def usable_cpus(root: Path = Path("/")) -> float:
+    """Return the number of CPUs of this host, or the smallest quota of this process if that is less."""
+    return min([os.cpu_count() or 1, *cpu_quotas(root).values()])
+
+
+def _control_groups(controller: str, root: Path) -> Iterator[Path]:
+    """Yield the directories of the control groups of this process that have a controller, and of their ancestors.
+
+    The groups are relative to the root of a hierarchy, or of this namespace, and mounts may begin below it, as those of
+    containers do: their lists (proc_pid_cgroup(5), proc_pid_mountinfo(5)) are read together.
+    """
     try:
         memberships = (root / "proc/self/cgroup").read_text().splitlines()
+        mounts = (root / "proc/self/mountinfo").read_text().splitlines()
     except OSError:
         return
-    for _, controllers, group in (line.split(":", 2) for line in memberships):
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        mount, limit, used = (
-            ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
-            if controllers
-            else ("sys/fs/cgroup", "memory.max", "memory.current")
-        )
-        below = Path(group.lstrip("/"))
-        for cgroup in (below, *below.parents):
-            with suppress(OSError, ValueError):  # some groups have no limit; "max" means none
-                directory = root / mount / cgroup
-                stat = (directory / "memory.stat").read_text()
-                cached = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)  # reclaimable
-                in_use = int((directory / used).read_text()) - (int(cached[1]) if cached else 0)
-                yield max(0, int((directory / limit).read_text()) - in_use)
+    groups: dict[str, str] = {}
+    for line in memberships:
+        _, controllers, path = line.split(":", 2)
+        groups |= dict.fromkeys(controllers.split(","), path)
+    for line in mounts:
+        mount, _, filesystem = line.partition(" - ")
+        begin, mount_point = map(PurePosixPath, mount.split()[3:5])
+        kind, _, options = filesystem.split(" ", 2)
+        name = {"cgroup2": "", "cgroup": controller if controller in options.split(",") else None}.get(kind)
+        if name is not None and name in groups:
+            group = PurePosixPath(groups[name])
+            below = group.relative_to(begin) if group.is_relative_to(begin) else PurePosixPath()
+            yield from (root / mount_point.relative_to("/") / each for each in (below, *below.parents))
 
+
+MIN_SHARED_BYTES = 1 << 30
+"""Free bytes of shared memory that are enough for MPI and NCCL; containers have 64 MiB by default."""
+
+MPICH_BYTES_PER_RANK = 5_390_000
+"""Shared memory that MPICH 5.0.2 uses for each rank of a node: 5.14 MiB, on 1, 2, 4 and 8 ranks (ch4:ucx)."""
+
+SHARED_MEMORY_WARNING = "# shared memory: "
+"""The beginning of the line in which rank 0 says that it is too small."""
+
+SHARED_MEMORY_REMEDY = (
+    "start the container with more (docker --shm-size=1g, in Kubernetes an emptyDir volume with medium Memory at "
+    "/dev/shm), or with the host's (--ipc=host)"
+)
+"""What to do where shared memory is too small."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemorySpace:
+    """The memory that processes of this host can share: MPICH, Open MPI and NCCL allocate it at /dev/shm.
+
+    Args:
+        size: its size in bytes; 0 if no process can write there.
+        free: the free bytes.
+    """
+
+    size: int
+    free: int
+
+    @classmethod
+    def read(cls, root: Path = Path("/")) -> "SharedMemorySpace":
+        """Return that of this host.
+
+        Args:
+            root: the directory that contains dev.
+        """
+        directory = root / "dev/shm"
+        if not os.access(directory, os.W_OK):
+            return cls(0, 0)
+        usage = os.statvfs(directory)
+        return cls(usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize)
+
+    def __str__(self) -> str:
+        if not self.size:
+            return "/dev/shm cannot be written"  # noqa: S108  a message
+        size, free = (
+            f"{nbytes / 2**20:.3g} MiB" if nbytes < 2**30 else f"{nbytes / 2**30:.3g} GiB"
+            for nbytes in (self.size, self.free)
+        )
+        return f"/dev/shm has {size}, {free} of them free"  # noqa: S108  a message
+
+    def is_too_small_for(self, ranks: int) -> bool:
+        """Return whether so many ranks of MPICH use more of it; some of its versions then die of signal 7 or 11."""
+        return self.size < ranks * MPICH_BYTES_PER_RANK or self.free < MPICH_BYTES_PER_RANK
+
+
+CPU_QUOTA_REMEDY = "give the container a CPU for each rank (docker --cpus, resources.limits.cpu of Kubernetes)"
+"""What to do where ranks outnumber the CPUs of a quota."""
 
 TESTBED_FILE = Path("/etc/slurm/hpccoll-testbed.json")
 """The file that marks a host of slurm/testbed and holds the rate of its wire."""

@@ -3,7 +3,9 @@
 import os
 import platform
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 
 from hpccoll.host.env_allowlist import redacted_command_line
@@ -35,14 +37,18 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
-def is_oversubscribed(masks: Collection[frozenset[int]]) -> bool:
+def is_oversubscribed(masks: Collection[frozenset[int]], quotas: Iterable[Mapping[str, float]] = ()) -> bool:
     """Return whether the ranks of a node outnumber the CPUs that they may use.
 
     Args:
         masks: the CPU affinity mask of each rank.
+        quotas: the quotas of CPUs of the control groups of each rank, by the identity of the group.
     """
     groups = {*masks, frozenset[int]().union(*masks)}
-    return any(sum(mask <= cpus for mask in masks) > len(cpus) for cpus in groups)
+    granted = Counter(group for group in chain.from_iterable(each.items() for each in quotas))
+    return any(sum(mask <= cpus for mask in masks) > len(cpus) for cpus in groups) or any(
+        ranks > cpus for (_, cpus), ranks in granted.items()
+    )
 
 
 def boot_id() -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from hpccoll.host.cpu_and_memory import CPU_QUOTA_REMEDY
 from hpccoll.measure.printed_evidence import found_lines
 from hpccoll.measure.round_order import call_key
 from hpccoll.schedule.collective import AUTO
@@ -333,6 +334,12 @@ class PrintedTable:
         if attempt.ranks == 1:
             print("# a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ...")
         print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
+        quota = cast("float | None", attempt.provenance.get("cpu_quota"))
+        if quota is not None and quota < (attempt.ranks_per_node or attempt.ranks):
+            print(
+                f"# ranks that wait use up the quota of {quota:g} CPUs, and Linux then stops all ranks until its period"
+            )
+            print(f"# ends; do: {CPU_QUOTA_REMEDY}")
         if alone := cast("list[int]", attempt.provenance.get("ranks_seeing_one_gpu")):
             print(f"# {format_count(len(alone), 'rank')} see only one of several GPUs in use on their node: if Slurm")
             print("# hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none")

@@ -11,7 +11,7 @@ from typing import Any
 from mpi4py import MPI
 
 from hpccoll import __version__
-from hpccoll.host.cpu_and_memory import cpu_model, group_by_host, testbed_facts
+from hpccoll.host.cpu_and_memory import cpu_model, cpu_quotas, group_by_host, testbed_facts
 from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared
 from hpccoll.host.machine_load import load_between, read_load
@@ -43,6 +43,7 @@ class _RankReport:
     rack: str
     pid: int
     cpus: frozenset[int]
+    quotas: Mapping[str, float]
     hardware: str
     testbed: dict[str, object] | None
     ports: Sequence[Mapping[str, object]]
@@ -58,13 +59,16 @@ def gather_attempt(ranks: Ranks, job: Job, number: int, gpu: Mapping[str, Any]) 
         number: the number of the attempt.
         gpu: the record of this rank's GPU (``RankGpus.provenance``).
     """
+    quotas = cpu_quotas()
+    quota = f" with a quota of {min(quotas.values()):g} CPUs" if quotas else ""
     report = _RankReport(
         host=node_name(),
         boot=boot_id(),
         rack=rack_name(),
         pid=os.getpid(),
         cpus=frozenset(os.sched_getaffinity(0)),
-        hardware=" and ".join([f"{os.cpu_count()} CPUs of {cpu_model()}", *gpu_description(gpu)]),
+        quotas=quotas,
+        hardware=" and ".join([f"{os.cpu_count()} CPUs of {cpu_model()}{quota}", *gpu_description(gpu)]),
         testbed=testbed_facts(),
         ports=port_facts(),
         gpu=gpu,
@@ -96,9 +100,10 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
         for report in reports
     )
     testbed = next((report.testbed for report in reports if report.testbed), None)
-    masks: dict[int, list[frozenset[int]]] = defaultdict(list)
+    by_node: dict[int, list[_RankReport]] = defaultdict(list)
     for place, report in zip(places, reports, strict=True):
-        masks[0 if testbed else place.node].append(report.cpus)  # all hosts of a testbed share the CPUs of one machine
+        by_node[0 if testbed else place.node].append(report)  # all hosts of a testbed share the CPUs of one machine
+    quotas = [cpus for report in reports for cpus in report.quotas.values()]
     layout = Layout(tuple(place.node for place in places), aggregators=job.aggregators)
     hosts = list(dict.fromkeys(place.host for place in places))
     gpus = [(report.host, report.gpu) for report in reports]
@@ -112,7 +117,9 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
         ranks_per_node=layout.ranks_per_node,
         mapping=layout.mapping,
         aggregators=layout.aggregators,
-        oversubscribed=any(map(is_oversubscribed, masks.values())),
+        oversubscribed=any(
+            is_oversubscribed([each.cpus for each in node], [each.quotas for each in node]) for node in by_node.values()
+        ),
         places=places,
         ports=tuple(sorted({str(port["name"]) for report in reports for port in report.ports})),
         provenance={
@@ -126,6 +133,7 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
             **gpu_provenance(gpus),
             "cpu": cpu_model(),
             "cpus": os.cpu_count(),
+            **({"cpu_quota": min(quotas)} if quotas else {}),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "kernel": f"{platform.system()} {platform.release()}",
             "launcher": launcher_command_lines(),

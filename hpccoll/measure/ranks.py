@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TypeVar, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ from hpccoll.host.process_facts import boot_id, node_name, rack_name
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.schedule import Layout, numbering
 from hpccoll.spec.case import Shape
+from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.raw_results import Attempt
 
 Answer = TypeVar("Answer")
@@ -212,7 +214,8 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
     Args:
         ranks: the ranks.
         shape: the requested nodes, and the workers, which are the first ranks and evenly spread over the nodes.
-        hosts: the names of the requested hosts, those of aggregators included; empty if any hosts will do.
+        hosts: the names of the requested hosts, those of aggregators included, each with or without its domain, and
+            with its other names after ``=``; empty if any hosts will do.
 
     Raises:
         UnusableError: on all ranks; names the requested and the actual ranks.
@@ -221,10 +224,18 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
     per_node = shape.ranks // shape.nodes
     if ranks.comm.size == shape.processes:
         layout = ranks.layout(shape.aggregators)
-        on_hosts = not hosts or sorted(hosts) == sorted(names)
+        on_hosts = not hosts or _are_same_hosts(names, [host.split("=") for host in hosts])
         if (layout.nodes, layout.ranks_per_node) == (shape.nodes, per_node) and on_hosts:
             return
     actual = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
     requested = f"{shape.text}, {per_node} on each" + (f" of {', '.join(hosts)}" if hosts else "")
     many = f"{ranks.comm.size} rank{'s' * (ranks.comm.size > 1)}"
     raise UnusableError("launch", f"{many}: {actual}; requested: {requested}")
+
+
+def _are_same_hosts(names: Sequence[str], requested: Sequence[Sequence[str]]) -> bool:
+    """Return whether hosts are the requested ones, of which each may have several names."""
+    canonical = canonical_hosts([*names, *chain.from_iterable(requested)])
+    actual = {canonical[name] for name in names}
+    chosen = (next((host for host in map(canonical.get, known) if host in actual), None) for known in requested)
+    return Counter(map(canonical.get, names)) == Counter(chosen)

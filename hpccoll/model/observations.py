@@ -162,7 +162,9 @@ def observations(raw: RawResults) -> Iterator[Observation]:
         if not (usable and known and timed.median_s and outcome.bytes):
             continue
         layout = attempt.layout
-        cpus = set().union(*(_cpus(place.affinity) for place in attempt.places if place.node == 0))
+        cpus = len(set().union(*(_cpus(place.affinity) for place in attempt.places if place.node == 0)))
+        quota = attempt.provenance.get("cpu_quota")
+        cpus = min(cpus, int(quota)) if isinstance(quota, int | float) else cpus
         if case.mapping is not None:
             layout = layout.subset(numbering(layout, case.mapping))
         arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
@@ -184,7 +186,7 @@ def observations(raw: RawResults) -> Iterator[Observation]:
             machine=attempt.machine,
             kind=attempt.kind,
             oversubscribed=attempt.oversubscribed,
-            cpus=len(cpus) or 1,
+            cpus=max(1, cpus),
             file=raw.path.name,
         )
 

@@ -28,6 +28,7 @@ from hpccoll.report.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
 from hpccoll.spec.case import PYTHON, SINGLE
+from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.rows import Results, Row, Run, timing_mode
 from hpccoll.store.step_times import StepTimes
 from hpccoll.tuning.measured_choices import choice_of, setting_of
@@ -406,11 +407,18 @@ def _series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPo
         return f"{predicted_name(row)} ({row.kind}{assumed})"
 
     probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
+    names = canonical_hosts(host for run in runs.values() for host in _hosts(run))
+    hosts = {run_id: tuple(names[host] for host in _hosts(run)) for run_id, run in runs.items()}
     suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
     return [
         replace(
             _series_point(
-                row, name(row) + suffixes.get(row.run_id, ""), runs, probes, measured_name(row) if row.predicted else ""
+                row,
+                name(row) + suffixes.get(row.run_id, ""),
+                runs,
+                hosts,
+                probes,
+                measured_name(row) if row.predicted else "",
             ),
             step=results.step_times.get(row.key),
         )
@@ -419,7 +427,12 @@ def _series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPo
 
 
 def _series_point(
-    row: Row, series: str, runs: Mapping[str, Run], probes: Mapping[str, ProbeResult], colour_of: str
+    row: Row,
+    series: str,
+    runs: Mapping[str, Run],
+    hosts: Mapping[str, tuple[str, ...]],
+    probes: Mapping[str, ProbeResult],
+    colour_of: str,
 ) -> SeriesPoint:
     run = runs.get(row.run_id)
     if run is None:
@@ -429,9 +442,9 @@ def _series_point(
         return SeriesPoint(
             row, series, run.machine, (), Wire(), colour_of=colour_of, prediction=prediction, fitted_to=fitted_to
         )
-    host_sets = {_hosts(runs[run_id]) for run_id in row.round_run_ids if run_id and run_id in runs}
+    host_sets = {hosts[run_id] for run_id in row.round_run_ids if run_id and run_id in runs}
     return SeriesPoint(
-        row, series, run.machine, _hosts(run), Wire.of(run), hosts_changed=len(host_sets) > 1,
+        row, series, run.machine, hosts[row.run_id], Wire.of(run), hosts_changed=len(host_sets) > 1,
         library=library_summary(probes[run.run_id]) if row.algorithm == NATIVE else "",
         expected_s=expected_s(probes[run.run_id], row), mpi=mpi_version(run.provenance),
         nccl=nccl_name(run) if row.transport == "nccl" else "",

@@ -11,14 +11,17 @@ def jobs_and_hosts(launches: Iterable[tuple[str, frozenset[str]]]) -> str:
 
 
 def host_ranges(hosts: Iterable[str]) -> str:
-    """Return host names, with consecutive numbers as a range: ``n[1-4], n7``."""
-    by_name: dict[tuple[str, int], list[str]] = defaultdict(list)
+    """Return host names, with consecutive numbers as a range: ``n[1-4], n7``, ``n[1-4].cluster``."""
+    by_name: dict[tuple[str, int, str], list[str]] = defaultdict(list)
     for host in hosts:
-        name = host.rstrip("0123456789")
-        digits = host[len(name) :]
-        by_name[name, len(digits)].append(digits)  # node01 and node1 are different hosts
+        first, dot, domain = host.partition(".")
+        name = first.rstrip("0123456789")
+        digits = first[len(name) :]
+        by_name[name, len(digits), dot + domain].append(digits)  # node01 and node1 are different hosts
     return ", ".join(
-        name + run for (name, _), digits in sorted(by_name.items()) for run in _number_ranges(sorted(digits))
+        f"{name}{run}{domain}"
+        for (name, _, domain), digits in sorted(by_name.items())
+        for run in _number_ranges(sorted(digits))
     )
 
 

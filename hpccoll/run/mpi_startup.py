@@ -8,12 +8,19 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import UnusableError
-from hpccoll.host.cpu_and_memory import testbed_facts
+from hpccoll.host.cpu_and_memory import (
+    MPICH_BYTES_PER_RANK,
+    SHARED_MEMORY_REMEDY,
+    SHARED_MEMORY_WARNING,
+    SharedMemorySpace,
+    testbed_facts,
+    usable_cpus,
+)
 from hpccoll.limits import SECONDS
 from hpccoll.run.pmi_relay import shorten_values
 
@@ -83,7 +90,7 @@ def default_thread_level(device: str) -> str:
     ranks. With ``funneled`` MPICH takes half as long for small messages as with ``multiple``. But its blocking calls
     then never yield: with four ranks on two cores an all-reduce of 8 bytes took 7.9 ms, and 0.02 ms with ``multiple``.
     """
-    oversubscribed = _ranks_on_these_cpus() > (os.cpu_count() or 1)
+    oversubscribed = _ranks_on_these_cpus() > usable_cpus()
     return "multiple" if device == "cuda" or oversubscribed else "funneled"
 
 
@@ -92,7 +99,11 @@ def _ranks_on_these_cpus() -> int:
 
     All hosts of a testbed share the CPUs of one machine.
     """
-    names = RANKS_OF_NODE_VARIABLES if testbed_facts() is None else RANKS_VARIABLES
+    return _count_ranks(RANKS_OF_NODE_VARIABLES if testbed_facts() is None else RANKS_VARIABLES)
+
+
+def _count_ranks(names: Iterable[str]) -> int:
+    """Return the number of ranks that the first of these variables gives, 1 if there is none."""
     counts = (re.match(r"\d+", os.environ.get(name, "")) for name in names)
     return next((int(count[0]) for count in counts if count), 1)
 
@@ -119,6 +130,7 @@ def start_mpi(device: str) -> "MPI.Intracomm":
             "launcher", f"mpiexec is Open MPI's, but the library is {library}; do: use the library's mpiexec"
         )
     if vendor == "MPICH":
+        _warn_of_shared_memory()
         shorten_values()
     if device == "cuda":
         from hpccoll.measure.gpu_assignment import assign_gpu_before_mpi
@@ -129,6 +141,15 @@ def start_mpi(device: str) -> "MPI.Intracomm":
         MPI.Init_thread(getattr(MPI, f"THREAD_{level.upper()}"))
         atexit.register(_start_finalize_alarm)
     return MPI.COMM_WORLD
+
+
+def _warn_of_shared_memory() -> None:
+    """Let rank 0 print that shared memory is small: MPICH may die of a signal in MPI_Init, which prints nothing."""
+    memory, ranks = SharedMemorySpace.read(), _count_ranks(RANKS_OF_NODE_VARIABLES)
+    if launcher_rank() == 0 and ranks > 1 and memory.is_too_small_for(ranks):
+        used = f"{ranks} ranks of MPICH use {ranks * MPICH_BYTES_PER_RANK / 2**20:.3g} MiB"
+        remedy = f"if they die of signal 7 or 11, do: {SHARED_MEMORY_REMEDY}"
+        print(f"{SHARED_MEMORY_WARNING}{memory}, and {used}; {remedy}", file=sys.stderr, flush=True)
 
 
 def _start_finalize_alarm() -> None:

@@ -15,7 +15,7 @@ from hpccoll import __version__
 from hpccoll.errors import BadInputError, UnusableError, format_value
 from hpccoll.files import open_regular
 from hpccoll.spec.case import Job
-from hpccoll.store.durable_files import replacing_file
+from hpccoll.store.durable_files import is_locked, replacing_file
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
 from hpccoll.store.integrity import check_integrity, seal
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
@@ -35,7 +35,7 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
         ImplausibleError: if the reader would refuse ``raw``; nothing is written.
     """
     _check_plausible(raw)
-    with replacing_file(path) as unfinished, h5py.File(unfinished, "w", libver=LIBVER) as file:
+    with replacing_file(path) as unfinished, _open_hdf5(unfinished, "w") as file:
         file.attrs.update(
             schema=SCHEMA,
             schema_version=VERSION,
@@ -57,21 +57,33 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
         seal(file)
 
 
+def _open_hdf5(path: Path, mode: str) -> Any:
+    """Open an HDF5 file without HDF5's locks, which some file systems do not have; files are replaced whole."""
+    return h5py.File(path, mode, libver=LIBVER if mode == "w" else None, locking=False)
+
+
 @contextmanager
 def _open_raw_file(path: Path) -> Iterator[Any]:
     """Open a raw file whose schema this version reads.
 
     Raises:
-        BadInputError: if the file is not HDF5, is truncated or has another schema; also for errors within the block.
+        BadInputError: if the file is not HDF5, is truncated or has another schema, or if another process has it open
+            for writing; also for errors within the block.
     """
-    open_regular(path, "path").close()
+    with open_regular(path, "path") as opened:
+        if is_locked(opened):
+            why = "another process has it open for writing, such as a notebook; do: close it there"
+            raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}")
     try:
-        with h5py.File(path, "r") as file:
+        with _open_hdf5(path, "r") as file:
             _check_schema(file, path)
             yield file
     except BadInputError:
         raise
     except _UNREADABLE as error:
+        for message, why in _REFUSALS_OF_HDF5.items():
+            if message in str(error):
+                raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}") from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problem = f"{format_value(str(path))} is no whole raw file of hpccoll: {reason.strip()}"
         raise UnusableError("path", f"{problem}; to measure its job anew, move it away") from None
@@ -82,6 +94,13 @@ _UNREADABLE = (
     NotImplementedError,
 )  # fmt: skip
 """The exceptions that h5py raises if bytes of a file are missing or wrong."""
+
+_REFUSALS_OF_HDF5 = {
+    "already open for": "another process has it open for writing, or was killed while it had; do: close it there, or, "
+    "if no process has it, clear the mark of HDF5 by h5clear -s",
+    "unable to lock file": "HDF5 cannot lock it; do: unset HDF5_USE_FILE_LOCKING",
+}
+"""Messages of HDF5 about files that may be whole (H5F_open; H5FD_sec2_lock), and what to do."""
 
 
 def _check_schema(file: Any, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Run a launcher as a child process: relay its stderr, end it at a time limit, and find the root cause of a failure."""
 
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +12,13 @@ from contextlib import ExitStack, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import IO
+
+from hpccoll.host.cpu_and_memory import (
+    MIN_SHARED_BYTES,
+    SHARED_MEMORY_REMEDY,
+    SHARED_MEMORY_WARNING,
+    SharedMemorySpace,
+)
 
 GRACE_S = 10.0
 """Seconds between SIGTERM and SIGKILL, in which a launcher ends its ranks."""
@@ -61,7 +69,10 @@ def run_child(
         return None
     what = "start" if has_started else "end"
     how = f"did not {what} within {timeout_s:g} s" if timed_out else _exit_text(child.returncode)
-    cause = root_cause([*first, *last])
+    lines, memory = [*first, *last], SharedMemorySpace.read()
+    cause = root_cause([line for line in lines if not line.startswith(SHARED_MEMORY_WARNING)])
+    if is_memory_fault(child.returncode, memory, lines):
+        cause = "; ".join(filter(None, (cause, f"{memory}; do: {SHARED_MEMORY_REMEDY}")))
     return f"{how}: {cause}" if cause else how
 
 
@@ -103,6 +114,12 @@ RANK_TIMEOUT = re.compile(r"Timeout \(.*\)!")
 ERROR = re.compile(r"error\b", re.IGNORECASE)
 """An error line of any program; the first one often causes the others: an error of Slurm's PMI precedes MPI's."""
 
+MEMORY_FAULT = re.compile(r"Bus error|Segmentation fault|signal:? (?:7|11)\b|shm_open|shared memory", re.IGNORECASE)
+"""How launchers say that a rank died of SIGBUS or SIGSEGV, and how libraries and ranks name shared memory."""
+
+MEMORY_FAULT_CODES = [each for code in (signal.SIGBUS, signal.SIGSEGV) for each in (code, 128 + code, -code)]
+"""Exit codes of launchers and shells if a rank died of one of these; mpiexec of MPICH prints the signal on stdout."""
+
 SRUN_ERROR = "srun: error: "
 """How srun begins a line about itself or about tasks that failed: "srun: error: n2: task 1: Killed"."""
 
@@ -114,6 +131,18 @@ STEP_CANCELLED = re.compile(r"slurmstepd\S*: error: \*\*\* STEP \S+ ON \S+ CANCE
 
 MAX_SRUN_ERRORS = 3
 """Number of srun's lines in the root cause; srun may print one for each of thousands of tasks."""
+
+
+def is_memory_fault(code: int, memory: SharedMemorySpace, lines: Sequence[str] = ()) -> bool:
+    """Return whether a rank may have died because shared memory is small.
+
+    Args:
+        code: the exit code of the launcher.
+        memory: the shared memory of its host.
+        lines: the stderr lines of the launch.
+    """
+    died = code in MEMORY_FAULT_CODES or any(map(MEMORY_FAULT.search, lines))
+    return died and memory.free < MIN_SHARED_BYTES
 
 
 def root_cause(lines: Sequence[str]) -> str | None:

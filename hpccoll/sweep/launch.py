@@ -5,9 +5,9 @@ If a launch fails, its measurements are still in the raw file or its journal, an
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpccoll.errors import BadInputError, UnusableError
@@ -55,7 +55,9 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             if job.dedicated_aggregators and plan.launcher.aggregator
             else ()
         )
-        job_launch = JobLaunch(plan.launcher, job, [host for host in hosts if host not in aggregators], aggregators)
+        workers = [host for host in hosts if host not in aggregators]
+        aliases = squeue.host_aliases(hosts) if hosts else {}
+        job_launch = JobLaunch(plan.launcher, job, workers, aggregators, aliases)
         if left and plan.launcher.slurm and job.ranks > 1:
             job_launch.check_connection()
         for shape in left:
@@ -146,12 +148,14 @@ class JobLaunch:
         job: the job.
         hosts: the hosts of the workers; empty if the launcher chooses them.
         aggregator_hosts: the hosts of dedicated aggregators.
+        aliases: other names of hosts, by their names in Slurm: MPI may know them by these.
     """
 
     launcher: Launcher
     job: Job
     hosts: Sequence[str]
     aggregator_hosts: Sequence[str] = ()
+    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def check_connection(self) -> None:
         """Check that two ranks find each other, on two nodes if the job has two.
@@ -233,7 +237,8 @@ class JobLaunch:
 
     def _line(self, shape: Shape, *arguments: str) -> str:
         hosts = [*self.hosts[: shape.nodes], *self.aggregator_hosts[: shape.aggregators]]
-        options = ["--shape", str(shape), *(["--hosts", ",".join(hosts)] if hosts else [])]
+        names = ",".join("=".join((host, *self.aliases.get(host, ()))) for host in hosts)
+        options = ["--shape", str(shape), *(["--hosts", names] if hosts else [])]
         on_gpus = any(case.device == "cuda" and self.job.shape(case) == shape for case in self.job.cases)
         options += ["--device", "cuda"] if on_gpus else []
         return f"{self.launcher.line(shape, hosts)} run {shlex.join([*options, *arguments])}"

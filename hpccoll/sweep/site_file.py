@@ -243,6 +243,8 @@ class Site(YamlSection):
         extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
         extra += ["--exclusive"] if self.exclusive else []
         extra += [f"--gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
+        is_list = bool(re.search(r"[\s,]", self.account or ""))  # to the plugin, which would use the first word
+        extra += [f"-A{self.account}"] if is_list else []
         resources: dict[str, int | str | None] = {
             "mpi": "srun" if shape.processes > 1 else "",
             "nodes": shape.hosts,
@@ -251,7 +253,7 @@ class Site(YamlSection):
             "cpus_per_task": self.cpus_per_task or -1,  # which says nothing to sbatch
             "mem_mb": self.memory_mb or 0,
             "slurm_partition": section.partition if section else self.partition,
-            "slurm_account": self.account,
+            "slurm_account": None if is_list else self.account,
             "qos": self.qos,
             "constraint": section.constraint(shape) if section else self.constraint,
             "slurm_extra": shlex.join([*extra, *(self.sbatch or ())]),

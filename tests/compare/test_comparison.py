@@ -99,6 +99,16 @@ def test_cases_are_matched_by_what_was_asked_and_where():
         compare(results(), other)
 
 
+@pytest.mark.parametrize(
+    ("now", "changed"),
+    [(["n1.cluster.example", "N2"], False), (["n2", "n1"], False), (["n1", "n3"], True), (["n1"], True)],
+)
+def test_hosts_change_if_they_are_others_and_not_if_their_names_have_domains(now, changed):
+    old = results(provenance={"hosts": ["n1", "n2"]})
+    compared = compare(old, results(provenance={"hosts": now}, seed=2))
+    assert ("hosts" in compared.changes) is changed
+
+
 def test_changes_of_the_provenance_are_named_and_those_of_every_run_are_not():
     before = {"versions": {"numpy": "2.4"}, "variables": {"SLURM_JOB_ID": "1"}, "host_load": [], "kernel": "6.1"}
     now = {"versions": {"numpy": "2.5"}, "variables": {"SLURM_JOB_ID": "2", "UCX_TLS": "tcp"}, "kernel": "6.1"}

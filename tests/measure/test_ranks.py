@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import raw_examples
 from cli_runner import rows
+from namespaces import PROGRAM, unshared
 
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.spec.case import Effort
@@ -316,3 +317,88 @@ def test_what_else_uses_the_machine_is_recorded_and_printed_and_our_ranks_are_no
     assert len(load["load_average"]) == 2
     load, _ = run("later.h5")
     assert "burner" not in {each["name"] for each in load["busiest"]}
+
+
+@pytest.mark.parametrize(
+    ("host", "requested", "fits"),
+    [
+        ("node01.cluster.example", "node01", True),
+        ("node01", "node01.cluster.example", True),
+        ("node01.cluster.example", "NODE01", True),
+        ("node01.cluster.example", "c1=node01", True),
+        ("node01.cluster.example", "node01.other.example", False),
+        ("node01.cluster.example", "node0", False),
+        ("node01.cluster.example", "node01,node02", False),
+        ("node01.cluster.example", "c1=node02", False),
+    ],
+)
+def test_a_requested_host_may_be_named_without_its_domain(require, mpiexec, host, requested, fits):  # noqa: ARG001
+    check = f"mpiexec -n 2 {PROGRAM} run --check --shape 1x2 --hosts {requested}"
+    ended = unshared(require, ["-u"], f"hostname {host} && {check}")
+    if fits:
+        assert f"2 ranks are connected: 2 on {host}" in ended.out, ended.err
+    else:
+        lines = [line for line in ended.err.splitlines() if line.startswith("hpccoll: ")]
+        assert lines == [f"hpccoll: launch: 2 ranks: 2 on {host}; requested: 2 ranks on 1 node, 2 on each of "
+                         + ", ".join(requested.split(","))]  # fmt: skip
+        assert ended.code == 2
+
+
+HOSTS = """
+from types import SimpleNamespace
+from hpccoll.errors import BadInputError
+from hpccoll.measure.ranks import check_shape
+from hpccoll.schedule import Layout
+from hpccoll.spec.case import Shape
+from collections import Counter
+
+def fits(names, requested):
+    count = len(names)
+    ranks = SimpleNamespace(
+        ranks_by_node=Counter((name, "boot") for name in names), comm=SimpleNamespace(size=count),
+        layout=lambda _: Layout(tuple(range(count))),
+    )
+    try:
+        check_shape(ranks, Shape(count, count), requested)
+    except BadInputError:
+        return False
+    return True
+
+assert fits(["n2.a.org", "n1.a.org"], ["n1", "n2"])
+assert fits(["n1.a.org", "n1.b.org"], ["n1.b.org", "n1.a.org"])
+assert not fits(["n1.a.org", "n1.b.org"], ["n1", "n1"])
+assert not fits(["n1.a.org", "n1.b.org"], ["n1.a.org", "n1.a.org"])
+assert not fits(["n1.a.org", "n1.b.org"], ["n1.a.org", "n1.c.org"])
+assert fits(["gpu01", "gpu02"], ["n1=gpu01", "n2=gpu02.a.org"])
+assert not fits(["gpu01", "gpu02"], ["n1=gpu01", "n2=gpu01"])
+"""
+
+
+def test_hosts_of_several_domains_are_distinguished(mpiexec):
+    ended = mpiexec(1, "-c", HOSTS)
+    assert ended.returncode == 0, ended.stderr
+
+
+QUOTA = f"""
+mount -t tmpfs none "$DIRECTORY"
+echo 50000 > "$DIRECTORY/cpu.cfs_quota_us"; echo 100000 > "$DIRECTORY/cpu.cfs_period_us"
+echo "50000 100000" > "$DIRECTORY/cpu.max"
+for mount in $(awk '$0 ~ / - cgroup2 / || $0 ~ / - cgroup .*[ ,]cpu(,|$)/ {{ print $5 }}' /proc/self/mountinfo)
+do mount --bind "$DIRECTORY" "$mount"; done
+{PROGRAM} doctor
+mpiexec -n 2 {PROGRAM} run -a ring -b 1K -e 1K --rounds 1 -n 20 --out "$OUT"
+"""
+"""Half a CPU for all ranks, as control groups of either version say it; the mounts belong to a namespace."""
+
+
+def test_a_quota_below_the_ranks_is_said_by_doctor_and_run_and_stays_with_the_results(require, mpiexec, tmp_path):  # noqa: ARG001
+    (tmp_path / "group").mkdir()
+    ended = unshared(require, ["-m"], QUOTA, DIRECTORY=str(tmp_path / "group"), OUT=str(tmp_path / "F.h5"))
+    assert "of which a quota grants 0.5" in ended.out, ended.err
+    assert "OVERSUBSCRIBED" in ended.out
+    assert "use up the quota of 0.5 CPUs" in ended.out
+    results = read_results([tmp_path / "F.h5"])
+    assert all(row.oversubscribed for row in results.rows)
+    (run,) = results.runs
+    assert run.provenance["cpu_quota"] == 0.5
+    assert "with a quota of 0.5 CPUs" in run.machine

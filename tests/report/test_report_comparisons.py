@@ -149,6 +149,12 @@ def test_launches_on_a_subset_of_the_hosts_of_the_largest_are_not_mixed(launches
     assert mixed_hosts(nested) == ()
 
 
+def test_hosts_named_with_and_without_their_domains_are_not_mixed(launches):
+    same = launches(two=["n1.cluster.example", "N3"], four=["n1", "n2", "n3.cluster.example", "n4"])
+    assert mixed_hosts(same) == ()
+    assert mixed_hosts(launches(two=["n1.a.example", "n2.a.example"], four=["n1.b.example", "n2", "n3", "n4"]))
+
+
 def test_launches_that_a_line_joins_across_hosts_are_mixed(launches):
     found = mixed_hosts(launches(two=["n1", "n5"], four=["n1", "n2", "n3", "n4"]))
     assert found == (("two", frozenset({"n1", "n5"})), ("four", frozenset({"n1", "n2", "n3", "n4"})))

@@ -73,7 +73,9 @@ def test_launches_that_are_joined_across_hosts_are_named(make_node_row, make_bed
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("hosts", "differ"), [(["alpha"], False), (["beta"], True)])
+@pytest.mark.parametrize(
+    ("hosts", "differ"), [(["alpha"], False), (["alpha.cluster.example"], False), (["beta"], True)]
+)
 def test_a_case_with_rounds_on_different_hosts_is_a_finding(hosts, differ, rounds_row, make_run, group_of):
     row = rounds_row("ring", 10, 10, runs=["a", "b"])
     runs = make_run(run_id="a"), make_run(run_id="b", provenance={"hosts": hosts})

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from namespaces import PROGRAM, unshared
 
 from hpccoll.errors import BadInputError
 from hpccoll.run import mpi_startup
@@ -62,3 +63,23 @@ def test_what_a_watchdog_watches_has_no_limit_and_what_follows_has(monkeypatch):
         calls.append("watched")
         raise RuntimeError
     assert calls == ["none", "watched", "limit"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "warned"), [(2, "2m", True), (4, "16m", True), (2, "64m", False), (1, "2m", False)]
+)
+def test_small_shared_memory_is_named_before_mpich_dies_of_it(require, mpiexec, ranks, size, warned):  # noqa: ARG001
+    check = f"mpiexec -n {ranks} {PROGRAM} run --check"
+    ended = unshared(require, ["-m"], f"mount -t tmpfs -o size={size} tmpfs /dev/shm && {check}")
+    warning = [line for line in ended.err.splitlines() if line.startswith("# shared memory: /dev/shm has ")]
+    assert len(warning) == warned, ended.err
+    if warned:
+        assert "--shm-size" in warning[0]
+    else:
+        assert ended.code == 0, ended.err
+
+
+def test_full_shared_memory_is_named_before_mpich_dies_of_it(require, mpiexec):  # noqa: ARG001
+    fill = "mount -t tmpfs -o size=64m tmpfs /dev/shm && head -c 62M /dev/zero > /dev/shm/full"
+    ended = unshared(require, ["-m"], f"{fill} && mpiexec -n 2 {PROGRAM} run --check")
+    assert "# shared memory: /dev/shm has 64 MiB, 2 MiB of them free" in ended.err

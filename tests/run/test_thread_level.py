@@ -15,6 +15,7 @@ def four_cores_of_a_real_node(monkeypatch, tmp_path):
     for name in (*RANKS_OF_NODE_VARIABLES, *RANKS_VARIABLES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(cpu_and_memory, "cpu_quotas", lambda _: {})
     monkeypatch.setattr(cpu_and_memory, "TESTBED_FILE", tmp_path / "testbed.json")
 
 
@@ -36,3 +37,10 @@ def test_ranks_of_other_nodes_count_where_all_share_the_cores_of_a_testbed(monke
 
 def test_without_word_of_the_launcher_one_thread_is_enough():
     assert default_thread_level("cpu") == "funneled"
+
+
+def test_a_quota_of_cpus_counts_as_cores(monkeypatch):
+    monkeypatch.setenv(RANKS_OF_NODE_VARIABLES[0], "2")
+    for quota, level in [(2.0, "funneled"), (1.5, "multiple"), (8.0, "funneled")]:
+        monkeypatch.setattr(cpu_and_memory, "cpu_quotas", lambda _, quota=quota: {"0:1": quota})
+        assert default_thread_level("cpu") == level

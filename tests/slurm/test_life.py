@@ -7,6 +7,7 @@ import re
 import sys
 
 import pytest
+from cli_runner import ENVIRONMENT
 from sweep_sandbox import CASES
 
 from hpccoll.report.wire_bandwidth import add_headers
@@ -266,3 +267,45 @@ def test_the_cpus_that_ranks_of_gpus_divide_are_those_of_slurm_and_srun_takes_th
     number = submitted.out.strip()
     assert testbed.end_of(number) == 0, submitted.err
     assert (tmp_path / f"{number}.log").read_text().split("\n") == ["2 of 2", *["1"] * 4, ""]
+
+
+@pytest.mark.parametrize(("accounts", "account", "refused"), [
+    ("physics\\nchem\\n", "physics", False), ("physics\\nchem\\n", "Physics", False),
+    ("My Project (A1)\\n", "My Project (A1)", False), ("My Project (A1)\\n", "Project", True),
+])  # fmt: skip
+def test_an_account_of_the_database_is_planned_with(testbed, tmp_path, accounts, account, refused):
+    for name, body in {"sacct": "exit 0", "sacctmgr": 'printf "%b" "$ACCOUNTS"'}.items():  # a testbed has no database
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "site.yaml").write_text(f"partition: work\nlauncher: srun --mpi=pmi2\naccount: {account}\n")
+    (tmp_path / "sweep.yaml").write_text("algorithms: [ring]\nbytes: 1K\nnodes: 2\n")
+    path = f"PATH={tmp_path}:{ENVIRONMENT['PATH']}"
+    words = "hpccoll", "plan", "sweep.yaml", "--profile", "slurm", "--site", "site.yaml"
+    planned = testbed.run("env", path, f"ACCOUNTS={accounts}", *words, cwd=tmp_path)
+    if refused:
+        assert planned.is_bad_input("account", account, "an account of yours: My Project (A1)")
+    else:
+        assert planned.code == 0, planned.err
+        assert account in planned.out
+
+
+def test_lists_of_nodes_of_any_form_are_expanded_by_slurm(testbed):
+    names = "node[001-003,010],gpu-[1-2]-[3-4],login"
+    program = f"from hpccoll.sweep.slurm.squeue import _hostnames; print(*_hostnames('{names}'))"
+    expanded = testbed.slurm(sys.executable, "-c", program).split()
+    assert expanded == [
+        "node001", "node002", "node003", "node010", "gpu-1-3", "gpu-1-4", "gpu-2-3", "gpu-2-4", "login",
+    ]  # fmt: skip
+
+
+def test_a_sweep_with_blanks_in_its_names_runs_inside_an_allocation(testbed, tmp_path):
+    (tmp_path / "my sweep.yaml").write_text(
+        "algorithms: [ring]\nbytes: 1K\nin_place: false\nnodes: 2\n"
+        "effort: {min_iterations: 5, max_iterations: 5, seconds: 0.1}\nrounds: 1\n"
+    )
+    words = "hpccoll", "sweep", "my sweep.yaml", "--profile", "testbed", "--out", "my results/a b"
+    outer = "salloc", "--quiet", "-N1", "env", f"PATH={ENVIRONMENT['PATH']}", "SLURM_MEM_PER_CPU=1"
+    ended = testbed.run(*outer, *words, cwd=tmp_path)
+    assert ended.code == 0, f"{ended.out}\n{ended.err}"
+    (row,) = read_results([tmp_path / "my results" / "a b"]).rows
+    assert (row.status, row.nodes) == ("ok", 2)

@@ -1,5 +1,6 @@
 """Raw files: written results are read back unchanged, whole or not at all, by h5py, xarray and h5dump."""
 
+import errno
 import json
 import os
 import shutil
@@ -7,12 +8,14 @@ import signal
 import subprocess
 import sys
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 import raw_examples
+from cli_runner import invoke, spawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -201,6 +204,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import raw_examples
+from cli_runner import invoke, spawn
 from hpccoll.store import hdf5
 
 class Killed(Exception): pass
@@ -269,3 +273,100 @@ def test_h5dump_of_hdf5_1_10_reads_header_and_data(file, require):
     assert "H5T_STD_I64LE" in header
     assert all(str(value) in h5dump("-d", "/attempt_1/max_ns") for value in raw_examples.times().max_ns)
     assert '"hpccoll-raw"' in h5dump("-a", "schema")
+
+
+LOCKS_FAIL = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/file.h>
+int flock(int descriptor, int operation) {
+    if (operation & LOCK_UN) return 0;
+    errno = atoi(getenv("LOCK_ERRNO"));
+    return -1;
+}
+"""
+"""A file system without locks: NFS without lockd (ENOLCK), Lustre mounted without flock (ENOSYS), BeeGFS (ENOTSUPP)."""
+
+
+@pytest.fixture(scope="module")
+def without_locks(tmp_path_factory, require):
+    """Have a library that makes every lock fail, for LD_PRELOAD."""
+    require(shutil.which("gcc"), "there is no gcc")
+    directory = tmp_path_factory.mktemp("locks")
+    (directory / "locks.c").write_text(LOCKS_FAIL)
+    library = directory / "locks.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, directory / "locks.c"], check=True)
+    return library
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, 524, errno.EOPNOTSUPP, errno.EINVAL])
+def test_files_are_read_and_written_where_the_file_system_has_no_locks(file, tmp_path, without_locks, number):
+    program = (
+        "import sys; from pathlib import Path; from hpccoll.store import hdf5\n"
+        "hdf5.write_raw_file(hdf5.read_raw_file(Path(sys.argv[1])), Path(sys.argv[2]))"
+    )
+    copy = tmp_path / "copy.h5"
+    environment = {**os.environ, "LD_PRELOAD": str(without_locks), "LOCK_ERRNO": str(number)}
+    subprocess.run([sys.executable, "-c", program, file, copy], env=environment, check=True)
+    assert raw_examples.comparable(hdf5.read_raw_file(copy).attempts) == raw_examples.comparable(
+        hdf5.read_raw_file(file).attempts
+    )
+
+
+def test_locks_of_hdf5_that_the_user_demands_are_named_if_they_fail(file, without_locks):
+    environment = {"LD_PRELOAD": str(without_locks), "LOCK_ERRNO": "37", "HDF5_USE_FILE_LOCKING": "TRUE"}
+    assert spawn("export", file, **environment).is_bad_input(file, "unset HDF5_USE_FILE_LOCKING")
+
+
+READERS = {
+    "report": ["report", "--out", "report"], "export": ["export"], "validate": ["validate"],
+    "compare": ["compare", "F.h5"],
+    "tune": ["tune", "--out", "t.json"], "model": ["model"],
+    "predict": ["predict", "--cluster", "8xh100-400g", "--nodes", "2", "--against"],
+}  # fmt: skip
+
+
+@contextmanager
+def open_elsewhere(file, *, locking):
+    """Have another process that has a file open for writing, such as a notebook."""
+    program = (
+        "import h5py, sys; file = h5py.File(sys.argv[1], 'r+', locking=sys.argv[2] == 'True')\n"
+        "print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, file, str(locking)], stdin=-1, stdout=-1) as notebook:
+        assert notebook.stdout.readline() == b"open\n"
+        yield
+        notebook.stdin.close()
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_file_that_another_process_has_open_for_writing_is_not_called_damaged(file, monkeypatch, command):
+    monkeypatch.chdir(file.parent)
+    with open_elsewhere(file, locking=True):
+        ended = invoke(*READERS[command], "F.h5")
+    said = ended.err + ended.out
+    assert ended.code == 2, said
+    assert "another process has it open for writing" in said
+    assert "move it away" not in said
+
+
+def test_a_file_that_another_process_has_open_without_a_lock_is_not_called_damaged(file):
+    with open_elsewhere(file, locking=False):
+        assert invoke("export", file).is_bad_input(file, "another process has it open for writing")
+
+
+def test_a_file_that_a_killed_process_had_open_is_read_once_its_mark_is_cleared(file, require):
+    require(shutil.which("h5clear"), "there is no h5clear")
+    program = "import h5py, os, sys; f = h5py.File(sys.argv[1], 'r+'); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", program, file], check=False)
+    with pytest.raises(BadInputError, match="h5clear -s"):
+        hdf5.read_raw_file(file)
+    subprocess.run(["h5clear", "-s", file], check=True)
+    assert len(hdf5.read_raw_file(file).done) == 2
+
+
+def test_a_file_that_another_process_reads_is_read(file):
+    with h5py.File(file):
+        program = "import sys, pathlib; from hpccoll.store import hdf5; hdf5.read_raw_file(pathlib.Path(sys.argv[1]))"
+        subprocess.run([sys.executable, "-c", program, file], check=True)

@@ -1,14 +1,17 @@
 """Doctor, on machines of all kinds: what it finds, and which profile it says."""
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from namespaces import PROGRAM, unshared
 
 from hpccoll.errors import UnusableError
 from hpccoll.host import cpu_and_memory
+from hpccoll.host.cpu_and_memory import SharedMemorySpace
 from hpccoll.host.machine_load import LoadSample
 from hpccoll.native.library import NativeUnavailableError
 from hpccoll.sweep import doctor
@@ -18,6 +21,7 @@ from hpccoll.sweep.doctor.findings import TEMPLATES, DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import LIBRARY, MachineFacts
 
 NO_GPU = Path("/nowhere")
+GIB = 2**30
 PARTITION = "PartitionName={} AllowAccounts=ALL Default=NO MaxNodes={} State=UP TotalNodes=2\n"
 WORK = PARTITION.format("work", "UNLIMITED")
 LIBRARIES = {
@@ -267,6 +271,55 @@ def test_findings_of_equal_data_are_equal():
     assert finding("mpi", version="x") == DoctorFinding("mpi", "ok", {"version": "x"})
 
 
+@pytest.mark.usefixtures("library", "programs")
+def test_small_shared_memory_is_reported_on_every_machine(monkeypatch):
+    def kind(size, free):
+        monkeypatch.setattr(SharedMemorySpace, "read", lambda _: SharedMemorySpace(size, free))
+        found = findings().get("shared memory")
+        return found and (found.severity, found.state.removeprefix("/dev/shm "))  # noqa: S108  a message
+
+    assert kind(8 * GIB, 2 * GIB) is None
+    assert kind(64 << 20, 64 << 20) == ("warn", "has 64 MiB, 64 MiB of them free")
+    assert kind(8 * GIB, 3 << 20) == ("warn", "has 8 GiB, 3 MiB of them free")
+    assert kind(0, 0) == ("warn", "cannot be written")
+    assert not wrong()
+
+
+@pytest.mark.parametrize(
+    ("code", "free", "kind"),
+    [
+        (7, 2 << 20, "mpiexec_without_memory"), (11, 64 << 20, "mpiexec_without_memory"),
+        (15, 2 << 20, "mpiexec_without_memory"), (135, 64 << 20, "mpiexec_without_memory"),
+        (11, 8 * GIB, "mpiexec_disconnected"), (15, 64 << 20, "mpiexec_disconnected"),
+        (0, 2 << 20, "mpiexec_disconnected"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("library", "programs")
+def test_a_launcher_is_not_blamed_for_small_shared_memory(monkeypatch, code, free, kind):
+    stdout = "=   EXIT CODE: 7\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Bus error (signal 7)\nPlease see\n"
+    ended = subprocess.CompletedProcess([], code, stdout if code else "ranks 1\nranks 1\n", "")
+    answers = {LIBRARY: subprocess.CompletedProcess([], 0, json.dumps(LIBRARIES["mpich"]), ""), mpi.HELLO: ended}
+    monkeypatch.setattr(MachineFacts, "python", lambda _, program, *__: answers[program])
+    monkeypatch.setattr(SharedMemorySpace, "read", lambda _: SharedMemorySpace(free, free))
+    found = findings()["launcher"]
+    assert (found.kind, found.severity) == (kind, "WRONG")
+    assert ("PATH" in found.remedy) == (kind == "mpiexec_disconnected")
+    assert ("--shm-size" in found.remedy) == (kind == "mpiexec_without_memory")
+    assert not code or "Bus error (signal 7)" in found.state
+
+
+def test_doctor_warns_of_a_quota_below_the_cpus_of_the_machine(library, monkeypatch):  # noqa: ARG001
+    def machine_with(**quotas):
+        monkeypatch.setattr(cluster_checks, "cpu_quotas", lambda _: quotas)
+        return findings()["machine"]
+
+    cores = len(os.sched_getaffinity(0))
+    assert (machine_with().kind, machine_with(pod=float(cores)).kind) == ("machine", "machine")
+    limited = machine_with(pod=0.5, slice=4.0)
+    assert (limited.kind, limited.severity, limited.values["quota"]) == ("machine_with_quota", "warn", "0.5")
+    assert "docker --cpus" in limited.remedy
+
+
 def test_doctor_warns_of_what_else_uses_the_machine(library, monkeypatch):  # noqa: ARG001
     def load(other_cores):
         found = {"stolen": 0.0, "other_cores": other_cores, "busiest": [{"name": "make", "cores": other_cores}]}
@@ -281,3 +334,11 @@ def test_doctor_warns_of_what_else_uses_the_machine(library, monkeypatch):  # no
     assert (busy.kind, busy.severity) == ("load_high", "warn")
     assert "make 1.50" in busy.state
     assert busy.remedy
+
+
+def test_doctor_names_the_shared_memory_of_a_container_that_its_ranks_die_of(require, mpiexec):  # noqa: ARG001
+    ended = unshared(require, ["-m"], f"mount -t tmpfs -o size=2m tmpfs /dev/shm && {PROGRAM} doctor")
+    lines = {line.partition(":")[0].split(maxsplit=1)[1]: line for line in ended.out.splitlines()}
+    assert "shm has 2 MiB" in lines["shared memory"]
+    assert "--shm-size" in lines["launcher"]
+    assert "PATH" not in lines["launcher"]

@@ -364,6 +364,9 @@ def test_a_launch_names_the_hosts_that_it_is_for():
     launcher = Launcher(command="srun -N {nodes} --nodelist={hosts}", slurm=True)
     line = JobLaunch(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
     assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1,n2 --check"
+    aliases = {"n1": ["gpu01"], "n2": []}
+    line = JobLaunch(launcher, JOB, ("n1", "n2", "n3", "n4"), aliases=aliases)._line(Shape(2, 2), "--check")
+    assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1=gpu01,n2 --check"
 
 
 def test_a_launch_says_that_buffers_are_on_gpus_where_a_case_of_its_shape_has_them_there():
@@ -378,3 +381,21 @@ def test_smaller_shapes_have_the_first_nodes_and_all_aggregators():
     start = JobLaunch(Launcher(command="srun --nodelist={hosts}", slurm=True), JOB, ("n1", "n2", "n3"), ("a1", "a2"))
     line = start._line(Shape(2, 4, 2, dedicated_aggregators=True), "--check")
     assert line == "srun --nodelist=n1,n1,n2,n2,a1,a2 hpccoll run --shape 2x2+2 --hosts n1,n2,a1,a2 --check"
+
+
+@pytest.mark.parametrize(
+    ("fails", "free", "named"),
+    [
+        ("exit 7", 2 << 20, True), ("exit 11", 64 << 20, True), ("kill -BUS $$", 64 << 20, True),
+        ("kill -SEGV $$", 64 << 20, True), ("sh -c 'kill -SEGV $$'", 64 << 20, True),
+        ("echo 'srun: error: n1: task 0: Bus error (core dumped)' >&2; exit 1", 64 << 20, True),
+        ("echo 'mpirun noticed that process rank 0 exited on signal 7 (Bus error).' >&2; exit 1", 64 << 20, True),
+        ("echo '# shared memory: /dev/shm has 64 MiB' >&2; exit 15", 64 << 20, True),
+        ("exit 7", 8 << 30, False), ("exit 1", 2 << 20, False),
+        ("echo 'signal 17' >&2; exit 1", 2 << 20, False), ("exit 0", 2 << 20, False),
+    ],
+)  # fmt: skip
+def test_a_launch_that_a_memory_fault_ended_names_small_shared_memory(monkeypatch, fails, free, named):
+    monkeypatch.setattr(child_process.SharedMemorySpace, "read", lambda: child_process.SharedMemorySpace(free, free))
+    failure = child_process.run_child(["bash", "-c", fails], 60) or ""
+    assert ("shm has" in failure and "--shm-size" in failure) is named, failure

@@ -313,3 +313,11 @@ def test_partition_and_account_go_by_the_names_of_the_plugin(site):
     assert not {"slurm_partition", "slurm_account", "qos", "constraint"} & set(
         site("{}").resource_request(Shape(2, 8), 9)
     )
+
+
+@pytest.mark.parametrize("account", ["My Project (A1)", "a,b", "it's mine"])
+def test_an_account_that_the_plugin_would_split_reaches_sbatch_whole(site, account):
+    request = site(yaml.safe_dump({"account": account})).resource_request(Shape(2, 8), 9)
+    assert "slurm_account" not in request
+    for words in (submitted(request), sbatch_options(request)):
+        assert f"-A{account}" in words

@@ -1,12 +1,22 @@
 """Checks of the machine and its scheduler: cores, the compiled executor, Snakemake, Slurm, and the profile to use."""
 
+import math
 import os
 import shutil
 import time
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.host.cpu_and_memory import available_memory, cpu_model, testbed_facts
+from hpccoll.host.cpu_and_memory import (
+    CPU_QUOTA_REMEDY,
+    MIN_SHARED_BYTES,
+    MPICH_BYTES_PER_RANK,
+    SHARED_MEMORY_REMEDY,
+    available_memory,
+    cpu_model,
+    cpu_quotas,
+    testbed_facts,
+)
 from hpccoll.host.machine_load import load_between, read_load
 from hpccoll.native.build import LIBRARY
 from hpccoll.native.library import NativeUnavailableError, load_library
@@ -25,10 +35,23 @@ MIN_JOB_AGE_S = 300
 """Minimum MinJobAge in seconds: Snakemake polls squeue at least every 180 s and must see the end of every job."""
 
 
-def cores(_: MachineFacts) -> Iterator[DoctorFinding]:
+def cores(machine: MachineFacts) -> Iterator[DoctorFinding]:
+    """Check the CPUs and the memory of this process; a quota below its CPUs stops ranks that wait for messages."""
     cores = len(os.sched_getaffinity(0))
-    gib = available_memory() / 2**30
-    yield finding("machine", cores=cores, cpu=cpu_model(), gib=gib)
+    cpu, gib = cpu_model(), available_memory() / 2**30
+    quota = min(cpu_quotas(machine.root).values(), default=math.inf)
+    if quota < cores:
+        text = f"{quota:g}"
+        yield finding("machine_with_quota", "warn", cores=cores, cpu=cpu, gib=gib, quota=text, remedy=CPU_QUOTA_REMEDY)
+    else:
+        yield finding("machine", cores=cores, cpu=cpu, gib=gib)
+
+
+def shared_memory(machine: MachineFacts) -> Iterator[DoctorFinding]:
+    if machine.shared_memory.free < MIN_SHARED_BYTES:
+        each = f"{MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
+        found = machine.shared_memory
+        yield finding("shared_memory", "warn", found=found, each=each, remedy=SHARED_MEMORY_REMEDY)
 
 
 def executor(_: MachineFacts) -> Iterator[DoctorFinding]:
@@ -82,7 +105,7 @@ def partitions(machine: MachineFacts) -> Iterator[DoctorFinding]:
     if not machine.settings:
         return
     try:
-        names = dict.fromkeys(query.slurm_output("sinfo", "-h", "-o", "%P").split())
+        names = dict.fromkeys(query.slurm_output("sinfo", "-h", "-o", "%P").splitlines())
         partitions = {name: load_partition(name.rstrip("*")) for name in names}
     except BadInputError as error:
         yield finding("partitions_unknown", "WRONG", error=error)

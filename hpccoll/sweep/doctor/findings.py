@@ -30,6 +30,8 @@ TEMPLATES: Mapping[str, FindingText] = {
     "mpiexec_missing": FindingText("launcher", "{error}", "{remedy}"),
     "mpiexec_timeout": FindingText("launcher", "two ranks did not end within 60 s", "{remedy}"),
     "mpiexec_disconnected": FindingText("launcher", "two ranks are not in one communicator ({error})", "{remedy}"),
+    "mpi_without_memory": FindingText("MPI library", "it does not start, and {found} ({error})", "{remedy}"),
+    "mpiexec_without_memory": FindingText("launcher", "two ranks do not start, and {found} ({error})", "{remedy}"),
     "mpiexec": FindingText("launcher", "mpiexec starts two ranks in one communicator"),
     "pmi_unknown": FindingText(
         "PMI", "Slurm offers the PMI types {types}",
@@ -51,6 +53,11 @@ TEMPLATES: Mapping[str, FindingText] = {
     "machine": FindingText(
         "machine", "{cores} CPUs of {cpu}, {gib:.1f} GiB of memory free",
         "if more than {cores} ranks run, they share cores, and results are marked",
+    ),
+    "machine_with_quota": FindingText(
+        "machine", "{cores} CPUs of {cpu}, of which a quota grants {quota}, {gib:.1f} GiB of memory free",
+        "ranks that wait use up the quota and are then stopped: {remedy}; if more than {quota} ranks run, results are "
+        "marked",
     ),
     "executor": FindingText("compiled executor", "{path}"),
     "executor_missing": FindingText(
@@ -176,8 +183,8 @@ TEMPLATES: Mapping[str, FindingText] = {
         "the administrator sets memlock to unlimited in limits.conf and for slurmd",
     ),
     "shared_memory": FindingText(
-        "shared memory", "{size} at {directory}",
-        "start the container with a larger one (--shm-size), or with that of the host",
+        "shared memory", "{found}",
+        "MPICH uses {each} for each rank, transport shm and NCCL more; if ranks die of signal 7 or 11: {remedy}",
     ),
     "gpudirect_module": FindingText("GPUDirect RDMA", "{module} is loaded"),
     "gpudirect_dma_buf": FindingText("GPUDirect RDMA", "by DMA-BUF: open kernel modules of the driver, Linux {kernel}"),

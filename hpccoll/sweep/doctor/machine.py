@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
+from hpccoll.host.cpu_and_memory import SharedMemorySpace
 from hpccoll.host.gpu_stack import ROOT, installed_version
 from hpccoll.host.machine_load import read_load
 from hpccoll.sweep.slurm import query
@@ -65,6 +66,10 @@ class MachineFacts:
         except BadInputError as error:
             message = error.expected.rpartition("scontrol: ")[2]  # the last message of several
             return re.sub(f"^(a request that Slurm grants|{query.NO_ANSWER}):? ", "", message)
+
+    @cached_property
+    def shared_memory(self) -> SharedMemorySpace:
+        return SharedMemorySpace.read(self.root)
 
     @property
     def settings(self) -> dict[str, str]:

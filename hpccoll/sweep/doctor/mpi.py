@@ -5,6 +5,8 @@ import subprocess
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
+from hpccoll.host.cpu_and_memory import SHARED_MEMORY_REMEDY
+from hpccoll.sweep.child_process import MEMORY_FAULT, is_memory_fault
 from hpccoll.sweep.doctor.findings import DoctorFinding, Severity, finding
 from hpccoll.sweep.doctor.machine import MachineFacts, error_line
 from hpccoll.sweep.paths import mpiexec_command
@@ -16,6 +18,11 @@ HELLO = r"import os; from mpi4py import MPI; os.write(1, b'ranks %d\n' % MPI.COM
 def library(machine: MachineFacts) -> Iterator[DoctorFinding]:
     """Check that mpi4py finds an MPI library."""
     child = machine.library
+    memory = machine.shared_memory
+    if child.returncode and is_memory_fault(child.returncode, memory, child.stderr.splitlines()):
+        error, remedy = error_line(child), SHARED_MEMORY_REMEDY
+        yield finding("mpi_without_memory", "WRONG", error=error, found=memory, remedy=remedy)
+        return
     if child.returncode:
         yield finding("mpi_broken", "WRONG", error=error_line(child))
         return
@@ -43,7 +50,11 @@ def launcher(machine: MachineFacts) -> Iterator[DoctorFinding]:
     if child.stdout.count("ranks 2") == 2:
         yield finding("mpiexec")
         return
-    error_text = (child.stderr.strip().splitlines() or [child.stdout.strip()])[-1]
+    lines, memory = [*child.stdout.splitlines(), *child.stderr.splitlines()] or [""], machine.shared_memory
+    error_text = next(filter(MEMORY_FAULT.search, lines), lines[-1])
+    if child.returncode and (memory.is_too_small_for(2) or is_memory_fault(child.returncode, memory)):
+        yield finding("mpiexec_without_memory", severity, error=error_text, found=memory, remedy=SHARED_MEMORY_REMEDY)
+        return
     yield finding("mpiexec_disconnected", severity, error=error_text, remedy=remedy)
 
 

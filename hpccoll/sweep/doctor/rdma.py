@@ -2,7 +2,6 @@
 
 import re
 import resource
-import shutil
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -45,21 +44,14 @@ def verbs(machine: MachineFacts) -> Iterator[DoctorFinding]:
 MIN_LOCKED_BYTES = 1 << 30
 """Minimum limit of locked memory: adapters and GPUs read buffers that must not be paged out."""
 
-MIN_SHARED_BYTES = 1 << 30
-"""Minimum size of /dev/shm, which NCCL and MPI use inside a node; the default of containers is 64 MiB."""
-
 
 def limits(machine: MachineFacts) -> Iterator[DoctorFinding]:
-    """Check the limits of locked and shared memory if the machine has adapters or GPUs."""
+    """Check the limit of locked memory if the machine has adapters or GPUs."""
     if not (gpu_stack.rdma_ports(machine.root) or gpu_stack.gpu_count(machine.root)):
         return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and locked < MIN_LOCKED_BYTES:
         yield finding("locked_memory", "warn", limit=format_size(locked))
-    directory = machine.root / "dev/shm"
-    shared = shutil.disk_usage(directory).total if directory.is_dir() else 0
-    if shared < MIN_SHARED_BYTES:
-        yield finding("shared_memory", "warn", size=format_size(shared), directory=directory)
 
 
 PEER = ("nvidia_peermem", "nv_peer_mem")

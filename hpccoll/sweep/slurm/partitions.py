@@ -115,7 +115,9 @@ def _is_unusable(state: str) -> bool:
 
 
 def check_account(account: str | None, where: Partition) -> None:
-    """Check that jobs can be charged to an account.
+    """Check that jobs can be charged to an account, whose name Slurm compares without case (assoc_mgr.c).
+
+    Names of partitions and features are compared with case (list_find_part, list_find_feature).
 
     Raises:
         BadInputError: if the accounting database has no such account of the user, or, if there is no database, if the
@@ -127,13 +129,13 @@ def check_account(account: str | None, where: Partition) -> None:
         answer = slurm_output(
             "sacctmgr", "-n", "-P", "show", "associations", f"user={getpass.getuser()}", "format=account"
         )
-        known = sorted(set(answer.split()))
+        known = sorted(set(filter(None, map(str.strip, answer.splitlines()))))
         expected = "an account of yours: " + (", ".join(known) or "you have none")
     else:
         known = list(where.accounts or ())
         named = ", ".join(known) or "none"
         expected = f"this cluster keeps no accounts, and partition {where.name} names {named}; do: leave the key out"
-    if account not in known:
+    if account.casefold() not in map(str.casefold, known):
         raise BadInputError("account", account, expected)
 
 

@@ -4,10 +4,12 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.host.process_facts import parse_cpu_list
+from hpccoll.store.host_names import canonical_hosts
 from hpccoll.sweep.slurm.partitions import load_partition
 from hpccoll.sweep.slurm.query import parse_records, run_slurm, slurm_output
 
@@ -120,6 +122,30 @@ def allocated_hosts(number: str) -> tuple[str, ...]:
     """
     nodes = next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"]
     return _hostnames(nodes)
+
+
+def host_aliases(nodes: Sequence[str]) -> dict[str, list[str]]:
+    """Return the other names of nodes, by their names in Slurm: the names of their hosts, and their addresses.
+
+    slurm.conf sets them (NodeHostname, NodeAddr); numerical addresses are left out.
+
+    Raises:
+        BadInputError: if Slurm does not answer or does not know a node.
+    """
+    aliases = {}
+    for record in parse_records(slurm_output("scontrol", "-a", "-o", "show", "node", ",".join(nodes))):
+        names = [record[key] for key in ("NodeName", "NodeHostName", "NodeAddr") if key in record]
+        node, *others = dict.fromkeys(canonical_hosts(name for name in names if not _is_address(name)).values())
+        aliases[node] = others
+    return aliases
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _hostnames(nodes: str) -> tuple[str, ...]:

@@ -107,6 +107,43 @@ def test_with_a_database_an_account_is_one_of_the_user(cluster):
         partitions.check_account("bio", work)
 
 
+MINE = "physics\nMy Project (A1)\nchem-2024.a\n\n"
+
+
+@pytest.mark.parametrize("account", [
+    "physics", "Physics", "PHYSICS", "My Project (A1)", "my project (a1)", "Chem-2024.A",
+])  # fmt: skip
+def test_a_line_of_sacctmgr_is_an_account_and_case_does_not_matter(cluster, account):
+    cluster("sacct")
+    cluster("sacctmgr", MINE)
+    partitions.check_account(account, partitions.load_partition("work"))
+
+
+@pytest.mark.parametrize("account", ["My", "Project", "(A1)", "physics chem-2024.a", "", "phys"])
+def test_a_part_of_an_account_is_none(cluster, account):
+    cluster("sacct")
+    cluster("sacctmgr", MINE)
+    with pytest.raises(BadInputError, match=r"an account of yours: My Project \(A1\), chem-2024.a, physics$"):
+        partitions.check_account(account, partitions.load_partition("work"))
+
+
+def test_accounts_of_a_partition_are_compared_without_case_and_may_have_blanks(cluster):
+    cluster("scontrol", slurm_outputs.PARTITIONS.replace("physics,chem", "physics,My Project (A1)"))
+    work = partitions.load_partition("work")
+    for account in ("Physics", "my project (A1)"):
+        partitions.check_account(account, work)
+    with pytest.raises(BadInputError, match=r"partition work names physics, My Project \(A1\)"):
+        partitions.check_account("My", work)
+
+
+@pytest.mark.parametrize("name", ["Work", "WORK"])
+@pytest.mark.usefixtures("cluster")
+def test_partitions_and_features_are_compared_with_case_as_slurm_does(name):
+    with pytest.raises(BadInputError, match=r"choose from debug, work$"):
+        partitions.load_partition(name)
+    assert partitions.load_partition("work", "Worker").usable == 0
+
+
 POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 REQUEST = {
     "mpi": "srun", "nodes": 2, "tasks": 4, "runtime": 30, "mem_mb": 0, "cpus_per_task": -1, "slurm_partition": "work",

@@ -32,6 +32,23 @@ def test_the_nodes_of_a_job_come_one_by_one():
     assert squeue.allocated_hosts("7") == ("n1", "n2")
 
 
+NODES = """\
+NodeName=n1 Arch=x86_64 NodeAddr=10.77.0.1 NodeHostName=n1 Version=22.05.8 OS=Linux 6.1 #1 SMP RealMemory=1
+NodeName=n2 Arch=x86_64 NodeAddr=n2.cluster.example NodeHostName=n2 Version=22.05.8 OS=Linux 6.1 #1 SMP RealMemory=1
+NodeName=n3 Arch=x86_64 NodeAddr=fd00::7 NodeHostName=ip-0A000007.cluster.example Version=22.05.8 OS=Linux 6.1
+NodeName=n4 NodeAddr=n4-ib0 NodeHostName=gpu04
+NodeName=n5 State=FUTURE
+"""
+
+
+def test_other_names_of_nodes_are_those_of_their_hosts_but_for_domains_and_numbers(cluster):
+    cluster("scontrol", NODES)
+    assert squeue.host_aliases(["n1", "n2", "n3", "n4", "n5"]) == {
+        "n1": [], "n2": [], "n3": ["ip-0A000007.cluster.example"], "n4": ["gpu04", "n4-ib0"], "n5": [],
+    }  # fmt: skip
+    assert cluster.calls() == ["scontrol -a -o show node n1,n2,n3,n4,n5"]
+
+
 @pytest.mark.usefixtures("cluster")
 def test_the_cpus_of_a_job_are_those_of_a_node():
     assert squeue.cpus_of_node("7") == 2
