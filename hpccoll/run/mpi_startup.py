@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import UnusableError
+from hpccoll.host.abandoned_memory import remove_abandoned_files
 from hpccoll.host.cpu_and_memory import testbed_facts
 from hpccoll.limits import SECONDS
 from hpccoll.run.pmi_relay import shorten_values
@@ -125,6 +126,7 @@ def start_mpi(device: str) -> "MPI.Intracomm":
 
         assign_gpu_before_mpi()
     if not MPI.Is_initialized():
+        remove_abandoned_files()  # a full /dev/shm would end MPI_Init by a signal
         level = mpi4py.rc.thread_level if THREAD_LEVEL_VARIABLE in os.environ else default_thread_level(device)
         MPI.Init_thread(getattr(MPI, f"THREAD_{level.upper()}"))
         atexit.register(_start_finalize_alarm)

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
+from hpccoll.host.abandoned_memory import abandoned_files
 from hpccoll.sweep.doctor.findings import DoctorFinding, Severity, finding
 from hpccoll.sweep.doctor.machine import MachineFacts, error_line
 from hpccoll.sweep.paths import mpiexec_command
@@ -45,6 +46,13 @@ def launcher(machine: MachineFacts) -> Iterator[DoctorFinding]:
         return
     error_text = (child.stderr.strip().splitlines() or [child.stdout.strip()])[-1]
     yield finding("mpiexec_disconnected", severity, error=error_text, remedy=remedy)
+
+
+def abandoned_memory(machine: MachineFacts) -> Iterator[DoctorFinding]:
+    """Count the shared memory that killed ranks have left."""
+    directory = machine.root / "dev/shm"
+    if sizes := [size for _, size in abandoned_files(directory)]:
+        yield finding("abandoned_memory", "warn", files=len(sizes), mib=sum(sizes) / 2**20, directory=directory)
 
 
 def pmi(machine: MachineFacts) -> Iterator[DoctorFinding]:
