@@ -10,8 +10,9 @@ from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  where the libraries create the files
 
-NAMES = ("mpich_shm_*", "mpich_vci_*", "vader_segment.*", "sm_segment.*", "nccl-*")
-"""The names of the files of MPICH (posix_init.c), Open MPI 4 and 5 (btl_vader and btl_sm) and NCCL (shmutils.cc)."""
+NAMES = ("mpich_shm_*", "mpich_vci_*", "mpich_shar_tmp*", "vader_segment.*", "sm_segment.*", "nccl-*")
+"""The names of the files of MPICH (posix_init.c, mpl_shm_mmap.c), Open MPI 4 and 5 (btl_vader, btl_sm) and NCCL
+(shmutils.cc)."""
 
 
 def abandoned_files(directory: Path = SHARED_MEMORY) -> list[tuple[Path, int]]:

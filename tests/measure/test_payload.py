@@ -112,6 +112,17 @@ def test_one_rank_decides_each_element_of_a_minimum_or_maximum_and_the_others_ha
         assert (patterns.argmin(axis=0) == -np.arange(N) % p).all()
 
 
+@pytest.mark.parametrize("p", [2, 3, 7, GENERATIONS])
+def test_each_rank_decides_nearly_every_element_in_some_operation(p):
+    decides = np.zeros((p, PERIOD + 100), bool)
+    for generation in range(GENERATIONS):
+        one = payload("max", "int32", PERIOD + 100, p, generation=generation)
+        right = expected(one)
+        for me in range(p):
+            decides[me] |= source(replace(one, me=me)) == right
+    assert decides.all(axis=0).mean() > 0.999
+
+
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize("dtype", EVERY)
 def test_a_zero_or_an_unwritten_element_instead_of_any_contribution_changes_every_element(dtype, op):
