@@ -59,11 +59,19 @@ class Setting:
         return [replace(self.payload, me=me).source()[unit] for me in range(self.payload.p)]
 
     def counted(self, origin: int, times: int) -> np.ndarray:
-        payload = self.payload
-        sources = (c for me, c in enumerate(self.contributions) for _ in range(times if me == origin else 1))
-        folded = reduce(payload.reduction.fold, sources).copy()
-        payload.reduction.scale(folded, payload.p)
+        return self.folded([c for me, c in enumerate(self.contributions) for _ in range(times if me == origin else 1)])
+
+    def folded(self, contributions: list[np.ndarray]) -> np.ndarray:
+        with np.errstate(all="ignore"):  # a flipped bit may make any number
+            folded = reduce(self.payload.reduction.fold, contributions).copy()
+        self.payload.reduction.scale(folded, self.payload.p)
         return folded
+
+    def with_fault_in_message(self, fault: "Fault", origin: int) -> Iterator[np.ndarray]:
+        """Yield the result if the contribution of ``origin`` arrives with this fault and is then folded."""
+        others = self.contributions[:origin] + self.contributions[origin + 1 :]
+        for faulty in fault(replace(self, right=self.contributions[origin])):
+            yield self.folded([*others, faulty.astype(self.right.dtype)])
 
 
 def missing(s: Setting) -> Iterator[np.ndarray]:
@@ -78,14 +86,18 @@ def never_written(s: Setting) -> Iterator[np.ndarray]:
     yield np.resize(s.payload.sentinel(), len(s.right))
 
 
+def zeroed(s: Setting) -> Iterator[np.ndarray]:
+    yield np.zeros_like(s.right)
+
+
 def swapped(s: Setting) -> Iterator[np.ndarray]:
     yield s.right.reshape(-1, 2, s.grain)[:, ::-1].ravel()
 
 
 def bit_flipped(s: Setting) -> Iterator[np.ndarray]:
-    """Flip one bit of every element, another one in each."""
+    """Flip one bit of every element, at random."""
     flipped = bits(s.right.copy())
-    places = np.arange(len(flipped), dtype=flipped.dtype) % (8 * s.right.itemsize)
+    places = np.random.default_rng(1).integers(0, 8 * s.right.itemsize, len(flipped), flipped.dtype)
     flipped ^= np.left_shift(flipped.dtype.type(1), places)
     yield flipped.view(s.right.dtype)
 
@@ -116,6 +128,7 @@ FAULTS: dict[str, Fault] = {
     "one rank's contribution missing": missing,
     "one rank's contribution counted twice": doubled,
     "never written": never_written,
+    "zeroed": zeroed,
     "two parts swapped": swapped,
     "one bit flipped": bit_flipped,
     "one unit in the last place off": one_ulp_off,
@@ -128,6 +141,9 @@ FAULTS: dict[str, Fault] = {
 
 ALIKE = [fault for fault in FAULTS if "contribution" not in fault]
 """Faults that there are without folding, too."""
+
+IN_MESSAGE = [fault for fault in ALIKE if fault not in ("left by the last operation", "of another seed")]
+"""Faults of one contribution before it is folded."""
 
 
 def settings(p: int, dtype: str) -> Iterator[tuple[Setting, list[Fault]]]:

@@ -62,11 +62,11 @@ class Payload:
     def sentinel(self) -> Array:
         """Return the value of elements of dst that are not written yet, as an array of one element.
 
-        It is NaN, or a third of the largest integer. No result is equal to it, except that a sum of int32 over 10,000
-        ranks and more may be.
+        It is NaN, or a third of the largest integer, negative for a minimum: folded into a result, it shows. No result
+        is equal to it, except that a sum of int32 over 10,000 ranks and more may be.
         """
-        number = np.iinfo(self.dtype.name).max // 3 if self.dtype.kind == "i" else np.nan
-        return np.array([number], self.dtype)
+        third = np.iinfo(self.dtype.name).max // 3 if self.dtype.kind == "i" else np.nan
+        return np.array([-third if self._op == "min" else third], self.dtype)
 
     def initial(self, *, in_place: bool, extra: int = 0) -> list[Array]:
         """Return the content of dst before the operation, for the units of ``filled_units``."""

@@ -2,8 +2,9 @@
 
 A value is a seeded hash of (origin, position), mapped to values that the dtype can reduce exactly over p ranks: for
 sums integers whose total stays within the precision; for products signs and powers of two whose product neither
-overflows nor underflows; for minima and maxima any integers, of which each rank decides every p-th. This follows
-nccl-tests (verifiable/verifiable.h).
+overflows nor underflows; this follows nccl-tests (verifiable/verifiable.h). For minima and maxima values are hashed bit
+patterns. Each rank decides every p-th position, and all other ranks have the adjacent number there: whatever moves a
+value to another position, or towards zero, therefore shows in the result at ranks that do not decide, too.
 """
 
 from functools import lru_cache, reduce
@@ -46,6 +47,18 @@ def _exact(dtype: DType) -> int:
     return int(np.iinfo(dtype.name).max) if dtype.kind == "i" else 2 ** (int(_float(dtype).nmant) + 1)
 
 
+def _numbers(words: NDArray[np.uint64], dtype: DType) -> NDArray[np.unsignedinteger]:
+    """Return the bit patterns of positive numbers, one for each of ``words``; the larger pattern is the larger number.
+
+    Floats are normal and finite. Integers are smaller than the value of elements that are not written yet.
+    """
+    if dtype.kind == "i":
+        lowest, end = 1, int(np.iinfo(dtype.name).max) // 4
+    else:
+        lowest, end = map(int, bits(np.array([_float(dtype).smallest_normal, _float(dtype).max], dtype)))
+    return (lowest + words % np.uint64(end - lowest)).astype(f"u{dtype.itemsize}")
+
+
 def _exponent_range(dtype: DType) -> int:
     """Return the largest exponent of two that a product can reach."""
     return np.iinfo(dtype.name).bits - 2 if dtype.kind == "i" else -int(_float(dtype).minexp)
@@ -62,6 +75,11 @@ def contribution(
     seed: int, origin: int | Positions, positions: Positions, p: int, dtype: DType, op: str | None
 ) -> Array:
     """Return the values of ``origin`` at ``positions``, which are broadcast; op is None if nothing is reduced."""
+    if op in ("min", "max"):  # at each position one rank has the extreme value, so that its absence shows
+        others = ~_participates(origin, positions, p, 1)
+        extreme = _numbers(_hash(seed, 0, positions), dtype)
+        values: Array = (extreme + others).astype(extreme.dtype).view(dtype)
+        return values if op == "min" else np.negative(values)
     words = _hash(seed, origin, positions)
     if op in ("sum", "avg"):
         contributors = min(p, _exact(dtype))
@@ -73,11 +91,7 @@ def contribution(
         sign = np.where(words & np.uint64(1), 1, -1)
         exponent = np.where(words & np.uint64(2), 1, 0 if np.issubdtype(dtype, np.integer) else -1)
         return (sign * np.where(participates, np.exp2(exponent), 1)).astype(dtype)
-    values = (words % np.uint64(min(_exact(dtype), 1 << 16))).astype(np.int64)
-    if op is not None:  # at each position one rank has the extreme value, so that its absence shows
-        decides = _participates(origin, positions, p, 1)
-        values = np.where(decides if op == "min" else ~decides, -1 - values, values)
-    return values.astype(dtype)
+    return _numbers(words, dtype).view(dtype)
 
 
 @lru_cache(maxsize=4)  # the reduction over thousands of ranks takes seconds and is the same for all sizes

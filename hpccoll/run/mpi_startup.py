@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import UnusableError
+from hpccoll.host.abandoned_memory import remove_abandoned_files
 from hpccoll.host.cpu_and_memory import (
     MPICH_BYTES_PER_RANK,
     SHARED_MEMORY_REMEDY,
@@ -129,6 +130,7 @@ def start_mpi(device: str) -> "MPI.Intracomm":
         raise UnusableError(
             "launcher", f"mpiexec is Open MPI's, but the library is {library}; do: use the library's mpiexec"
         )
+    remove_abandoned_files()  # a full /dev/shm would end MPI_Init by a signal
     if vendor == "MPICH":
         _warn_of_shared_memory()
         shorten_values()

@@ -19,6 +19,7 @@ from injected_faults import (
     EVERY,
     FAULTS,
     FOLDING,
+    IN_MESSAGE,
     MOVING,
     OPS,
     PARTS,
@@ -52,6 +53,14 @@ The last column is the share of single elements, the least over dtypes and p: wh
 | --- | --- |{rules} --: |
 """
 
+MESSAGE = """
+The same faults in the contribution of one rank, before it is folded into an all-reduce of {size}: the share of parts,
+and of single elements, in which the result differs, the least over p and over the ranks.
+
+| fault | op | {dtypes} | single elements |
+| --- | --- |{rules} --: |
+"""
+
 MOVED = """
 Where blocks are moved and none is folded, the same faults in blocks of {size}: the least over p and over
 {collectives}.
@@ -78,6 +87,11 @@ What this means:
 - *Missing*: a sum shows it in every element, a minimum or maximum in every p-th, which one rank decides: of a part
   of fewer than p elements some ranks are not missed. A factor of 1 changes no product; an average of integers rounds
   down, one of floats is rounded, and a small contribution may vanish in it.
+- *In the contribution of one rank*: what does not change the result is not seen, because the result is right. A minimum
+  or maximum leaves out a number that the fault moves away from the extreme, if another rank decides the element. A sum
+  of floats rounds, so that the last bits of a contribution vanish in it; an average rounds, too; in a product of
+  integers the highest bits pass the range of the type. Another rank decides an element in the next operation: of up to
+  {turns} ranks, each decides nearly every element within {turns} operations, so that a fault which stays is seen.
 - *Counted twice*: **min and max cannot see it**, whatever the values: to hear a number twice changes neither. That an
   algorithm counts once is proven on its schedule, for every op (`hpccoll/schedule/prove.py`), and seen here with sum,
   prod and avg.
@@ -159,6 +173,29 @@ def moved() -> Iterator[str]:
 
 
 @cache
+def message_shares(op: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
+    """Return the least share of parts, and of elements, in which a fault of one contribution changes the result."""
+    setting = Setting.of("all_reduce", op, dtype, p)
+
+    def differing(fault: Fault) -> Iterator[tuple[float, float]]:
+        for origin in range(p):
+            for faulty in setting.with_fault_in_message(fault, origin):
+                differs = bits(faulty) != bits(setting.right)
+                yield differs.reshape(-1, setting.grain).any(axis=1).mean(), differs.mean()
+
+    return {fault: least(differing(FAULTS[fault])) for fault in IN_MESSAGE}
+
+
+def in_message() -> Iterator[str]:
+    """Yield the rows of the table of faults in a contribution."""
+    for fault in IN_MESSAGE:
+        for op in OPS:
+            found = [least(message_shares(op, dtype, p)[fault] for p in RANKS) for dtype in EVERY]
+            cells = [per_cent(part) for part, _ in found]
+            yield f"| {fault} | {op} | {' | '.join(cells)} | {per_cent(min(element for _, element in found))} |"
+
+
+@cache
 def beside_shares(name: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
     """Return the share of faults beside a right result that are seen, and the least of their elements, by fault."""
     found: dict[str, list[tuple[bool, float]]] = defaultdict(list)
@@ -186,6 +223,7 @@ def page() -> str:
         size=SIZE, parts=PARTS, grain=GRAIN, ranks=", ".join(map(str, RANKS)),
         dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY),
     )  # fmt: skip
+    message = MESSAGE.format(size=SIZE, dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY))
     between = MOVED.format(
         size=SIZE, collectives=", ".join(MOVING), dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY)
     )
@@ -193,8 +231,8 @@ def page() -> str:
         folding=", ".join(FOLDING), moving=", ".join(MOVING), dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY)
     )
     foot = FOOT.format(turns=GENERATIONS, twice=2 * GENERATIONS, watched=GUARD_BYTES)
-    tables = head + "\n".join(matrix()), between + "\n".join(moved()), others + "\n".join(beside())
-    return "\n".join([*tables, foot])
+    tables = (head, matrix()), (message, in_message()), (between, moved()), (others, beside())
+    return "\n".join([*(table + "\n".join(rows) for table, rows in tables), foot])
 
 
 if __name__ == "__main__":

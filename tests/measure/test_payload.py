@@ -100,6 +100,43 @@ def test_a_product_stays_a_power_of_two_within_range(dtype):
         assert (np.sign(folded) == np.sign(values).prod(axis=0)).all()
 
 
+@pytest.mark.parametrize("op", ["min", "max"])
+@pytest.mark.parametrize("dtype", EVERY)
+def test_one_rank_decides_each_element_of_a_minimum_or_maximum_and_the_others_have_the_next_number(dtype, op):
+    for p in RANKS[1:5]:
+        values = np.stack(contributions(op, dtype, p, N))
+        patterns = np.abs(values).view(f"u{values.itemsize}").astype(np.int64)
+        extreme = patterns.min(axis=0)
+        assert ((patterns == extreme).sum(axis=0) == 1).all()
+        assert (patterns - extreme <= 1).all()
+        assert (patterns.argmin(axis=0) == -np.arange(N) % p).all()
+
+
+@pytest.mark.parametrize("p", [2, 3, 7, GENERATIONS])
+def test_each_rank_decides_nearly_every_element_in_some_operation(p):
+    decides = np.zeros((p, PERIOD + 100), bool)
+    for generation in range(GENERATIONS):
+        one = payload("max", "int32", PERIOD + 100, p, generation=generation)
+        right = expected(one)
+        for me in range(p):
+            decides[me] |= source(replace(one, me=me)) == right
+    assert decides.all(axis=0).mean() > 0.999
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.parametrize("dtype", EVERY)
+def test_a_zero_or_an_unwritten_element_instead_of_any_contribution_changes_every_element(dtype, op):
+    one, fold = payload(op, dtype, 2000, p=4), REDUCTIONS[op].fold
+    right = expected(one)
+    for origin in range(4):
+        for instead in (one.sentinel(), np.zeros(1, one.dtype)):
+            values = [source(replace(one, me=me)) if me != origin else instead for me in range(4)]
+            with np.errstate(invalid="ignore"):  # NaN in a minimum of bfloat16
+                faulty = reduce(fold, values).copy()
+            one.reduction.scale(faulty, one.p)
+            assert (bits(faulty) != bits(right)).mean() > (0.99 if op == "avg" else 0.999)
+
+
 @given(st.sampled_from(EVERY), st.sampled_from([*REDUCTIONS]), st.integers(1, 40), st.randoms(use_true_random=False))
 def test_any_tree_over_any_permutation_gives_the_same_bits(dtype, op, p, random):
     values = list(contributions(op, dtype, p, 50))

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from namespaces import PROGRAM, unshared
 
 from hpccoll.errors import UnusableError
 from hpccoll.host import cpu_and_memory
+from hpccoll.host.abandoned_memory import SHARED_MEMORY
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
 from hpccoll.host.machine_load import LoadSample
 from hpccoll.native.library import NativeUnavailableError
@@ -247,6 +249,19 @@ GOLDEN = """\
 WRONG  MinJobAge: squeue forgets jobs 2 s after their end: Snakemake would wait for ever; the administrator sets \
 MinJobAge=300 or more in slurm.conf and runs 'scontrol reconfigure'
 """
+
+
+def test_the_shared_memory_of_killed_processes_is_counted(require):
+    require(os.access(SHARED_MEMORY, os.W_OK), f"{SHARED_MEMORY} cannot be written")
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as root:
+        directory = Path(root, "dev/shm")
+        directory.mkdir(parents=True)
+        assert not [*mpi.abandoned_memory(MachineFacts(Path(root)))]
+        for number in range(3):
+            (directory / f"mpich_shm_{number}_0").write_bytes(bytes(1 << 20))
+        values = {"files": 3, "mib": 3.0, "directory": directory}
+        assert [*mpi.abandoned_memory(MachineFacts(Path(root)))] == [finding("abandoned_memory", "warn", **values)]
+        assert len([*directory.iterdir()]) == 3
 
 
 def test_a_finding_is_rendered_as_a_line_that_begins_with_its_severity():

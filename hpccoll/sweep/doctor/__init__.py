@@ -9,10 +9,10 @@ from hpccoll.sweep.doctor.findings import DoctorFinding
 from hpccoll.sweep.doctor.machine import MachineFacts
 
 CHECKS: tuple[Callable[[MachineFacts], Iterator[DoctorFinding]], ...] = (
-    cluster.shared_memory, mpi.library, mpi.launcher, cluster.cores, cluster.executor, cluster.snakemake,
-    cluster.controller, cluster.accounting, cluster.partitions, mpi.pmi, rdma.adapters, rdma.verbs, rdma.limits,
-    gpu.devices, gpu.cupy, gpu.nvlink, gpu.affinity, rdma.direct, nccl.library, nccl.nccl4py, nccl.plugins,
-    nccl.settings, gpu.aware_mpi, gpu.ucx_transports, cluster.load, cluster.profile,
+    cluster.shared_memory, mpi.abandoned_memory, mpi.library, mpi.launcher, cluster.cores, cluster.executor,
+    cluster.snakemake, cluster.controller, cluster.accounting, cluster.partitions, mpi.pmi, rdma.adapters,
+    rdma.verbs, rdma.limits, gpu.devices, gpu.cupy, gpu.nvlink, gpu.affinity, rdma.direct, nccl.library,
+    nccl.nccl4py, nccl.plugins, nccl.settings, gpu.aware_mpi, gpu.ucx_transports, cluster.load, cluster.profile,
 )  # fmt: skip
 
 

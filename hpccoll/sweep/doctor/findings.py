@@ -49,6 +49,10 @@ TEMPLATES: Mapping[str, FindingText] = {
         "PMI", "Slurm offers the PMI types {types}; the MPI library supports {library}",
         "set launcher: srun --mpi={chosen} in the site file; the default of srun is {default}",
     ),
+    "abandoned_memory": FindingText(
+        "memory of killed processes", "files in {directory}: {files}, {mib:.1f} MiB",
+        "nothing to do: the next launch on this machine removes them",
+    ),
     # The machine and Slurm
     "machine": FindingText(
         "machine", "{cores} CPUs of {cpu}, {gib:.1f} GiB of memory free",

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
+from hpccoll.host.abandoned_memory import abandoned_files
 from hpccoll.host.cpu_and_memory import SHARED_MEMORY_REMEDY
 from hpccoll.sweep.child_process import MEMORY_FAULT, is_memory_fault
 from hpccoll.sweep.doctor.findings import DoctorFinding, Severity, finding
@@ -56,6 +57,13 @@ def launcher(machine: MachineFacts) -> Iterator[DoctorFinding]:
         yield finding("mpiexec_without_memory", severity, error=error_text, found=memory, remedy=SHARED_MEMORY_REMEDY)
         return
     yield finding("mpiexec_disconnected", severity, error=error_text, remedy=remedy)
+
+
+def abandoned_memory(machine: MachineFacts) -> Iterator[DoctorFinding]:
+    """Count the shared memory that killed ranks have left."""
+    directory = machine.root / "dev/shm"
+    if sizes := [size for _, size in abandoned_files(directory)]:
+        yield finding("abandoned_memory", "warn", files=len(sizes), mib=sum(sizes) / 2**20, directory=directory)
 
 
 def pmi(machine: MachineFacts) -> Iterator[DoctorFinding]:
