@@ -165,7 +165,7 @@ def test_what_could_be_misread_is_refused_with_its_line(text, line, tmp_path):
 
 
 def test_a_time_of_zero_and_less_than_an_element_are_left_out_with_remarks(tmp_path):
-    output = read(tmp_path, HEAD.replace("CHAR", "INT") + "8   0.00\n2   1.50\n16  2.50\n")
+    output = read(tmp_path, HEAD.replace("CHAR", "INT") + "2   1.50\n8   0.00\n16  2.50\n")
     assert [result.case.bytes for result in output.results] == [16]
     assert len(output.remarks) == 2
 
