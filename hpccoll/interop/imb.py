@@ -7,6 +7,7 @@ reduce-scatter they were those of the vector up to IMB 2019. One output has sect
 are the first ranks: with ranks in block order they use as many nodes as they need.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -100,12 +101,15 @@ def read_imb(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> Bench
 class _ImbParser(PrintedTableParser):
     """The parser of one output; its state is what is known of the section that is being read."""
 
+    first_to_the_right = True
+
     def __init__(self, path: Path, output: BenchmarkOutput) -> None:
         super().__init__(path, output)
         self.part = PARTS[0]
         self.version: tuple[int, int] | None = None
         self.rebuilt = False  # of a later version, to count as 2018 did
         self.runs = 0
+        self.any_sizes = False  # whether the user chose sizes, in any order
         self.types = {False: "int8", True: "float32"}  # of collectives that reduce, and of the others
         self.benchmark: MpiBenchmark | None = None  # None if ours has no such collective
         self.call: str | None = None
@@ -131,6 +135,10 @@ class _ImbParser(PrintedTableParser):
         self.output.program = f"Intel MPI Benchmarks {version}"
         self.runs += 1
 
+    @handlers.line(r"# Message lengths were user defined")
+    def set_any_sizes(self, _line: re.Match[str]) -> None:
+        self.any_sizes = True
+
     @handlers.line(r"# MPI_Datatype +(for reductions)? *: +(\w+)")
     def set_type(self, found: re.Match[str]) -> None:
         if found[2] not in DTYPES:
@@ -140,7 +148,7 @@ class _ImbParser(PrintedTableParser):
     @handlers.line(r"# !! Benchmark (\S+) (?:is )?invalid for ([0-9]+) process.*")
     def skip_invalid(self, found: re.Match[str]) -> None:
         processes = f"{found[2]} process{'' if found[2] == '1' else 'es'}"
-        self.output.remarks.append(f"{self.where}: IMB, but no result: {found[1]} is invalid for {processes}")
+        self.output.remarks.append(f"{self.where}: IMB says that {found[1]} is invalid for {processes}")
 
     @handlers.line(r"# Benchmarking (\S+).*")
     def begin(self, found: re.Match[str]) -> None:
@@ -222,6 +230,8 @@ class _ImbParser(PrintedTableParser):
         if not self.processes:
             raise self.error(line[0], "the line of its #processes above the table")
         self.sections.setdefault((self.processes, self.waiting, bool(self.benchmark.function)), self.where)
+        if not self.any_sizes:
+            self.check_rising(size)
         column = f"{self.time}[usec]"
         self.check(numbers, size, column)
         if not size:
@@ -240,7 +250,8 @@ class _ImbParser(PrintedTableParser):
             BadInputError: if they contradict each other.
         """
         if "t_avg[usec]" in numbers:
-            self.check_between("t_avg[usec]", numbers["t_avg[usec]"], numbers["t_min[usec]"], numbers["t_max[usec]"])
+            low, high = numbers.get("t_min[usec]", 0), numbers.get("t_max[usec]", math.inf)
+            self.check_between("t_avg[usec]", numbers["t_avg[usec]"], low, high)
         if "Mbytes/sec" in numbers:
             time = numbers.get("t_max[usec]", numbers[column])
             low, high = size / (time + ROUNDING) / OLD_MEGABYTE, size / max(time - ROUNDING, ROUNDING / 2)

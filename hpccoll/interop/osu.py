@@ -21,6 +21,7 @@ from hpccoll.interop.benchmark_output import (
     SuppliedMetadata,
 )
 from hpccoll.interop.printed_table import ROUNDING, PrintedTableParser
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import collective
 
 SOURCE = "osu"
@@ -59,6 +60,8 @@ ORDER = (
 
 FORMS = {"Size": r"\d+", "Iterations": r"\d+", "Validation": "Pass|Fail"}
 """The forms of the cells that are no decimal numbers."""
+
+MISSING_TITLE = "the title of its program above it, # OSU ..."
 
 WINDOW = 64
 """The messages of a window, unless -W says another number."""
@@ -128,7 +131,7 @@ class _OsuParser(PrintedTableParser):
         self.pairs, self.window = 0, WINDOW
         self.columns: tuple[str, ...] = ()
         self.quantity = ""
-        self.largest: dict[str, int] = {}  # the last size of each type of elements
+        self.types: set[str] = set()  # the types of elements that the program has had tables of
 
     handlers = LineHandlers()
 
@@ -145,7 +148,8 @@ class _OsuParser(PrintedTableParser):
         if title["device"] not in DEVICES[library]:
             raise self.error(title[0], "buffers on the host or in CUDA memory; of RCCL's programs in ROCm memory")
         self.end_table()
-        self.test, self.columns, self.pairs, self.window, self.largest = TESTS[name], (), 0, WINDOW, {}
+        self.test, self.columns, self.pairs, self.window = TESTS[name], (), 0, WINDOW
+        self.types.clear()
         self.transport, self.device = library.lower(), DEVICES[library][title["device"]]
         # Before 7.0 no line named the type: reductions had MPI_FLOAT; the programs for NCCL and RCCL still have it.
         self.dtype = "float32" if library != "MPI" or collective(self.test.collective).reduces else "int8"
@@ -155,10 +159,20 @@ class _OsuParser(PrintedTableParser):
     def refuse(self, title: re.Match[str]) -> None:
         raise self.error(title[1], f"a program for MPI, NCCL or RCCL: one of {', '.join(TESTS)}")
 
+    def check_title(self, found: re.Match[str]) -> None:
+        """Check that no title is missing: an empty line is above a title, not between the tables of a program.
+
+        Raises:
+            BadInputError: if one is missing.
+        """
+        if self.types and self.after_empty:
+            raise self.error(found[0], MISSING_TITLE)
+
     @handlers.line(r"# Datatype: (\w+)\.")
     def set_dtype(self, found: re.Match[str]) -> None:
         if found[1] not in DTYPES:
             raise self.error(found[1], f"one of {', '.join(DTYPES)}")
+        self.check_title(found)
         self.dtype = DTYPES[found[1]]
 
     @handlers.line(r"Time took to create topology graph:.*")
@@ -169,6 +183,9 @@ class _OsuParser(PrintedTableParser):
     def set_pairs(self, found: re.Match[str]) -> None:
         if not found[2].isdigit():
             raise self.error(found[0], "one window size, as without the option -V")
+        if self.test and self.test_quantities(self.test) != ("",):
+            raise self.error(found[0], MISSING_TITLE)
+        self.check_title(found)
         self.pairs, self.window = int(found[1]), int(found[2])
 
     @handlers.line(r"# Send Buffer on (\w+) \(\w+\) and Receive Buffer on (\w+) \(\w+\)")
@@ -179,9 +196,10 @@ class _OsuParser(PrintedTableParser):
 
     @handlers.line(r"#.*(?:Size|\(us\)|MB/s).*|Overall\(us\).*")  # without # in osu_ibarrier before 7.2
     def set_columns(self, found: re.Match[str]) -> None:
+        if self.dtype in self.types:
+            raise self.error(found[0], MISSING_TITLE)
+        self.check_title(found)
         self.end_table()
-        if self.dtype in self.largest:
-            raise self.error(found[0], "a title above the second table of a program, or another type of elements")
         self.columns = tuple(re.split(r"\s{2,}", found[0].lstrip("# ")))
         units: dict[str, str] = {}
         for column in filter(None, map(COLUMN.fullmatch, self.columns)):
@@ -190,6 +208,8 @@ class _OsuParser(PrintedTableParser):
         if stem is None or units[stem] != QUANTITIES[stem]:
             expected = ", ".join(f"{stem} ({unit})".lstrip() for stem, unit in QUANTITIES.items())
             raise self.error(found[0], f"a column with a result: {expected}")
+        if self.test and stem not in self.test_quantities(self.test):
+            raise self.error(found[0], MISSING_TITLE)
         if self.test and self.test.function != "Barrier" and "Size" not in self.columns:
             raise self.error(found[0], "a column Size, in bytes")
         self.quantity = next(each for each in self.columns if each.startswith(stem) and units[stem] in each)
@@ -207,9 +227,8 @@ class _OsuParser(PrintedTableParser):
         reported = self.row(line[0], self.columns_of(line[0].split()))
         value = self.number_in(self.quantity, reported[self.quantity])
         size = 1 if self.test.function == "Barrier" else self.count_in("Size", reported["Size"])
-        if size <= self.largest.get(self.dtype, -1):
-            raise self.error(line[0], f"a size above {self.largest[self.dtype]}, that of the line before")
-        self.largest[self.dtype] = size
+        self.check_rising(size)
+        self.types.add(self.dtype)
         if "Transmit Size" in reported:
             self.output.remarks.append(f"{self.where}: a derived type is left out: ours has nothing like it")
             return
@@ -258,6 +277,14 @@ class _OsuParser(PrintedTableParser):
         if (rate := reported.get("Messages/s")) is not None:
             rates = (max(0, value + sign * ROUNDING) * 1e6 / max(size, 1) for sign in (-1, 1))
             self.check_between("Messages/s", self.number_in("Messages/s", rate), *rates)
+
+    def test_quantities(self, test: MpiBenchmark) -> tuple[str, ...]:
+        """Return the columns that may hold the result of a test."""
+        if self.form == "nonblocking":
+            return ("Pure Comm.",)
+        if test.function or test.algorithm != NATIVE:
+            return "Avg Latency", "Latency"
+        return ("",) if test.collective == "multi_pair" else ("Bandwidth",)
 
     def ranks_of(self, test: MpiBenchmark) -> int:
         """Return the ranks of a test: point to point has two of them, or two of each pair.
