@@ -46,6 +46,11 @@ class Output:
     prefix: str
 
 
+def output_of_seed(seed: int, suite: str) -> Output:
+    """Return the output of a suite that a seed makes."""
+    return output(Random(f"{suite} {seed}"), suite)  # noqa: S311  no secret
+
+
 def output(random: Random, suite: str, like: Output | None = None) -> Output:
     """Return an output of a suite, a key of ``SUITES``; of the ranks, nodes and prefix of another one, if given."""
     nodes = like.nodes if like else random.choice([1, 2, 3, 4])
@@ -242,7 +247,8 @@ def imb(random: Random, ranks: int, nodes: int):
     version, vector = random.choice(list(IMB_VERSIONS.items()))
     checked = random.random() < 0.3
     lines = ["#" + 64 * "-", f"#    Intel{version}, MPI-1 part    ", "#" + 64 * "-",
-             "# MPI_Datatype                   :   MPI_BYTE ", "# MPI_Datatype for reductions    :   MPI_FLOAT"]  # fmt: skip
+             "# MPI_Datatype                   :   MPI_BYTE ",
+             "# MPI_Datatype for reductions    :   MPI_FLOAT"]  # fmt: skip
     results: list[Printed] = []
     names = random.sample(["PingPong", *IMB_BENCHMARKS], random.randrange(1, 4))
     for name in [*names, "Allreduce"]:

@@ -21,7 +21,7 @@ from hpccoll.interop.benchmark_output import (
     MpiBenchmark,
     SuppliedMetadata,
 )
-from hpccoll.interop.printed_table import ROUNDING, PrintedTableParser
+from hpccoll.interop.printed_table import ROUNDING, SLACK, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
 from hpccoll.spec.algorithm_registry import collective
 
@@ -112,6 +112,7 @@ class _ImbParser(PrintedTableParser):
         self.any_sizes = False  # whether the user chose sizes, in any order
         self.types = {False: "int8", True: "float32"}  # of collectives that reduce, and of the others
         self.benchmark: MpiBenchmark | None = None  # None if ours has no such collective
+        self.name = ""
         self.call: str | None = None
         self.processes = self.waiting = 0
         self.columns: tuple[str, ...] = ()
@@ -152,7 +153,10 @@ class _ImbParser(PrintedTableParser):
 
     @handlers.line(r"# Benchmarking (\S+).*")
     def begin(self, found: re.Match[str]) -> None:
+        if self.benchmark and not self.columns and found[1] != self.name:
+            raise self.error(found[0], f"the table of {self.name} above it")
         self.end_section()
+        self.name = found[1]
         name = found[1].removesuffix("_pure")
         form = "" if name in BENCHMARKS or name[:1] != "I" else "nonblocking"
         self.benchmark = BENCHMARKS.get(name[1:].capitalize() if form else name) if self.part in PARTS else None
@@ -255,7 +259,7 @@ class _ImbParser(PrintedTableParser):
         if "Mbytes/sec" in numbers:
             time = numbers.get("t_max[usec]", numbers[column])
             low, high = size / (time + ROUNDING) / OLD_MEGABYTE, size / max(time - ROUNDING, ROUNDING / 2)
-            self.check_between("Mbytes/sec", numbers["Mbytes/sec"], low, high)
+            self.check_between("Mbytes/sec", numbers["Mbytes/sec"], low, high, slack=SLACK)
 
     def set_nodes(self) -> None:
         """Set the ranks of the output, and the nodes of its results.

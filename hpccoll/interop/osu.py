@@ -20,7 +20,7 @@ from hpccoll.interop.benchmark_output import (
     MpiBenchmark,
     SuppliedMetadata,
 )
-from hpccoll.interop.printed_table import ROUNDING, PrintedTableParser
+from hpccoll.interop.printed_table import ROUNDING, SLACK, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import collective
 
@@ -126,6 +126,7 @@ class _OsuParser(PrintedTableParser):
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         super().__init__(path, output)
         self.given = given
+        self.title = ""
         self.test: MpiBenchmark | None = None
         self.form, self.transport, self.device, self.dtype = "", "mpi", "cpu", "int8"
         self.pairs, self.window = 0, WINDOW
@@ -137,6 +138,9 @@ class _OsuParser(PrintedTableParser):
 
     @handlers.line(r"# OSU (?P<library>MPI|NCCL|RCCL)(?:-(?P<device>[A-Z]+))? (?P<test>.+?) Test v(?P<version>\S+)")
     def begin(self, title: re.Match[str]) -> None:
+        if self.test and not self.types and not self.after_empty:
+            raise self.error(title[0], f"the table of the title above it, {self.title}")
+        self.title, self.after_empty = title[0], False
         name = title["test"].replace(" Personalized Exchange", "")
         self.form = ""
         for word, form in (("Non-blocking ", "nonblocking"), (" Persistent", "persistent")):
@@ -276,7 +280,7 @@ class _OsuParser(PrintedTableParser):
             self.check_between(self.quantity, value, self.number_in("Min", low), self.number_in("Max", high))
         if (rate := reported.get("Messages/s")) is not None:
             rates = (max(0, value + sign * ROUNDING) * 1e6 / max(size, 1) for sign in (-1, 1))
-            self.check_between("Messages/s", self.number_in("Messages/s", rate), *rates)
+            self.check_between("Messages/s", self.number_in("Messages/s", rate), *rates, slack=SLACK)
 
     def test_quantities(self, test: MpiBenchmark) -> tuple[str, ...]:
         """Return the columns that may hold the result of a test."""

@@ -12,7 +12,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.interop.benchmark_output import LineParser
 
 SLACK, ROUNDING = 0.02, 0.01
-"""The relative and the absolute difference that two numbers of a line may have."""
+"""The relative difference that a rate may have to its time, and the absolute one of any two numbers of a line."""
 
 
 class PrintedTableParser(LineParser):
@@ -74,12 +74,12 @@ class PrintedTableParser(LineParser):
             raise self.error(self.line.strip(), f"a size above {self.largest}, that of the line before")
         self.largest = size
 
-    def check_between(self, column: str, value: float, low: float, high: float) -> None:
+    def check_between(self, column: str, value: float, low: float, high: float, slack: float = 0) -> None:
         """Check a number against others of its line.
 
         Raises:
-            BadInputError: if it is below ``low`` or above ``high`` by more than rounding explains.
+            BadInputError: if it is below ``low`` or above ``high`` by more than rounding and ``slack``, which is relative.
         """
-        if not low * (1 - SLACK) - ROUNDING <= value <= high * (1 + SLACK) + ROUNDING:
+        if not low * (1 - slack) - ROUNDING <= value <= high * (1 + slack) + ROUNDING:
             expected = f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
             raise self.error(self.line.strip(), f"{expected} as {column}, which its other columns say")

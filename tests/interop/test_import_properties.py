@@ -1,13 +1,11 @@
 """An import of outputs made at random: correct ones tell what was printed, damaged ones nothing that was not."""
 
-from random import Random
-
 import pytest
 from cli_runner import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutated_outputs import imported, mistakes, was_printed
-from printed_outputs import SUITES, output
+from printed_outputs import SUITES, output_of_seed
 
 from hpccoll.store.load_results import read_results
 
@@ -25,20 +23,20 @@ def path(tmp_path_factory):
 @settings(max_examples=60)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_correct_output_has_the_results_that_it_prints_or_is_refused(suite, seed, path):
-    made = output(Random(seed), suite)
+    made = output_of_seed(seed, suite)
     assert not [each for each in imported(made, path) or () if not was_printed(each, made.results)]
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_most_correct_outputs_are_not_refused(suite, path):
-    read = [imported(output(Random(seed), suite), path) for seed in range(40)]
+    read = [imported(output_of_seed(seed, suite), path) for seed in range(40)]
     assert sum(each is not None for each in read) > 36
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_command_stores_the_bandwidth_that_was_printed(suite, tmp_path):
     for seed in range(4):
-        made = output(Random(seed), suite)
+        made = output_of_seed(seed, suite)
         path, out = tmp_path / f"{seed}.txt", tmp_path / f"{seed}.h5"
         path.write_text(made.text)
         options = [word for key, value in made.given.items() for word in (f"--{key}", value)]
