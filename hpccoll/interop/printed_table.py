@@ -78,7 +78,7 @@ class PrintedTableParser(LineParser):
         """Check a number against others of its line.
 
         Raises:
-            BadInputError: if it is below ``low`` or above ``high`` by more than rounding and ``slack``, which is relative.
+            BadInputError: if it is below ``low`` or above ``high`` by more than rounding and the relative ``slack``.
         """
         if not low * (1 - slack) - ROUNDING <= value <= high * (1 + slack) + ROUNDING:
             expected = f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
