@@ -17,10 +17,11 @@ MAY_IMPORT = {
     "limits.py": "errors",
     "units.py": "errors limits",
     "files.py": "errors units",
+    "line_prefixes.py": "",
     "native": "errors numpy hatchling",
     "schedule": "errors files limits numpy ml_dtypes",
     "algorithms": "schedule",
-    "evidence": "errors files limits units",
+    "evidence": "errors files limits line_prefixes units",
     "host": "numpy mpi4py pynvml",
     "transports": "native host schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
     "training": "schedule errors limits units numpy",
@@ -34,7 +35,7 @@ MAY_IMPORT = {
         "compare tuning evidence store spec training schedule terminal errors files units numpy scipy altair vl_convert"
     ),
     "analysis": "compare store errors numpy pandas xarray",
-    "interop": "compare store spec schedule errors files limits units numpy reframe",
+    "interop": "compare store spec schedule errors files limits line_prefixes units numpy reframe",
     "draw": "spec schedule errors units numpy vl_convert",
     "measure": (
         "evidence tuning transports native store spec training host schedule errors limits units numpy mpi4py ml_dtypes"

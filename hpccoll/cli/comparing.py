@@ -152,6 +152,9 @@ def import_outputs(
     library: Annotated[
         str | None, typer.Option(help="communication library, such as 'Open MPI 5.0.3' [as the output says]")
     ] = None,
+    program: Annotated[
+        str | None, typer.Option(help="program of nccl-tests before 2.17, such as all_reduce [as the output says]")
+    ] = None,
 ) -> int:
     """Import the output of other benchmarks.
 
@@ -159,21 +162,21 @@ def import_outputs(
     them, because they are timed differently. Ends with 3 if an output ends before its last line.
     """
     from hpccoll.interop.benchmark_output import SuppliedMetadata
-    from hpccoll.interop.import_results import check_import_file, imported_lines, read_output, write_imported
+    from hpccoll.interop.import_results import check_import_file, imported_lines, notes, read_output, write_imported
     from hpccoll.limits import RANKS
 
     for key, value in (("--ranks", ranks), ("--nodes", nodes)):
         if value is not None:
             RANKS.check(key, value)
     check_import_file(out)
-    given = SuppliedMetadata(ranks=ranks, nodes=nodes, library=library)
+    given = SuppliedMetadata(ranks=ranks, nodes=nodes, library=library, program=program)
     outputs = {path: read_output(path, given) for path in files}
     try:
         write_imported(outputs, out)
     except OSError as error:
         raise file_error("--out", out, error, "written") from None
     truncated = [path for path, output in outputs.items() if output.truncated]
-    remarks = [remark for output in outputs.values() for remark in output.remarks]
+    remarks = [note for path, output in outputs.items() for note in notes(path, output)]
     for line in (*remarks, *(f"{path} ends before its last line: the run was cut short" for path in truncated)):
         typer.echo(f"hpccoll: note: {to_one_line(line)}", err=True)
     for line in imported_lines(outputs):

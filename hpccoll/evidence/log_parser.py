@@ -12,6 +12,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
+from hpccoll.line_prefixes import PrefixReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ _HEADERS = {
 }
 _HEADER = re.compile("|".join(f"(?P<{origin}>{header})" for origin, header in _HEADERS.items()))
 
+_ANCHOR = re.compile(
+    rf"{_HEADER.pattern}|(?<![\w.])(?<![\w.] )[NR]CCL version(?: *:)? +\d+(?:\.\d+)+\S*(?: HEAD:\S+)?\s*$"
+)
+"""What lines of a library begin with: the banner with its version comes without a header too, on a line of its own."""
+
 
 def has_header(line: str) -> bool:
     """Return whether a line has a header of a known library."""
@@ -58,12 +64,13 @@ def has_header(line: str) -> bool:
 
 
 def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
-    """Yield the messages of a log.
+    """Yield the messages of a log, without the prefixes of launchers and collectors of logs.
 
     Args:
         lines: the lines of the log.
     """
-    for line in lines:
+    prefixes = PrefixReader(_ANCHOR)
+    for line in (prefixes.split(line)[1] for line in lines):
         headers = list(_HEADER.finditer(line))
         before = line[: headers[0].start()] if headers else line
         if before.strip():

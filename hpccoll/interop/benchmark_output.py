@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.limits import MAX_BYTES, RANKS, SECONDS, IntegerRange
 from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
@@ -31,11 +31,13 @@ class SuppliedMetadata:
         ranks: the number of ranks of the run.
         nodes: the number of nodes.
         library: the communication library, in words.
+        program: the program of a suite, such as ``all_reduce``.
     """
 
     ranks: int | None = None
     nodes: int | None = None
     library: str | None = None
+    program: str | None = None
 
     def __post_init__(self) -> None:
         if self.ranks and self.nodes and self.nodes > self.ranks:
@@ -137,10 +139,10 @@ class BenchmarkOutput:
     Args:
         source: the program that wrote it, a key of ``SOURCES``.
         program: its name and version.
-        ranks: the number of ranks of the run.
+        ranks: the number of ranks of the run; of several runs, of the largest.
         nodes: the number of nodes.
         library: the communication library, in words; None if the output does not say it.
-        hosts: the names of the nodes; empty if the output does not say them.
+        hosts: the names of the nodes by the ranks and nodes of a run; none if the output does not say them.
         results: the results.
         remarks: what was not imported, and why; one sentence each.
         truncated: whether the end that the program always writes is missing.
@@ -151,7 +153,7 @@ class BenchmarkOutput:
     ranks: int
     nodes: int
     library: str | None = None
-    hosts: tuple[str, ...] = ()
+    hosts: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     results: list[ForeignResult] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     truncated: bool = False
@@ -167,6 +169,17 @@ class BenchmarkOutput:
         per_node, rest = divmod(self.ranks, self.nodes)
         larger = min(rest, -(-processes // (per_node + 1)))
         return larger + -(-max(0, processes - rest * (per_node + 1)) // per_node)
+
+    def add_launch(self, ranks: int, nodes: int, hosts: tuple[str, ...]) -> None:
+        """Add the ranks and nodes of a run, and the names of its nodes.
+
+        Raises:
+            BadInputError: if a run on as many ranks and nodes had other nodes: the two are no rounds of one case.
+        """
+        if hosts != self.hosts.setdefault((ranks, nodes), hosts):
+            names = f"{', '.join(self.hosts[ranks, nodes])}; {', '.join(hosts)}"
+            raise UnusableError("FILE", f"runs of {ranks} ranks on several hosts: {names}; import each by itself")
+        self.ranks, self.nodes = max((self.ranks, self.nodes), (ranks, nodes))
 
     def add(self, where: str, result: ForeignResult) -> None:
         """Add a result, or a remark if ours has no such case or time.

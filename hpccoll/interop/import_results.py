@@ -6,9 +6,11 @@ timing says what the time means.
 """
 
 import json
+import re
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,9 @@ from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, Sup
 from hpccoll.interop.imb import read_imb, recognises_imb
 from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
 from hpccoll.interop.osu import read_osu, recognises_osu
+from hpccoll.interop.printed_bandwidth import SINGLETONS
 from hpccoll.interop.rccl_tests import read_rccl_records, recognises_rccl_records
+from hpccoll.line_prefixes import PrefixReader
 from hpccoll.schedule import itemsize
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import MAX_ROUNDS, Case, Effort, Job
@@ -33,6 +37,14 @@ from hpccoll.units import format_count
 JOB_NAME = "import"
 MAX_BYTES = 64 << 20
 """The maximum size of an output."""
+MAX_NOTES = 3
+"""The maximum number of notes of one kind on an output; each quotes a line of it at most."""
+
+TITLE = re.compile(
+    r"#\s*(?:[nr]ccl-tests version|nThread \d|OSU |Intel ?\(R\) MPI Benchmarks|Benchmarking |size +count +type |Size\b|"
+    r"Avg bus bandwidth )|rccl-tests: Version "
+)
+"""What lines of all outputs begin with: the text before it is a prefix of a launcher."""
 
 Reader = Callable[[Path, Sequence[str], SuppliedMetadata], BenchmarkOutput]
 READERS: Sequence[tuple[Callable[[str], bool], Reader]] = (
@@ -51,14 +63,56 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     Raises:
         BadInputError: if it is no output of a known program, or a result in it cannot be read.
     """
-    text = read_text(path, "FILE", MAX_BYTES, errors="replace")
+    lines, writers = _without_prefixes(path, read_text(path, "FILE", MAX_BYTES, errors="replace"))
+    text = "".join(lines)
     for recognises, read in READERS:
         if recognises(text):
-            output = read(path, text.splitlines(keepends=True), given)
+            output = read(path, lines, given)
+            if writers:
+                names = ", ".join(map(repr, writers))
+                output.remarks.append(f"{path}: lines without the prefix of its tables, {names}, are left out")
             if not output.results:
-                raise UnusableError("FILE", "; ".join((f"{path} has no result", *output.remarks)))
+                raise UnusableError("FILE", "; ".join((f"{path} has no result", *[*notes(path, output)][-MAX_NOTES:])))
             return output
     raise BadInputError("FILE", str(path), "output of OSU, nccl-tests (text or JSON), rccl-tests or IMB")
+
+
+def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
+    """Return the lines of an output without prefixes of launchers, and the prefixes of lines that are left out.
+
+    Lines of other processes than those that print titles become empty: numbers of lines stay.
+
+    Raises:
+        BadInputError: if several processes print titles at the same time: each measured alone.
+    """
+    lines, reader = text.splitlines(keepends=True), PrefixReader(TITLE)
+    titles: dict[str, list[int]] = defaultdict(list)  # the lines of the titles of each writer
+    for number, line in enumerate(lines):
+        writer, rest = reader.split(line)
+        if TITLE.match(rest):
+            titles[writer].append(number)
+    spans = sorted((numbers[0], numbers[-1], writer) for writer, numbers in titles.items())
+    for (_, end, one), (begin, _, other) in pairwise(spans):
+        if begin < end:
+            raise BadInputError(
+                "FILE", str(path), f"output of one process: {one!r} and {other!r} write tables at the same time, "
+                f"because each is {SINGLETONS}; or these are several runs: import each by itself"
+            )  # fmt: skip
+    split = [reader.split(line) for line in lines]
+    kept = titles.keys() if any(titles) else {""}
+    lost = any(rest.strip() for writer, rest in split if writer not in kept)
+    return [rest if writer in kept else "\n" for writer, rest in split], [*titles] if lost else []
+
+
+def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:
+    """Yield the remarks on an output, at most ``MAX_NOTES`` of each kind."""
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for remark in output.remarks:
+        kinds[re.sub(r"(?:line|result) \d+|not part of a table: .*", "", remark)].append(remark)
+    for remarks in kinds.values():
+        yield from remarks[:MAX_NOTES]
+        if len(remarks) > MAX_NOTES:
+            yield f"{path}: {format_count(len(remarks) - MAX_NOTES, 'more line')} like these"
 
 
 def check_import_file(path: Path) -> None:
@@ -80,7 +134,8 @@ def write_imported(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawRes
     """Write the results of outputs as a raw file, and return its content.
 
     Raises:
-        BadInputError: if the outputs are of several programs, numbers of nodes, libraries or hosts.
+        BadInputError: if the outputs are of several programs or libraries, or runs on as many ranks and nodes are of
+            several hosts.
         OSError: if ``out`` cannot be written.
     """
     raw = raw_results(outputs, out)
@@ -96,9 +151,10 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
         out: the path of the raw file.
 
     Raises:
-        BadInputError: if the outputs are of several programs, numbers of nodes, libraries or hosts.
+        BadInputError: if the outputs are of several programs or libraries, or runs on as many ranks and nodes are of
+            several hosts.
     """
-    for name in ("source", "nodes", "library", "hosts"):
+    for name in ("source", "library"):
         values = list(dict.fromkeys(getattr(output, name) for output in outputs.values()))
         if len(values) > 1:
             raise UnusableError(
@@ -111,14 +167,17 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
     rounds = max(map(len, by_case.values()))
     if rounds > MAX_ROUNDS:
         raise UnusableError("FILE", f"{rounds} results of one case; at most {MAX_ROUNDS} are its rounds")
-    first = next(iter(outputs.values()))
+    first, all_hosts = next(iter(outputs.values())), BenchmarkOutput(source="", program="", ranks=0, nodes=0)
+    for output in outputs.values():
+        for (ranks, nodes), hosts in output.hosts.items():
+            all_hosts.add_launch(ranks, nodes, hosts)
     launches: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
     for results in by_case.values():
         case = results[-1].case
         launches[case.ranks or first.ranks, case.nodes or first.nodes].append(_outcome(results, first.source))
     provenance = _provenance(outputs)
     attempts = [
-        (_attempt(number, ranks, nodes, first, provenance), outcomes)
+        (_attempt(number, ranks, nodes, all_hosts.hosts.get((ranks, nodes), ()), provenance), outcomes)
         for number, ((ranks, nodes), outcomes) in enumerate(sorted(launches.items()), 1)
     ]
     job = Job(
@@ -130,35 +189,33 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
 
 
 def _provenance(outputs: Mapping[Path, BenchmarkOutput]) -> dict[str, object]:
-    programs, libraries, hosts = (
+    programs, libraries = (
         list(dict.fromkeys(filter(None, (getattr(output, name) for output in outputs.values()))))
-        for name in ("program", "library", "hosts")
+        for name in ("program", "library")
     )
+    hosts = dict.fromkeys(host for output in outputs.values() for names in output.hosts.values() for host in names)
     return {
         "hpccoll": __version__, "program": ", ".join(programs), "library": ", ".join(libraries) or "unknown",
-        "imported_from": [path.name for path in outputs], "hosts": list(hosts[0]) if hosts else [],
+        "imported_from": [path.name for path in outputs], "hosts": [*hosts],
     }  # fmt: skip
 
 
-def _attempt(number: int, ranks: int, nodes: int, output: BenchmarkOutput, provenance: Mapping[str, object]) -> Attempt:
+def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]) -> Attempt:
     per_node, rest = divmod(ranks, nodes)
-    hosts = output.hosts or ("",) * nodes
     node_of_rank = np.repeat(np.arange(nodes), [per_node + (node < rest) for node in range(nodes)])
     places = tuple(
         RankLocation(host=hosts[node] if node < len(hosts) else "", node=node, clock=0, pid=0, affinity="")
         for node in node_of_rank.tolist()
     )
     return Attempt(
-        run_id=str(uuid.uuid4()), number=number, kind=IMPORTED, machine=_machine(output, provenance), ranks=ranks,
+        run_id=str(uuid.uuid4()), number=number, kind=IMPORTED, machine=_machine(nodes, hosts, provenance), ranks=ranks,
         nodes=nodes, ranks_per_node=None if rest else per_node, mapping="block", aggregators=0, oversubscribed=False,
         places=places, provenance=provenance,
     )  # fmt: skip
 
 
-def _machine(output: BenchmarkOutput, provenance: Mapping[str, object]) -> str:
-    return (
-        f"{format_count(output.nodes, 'node')} ({', '.join(output.hosts) or 'hosts unknown'}), {provenance['library']}"
-    )
+def _machine(nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]) -> str:
+    return f"{format_count(nodes, 'node')} ({', '.join(hosts) or 'hosts unknown'}), {provenance['library']}"
 
 
 def _outcome(results: Sequence[ForeignResult], source: str) -> Outcome:
@@ -188,13 +245,17 @@ def _times(result: ForeignResult, number: int) -> CaseTimes:
 
 
 def imported_lines(outputs: Mapping[Path, BenchmarkOutput]) -> Iterable[str]:
-    """Yield a line for each output: what was imported from it."""
+    """Yield a line for each output and each number of ranks: what was imported from it."""
     for path, output in outputs.items():
-        names = ", ".join(dict.fromkeys(_label(result.case) for result in output.results))
-        where = f"{format_count(output.ranks, 'rank')} on {format_count(output.nodes, 'node')}"
-        yield f"{path}: {output.program}, {where}: {format_count(len(output.results), 'result')} of {names}"
+        by_place: dict[tuple[int, int], list[Case]] = defaultdict(list)
+        for result in output.results:
+            by_place[result.case.ranks or output.ranks, result.case.nodes or output.nodes].append(result.case)
+        for (ranks, nodes), cases in sorted(by_place.items()):
+            names = ", ".join(dict.fromkeys(map(_label, cases)))
+            where = f"{format_count(ranks, 'rank')} on {format_count(nodes, 'node')}"
+            yield f"{path}: {output.program}, {where}: {format_count(len(cases), 'result')} of {names}"
 
 
 def _label(case: Case) -> str:
-    call = case.params.get("call")
-    return f"{case.collective} ({call})" if call else case.collective
+    params = [str(value) if name == "call" else f"{name}={value}" for name, value in case.params.items()]
+    return f"{case.collective} ({', '.join(params)})" if params else case.collective

@@ -1,34 +1,41 @@
 """Output of nccl-tests and of rccl-tests, its version for AMD's GPUs: the table on stdout, and the JSON of option -J.
 
-Formats as in version 2.19 of nccl-tests (src/util.cu) and 2.17.9 of rccl-tests (src/common.cu): columns are found by
-the headings, so that tables of earlier versions, which have fewer, are read as well; rccl-tests may leave out a
-placement, and its ``-M`` adds columns. Sizes are S as ours counts it. The environment in the JSON is not kept: it may
-hold secrets.
+Formats as in versions 2.0 to 2.19 of nccl-tests (src/common.cu, src/util.cu) and 2.17.9 of rccl-tests (src/common.cu):
+columns are found by the headings, since earlier versions have fewer; rccl-tests may leave out a placement, and its
+``-M`` adds columns. Sizes are S as ours counts it. The environment in the JSON is not kept: it may hold secrets.
+
+Each run of a file has its own header and devices. What an output says twice must agree: the bandwidths follow from
+size, time, collective and ranks, and each process has as many ranks as the header says.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.files import parse_json
 from hpccoll.interop.benchmark_output import (
     COUNT,
+    NUMBER,
     BenchmarkOutput,
     ForeignResult,
     LineHandlers,
     LineParser,
     SuppliedMetadata,
 )
+from hpccoll.interop.printed_bandwidth import MEASURED, SINGLETONS, PrintedBandwidth, possible_ranks, read_number
 from hpccoll.limits import RANKS, IntegerRange
 from hpccoll.schedule import DTYPES
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.reduction import BFLOAT16, REDUCTIONS
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import Case
+from hpccoll.spec.catalogue import GRAPH
 from hpccoll.store.sources import BLOCKING_MEAN, QUEUE_MEAN
+from hpccoll.units import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +72,30 @@ TYPES = {"half": "float16", "float": "float32", "double": "float64", "bfloat16":
 """The types of elements, by nccl-tests' names; those with 8 bits of floating point have no name in ours."""
 
 OUT_OF_PLACE, IN_PLACE = "out_of_place", "in_place"
+SUFFIXES = {OUT_OF_PLACE: "", IN_PLACE: f" {IN_PLACE}"}
+"""What follows the names of the columns of each placement."""
+
+
+HEADER_DEFAULTS = {"agg iters": 1, "graph": 0, "unalign": 0}
+"""Fields of the header line that say how operations run, by their values if no option was given."""
+WITHOUT_EFFECT = {"nthread", "ngpus", "minbytes", "maxbytes", "step", "warmup iters", "iters", "validation"}
+"""Fields of the header line that do not change what an operation is. Any other field becomes a parameter."""
+OPTIONS = {
+    "R": ("local_register", "0"), "D": ("device_implementation", "0"), "x": ("cta_policy", ""), "u": ("unalign", "0"),
+    "y": ("stream_null", "0"), "a": ("average", "1"), "z": ("blocking", "01"),
+}  # fmt: skip
+"""Options that change what is measured, with the values that do not; only the command line in the JSON names them."""
+BLOCKING = {"no barrier": 2, "outer iteration": 3}
+"""The values of option -z, besides 1, by words of the line that says them."""
+JSON_MEASURED = "time", "alg_bw", "bus_bw"
+"""The keys of ``MEASURED`` in the JSON."""
 
 
 def recognises_nccl_tests(text: str) -> bool:
     """Return whether a text is output of nccl-tests."""
-    return (text.lstrip()[:1] == "{" and '"nccl_version"' in text) or ("in-place" in text and "#wrong" in text)
+    if text.lstrip()[:1] == "{":
+        return '"nccl_version"' in text
+    return re.search(r"^\s*# *(?:[nr]ccl-tests version|nThread \d|size +count +type)", text, re.MULTILINE) is not None
 
 
 def nccl_version(code: int) -> str:
@@ -79,16 +105,70 @@ def nccl_version(code: int) -> str:
     return f"{major}.{minor}.{code % 100}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """A line of the list of devices."""
+
+    rank: int
+    group: str
+    process: tuple[str, str]  # host and process id
+    place: str  # on the bus, with its domain; empty if the line does not say it
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A result of a run.
+
+    Args:
+        where: its place.
+        placement: ``OUT_OF_PLACE`` or ``IN_PLACE``.
+        row: the cells that both placements share: size, type, redop and root.
+        values: the cells ``MEASURED`` of its placement, and ``#wrong``.
+        reported: all cells, as printed.
+    """
+
+    where: str
+    placement: str
+    row: Mapping[str, str]
+    values: Mapping[str, str]
+    reported: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Run:
+    """What an output says of one run, which has one header, one list of devices and one table."""
+
+    where: str
+    library: str | None
+    suite: Suite = NCCL_TESTS
+    version: str = ""
+    collective: str = ""
+    timing: str = QUEUE_MEAN
+    params: dict[str, int] = field(default_factory=dict)
+    per_process: int | None = None
+    devices: list[_Device] = field(default_factory=list)
+    placements: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    results: list[_Result] = field(default_factory=list)
+    stage: int = 0
+    ended: bool = False
+
+
+VERSION, STARTING, SETTINGS, DEVICES, TABLE = range(1, 6)
+"""The parts of a run, in their order: a part that comes again, or after a later one, begins the next run."""
+
+
 def read_nccl_tests(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of nccl-tests.
 
     Args:
         path: the path of the output, for messages.
         lines: its lines.
-        given: the ranks and nodes, where the output does not list its devices; the library likewise.
+        given: the ranks and nodes, if the output does not list its devices; the library and the program likewise.
 
     Raises:
-        BadInputError: for a program without a collective of ours, a result in another unit, or a line that is cut.
+        BadInputError: for a program without a collective of ours, a result in another unit, a line that is cut, or
+            ranks, devices and bandwidths that contradict each other.
     """
     output = BenchmarkOutput(
         source=NCCL_TESTS.source, program=NCCL_TESTS.source, ranks=0, nodes=0, library=given.library, truncated=True
@@ -101,80 +181,129 @@ def read_nccl_tests(path: Path, lines: Sequence[str], given: SuppliedMetadata) -
 
 
 class _NcclTestsParser(LineParser):
-    """The parser of the table on stdout."""
+    """The parser of the tables on stdout."""
 
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         super().__init__(path, output)
         self.given = given
-        self.suite = NCCL_TESTS
-        self.collective = ""
-        self.timing = QUEUE_MEAN
-        self.devices: list[tuple[str, str]] = []
-        self.placements: tuple[str, ...] = ()
-        self.columns: tuple[str, ...] = ()
+        self.run = _Run(str(path), given.library)
+        self.runs: list[_Run] = []  # those before, with results
 
     handlers = LineHandlers()
 
-    @handlers.line(r"# ([nr])ccl-tests version (\S+) [nr]ccl-headers=[0-9]+ [nr]ccl-library=([0-9]{1,9})")
+    def parse(self, lines: Iterable[str]) -> None:
+        super().parse(lines)
+        self._end_run()
+        if (singles := sum(len(run.devices) == 1 for run in self.runs)) > 1:
+            raise BadInputError("FILE", str(self.path), _processes(singles, 1))
+        identities = dict.fromkeys((run.suite, run.version, run.library) for run in self.runs)
+        if len(identities) > 1:
+            versions = ", ".join(f"{suite.source} {version} ({library})" for suite, version, library in identities)
+            raise UnusableError("FILE", f"{self.path} has runs of {versions}; import each by itself")
+        for suite, version, library in identities:
+            self.output.source, self.output.library = suite.source, library
+            self.output.program = f"{suite.source} {version}".rstrip()
+        self.output.truncated = not all(run.ended for run in self.runs)
+        for run in self.runs:
+            _add_run(self.path, run, self.output, self.given)
+
+    def _enter(self, part: int) -> None:
+        """Enter a part of a run, which may be the next run."""
+        if part < self.run.stage or part == self.run.stage != DEVICES:
+            self._end_run()
+        if not self.run.stage:
+            self.run.where = self.where
+        self.run.stage = part
+
+    def _end_run(self) -> None:
+        run, self.run = self.run, _Run(self.where, self.given.library)
+        if run.results:
+            self.runs.append(run)
+        elif run.devices:
+            self.output.remarks.append(f"{run.where}: the run that begins here has no result")
+
+    @handlers.line(r"# ?([nr])ccl-tests version +(\S+)(.*)")
     def set_version(self, found: re.Match[str]) -> None:
-        self._set_suite(SUITES[found[1]], found[2])
-        self.output.library = f"{self.suite.library} {nccl_version(int(found[3]))}"
+        self._enter(VERSION)
+        self.run.suite, self.run.version = SUITES[found[1]], found[2]
+        if library := re.search(r"ccl-library=([0-9]+(?:\.[0-9]+)+|[0-9]{1,9})\b", found[3]):
+            version = library[1] if "." in library[1] else nccl_version(int(library[1]))
+            self.run.library = f"{self.run.suite.library} {version}"
+        else:
+            self.output.remarks.append(f"{self.where} does not say the version of the library: {found[0]}")
 
     @handlers.line(r"rccl-tests: Version (\S+)")
     def set_rccl_version(self, found: re.Match[str]) -> None:
-        self._set_suite(RCCL_TESTS, found[1])
+        self.run.suite, self.run.version = RCCL_TESTS, found[1]
 
-    @handlers.line(r"RCCL version *:? +([0-9]+(?:\.[0-9]+)+).*")
-    def set_rccl(self, found: re.Match[str]) -> None:
-        if self.suite is not RCCL_TESTS:
-            self._set_suite(RCCL_TESTS, "")
-        self.output.library = f"{RCCL_TESTS.library} {found[1]}"
+    @handlers.line(r"(?:\S+ \[\d+\] NCCL INFO )?([NR])CCL version *:? +([0-9]+(?:\.[0-9]+)+).*")
+    def set_library(self, found: re.Match[str]) -> None:
+        if found[1] == "R":
+            self.run.suite = RCCL_TESTS
+        self.run.library = f"{self.run.suite.library} {found[2]}"
 
-    def _set_suite(self, suite: Suite, version: str) -> None:
-        self.suite, self.output.source = suite, suite.source
-        self.output.program = f"{suite.source} {version}".rstrip()
+    @handlers.line(r"(?:\[[^]]*\] ?)?[\w.-]+:\d+:\d+ \[-?\d+\].* NCCL [A-Z]+ .*")
+    def skip_log(self, line: re.Match[str]) -> None:
+        self.remark(line)  # the name of a host may begin with a digit
 
     @handlers.line(r"(?:HIP version|ROCm version|Hostname|Librccl path) *: .*")
     def skip_rocm(self, _line: re.Match[str]) -> None:
         """Skip what RCCL says of its installation."""
 
-    @handlers.line(r"# Collective test starting: (\S+)")
+    @handlers.line(r"# *Collective test starting: *(\S+)")
     def set_program(self, found: re.Match[str]) -> None:
-        self.collective = _collective(self.where, found[1])
+        self._enter(STARTING)
+        self.run.collective = collective_of(self.where, found[1])
 
-    @handlers.line(r"# Blocking Enabled: .*")
-    def set_blocking(self, _line: re.Match[str]) -> None:
-        self.timing = BLOCKING_MEAN
+    @handlers.line(r"# *nThread +\d+ +nGpus +\d+ .*")
+    def set_settings(self, found: re.Match[str]) -> None:
+        self._enter(SETTINGS)
+        fields = {
+            name.lower(): int(value)
+            for name, value in re.findall(r"([A-Za-z_]+(?: [A-Za-z_]+)*):? +(-?[0-9]{1,18})\b", found[0])
+        }
+        self.run.per_process = fields["nthread"] * fields["ngpus"]
+        self.run.params |= _header_params(fields)
 
-    @handlers.line(r"#\s+Rank +\d+ (?:Group +(\d+) )?Pid +\d+ on +(\S+) device +\d+ (.*)")
+    @handlers.line(r"# *Blocking Enabled: (.*)")
+    def set_blocking(self, found: re.Match[str]) -> None:
+        self.run.timing = BLOCKING_MEAN
+        if mode := next((mode for words, mode in BLOCKING.items() if words in found[1]), 0):
+            self.run.params["blocking"] = mode
+
+    @handlers.line(r"# *Rank +(\d{1,9}) +(?:Group +(\d+) +)?Pid +(\d+) +on +(\S+) +device +\d+ *(?:\[([^]]*)\])?(.*)")
     def add_device(self, found: re.Match[str]) -> None:
-        self.devices.append((found[1] or "0", found[2]))
-        if "AMD" in found[3] and self.suite is not RCCL_TESTS:
-            self._set_suite(RCCL_TESTS, "")
+        self._enter(DEVICES)
+        place = found[5] if ":" in (found[5] or "") else ""
+        self.run.devices.append(_Device(int(found[1]), found[2] or "0", (found[4], found[3]), place))
+        if "AMD" in found[6]:
+            self.run.suite = RCCL_TESTS
+
+    @handlers.line(r"# *Rank\b.*")
+    def refuse_device(self, found: re.Match[str]) -> None:
+        raise self.error(found[0], "a whole line of the list of devices: rank, process id, host and device")
 
     @handlers.line(r"# +(?:out-of|in)-place.*")
     def set_placements(self, found: re.Match[str]) -> None:
-        self.placements = tuple(word.replace("-", "_") for word in re.findall(r"(?:out-of|in)-place", found[0]))
+        self.run.placements = tuple(word.replace("-", "_") for word in re.findall(r"(?:out-of|in)-place", found[0]))
 
     @handlers.line(r"# +size +count +type .*")
     def set_columns(self, found: re.Match[str]) -> None:
-        _set_place(self.output, self.path, self.devices, self.given)
-        if not self.collective:
-            raise BadInputError(
-                "FILE", str(self.path), "output that names its program, which nccl-tests does from 2.17 on"
-            )
+        _check_devices(self.run)
+        if self.run.stage == TABLE:
+            raise self.error(found[0], f"one table in a run: these are several processes, each {SINGLETONS}")
+        self.run.stage = TABLE
         names = found[0].lstrip("# ").split()
         if "cputime" in names:
             raise self.error("cputime", "time: the option -C measures the CPU, not the operation")
-        if not self.placements or names.count("time") != len(self.placements):
-            raise self.error(found[0], "a column time for each placement")
-        placed = ["" if placement == OUT_OF_PLACE else f" {IN_PLACE}" for placement in self.placements]
+        if not self.run.placements or any(names.count(one) != len(self.run.placements) for one in MEASURED):
+            raise self.error(found[0], f"columns {', '.join(MEASURED)} for each placement")
+        placed = [SUFFIXES[placement] for placement in self.run.placements]
         before = [names[: position + 1].count("time") for position in range(len(names))]
-        self.columns = tuple(
-            f"{name}{placed[times - 1] if times else ''}" for name, times in zip(names, before, strict=True)
-        )
+        columns = [f"{name}{placed[times - 1] if times else ''}" for name, times in zip(names, before, strict=True)]
         if names[-1] == "timestamp":  # one heading, of a date and a time of day
-            self.columns = (*self.columns[:-1], "date", "time of day")
+            columns[-1:] = "date", "time of day"
+        self.run.columns = tuple(columns)
 
     @handlers.line(r"# +\((?!elements).*")
     def check_units(self, found: re.Match[str]) -> None:
@@ -182,9 +311,9 @@ class _NcclTestsParser(LineParser):
         if sizes != "(B)" or times != "(us)":
             raise self.error(found[0], "units (B), (elements), (us)")
 
-    @handlers.line(r"# Avg bus bandwidth .*")
+    @handlers.line(r"# *Avg bus bandwidth .*")
     def end(self, _line: re.Match[str]) -> None:
-        self.output.truncated = False
+        self.run.ended, self.run.columns = True, ()
 
     @handlers.line(r"#.*")
     def skip(self, _comment: re.Match[str]) -> None:
@@ -192,23 +321,116 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"\d.*")
     def add(self, line: re.Match[str]) -> None:
-        if not self.columns:
+        if self.run.columns:
+            row = self.row(_with_reduction(line[0], self.run.columns), self.run.columns)
+            for placement, suffix in SUFFIXES.items():
+                values = {name: row.get(f"{name}{suffix}", "N/A") for name in (*MEASURED, "#wrong")}
+                if values["time"] != "N/A":
+                    self.run.results.append(_Result(self.where, placement, row, values, row))
+        else:
             self.remark(line)
-            return
-        row = self.row(line[0], self.columns)
-        for placement, suffix in ((OUT_OF_PLACE, ""), (IN_PLACE, f" {IN_PLACE}")):
-            if row.get(f"time{suffix}", "N/A") != "N/A":
-                seconds = self.number_in("time", row[f"time{suffix}"]) * 1e-6
-                wrong = row.get(f"#wrong{suffix}", "N/A")  # in early versions an error instead
-                counted = None if wrong == "N/A" else int(self.number_in("#wrong", wrong))
-                if case := nccl_tests_case(
-                    self.output, self.where, self.collective, row, placement, self.timing, self.suite
-                ):
-                    self.add_result(ForeignResult(case=case, seconds=seconds, reported=row, wrong=counted))
+
+
+def _with_reduction(line: str, columns: Sequence[str]) -> str:
+    """Return a row with a cell of its reduction, which versions before 2.13.4 leave blank if there is none."""
+    cells, at = line.split(), columns.index("redop") if "redop" in columns else 0
+    if at and len(cells) == len(columns) - 1 and NUMBER.fullmatch(cells[at].lstrip("-")):
+        cells.insert(at, "none")
+    return " ".join(cells)
+
+
+def _header_params(fields: Mapping[str, int]) -> dict[str, int]:
+    """Return the parameters of the fields of a header: those that change what is measured, unless at the default."""
+    params = {
+        name.replace(" ", "_"): value
+        for name, value in fields.items()
+        if name not in WITHOUT_EFFECT and value != HEADER_DEFAULTS.get(name, 0)
+    }
+    return params | {GRAPH: 1} if params.get(GRAPH) else params  # the graph is the same however often it is launched
+
+
+def _add_run(path: Path, run: _Run, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
+    """Add the results of a run.
+
+    Raises:
+        BadInputError: if what the run says twice does not agree, or neither it nor the user names its program.
+    """
+    ranks, nodes, hosts = _place(path, run, output, given)
+    output.add_launch(ranks, nodes, hosts)
+    bandwidths = [PrintedBandwidth.read(one.where, one.row["size"], one.values) for one in run.results]
+    said = collective_of("--program", given.program) if given.program else ""
+    if run.collective and said not in ("", run.collective):
+        raise BadInputError("--program", given.program, f"{run.collective}, which {path} says")
+    name = run.collective or said
+    if not name:
+        fitting = [one for one in PROGRAMS.values() if not _contradiction(one, run, bandwidths, ranks)]
+        raise BadInputError(
+            "--program", None, f"{path} does not name its program, which nccl-tests does from 2.17 on; its columns and "
+            f"bandwidths are those of {' or '.join(fitting) or 'no collective of ours'}"
+        )  # fmt: skip
+    _check_ranks(path, run, name, bandwidths, ranks, given)
+    if problem := _contradiction(name, run, bandwidths, ranks):
+        where, found, expected = problem
+        raise BadInputError(where if run.collective else f"--program {given.program}: {where}", found, expected)
+    for one in run.results:
+        case = nccl_tests_case(
+            output, one.where, name, one.row, one.placement, run.timing, run.suite, ranks, nodes, run.params
+        )
+        if case:
+            seconds = read_number(one.where, "time", one.values["time"]) * 1e-6
+            # Early versions print the largest error instead.
+            counted = one.values["#wrong"]
+            wrong = None if counted == "N/A" else int(read_number(one.where, "#wrong", counted))
+            output.add(one.where, ForeignResult(case=case, seconds=seconds, reported=one.reported, wrong=wrong))
+
+
+def _contradiction(
+    name: str, run: _Run, bandwidths: Sequence[PrintedBandwidth], ranks: int
+) -> tuple[str, str, str] | None:
+    """Return the place and value of what does not come from a collective, and what would; None if all does."""
+    family = collective(name)
+    for one in run.results:
+        reduction, root = one.row.get("redop", "none"), one.row.get("root", "")
+        if (reduction != "none") != family.has_op:
+            return f"{one.where}: redop", reduction, f"{'a' if family.has_op else 'no'} reduction, as of {name}"
+        if COUNT.fullmatch(root.lstrip("-")) and (int(root) >= 0) != family.rooted:
+            return f"{one.where}: root", root, f"{'a' if family.rooted else 'no'} root, as of {name}"
+    return next(filter(None, (one.problem(name, ranks) for one in bandwidths)), None)
+
+
+def _check_ranks(
+    path: Path, run: _Run, name: str, bandwidths: Sequence[PrintedBandwidth], ranks: int, given: SuppliedMetadata
+) -> None:
+    """Check the number of ranks against the bandwidths of the whole run.
+
+    Raises:
+        BadInputError: if the bandwidths are those of another number; or if they do not show the number, and nodes have
+            unequal numbers of ranks: a line of the list may be lost.
+    """
+    possible = possible_ranks(name, ranks, bandwidths)
+    if possible and ranks not in possible:
+        raise BadInputError(
+            run.where, format_count(ranks, "rank"), f"{possible[0]}, which follow from the bandwidths of this run"
+        )
+    per_node = Counter(device.process[0] for device in run.devices)
+    if len(set(per_node.values())) > 1 and len(possible) > 1 and given.ranks is None:
+        raise BadInputError(
+            "--ranks", None, f"{path} lists {ranks} of them, not as many on each node, and its bandwidths do not show "
+            "whether a line of the list is lost"
+        )  # fmt: skip
 
 
 def nccl_tests_case(
-    output: BenchmarkOutput, where: str, name: str, row: Mapping[str, str], placement: str, timing: str, suite: Suite
+    output: BenchmarkOutput,
+    where: str,
+    name: str,
+    row: Mapping[str, str],
+    placement: str,
+    timing: str,
+    suite: Suite,
+    ranks: int,
+    nodes: int,
+    params: Mapping[str, int],
 ) -> Case | None:
     """Return the case of a result; None, and a remark, for a type or a reduction that ours has not.
 
@@ -216,10 +438,13 @@ def nccl_tests_case(
         output: the output that has the result, which gets the remark.
         where: the place of the result, for messages.
         name: the collective.
-        row: the cells of the result: ``size``, ``type``, ``redop``, and ``root`` where there is one.
+        row: the cells of the result: ``size``, ``type``, and ``redop`` and ``root`` where there is one.
         placement: ``OUT_OF_PLACE`` or ``IN_PLACE``.
         timing: what its time means.
         suite: the suite.
+        ranks: the ranks of the run.
+        nodes: the nodes of the run.
+        params: the parameters of the run.
 
     Raises:
         BadInputError: if the size or the root is none.
@@ -227,7 +452,8 @@ def nccl_tests_case(
     family = collective(name)
     if not COUNT.fullmatch(row["size"]):
         raise BadInputError(where, row["size"], "a whole number as size")
-    for word, known in ((row["type"], TYPES), (row["redop"], REDUCTIONS if family.has_op else {row["redop"]})):
+    reduction = row["redop"] if family.has_op else None
+    for word, known in ((row["type"], TYPES), (reduction, {*REDUCTIONS, None})):
         if word not in known:
             output.remarks.append(f"{where}, {placement}: {word} is left out: ours has nothing like it")
             return None
@@ -235,51 +461,81 @@ def nccl_tests_case(
     if not COUNT.fullmatch(root):
         root = "0"
     if family.rooted:
-        IntegerRange(0, output.ranks - 1).check(f"{where}: root", int(root))
+        IntegerRange(0, ranks - 1).check(f"{where}: root", int(root))
     return Case(
         collective=name, algorithm=NATIVE, transport=suite.transport, device=suite.device, dtype=TYPES[row["type"]],
-        op=row["redop"] if family.has_op else None, bytes=int(row["size"]), in_place=placement == IN_PLACE,
-        root=int(root) if family.rooted else None, ranks=output.ranks, nodes=output.nodes, timing=timing,
+        op=reduction, bytes=int(row["size"]), in_place=placement == IN_PLACE,
+        root=int(root) if family.rooted else None, params=params, ranks=ranks, nodes=nodes, timing=timing,
     )  # fmt: skip
 
 
-def _collective(where: str, program: str) -> str:
-    """Return the collective of a program.
+def collective_of(key: str, program: str) -> str:
+    """Return the collective of a program, such as ``all_reduce_perf``.
+
+    Args:
+        key: the place of the name, or the option, for the message.
+        program: its name, with or without a directory and ``_perf``.
 
     Raises:
         BadInputError: if it has none.
     """
     name = program.rpartition("/")[2].removesuffix("_perf")
     if name not in PROGRAMS:
-        raise BadInputError(where, program, f"one of {', '.join(f'{each}_perf' for each in PROGRAMS)}")
+        raise BadInputError(key, program, f"one of {', '.join(f'{each}_perf' for each in PROGRAMS)}")
     return PROGRAMS[name]
 
 
-def _set_place(
-    output: BenchmarkOutput, path: Path, devices: Sequence[tuple[str, str]], given: SuppliedMetadata
-) -> None:
-    """Set the ranks and nodes of an output.
-
-    Args:
-        output: the output.
-        path: its path.
-        devices: the group and the host of each rank; groups run the collective at the same time.
-        given: what the user says.
+def _check_devices(run: _Run) -> None:
+    """Check that the list of devices has each rank once, and as many ranks of each process as the header says.
 
     Raises:
-        BadInputError: if neither the output nor the user says them, or the two contradict each other.
+        BadInputError: if it does not.
     """
-    if not devices:
-        output.ranks, output.nodes = given.need("ranks", output.source), given.need("nodes", output.source)
-        return
-    groups = [group for group, _ in devices]
-    output.hosts = tuple(dict.fromkeys(host for group, host in devices if group == groups[0]))
-    output.ranks, output.nodes = groups.count(groups[0]), len(output.hosts)
-    for name, count in (("ranks", output.ranks), ("nodes", output.nodes)):
+    numbers = sorted(device.rank for device in run.devices)
+    if (processes := numbers.count(0)) > 1:
+        raise BadInputError(run.where, "Rank 0", _processes(processes, len(numbers) // processes))
+    if numbers != [*range(len(numbers))]:
+        listed = ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
+        raise BadInputError(run.where, listed, "ranks 0 to n-1 in the list of devices, each once")
+    counts = Counter(device.process for device in run.devices)
+    for (host, process), count in counts.items():
+        if run.per_process not in (None, count):
+            raise BadInputError(
+                run.where, f"{format_count(count, 'device')} of process {process} on {host}",
+                f"{run.per_process}, which are nThread times nGpus of the header",
+            )  # fmt: skip
+
+
+def _processes(count: int, ranks: int) -> str:
+    return f"one run: these are {count} processes of {format_count(ranks, 'rank')} each, {SINGLETONS}"
+
+
+def _place(path: Path, run: _Run, output: BenchmarkOutput, given: SuppliedMetadata) -> tuple[int, int, tuple[str, ...]]:
+    """Return the ranks, nodes and hosts of a run; of its first group, since groups run the collective at one time.
+
+    Raises:
+        BadInputError: if neither the run nor the user says them, the two contradict each other, or ranks of the list
+            of devices are lost or come twice.
+    """
+    if not run.devices:
+        return given.need("ranks", output.source), given.need("nodes", output.source), ()
+    first = [device for device in run.devices if device.group == run.devices[0].group]
+    hosts = tuple(dict.fromkeys(device.process[0] for device in first))
+    ranks, nodes = len(first), len(hosts)
+    places = Counter((device.process[0], device.place) for device in first if device.place)
+    if places and max(places.values()) > 1:  # hosts of one name, or ranks that share a GPU
+        nodes, hosts = given.nodes or 0, ()
+        if not nodes:
+            host = places.most_common(1)[0][0][0]
+            raise BadInputError(
+                "--nodes", None, f"several ranks have the same GPU of {host}, or several hosts this name: say it"
+            )
+    for name, count in (("ranks", ranks), ("nodes", nodes)):
         if getattr(given, name) not in (None, count):
             raise BadInputError(f"--{name}", getattr(given, name), f"{count}, which {path} lists")
-    if (count := len(set(groups))) > 1:
-        output.remarks.append(f"{path}: {count} groups of ranks ran at once; the results are of the first one")
+    if (groups := len({device.group for device in run.devices})) > 1:
+        output.remarks.append(f"{run.where}: {groups} groups of ranks ran at once; the results are of the first one")
+    return ranks, nodes, hosts
 
 
 def _read_json(path: Path, text: str, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
@@ -297,32 +553,50 @@ def _read_json(path: Path, text: str, output: BenchmarkOutput, given: SuppliedMe
 
 
 def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-    """Add the results of the JSON."""
-    config = content["config"]
+    """Add the results of the JSON, as those of a table."""
+    config, arguments = content["config"], [str(each) for each in content["args"]]
     suite = RCCL_TESTS if any("AMD" in str(each.get("device_info")) for each in config["devices"]) else NCCL_TESTS
     output.source = output.program = suite.source
     output.library = f"{suite.library} {nccl_version(int(content['nccl_version']))}"
     output.truncated = "average_bus_bandwidth" not in content
+    run = _Run(str(path), output.library, suite, collective=collective_of(str(path), arguments[0]))
+    run.per_process = per_process = int(config["nthreads"]) * int(config["ngpus"])
+    fields = {"graph": int(config.get("graph", 0)), "agg iters": int(config.get("aggregated_iterations", 1))}
+    run.params = _header_params(fields) | _options(" ".join(arguments[1:]))
+    if str(config.get("blocking_collectives")).lower() == "true":
+        run.timing = BLOCKING_MEAN
     # A process lists its first device only, whichever number of threads and devices it has.
-    processes = dict.fromkeys((str(each["group"]), str(each["hostname"]), each["pid"]) for each in config["devices"])
-    per_process = int(config["nthreads"]) * int(config["ngpus"])
-    RANKS.check(f"{path}: devices", per_process * len(processes))
-    _set_place(output, path, [each[:2] for each in processes for _ in range(per_process)], given)
-    name = _collective(str(path), str(content["args"][0]))
-    timing = BLOCKING_MEAN if config.get("blocking_collectives") == "true" else QUEUE_MEAN
+    RANKS.check(f"{path}: devices", per_process * len(config["devices"]))
+    for each in config["devices"]:
+        process, place = (str(each["hostname"]), str(each["pid"])), str(each["device_hex"])
+        run.devices += [
+            _Device(int(each["rank"]) + index, str(each["group"]), process, "" if index else place)
+            for index in range(per_process)
+        ]
     for position, row in enumerate(content["results"], 1):
         where = f"{path}: result {position}"
         cells = {key: str(row[key]).strip() for key in ("size", "count", "type", "redop", "root")}
-        for placement in (OUT_OF_PLACE, IN_PLACE):
+        for placement in SUFFIXES:
             if (values := row.get(placement)) is None:
                 continue
             if "time" not in values:
                 raise BadInputError(where, "cpu_time", "time: the option -C measures the CPU, not the operation")
-            wrong = values.get("nwrong")
             statistics = (row.get(f"{placement}_per_iter") or {}).items()
             reported = {**cells, **{key: str(value) for key, value in (*values.items(), *statistics)
                                     if not isinstance(value, list)}}  # fmt: skip
-            seconds = float(values["time"]) * 1e-6
-            counted = None if wrong is None else int(wrong)
-            if case := nccl_tests_case(output, where, name, cells, placement, timing, suite):
-                output.add(where, ForeignResult(case=case, seconds=seconds, reported=reported, wrong=counted))
+            wrong = values.get("nwrong")
+            measured = {name: str(values[key]) for name, key in zip(MEASURED, JSON_MEASURED, strict=True)}
+            measured["#wrong"] = "N/A" if wrong is None else str(wrong)
+            run.results.append(_Result(where, placement, cells, measured, reported))
+    _check_devices(run)
+    _add_run(path, run, output, given)
+
+
+def _options(arguments: str) -> dict[str, int]:
+    """Return the parameters of the options that only the command line names, unless at the default."""
+    params = {}
+    for letter, (name, defaults) in OPTIONS.items():
+        values = re.findall(rf"(?:^| )(?:-{letter} ?|--{name}[= ])([0-9]{{1,9}})\b", arguments)
+        if values and values[-1] not in defaults:
+            params[name] = int(values[-1])
+    return params

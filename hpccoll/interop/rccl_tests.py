@@ -13,10 +13,10 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.files import parse_json
-from hpccoll.interop.benchmark_output import COUNT, NUMBER, BenchmarkOutput, ForeignResult, SuppliedMetadata
+from hpccoll.interop.benchmark_output import COUNT, BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.nccl_tests import IN_PLACE, OUT_OF_PLACE, PROGRAMS, RCCL_TESTS, nccl_tests_case
+from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, read_number
 from hpccoll.limits import RANKS
-from hpccoll.spec.algorithm_registry import collective
 from hpccoll.store.sources import QUEUE_MEAN
 
 NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}
@@ -24,11 +24,6 @@ NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}
 
 _RECORD = re.compile(r'\s*(?:\[\s*)?\{[^}]*"busBw"')
 _HEADINGS = "numCycle,collective,"
-
-_TOLERANCE = 0.02
-"""The largest relative difference between the printed busbw and the printed algbw times the factor of the ranks."""
-_LEAST_BANDWIDTH = 1e-3
-"""The smallest printed bandwidth, in GB/s, with enough digits for the comparison: six are printed after the point."""
 
 Record = Mapping[str, str]
 
@@ -98,32 +93,22 @@ def _add_record(output: BenchmarkOutput, where: str, record: Record, given: Supp
     output.nodes = given.nodes or 1 if "gpus" in record else given.need("nodes", RCCL_TESTS.source)
     if output.nodes > ranks:
         raise BadInputError("--nodes", output.nodes, f"at most {ranks}, the ranks of the output")
-    _check_bandwidth(where, record, name, ranks)
+    printed = {key: _value(where, record, key) for key in MEASURED}
+    if problem := PrintedBandwidth.read(where, _value(where, record, "size"), printed).problem(name, ranks):
+        raise BadInputError(*problem)
     in_place = _value(where, record, "inPlace")
     if in_place not in ("0", "1"):
         raise BadInputError(f"{where}: inPlace", in_place, "0 or 1")
     wrong = _value(where, record, "wrong")
     cells = {key: _value(where, record, key) for key in ("size", "type", "redop")}
     placement = IN_PLACE if in_place == "1" else OUT_OF_PLACE
-    case = nccl_tests_case(output, where, name, cells, placement, QUEUE_MEAN, RCCL_TESTS)
+    case = nccl_tests_case(
+        output, where, name, cells, placement, QUEUE_MEAN, RCCL_TESTS, ranks, output.nodes, {}
+    )  # fmt: skip
     if case:
-        seconds = _number(where, record, "time") * 1e-6
+        seconds = read_number(where, "time", printed["time"]) * 1e-6
         counted = None if wrong == "N/A" else _count(where, record, "wrong")
         output.add(where, ForeignResult(case=case, seconds=seconds, reported=record, wrong=counted))
-
-
-def _check_bandwidth(where: str, record: Record, name: str, ranks: int) -> None:
-    """Check that the printed busbw is the printed algbw times the factor of the ranks.
-
-    Raises:
-        BadInputError: if it is not.
-    """
-    factor = collective(name).busbw
-    algbw, busbw = _number(where, record, "algBw"), _number(where, record, "busBw")
-    if factor and min(algbw, busbw) >= _LEAST_BANDWIDTH:
-        expected = algbw * factor(ranks)
-        if abs(busbw - expected) > _TOLERANCE * busbw:
-            raise BadInputError(f"{where}: busBw", f"{busbw:g}", f"{expected:g}, which follows from {ranks} ranks")
 
 
 def _value(where: str, record: Record, key: str) -> str:
@@ -137,11 +122,3 @@ def _count(where: str, record: Record, key: str) -> int:
     if not COUNT.fullmatch(value):
         raise BadInputError(f"{where}: {key}", value[:80], "a whole number")
     return int(value)
-
-
-def _number(where: str, record: Record, key: str) -> float:
-    value = _value(where, record, key)
-    number = float(value) if NUMBER.fullmatch(value) else math.inf
-    if number == math.inf:
-        raise BadInputError(f"{where}: {key}", value[:80], "a finite number of at least 0")
-    return number

@@ -1,0 +1,120 @@
+"""The bandwidths that nccl-tests and rccl-tests print next to each time: they show whether ranks were read rightly.
+
+``algbw`` is S over the time, ``busbw`` that times a factor of the collective and the ranks (doc/PERFORMANCE.md of
+nccl-tests). Both are computed before they are rounded to two decimals, or to fewer that fit the column.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from hpccoll.errors import BadInputError
+from hpccoll.interop.benchmark_output import COUNT, NUMBER
+from hpccoll.spec.algorithm_registry import collective
+
+MEASURED = "time", "algbw", "busbw"
+"""The columns that every placement has."""
+
+SINGLETONS = "built without MPI=1, or started without the launcher of its MPI library"
+"""Why each process may measure alone."""
+
+_TOLERANCE = 0.02
+"""The largest relative difference, besides rounding, between a printed bandwidth and the one that follows."""
+_ROUNDING = 0.51
+"""The largest difference between a printed number and the computed one, in units of the last digit."""
+_NEAR = 64
+"""How far the numbers of ranks that are compared with the bandwidths are from the number that was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedBandwidth:
+    """The printed time and bandwidths of a result, each with its largest error of rounding.
+
+    Args:
+        where: the place of the result.
+        size: S in bytes.
+        time: the time in microseconds.
+        algbw: in GB/s.
+        busbw: in GB/s.
+    """
+
+    where: str
+    size: int
+    time: tuple[float, float]
+    algbw: tuple[float, float]
+    busbw: tuple[float, float]
+
+    @classmethod
+    def read(cls, where: str, size: str, cells: Mapping[str, str]) -> "PrintedBandwidth":
+        """Return the bandwidth of cells by their names in ``MEASURED``.
+
+        Raises:
+            BadInputError: if one is not a finite number of at least 0, or the size is not a whole number.
+        """
+        if not COUNT.fullmatch(size):
+            raise BadInputError(where, size, "a whole number as size")
+        time, algbw, busbw = (_printed(where, name, cells[name]) for name in MEASURED)
+        return cls(where, int(size), time, algbw, busbw)
+
+    def problem(self, name: str, ranks: int) -> tuple[str, str, str] | None:
+        """Return the place and value of a bandwidth that does not follow from the time, and what does; None if both do.
+
+        Args:
+            name: the collective.
+            ranks: the number of ranks.
+        """
+        time, unit = self.time
+        if time <= unit:
+            return None
+        for column, (printed, digit), times in (
+            ("algbw", self.algbw, 1.0),
+            ("busbw", self.busbw, _factor(name, ranks)),
+        ):
+            expected = times * self.size / time / 1e3
+            if abs(printed - expected) > expected * (_TOLERANCE + unit / time) + digit:
+                causes = "wrong number of ranks, or another collective"
+                if ranks > 1 and not printed:
+                    causes = f"several processes of 1 rank each, {SINGLETONS}"
+                reason = f"{expected:.4g}, which follows from its size and time on {ranks} ranks of {name} ({causes})"
+                return f"{self.where}: {column}", f"{printed:g}", reason
+        return None
+
+    def admits(self, factor: float) -> bool:
+        """Return whether busbw over algbw may be a factor, as far as the printed digits show."""
+        (algbw, unit), (busbw, digit) = self.algbw, self.busbw
+        return abs(busbw - factor * algbw) <= digit + factor * unit
+
+
+def possible_ranks(name: str, ranks: int, bandwidths: Sequence[PrintedBandwidth]) -> list[int]:
+    """Return the numbers of ranks near ``ranks`` that the digits of all bandwidths of a run allow; empty if none does.
+
+    All digits show more than the tolerance of one result, which cannot tell 15 ranks from 16.
+    """
+    near = range(max(1, ranks - _NEAR), ranks + _NEAR + 1)
+    return [count for count in near if all(one.admits(_factor(name, count)) for one in bandwidths)]
+
+
+def _factor(name: str, ranks: int) -> float:
+    """Return busbw over algbw; of a single rank that of the formula, where ours is 0 for every collective."""
+    factor = collective(name).busbw
+    if factor is None:
+        raise ValueError(f"{name} has no bandwidth")
+    return factor(ranks) if ranks > 1 else float(factor(2) == factor(3))
+
+
+def read_number(where: str, name: str, cell: str) -> float:
+    """Return the number in a cell.
+
+    Raises:
+        BadInputError: if it is not a finite number of at least 0.
+    """
+    value = float(cell) if NUMBER.fullmatch(cell) else math.inf
+    if value == math.inf:
+        raise BadInputError(f"{where}: {name}", cell[:80], "a finite number of at least 0")
+    return value
+
+
+def _printed(where: str, name: str, cell: str) -> tuple[float, float]:
+    value, exponent = read_number(where, name, cell), int(Decimal(cell).as_tuple().exponent)
+    return value, _ROUNDING * 10.0 ** min(exponent, 300)

@@ -1,0 +1,74 @@
+"""The prefixes that launchers, container runtimes and collectors of logs put before the lines of a program.
+
+A prefix is not recognised by its form, of which there are many: Open MPI's ``--tag-output`` and ``--timestamp-output``,
+``srun -l``, Hydra's ``-prepend-rank``, ``kubectl logs --prefix --timestamps``, stern, docker compose, ``ts``, journald,
+torchrun, Ray, ... It is the text before the first words of a line that the program is known to print, its anchor.
+Times in it differ from line to line, and blanks pad it; the rest names the process that wrote the line.
+"""
+
+import re
+
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|\ufeff")
+"""Escape sequences of terminals (ECMA-48), such as colours, and the byte order mark."""
+
+_CLOCK = (
+    r"(?:(?:\d{4}[-/.]\d\d[-/.]\d\d|(?:[A-Z][a-z]{2},? +)?[A-Z][a-z]{2} +\d{1,2}|(?:[A-Z][a-z]{2},? +)?\d{1,2} "
+    r"[A-Z][a-z]{2} \d{4}|\d\d[-/.]\d\d[-/.]\d{4})(?:T|,? +))?"
+    r"\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?(?:Z| ?[+-]\d\d:?\d\d| [A-Z]{3,4}(?= \d{4}))?(?: \d{4})?"
+)
+_SECONDS = r"(?<![\w.])\d+\.\d+(?![\w.])"
+_TIME = re.compile(f"{_CLOCK}|{_SECONDS}")
+_FIRST_TIME = re.compile(rf"\W*{_CLOCK}")
+
+MAX_PREFIXES = 64
+"""The maximum number of prefixes that are remembered: each line without an anchor is compared with all of them."""
+
+
+class PrefixReader:
+    """A reader of lines that remembers the prefixes before anchors, and removes them from other lines too.
+
+    Args:
+        anchor: a pattern of the first words of lines that the program is known to print.
+    """
+
+    def __init__(self, anchor: re.Pattern[str]) -> None:
+        self._anchor = anchor
+        self._known: dict[str, tuple[str, re.Pattern[str]]] = {}  # the longest first
+
+    def split(self, line: str) -> tuple[str, str]:
+        """Return the writer of a line and its text.
+
+        Args:
+            line: the line.
+
+        Returns:
+            The prefix without times, which names the writer; empty if the line has none of an anchor before. And the
+            text after the prefix, without escape sequences; a text that a collector of logs repeats after ``|`` comes
+            once.
+        """
+        text = _CONTROLS.sub("", line)
+        first = match.end() if (match := _FIRST_TIME.match(text)) else 0
+        if anchor := self._anchor.search(text[first:]):
+            end = first + anchor.start()
+            return self._remember(text[:end]), _without_repetition(text[end:])
+        for writer, prefix in self._known.values():
+            if match := prefix.match(text):
+                return writer, _without_repetition(text[match.end() :])
+        return "", text
+
+    def _remember(self, prefix: str) -> str:
+        """Add a prefix to the known ones, and return its writer."""
+        parts = [part.split() for part in _TIME.split(prefix)]
+        pattern = rf"\s*(?:{_TIME.pattern})\s*".join(r"\s+".join(map(re.escape, words)) for words in parts)
+        writer = " ".join(word for words in parts for word in words)
+        if pattern and pattern not in self._known and len(self._known) < MAX_PREFIXES:
+            self._known[pattern] = writer, re.compile(rf"\s*{pattern}")
+            self._known = dict(sorted(self._known.items(), key=lambda item: -len(item[0])))
+        return writer
+
+
+def _without_repetition(text: str) -> str:
+    """Return a text once that stands twice in its line, with ``|`` between."""
+    words = text.rstrip()
+    once = words[: (len(words) - 3) // 2]
+    return once + text[len(words) :] if words == f"{once} | {once}" else text
