@@ -11,10 +11,11 @@ import re
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|\ufeff")
 """Escape sequences of terminals (ECMA-48), such as colours, and the byte order mark."""
 
+_HOUR = r"\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?(?:Z| ?[+-]\d\d:?\d\d)?"
 _CLOCK = (
+    rf"(?:[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} +\d{{1,2}} {_HOUR}(?: [A-Z]{{3,4}})? \d{{4}}|"  # as date(1) and asctime
     r"(?:(?:\d{4}[-/.]\d\d[-/.]\d\d|(?:[A-Z][a-z]{2},? +)?[A-Z][a-z]{2} +\d{1,2}|(?:[A-Z][a-z]{2},? +)?\d{1,2} "
-    r"[A-Z][a-z]{2} \d{4}|\d\d[-/.]\d\d[-/.]\d{4})(?:T|,? +))?"
-    r"\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?(?:Z| ?[+-]\d\d:?\d\d| [A-Z]{3,4}(?= \d{4}))?(?: \d{4})?"
+    rf"[A-Z][a-z]{{2}} \d{{4}}|\d\d[-/.]\d\d[-/.]\d{{4}})(?:T|,? +))?{_HOUR})"
 )
 _SECONDS = r"(?<![\w.])\d+\.\d+(?![\w.])"
 _TIME = re.compile(f"{_CLOCK}|{_SECONDS}")

@@ -114,7 +114,7 @@ def nccl_tests(random: Random, ranks: int, nodes: int):
     lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 7.95500 ", "#"]
     if version:
         lines.append(f"# Collective test concluded: {program}")
-    given = {} if version else {"program": name}
+    given = {} if version else {"program": program}
     return lines, given, results
 
 
@@ -250,8 +250,8 @@ def imb(random: Random, ranks: int, nodes: int):
              "# MPI_Datatype                   :   MPI_BYTE ",
              "# MPI_Datatype for reductions    :   MPI_FLOAT"]  # fmt: skip
     results: list[Printed] = []
-    names = random.sample(["PingPong", *IMB_BENCHMARKS], random.randrange(1, 4))
-    for name in [*names, "Allreduce"]:
+    names = random.sample(["PingPong", *IMB_BENCHMARKS], random.randrange(1, 5))
+    for name in names:
         counts = [2] if name == "PingPong" else [n for n in (2, 4, 8, 16) if n < ranks] + [ranks]
         for count in counts:
             imb_section(random, name, count, (ranks, nodes), vector, checked, lines, results)

@@ -10,6 +10,7 @@ from hpccoll.line_prefixes import MAX_PREFIXES, PrefixReader
 
 ANCHOR = re.compile("# nccl-tests version")
 ROW = "        1024           256     float    12.50    0.08  12:00:11\n"
+ROW_OF_OSU = "2048                    6.14\n"  # of a size that could be a year
 PREFIXES = {
     "Open MPI --tag-output": ("[1,0]<stdout>:", "[1,0]<stdout>:"),
     "Open MPI --timestamp-output": ("Thu Jul 18 15:41:05 2024<stdout>:", "Fri Jul  5 01:00:09 2024<stdout>:"),
@@ -50,8 +51,9 @@ def test_the_text_after_a_prefix_is_that_of_the_program(name):
     reader = PrefixReader(ANCHOR)
     writer, title = reader.split(f"{first}# nccl-tests version 2.18.3\n")
     assert title == "# nccl-tests version 2.18.3\n"
-    again, row = reader.split(f"{later}{ROW}")
-    assert (again, row.split()) == (writer, ROW.split())
+    for printed in (ROW, ROW_OF_OSU):
+        again, row = reader.split(f"{later}{printed}")
+        assert (again, row.split()) == (writer, printed.split())
     assert reader.split(f"{later.rstrip()}\n")[1].strip() == ""
 
 

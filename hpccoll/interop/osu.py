@@ -275,12 +275,13 @@ class _OsuParser(PrintedTableParser):
         Raises:
             BadInputError: if they contradict each other.
         """
-        low, high = (reported.get(name) for name in RANGES.get(self.quantity, ("", "")))
-        if low is not None and high is not None:
-            self.check_between(self.quantity, value, self.number_in("Min", low), self.number_in("Max", high))
+        names = RANGES.get(self.quantity, ())
+        if names and {*names} <= {*reported}:
+            low, high = (self.number_in(name, reported[name]) for name in names)
+            self.check_between(self.quantity, value, low, high)
         if (rate := reported.get("Messages/s")) is not None:
-            rates = (max(0, value + sign * ROUNDING) * 1e6 / max(size, 1) for sign in (-1, 1))
-            self.check_between("Messages/s", self.number_in("Messages/s", rate), *rates, slack=SLACK)
+            low, high = (max(0, value + error) * 1e6 / max(size, 1) for error in (-ROUNDING, ROUNDING))
+            self.check_between("Messages/s", self.number_in("Messages/s", rate), low, high, slack=SLACK)
 
     def test_quantities(self, test: MpiBenchmark) -> tuple[str, ...]:
         """Return the columns that may hold the result of a test."""
