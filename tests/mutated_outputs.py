@@ -105,6 +105,8 @@ def mutated(random: Random, suite: str) -> tuple[str, Output]:
     name, lines, results = "", first.text.splitlines(keepends=True), first.results
     if random.random() < 0.3:
         second = output(random, suite, like=first)
+        while second.given != first.given:  # what the user says must be true of both
+            second = output(random, suite, like=first)
         name, lines, results = (
             "two outputs, ",
             lines + second.text.splitlines(keepends=True),

@@ -177,7 +177,7 @@ class _OsuParser(PrintedTableParser):
         if found[1] not in DTYPES:
             raise self.error(found[1], f"one of {', '.join(DTYPES)}")
         self.check_title(found)
-        self.dtype = DTYPES[found[1]]
+        self.dtype, self.after_empty = DTYPES[found[1]], False
 
     @handlers.line(r"Time took to create topology graph:.*")
     def refuse_neighbors(self, found: re.Match[str]) -> None:
