@@ -171,3 +171,11 @@ def test_types_and_reductions_that_ours_has_not_are_left_out_with_remarks(tmp_pa
 @pytest.mark.parametrize(("code", "version"), [(22707, "2.27.7"), (2804, "2.8.4"), (21903, "2.19.3")])
 def test_the_code_of_a_version_is_spelt_out(code, version):
     assert nccl_version(code) == version
+
+
+def test_a_time_that_lost_its_decimals_contradicts_its_bandwidths(tmp_path):
+    text = (OUTPUTS / "nccl_all_reduce.txt").read_text().replace(" 100.00   10.49   15.73", "  14.83   70.71  106.06")
+    assert len(read(tmp_path, text).results) == 4
+    for cut in ("  14.  ", "  14  "):
+        with pytest.raises(BadInputError, match="algbw"):
+            read(tmp_path, text.replace("  14.83  ", cut))

@@ -239,6 +239,7 @@ NEIGHBORS = (
         (f"{HEAD}8   1.50\n# [ pairs: 4 ] [ window size: 64 ]\n", 5),
         (HEAD.replace("Avg Latency(us)", "Bandwidth (MB/s)"), 3),
         (HEAD.replace("# Data", "# OSU MPI Reduce Latency Test v7.4\n# Data"), 2),
+        (HEAD.replace(".\n", ".\n# OSU MPI Reduce Latency Test v7.4\n", 1).replace("v7.4\n", "v7.4\n\n", 1), 4),
         (NEIGHBORS, 2),
     ],
 )  # fmt: skip
