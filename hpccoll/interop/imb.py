@@ -220,6 +220,10 @@ class _ImbParser(PrintedTableParser):
     def skip_failure(self, line: re.Match[str]) -> None:
         self.output.remarks.append(f"{self.where} has no result: {line[0]}")
 
+    @handlers.line(r"\d+: Error .*")
+    def skip_defect(self, line: re.Match[str]) -> None:
+        self.remark(line)
+
     @handlers.line(r"\d.*")
     def add(self, line: re.Match[str]) -> None:
         if not self.columns:

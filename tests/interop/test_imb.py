@@ -187,6 +187,13 @@ def test_defects_make_a_result_wrong(tmp_path):
     ]  # fmt: skip
 
 
+def test_what_a_build_that_checks_prints_of_a_defect_is_no_line_of_the_table(tmp_path):
+    defect = "0: Error Allreduce, size = 2048, sample #0\nProcess 0: Got invalid buffer:\nBuffer entry: 8.1\npos: 0\n"
+    row = "         2048         1000         4.10         4.30         4.25\n"
+    output = read(tmp_path, f"{section('Allreduce')}{defect}{row}")
+    assert (len(output.results), len(output.remarks)) == (2, 4)
+
+
 def test_several_runs_of_one_process_are_refused_and_one_is_not(tmp_path):
     run = program("(R) MPI Benchmarks 2021.7, MPI-1") + section("Allreduce", processes=1)
     assert read(tmp_path, run, nodes=1).ranks == 1
