@@ -91,13 +91,13 @@ TESTS = {
 }
 """The programs by their titles, without what says the form of the call."""
 
-TOO_FEW = "This test requires"
-"""The beginning of what a program prints that was started with too few ranks."""
+TOO_FEW = re.compile(r"^This test requires (?:exactly|at least) two processes", re.MULTILINE)
+"""What a program prints that was started with too few ranks."""
 
 
 def recognises_osu(text: str) -> bool:
     """Return whether a text is output of OSU."""
-    return "# OSU " in text or TOO_FEW in text
+    return "# OSU " in text or bool(TOO_FEW.search(text))
 
 
 def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
