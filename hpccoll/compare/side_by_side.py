@@ -1,12 +1,13 @@
 """Results of other programs next to ours of the same operation: timed differently, and therefore never ranked."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hpccoll.compare.compared_case import TIMED
 from hpccoll.spec.case import AGGREGATED
+from hpccoll.spec.catalogue import GRAPH
 from hpccoll.store.rows import Row
 from hpccoll.store.sources import QUEUE_MEAN
 from hpccoll.units import format_count, format_size
@@ -69,14 +70,19 @@ def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:
     """Return by what our result differs from theirs, the most important first."""
     aggregated = ours.timing == AGGREGATED
     return (
-        aggregated != (theirs.timing == QUEUE_MEAN), ours.variant is not None, theirs.dtype != ours.dtype,
+        aggregated != (theirs.timing == QUEUE_MEAN), bool(theirs.params.get(GRAPH)) != bool(ours.params.get(GRAPH)),
+        ours.variant is not None, theirs.dtype != ours.dtype,
         theirs.in_place != ours.in_place, ours.median_s,
     )  # fmt: skip
 
 
 def operation_label(row: Row) -> str:
     """Return the operation of a result of another program in words."""
-    call = row.params.get("call")
-    how = f"{row.algorithm} ({call})" if call else row.algorithm
+    how = f"{row.algorithm} ({call})" if (call := call_label(row.params)) else row.algorithm
     where = f"{row.ranks} ranks on {format_count(row.nodes, 'node')}"
     return f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}, {where}"
+
+
+def call_label(params: Mapping[str, object]) -> str:
+    """Return what another program called, and with which options: ``MPI_Iallreduce``, ``graph=1``; or empty."""
+    return ", ".join(str(value) if name == "call" else f"{name}={value}" for name, value in params.items())

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from hpccoll import __version__
+from hpccoll.compare.side_by_side import call_label
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.files import read_text
 from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
@@ -91,7 +92,15 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
         writer, rest = reader.split(line)
         if TITLE.match(rest):
             titles[writer].append(number)
-    spans = sorted((numbers[0], numbers[-1], writer) for writer, numbers in titles.items())
+    # A title within another sentence is no title: a writer of a table has several.
+    writers = {writer: numbers for writer, numbers in titles.items() if len(numbers) > 1} or titles
+    if writers is titles and len(titles) > 1:
+        writer, (number,) = next(iter(titles.items()))
+        raise UnusableError(
+            "FILE", f"lines of {path} begin with a text that differs from line to line, as {writer!r} in line "
+            f"{number + 1}: remove it, as sed 's/^ *[0-9]*[:\\t]//' does with numbers of lines"
+        )  # fmt: skip
+    spans = sorted((numbers[0], numbers[-1], writer) for writer, numbers in writers.items())
     for (_, end, one), (begin, _, other) in pairwise(spans):
         if begin < end:
             raise BadInputError(
@@ -99,9 +108,9 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
                 f"because each is {SINGLETONS}; or these are several runs: import each by itself"
             )  # fmt: skip
     split = [reader.split(line) for line in lines]
-    kept = titles.keys() if any(titles) else {""}
+    kept = writers.keys() if any(writers) else {""}
     lost = any(rest.strip() for writer, rest in split if writer not in kept)
-    return [rest if writer in kept else "\n" for writer, rest in split], [*titles] if lost else []
+    return [rest if writer in kept else "\n" for writer, rest in split], [*writers] if lost else []
 
 
 def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:
@@ -257,5 +266,4 @@ def imported_lines(outputs: Mapping[Path, BenchmarkOutput]) -> Iterable[str]:
 
 
 def _label(case: Case) -> str:
-    params = [str(value) if name == "call" else f"{name}={value}" for name, value in case.params.items()]
-    return f"{case.collective} ({', '.join(params)})" if params else case.collective
+    return f"{case.collective} ({call})" if (call := call_label(case.params)) else case.collective

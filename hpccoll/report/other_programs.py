@@ -7,7 +7,7 @@ from html import escape
 
 import altair as alt
 
-from hpccoll.compare.side_by_side import SideBySide, operation_label, side_by_side
+from hpccoll.compare.side_by_side import SideBySide, call_label, operation_label, side_by_side
 from hpccoll.report import chart_axes
 from hpccoll.report.chart_panels import Chart, ChartRecord, inline_data, tooltip
 from hpccoll.report.html_tables import plain_table
@@ -124,7 +124,7 @@ def _points(panel: str, pair: SideBySide, libraries: Mapping[str, str]) -> Itera
 
 def _series(row: Row, library: str | None) -> str:
     """Return the name of the series of a result of another program, with its library if there are several."""
-    call = row.params.get("call")
+    call = call_label(row.params)
     placement = ", in place" if row.in_place and row.transport in ("nccl", "rccl") else ""
     of_library = f", {library}" if library else ""
     return f"{row.source} {call or row.algorithm} ({row.timing}{placement}{of_library})"

@@ -121,7 +121,7 @@ def test_other_ranks_or_nodes_than_the_output_lists_are_a_contradiction(name, gi
         lambda text: text.replace("(us)", "(ms)"), lambda text: text.replace(" (B)", "(KB)"),
         lambda text: text.replace("   time", "cputime"), lambda text: text.replace("100.00", "nan"),
         lambda text: text.replace("100.00", "1e300"), lambda text: text.replace("1048576  ", f"{10**16} "),
-        lambda text: text.replace("     N/A\n", "\n"), lambda text: text.replace("all_reduce_perf", "sendrecv_perf"),
+        lambda text: text.replace("     N/A\n", "\n"), lambda text: text.replace("all_reduce_perf", "allreduce_perf"),
         lambda text: text[: text.index("     N/A\n") + 7], lambda text: text.replace("100.00 ", "100.00 7 "),
     ],
 )  # fmt: skip
