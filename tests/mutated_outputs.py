@@ -113,9 +113,6 @@ def mutated(random: Random, suite: str) -> tuple[str, Output]:
             (*results, *second.results),
         )
     possible = {each: at for each, (_, find) in MUTATIONS.items() if (at := find(lines))}
-    if "device lost" in possible and {each.collective for each in results} & {"broadcast", "reduce"}:
-        # Their bandwidths do not depend on the ranks: nothing in an output shows that the last device is missing.
-        possible["device lost"] = [at for at in possible["device lost"] if "#  Rank" in lines[at + 1]]
     chosen = random.choice(list(possible))
     MUTATIONS[chosen][0](random, lines, possible[chosen])
     return name + chosen, replace(first, text="".join(lines), results=results)
