@@ -14,11 +14,12 @@ _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\
 _CLOCK = (
     r"(?:(?:\d{4}[-/.]\d\d[-/.]\d\d|(?:[A-Z][a-z]{2},? +)?[A-Z][a-z]{2} +\d{1,2}|(?:[A-Z][a-z]{2},? +)?\d{1,2} "
     r"[A-Z][a-z]{2} \d{4}|\d\d[-/.]\d\d[-/.]\d{4})(?:T|,? +))?"
-    r"\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?(?:Z| ?[+-]\d\d:?\d\d| [A-Z]{3,4}(?= \d{4}))?(?: \d{4})?"
+    r"\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?(?:Z| ?[+-]\d\d:?\d\d| [A-Z]{3,4}(?= \d{4}))?"
 )
 _SECONDS = r"(?<![\w.])(?:\d+\.\d+|1\d{9}(?:\d{3}){0,3})(?![\w.])"
 """Seconds since a start, or since 1970 also in milli-, micro- or nanoseconds."""
-_TIME = re.compile(f"{_CLOCK}|{_SECONDS}")
+_YEAR = r" \d{4}"
+_TIME = re.compile(f"(?P<clock>{_CLOCK})(?P<year>{_YEAR})?|{_SECONDS}")
 _FIRST_TIME = re.compile(rf"\W*{_CLOCK}")
 
 MAX_PREFIXES = 64
@@ -59,13 +60,19 @@ class PrefixReader:
 
     def _remember(self, prefix: str) -> str:
         """Add a prefix to the known ones, and return its writer."""
-        parts = [part.split() for part in _TIME.split(prefix)]
-        pattern = rf"\s*(?:{_TIME.pattern})\s*".join(r"\s+".join(map(re.escape, words)) for words in parts)
-        writer = " ".join(word for words in parts for word in words)
+        pattern, writer, begin = "", list[str](), 0
+        for time in (*_TIME.finditer(prefix), None):
+            words = prefix[begin : time.start() if time else None].split()
+            writer += words
+            pattern += r"\s+".join(map(re.escape, words))
+            if time:  # a year only if there is one here: a number may follow the prefix
+                form = f"{_CLOCK}{_YEAR if time['year'] else ''}" if time["clock"] else _SECONDS
+                pattern, begin = rf"{pattern}\s*(?:{form})\s*", time.end()
+        pattern += r"(?:\s+|$)" if pattern and prefix[-1].isspace() else ""
         if pattern and pattern not in self._known and len(self._known) < MAX_PREFIXES:
-            self._known[pattern] = writer, re.compile(rf"\s*{pattern}")
+            self._known[pattern] = " ".join(writer), re.compile(rf"\s*{pattern}")
             self._known = dict(sorted(self._known.items(), key=lambda item: -len(item[0])))
-        return writer
+        return " ".join(writer)
 
 
 def _without_repetition(text: str) -> str:

@@ -9,7 +9,8 @@ from hpccoll.evidence.log_set import read_logs
 from hpccoll.line_prefixes import MAX_PREFIXES, PrefixReader
 
 ANCHOR = re.compile("# nccl-tests version")
-ROW = "        1024           256     float    12.50    0.08  12:00:11\n"
+ROW = "2048           256     float    12.50    0.08  12:00:11\n"
+"""It begins with a number that may be a year."""
 PREFIXES = {
     "Open MPI --tag-output": ("[1,0]<stdout>:", "[1,0]<stdout>:"),
     "Open MPI --timestamp-output": ("Thu Jul 18 15:41:05 2024<stdout>:", "Fri Jul  5 01:00:09 2024<stdout>:"),
@@ -66,6 +67,13 @@ def test_lines_of_several_writers_are_told_apart(one, other):
     assert len(set(writers)) == 2
     assert [reader.split(f"{prefix}{ROW}")[0] for prefix in (one, other)] == writers
     assert reader.split(ROW) == ("", ROW)
+
+
+def test_a_prefix_with_a_blank_is_not_the_beginning_of_a_word():
+    reader = PrefixReader(ANCHOR)
+    reader.split("node1: # nccl-tests version 2")
+    line = "node1:7:9 [0] NCCL INFO Connected all rings\n"
+    assert reader.split(line) == ("", line)
 
 
 def test_a_text_that_a_collector_repeats_in_its_line_comes_once():

@@ -176,7 +176,7 @@ class BenchmarkOutput:
         Raises:
             BadInputError: if a run on as many ranks and nodes had other nodes: the two are no rounds of one case.
         """
-        if hosts != self.hosts.setdefault((ranks, nodes), hosts):
+        if {*hosts} != {*self.hosts.setdefault((ranks, nodes), hosts)}:
             names = f"{', '.join(self.hosts[ranks, nodes])}; {', '.join(hosts)}"
             raise UnusableError("FILE", f"runs of {ranks} ranks on several hosts: {names}; import each by itself")
         self.ranks, self.nodes = max((self.ranks, self.nodes), (ranks, nodes))

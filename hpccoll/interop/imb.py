@@ -1,13 +1,15 @@
 """Output of the Intel MPI Benchmarks: IMB-MPI1 and IMB-NBC.
 
-Formats as in version 2021.7 (src_c/IMB_output.c). The result of a collective is ``t_avg``, the mean over ranks; that of
-a non-blocking one ``t_pure``, without computation; that of point to point ``t``. Sizes are those of a rank's block; of
-reduce-scatter they were those of the vector in IMB 2018. One output has sections of 2, 4, 8, ... processes, which are
-the first ranks: with ranks in block order they use as many nodes as they need.
+Formats as in the versions 2018 to 2021.11 of intel/mpi-benchmarks (IMB_output.c, IMB_g_info.c), and, of the line of the
+version, of published outputs from 2.3 on. The result of a collective is ``t_avg``, the mean over ranks; that of a
+non-blocking one ``t_pure``, without computation; that of point to point ``t``. Sizes are those of a rank's block; of
+reduce-scatter they were those of the vector up to IMB 2019. One output has sections of 2, 4, 8, ... processes, which
+are the first ranks: with ranks in block order they use as many nodes as they need.
 """
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +18,15 @@ from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
     ForeignResult,
     LineHandlers,
-    LineParser,
     MpiBenchmark,
     SuppliedMetadata,
 )
+from hpccoll.interop.printed_table import ROUNDING, SLACK, PrintedTableParser
+from hpccoll.schedule.reduction import BFLOAT16
 from hpccoll.spec.algorithm_registry import collective
 
 SOURCE = "imb"
-FAILURES = "out-of-mem.", "int-overflow.", "time-out."
+FAILURES = "out-of-mem", "int-overflow", "time-out"
 """What stands in place of the times of a size that was not measured."""
 
 TIMES = "t_avg", "t_pure", "t"
@@ -50,13 +53,26 @@ BENCHMARKS = {
 }
 """The benchmarks that ours has a collective for; Sendrecv, Exchange, Uniband and Biband have none."""
 
-VECTOR_VERSION = "2018"
-"""The version whose Reduce_scatter counts the bytes of the vector."""
+PARTS = "MPI-1", "MPI-NBC"
+"""The parts that have benchmarks of ours; others, such as IMB-P2P, have other benchmarks of the same names."""
+
+DTYPES = {
+    "MPI_BYTE": "int8", "MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32", "MPI_DOUBLE": "float64",
+    "MPIX_C_FLOAT16": "float16", "MPIX_C_BF16": BFLOAT16,
+}  # fmt: skip
+
+LAST_OF_VECTOR = 2019, 0
+"""The last version, and its update, whose Reduce_scatter counts the bytes of the vector."""
+
+OLD_MEGABYTE = 1048576 / 1e6
+"""The megabyte of IMB before 2018 over the later one."""
 
 
 def recognises_imb(text: str) -> bool:
     """Return whether a text is output of IMB."""
-    return "# Benchmarking " in text and "#repetitions" in text
+    return ("# Benchmarking " in text and "#repetitions" in text) or bool(
+        re.search(r"Intel ?\(R\) MPI Benchmark", text)
+    )
 
 
 def read_imb(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
@@ -74,61 +90,113 @@ def read_imb(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> Bench
         source=SOURCE, program="Intel MPI Benchmarks", ranks=0, nodes=given.need("nodes", "IMB"), library=given.library,
         truncated=True,
     )  # fmt: skip
-    _ImbParser(path, output).parse(lines)
+    parser = _ImbParser(path, output)
+    parser.parse(lines)
+    parser.set_nodes()
     if output.results and given.ranks not in (None, output.ranks):
         raise BadInputError("--ranks", given.ranks, f"{output.ranks}, which {path} says")
     return output
 
 
-class _ImbParser(LineParser):
+class _ImbParser(PrintedTableParser):
     """The parser of one output; its state is what is known of the section that is being read."""
+
+    first_to_the_right = True
 
     def __init__(self, path: Path, output: BenchmarkOutput) -> None:
         super().__init__(path, output)
-        self.version = ""
+        self.part = PARTS[0]
+        self.version: tuple[int, int] | None = None
+        self.rebuilt = False  # of a later version, to count as 2018 did
+        self.runs = 0
+        self.any_sizes = False  # whether the user chose sizes, in any order
+        self.types = {False: "int8", True: "float32"}  # of collectives that reduce, and of the others
         self.benchmark: MpiBenchmark | None = None  # None if ours has no such collective
+        self.name = ""
         self.call: str | None = None
-        self.processes = 0
+        self.processes = self.waiting = 0
         self.columns: tuple[str, ...] = ()
         self.time = ""
+        self.sections: dict[tuple[int, int, bool], str] = {}
+        """The places of sections by their processes, those that wait meanwhile, and whether all could take part."""
 
     handlers = LineHandlers()
 
-    @handlers.line(r"#\s+Intel\(R\) MPI Benchmarks .*\(GPU\)")
+    @handlers.line(r"#\s+Intel ?\(R\) MPI Benchmarks .*\(GPU\).*")
     def refuse_gpu(self, found: re.Match[str]) -> None:
         raise self.error(found[0], "a part without (GPU): the output does not say where buffers are")
 
-    @handlers.line(r"#\s+Intel\(R\) MPI Benchmarks (\S+), .*")
+    @handlers.line(
+        r"#\s+Intel( ?)\(R\) MPI Benchmark(?:s| Suite) V?((\d+)[^ ,]*(?: (?i:update) (\d+))?)[^,]*, (\S+) part.*"
+    )
     def set_version(self, found: re.Match[str]) -> None:
-        self.version = found[1]
-        self.output.program = f"Intel MPI Benchmarks {found[1]}"
+        self.end_section()
+        blank, version, major, update, self.part = found.groups()
+        self.version, self.rebuilt = (int(major), int(update or 0)), major == "2018" and not blank
+        self.output.program = f"Intel MPI Benchmarks {version}"
+        self.runs += 1
+
+    @handlers.line(r"# Message lengths were user defined")
+    def set_any_sizes(self, _line: re.Match[str]) -> None:
+        self.any_sizes = True
+
+    @handlers.line(r"# MPI_Datatype +(for reductions)? *: +(\w+)")
+    def set_type(self, found: re.Match[str]) -> None:
+        if found[2] not in DTYPES:
+            raise self.error(found[2], f"one of {', '.join(DTYPES)}")
+        self.types[bool(found[1])] = DTYPES[found[2]]
+
+    @handlers.line(r"# !! Benchmark (\S+) (?:is )?invalid for ([0-9]+) process.*")
+    def skip_invalid(self, found: re.Match[str]) -> None:
+        processes = f"{found[2]} process{'' if found[2] == '1' else 'es'}"
+        self.output.remarks.append(f"{self.where}: IMB says that {found[1]} is invalid for {processes}")
 
     @handlers.line(r"# Benchmarking (\S+).*")
     def begin(self, found: re.Match[str]) -> None:
+        if self.benchmark and not self.columns and found[1] != self.name:
+            raise self.error(found[0], f"the table of {self.name} above it")
+        self.end_section()
+        self.name = found[1]
         name = found[1].removesuffix("_pure")
         form = "" if name in BENCHMARKS or name[:1] != "I" else "nonblocking"
-        self.benchmark = BENCHMARKS.get(name[1:].capitalize() if form else name)
-        self.columns, self.processes = (), 0
+        self.benchmark = BENCHMARKS.get(name[1:].capitalize() if form else name) if self.part in PARTS else None
         if self.benchmark is None:
-            self.output.remarks.append(f"{self.where}: {found[1]} is left out: ours has nothing like it")
+            part = "" if self.part in PARTS else f" of the part {self.part}"
+            self.output.remarks.append(f"{self.where}: {found[1]}{part} is left out: ours has nothing like it")
             return
         self.call = self.benchmark.call(form)
         if found[1].endswith("_pure"):  # the mean over ranks; t_pure of the other form is that of one rank
             self.call = f"{self.call}_pure"
-        if self.benchmark.function == "Reduce_scatter" and self.version == VECTOR_VERSION:
+        if self.benchmark.function != "Reduce_scatter":
+            return
+        if self.version is None:
+            self.output.remarks.append(
+                f"{self.where}: {found[1]} is left out: no line says the version of IMB, and so whether its sizes are "
+                "those of the vector (to 2019) or of a block (from 2019 Update 1)"
+            )
+            self.benchmark = None
+        elif self.version <= LAST_OF_VECTOR and not (self.rebuilt and form):
             self.benchmark = replace(self.benchmark, of_block=False)
+
+    def end_section(self) -> None:
+        """Forget the section."""
+        self.end_table()
+        self.benchmark, self.columns, self.processes, self.waiting = None, (), 0, 0
 
     @handlers.line(r"# #processes = ([0-9]{1,9})\b.*")
     def set_processes(self, found: re.Match[str]) -> None:
+        if self.columns:
+            raise self.error(found[0], "the line # Benchmarking above it")
         self.processes = int(found[1])
-        self.output.ranks = max(self.output.ranks, self.processes)
 
     @handlers.line(r"# \( ?([0-9]{1,9}) additional process(?:es)? waiting in MPI_Barrier\)")
-    def add_waiting(self, found: re.Match[str]) -> None:
-        self.output.ranks = max(self.output.ranks, self.processes + int(found[1]))
+    def set_waiting(self, found: re.Match[str]) -> None:
+        self.waiting = int(found[1])
 
     @handlers.line(r".*#repetitions.*")
     def set_columns(self, found: re.Match[str]) -> None:
+        if self.columns and found[0].split() != [*self.columns]:
+            raise self.error(found[0], "the line # Benchmarking above another table")
         self.columns = tuple(found[0].split())
         units = {stem: unit for stem, _, unit in (column.partition("[") for column in self.columns)}
         self.time = next((stem for stem in TIMES if stem in units), "")
@@ -148,25 +216,70 @@ class _ImbParser(LineParser):
     def skip(self, _comment: re.Match[str]) -> None:
         """Skip what IMB says besides."""
 
-    @handlers.line(rf"[0-9 ]+ ({'|'.join(map(re.escape, FAILURES))}).*")
+    @handlers.line(rf"[0-9 ]+ ({'|'.join(FAILURES)}).*")
     def skip_failure(self, line: re.Match[str]) -> None:
         self.output.remarks.append(f"{self.where} has no result: {line[0]}")
+
+    @handlers.line(r"\d+: Error .*")
+    def skip_defect(self, line: re.Match[str]) -> None:
+        self.remark(line)
 
     @handlers.line(r"\d.*")
     def add(self, line: re.Match[str]) -> None:
         if not self.columns:
             self.remark(line)
             return
-        row = self.row(line[0], self.columns)
         if self.benchmark is None:
             return
+        self.add_to_table()
+        row = self.row(line[0], self.columns)
+        numbers = {name: self.number_in(name, cell) for name, cell in row.items()}
         size = 1 if self.benchmark.function == "Barrier" else self.count_in("#bytes", row["#bytes"])
         if not self.processes:
             raise self.error(line[0], "the line of its #processes above the table")
+        self.sections.setdefault((self.processes, self.waiting, bool(self.benchmark.function)), self.where)
+        if not self.any_sizes:
+            self.check_rising(size)
+        column = f"{self.time}[usec]"
+        self.check(numbers, size, column)
         if not size:
             return  # an operation without data is none of ours
-        column = f"{self.time}[usec]"
-        dtype = "float32" if collective(self.benchmark.collective).reduces else "int8"
-        case = self.benchmark.case(size, self.processes, self.output.nodes_of(self.processes), dtype, self.call)
-        seconds = self.benchmark.factor * self.number_in(column, row[column]) * 1e-6
-        self.add_result(ForeignResult(case=case, seconds=seconds, reported=row))
+        dtype = self.types[collective(self.benchmark.collective).reduces]
+        case = self.benchmark.case(size, self.processes, 1, dtype, self.call)
+        seconds = self.benchmark.factor * numbers[column] * 1e-6
+        defects = numbers.get("defects", 0)
+        failure = f"IMB's check of the data found defects: {row['defects']}" if defects else None
+        self.add_result(ForeignResult(case=case, seconds=seconds, reported=row, failure=failure))
+
+    def check(self, numbers: Mapping[str, float], size: int, column: str) -> None:
+        """Check the numbers of a line against each other.
+
+        Raises:
+            BadInputError: if they contradict each other.
+        """
+        if "t_avg[usec]" in numbers:
+            low, high = numbers.get("t_min[usec]", 0), numbers.get("t_max[usec]", math.inf)
+            self.check_between("t_avg[usec]", numbers["t_avg[usec]"], low, high)
+        if "Mbytes/sec" in numbers:
+            time = numbers.get("t_max[usec]", numbers[column])
+            low, high = size / (time + ROUNDING) / OLD_MEGABYTE, size / max(time - ROUNDING, ROUNDING / 2)
+            self.check_between("Mbytes/sec", numbers["Mbytes/sec"], low, high, slack=SLACK)
+
+    def set_nodes(self) -> None:
+        """Set the ranks of the output, and the nodes of its results.
+
+        Raises:
+            BadInputError: if sections do not have the same processes in all, or each process was a run of its own.
+        """
+        ranks = self.output.ranks = max((running + waiting for running, waiting, _ in self.sections), default=0)
+        if self.runs > 1 and ranks == 1:
+            raise BadInputError("FILE", str(self.path), f"one run: it has {self.runs}, of 1 process each, as if "
+                                "IMB was started without the launcher of its MPI library")  # fmt: skip
+        for (running, waiting, collective_call), where in self.sections.items():
+            if running + waiting != ranks and (waiting or collective_call):
+                expected = f"{ranks} processes, as in other sections; runs of other numbers are imported by themselves"
+                raise BadInputError(where, f"{running} processes and {waiting} waiting", expected)
+        self.output.results[:] = [
+            replace(each, case=replace(each.case, nodes=self.output.nodes_of(each.case.ranks or 1)))
+            for each in self.output.results
+        ]

@@ -66,7 +66,9 @@ PROGRAMS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
     "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all",
 }  # fmt: skip
-"""The collective of each program; sendrecv, hypercube and alltoallv have none that is like them."""
+"""The collective of each program."""
+WITHOUT_COLLECTIVE = "sendrecv", "hypercube", "alltoallv"
+"""The programs that measure what no collective of ours does."""
 
 TYPES = {"half": "float16", "float": "float32", "double": "float64", "bfloat16": BFLOAT16} | {
     name: name for name in (*DTYPES, "int8", "uint8", "uint32", "uint64")
@@ -114,7 +116,7 @@ class _Device:
     rank: int
     group: str
     process: tuple[str, str]  # host and process id
-    place: str  # on the bus, with its domain; empty if the line does not say it
+    place: str  # its number, and its place on the bus with the domain; empty if the line does not say it
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,9 @@ class _Run:
     placements: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     results: list[_Result] = field(default_factory=list)
+    failed: int = 0  # wrong elements of all results
     stage: int = 0
+    left_out: bool = False
     ended: bool = False
 
 
@@ -219,6 +223,8 @@ class _NcclTestsParser(LineParser):
 
     def _end_run(self) -> None:
         run, self.run = self.run, _Run(self.where, self.given.library)
+        if run.left_out:
+            return
         if run.results:
             self.runs.append(run)
         elif run.devices:
@@ -255,7 +261,11 @@ class _NcclTestsParser(LineParser):
     @handlers.line(r"# *Collective test starting: *(\S+)")
     def set_program(self, found: re.Match[str]) -> None:
         self._enter(STARTING)
-        self.run.collective = collective_of(self.where, found[1])
+        self.run.left_out = found[1].removesuffix("_perf") in WITHOUT_COLLECTIVE
+        if self.run.left_out:
+            self.output.remarks.append(f"{self.where}: {found[1]} is left out: ours has nothing like it")
+        else:
+            self.run.collective = collective_of(self.where, found[1])
 
     @handlers.line(r"# *nThread +\d+ +nGpus +\d+ .*")
     def set_settings(self, found: re.Match[str]) -> None:
@@ -273,12 +283,12 @@ class _NcclTestsParser(LineParser):
         if mode := next((mode for words, mode in BLOCKING.items() if words in found[1]), 0):
             self.run.params["blocking"] = mode
 
-    @handlers.line(r"# *Rank +(\d{1,9}) +(?:Group +(\d+) +)?Pid +(\d+) +on +(\S+) +device +\d+ *(?:\[([^]]*)\])?(.*)")
+    @handlers.line(r"# *Rank +(\d{1,9}) +(?:Group +(\d+) +)?Pid +(\d+) +on +(\S+) +device +(\d+) *(?:\[([^]]*)\])?(.*)")
     def add_device(self, found: re.Match[str]) -> None:
         self._enter(DEVICES)
-        place = found[5] if ":" in (found[5] or "") else ""
+        place = f"{found[5]} {found[6]}" if ":" in (found[6] or "") else ""
         self.run.devices.append(_Device(int(found[1]), found[2] or "0", (found[4], found[3]), place))
-        if AMD_GPU.search(found[6]):
+        if AMD_GPU.search(found[7]):
             self.run.suite = RCCL_TESTS
 
     @handlers.line(r"# *Rank\b.*")
@@ -312,6 +322,10 @@ class _NcclTestsParser(LineParser):
         sizes, _, times, *_ = *found[0].lstrip("# ").split(), "", "", ""
         if sizes != "(B)" or times != "(us)":
             raise self.error(found[0], "units (B), (elements), (us)")
+
+    @handlers.line(r"# *Out of bounds values *: *([0-9]{1,18}) FAILED")
+    def set_failed(self, found: re.Match[str]) -> None:
+        self.run.failed = int(found[1])
 
     @handlers.line(r"# *Avg bus bandwidth .*")
     def end(self, _line: re.Match[str]) -> None:
@@ -374,16 +388,22 @@ def _add_run(path: Path, run: _Run, output: BenchmarkOutput, given: SuppliedMeta
     if problem := _contradiction(name, run, bandwidths, ranks):
         where, found, expected = problem
         raise BadInputError(where if run.collective else f"--program {given.program}: {where}", found, expected)
-    for one in run.results:
+    counts = [one.values["#wrong"] for one in run.results]
+    # Versions before 2.13 print the largest error of each result, and only below the table whether it is too large.
+    failure = None
+    if run.failed and all(count in ("N/A", "0") for count in counts):
+        failure = f"{run.failed} wrong elements in the results of the run, which does not say in which"
+    for one, counted in zip(run.results, counts, strict=True):
         case = nccl_tests_case(
             output, one.where, name, one.row, one.placement, run.timing, run.suite, ranks, nodes, run.params
         )
         if case:
             seconds = read_number(one.where, "time", one.values["time"]) * 1e-6
-            # Early versions print the largest error instead.
-            counted = one.values["#wrong"]
             wrong = None if counted == "N/A" else int(read_number(one.where, "#wrong", counted))
-            output.add(one.where, ForeignResult(case=case, seconds=seconds, reported=one.reported, wrong=wrong))
+            output.add(
+                one.where,
+                ForeignResult(case=case, seconds=seconds, reported=one.reported, wrong=wrong, failure=failure),
+            )
 
 
 def _contradiction(
@@ -573,7 +593,7 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
     # A process lists its first device only, whichever number of threads and devices it has.
     RANKS.check(f"{path}: devices", per_process * len(config["devices"]))
     for each in config["devices"]:
-        process, place = (str(each["hostname"]), str(each["pid"])), str(each["device_hex"])
+        process, place = (str(each["hostname"]), str(each["pid"])), f"{each['device']} {each['device_hex']}"
         run.devices += [
             _Device(int(each["rank"]) + index, str(each["group"]), process, "" if index else place)
             for index in range(per_process)

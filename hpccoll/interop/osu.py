@@ -1,14 +1,15 @@
 """Output of the OSU Micro-Benchmarks: collectives (blocking, non-blocking, persistent) and point to point.
 
-Formats as in version 7.4 (c/util/osu_util_mpi.c and the programs); those of 5.x to 7.x differ in columns only, and
-columns are found by name. OSU counts the bytes of a rank's block where collectives have blocks, except of
-reduce-scatter; S of ours is that of all blocks. A latency is half a round trip. A bandwidth, of a window of messages,
-becomes the time in which messages of S go and come at that rate, so that ``busbw_Bps`` is the printed bandwidth (of
-several pairs: that of a pair; of both directions: that of one).
+Formats as in versions 5.3.2, 7.0 and 7.4 (osu_coll.c, c/util/osu_util_mpi.c and the programs): they differ in columns
+only, and columns are found by name. Some programs of 7.x print more columns than headings. OSU counts the bytes of a
+rank's block where collectives have blocks, except of reduce-scatter; S of ours is that of all blocks. A latency is half
+a round trip. A bandwidth, of a window of messages, becomes the time in which messages of S go and come at that rate, so
+that ``busbw_Bps`` is the printed bandwidth (of several pairs: that of a pair; of both directions: that of one).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
@@ -16,10 +17,11 @@ from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
     ForeignResult,
     LineHandlers,
-    LineParser,
     MpiBenchmark,
     SuppliedMetadata,
 )
+from hpccoll.interop.printed_table import ROUNDING, SLACK, PrintedTableParser
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import collective
 
 SOURCE = "osu"
@@ -35,6 +37,34 @@ DEVICES = {
 QUANTITIES = {"Avg Latency": "us", "Latency": "us", "Pure Comm.": "us", "Bandwidth": "MB/s", "": "MB/s"}
 """The columns that hold the result, with their units; the first one that a table has is taken."""
 COLUMN = re.compile(r"(?P<stem>[^()]*?) ?\((?P<unit>[^()]+)\)|(?P<rate>\w+/\w+)")
+RANGES = {
+    "Avg Latency(us)": ("Min Latency(us)", "Max Latency(us)"), "Pure Comm.(us)": ("Min Comm.(us)", "Max Comm.(us)"),
+}  # fmt: skip
+"""The columns of the smallest and the largest mean of a rank, around that of all ranks."""
+
+FULL = {
+    "Avg Latency(us)": (*RANGES["Avg Latency(us)"], "Iterations"),
+    "Pure Comm.(us)": ("Coll. Init(us)", "MPI_Test(us)", "MPI_Wait(us)", *RANGES["Pure Comm.(us)"]),
+}
+"""The columns of the option -f, by the column that holds the result."""
+
+VALIDATION = ("Validation",)
+TAILS = "1st tail", "2nd tail", "3rd tail"
+"""The columns of the options -c and -z; the percentiles of the latter have no names without headings."""
+
+ORDER = (
+    "Size", "Overall(us)", "Avg Latency(us)", *FULL["Avg Latency(us)"], "Compute(us)", *FULL["Pure Comm.(us)"][:3],
+    "Pure Comm.(us)", *RANGES["Pure Comm.(us)"], "Overlap(%)", *VALIDATION, *TAILS,
+)  # fmt: skip
+"""The order in which columns are printed."""
+
+FORMS = {"Size": r"\d+", "Iterations": r"\d+", "Validation": "Pass|Fail"}
+"""The forms of the cells that are no decimal numbers."""
+
+MISSING_TITLE = "the title of its program above it, # OSU ..."
+
+WINDOW = 64
+"""The messages of a window, unless -W says another number."""
 
 
 TESTS = {
@@ -61,10 +91,13 @@ TESTS = {
 }
 """The programs by their titles, without what says the form of the call."""
 
+TOO_FEW = re.compile(r"^This test requires (?:exactly|at least) two processes", re.MULTILINE)
+"""What a program prints that was started with too few ranks."""
+
 
 def recognises_osu(text: str) -> bool:
     """Return whether a text is output of OSU."""
-    return "# OSU " in text
+    return "# OSU " in text or bool(TOO_FEW.search(text))
 
 
 def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
@@ -87,22 +120,27 @@ def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> Bench
     return output
 
 
-class _OsuParser(LineParser):
+class _OsuParser(PrintedTableParser):
     """The parser of one output; its state is what is known of the table that is being read."""
 
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         super().__init__(path, output)
         self.given = given
+        self.title = ""
         self.test: MpiBenchmark | None = None
         self.form, self.transport, self.device, self.dtype = "", "mpi", "cpu", "int8"
-        self.pairs = 0
+        self.pairs, self.window = 0, WINDOW
         self.columns: tuple[str, ...] = ()
         self.quantity = ""
+        self.types: set[str] = set()  # the types of elements that the program has had tables of
 
     handlers = LineHandlers()
 
     @handlers.line(r"# OSU (?P<library>MPI|NCCL|RCCL)(?:-(?P<device>[A-Z]+))? (?P<test>.+?) Test v(?P<version>\S+)")
     def begin(self, title: re.Match[str]) -> None:
+        if self.test and not self.types and not self.after_empty:
+            raise self.error(title[0], f"the table of the title above it, {self.title}")
+        self.title, self.after_empty = title[0], False
         name = title["test"].replace(" Personalized Exchange", "")
         self.form = ""
         for word, form in (("Non-blocking ", "nonblocking"), (" Persistent", "persistent")):
@@ -113,7 +151,9 @@ class _OsuParser(LineParser):
         library = title["library"]
         if title["device"] not in DEVICES[library]:
             raise self.error(title[0], "buffers on the host or in CUDA memory; of RCCL's programs in ROCm memory")
-        self.test, self.columns, self.pairs = TESTS[name], (), 0
+        self.end_table()
+        self.test, self.columns, self.pairs, self.window = TESTS[name], (), 0, WINDOW
+        self.types.clear()
         self.transport, self.device = library.lower(), DEVICES[library][title["device"]]
         # Before 7.0 no line named the type: reductions had MPI_FLOAT; the programs for NCCL and RCCL still have it.
         self.dtype = "float32" if library != "MPI" or collective(self.test.collective).reduces else "int8"
@@ -123,15 +163,34 @@ class _OsuParser(LineParser):
     def refuse(self, title: re.Match[str]) -> None:
         raise self.error(title[1], f"a program for MPI, NCCL or RCCL: one of {', '.join(TESTS)}")
 
+    def check_title(self, found: re.Match[str]) -> None:
+        """Check that no title is missing: an empty line is above a title, not between the tables of a program.
+
+        Raises:
+            BadInputError: if one is missing.
+        """
+        if self.types and self.after_empty:
+            raise self.error(found[0], MISSING_TITLE)
+
     @handlers.line(r"# Datatype: (\w+)\.")
     def set_dtype(self, found: re.Match[str]) -> None:
         if found[1] not in DTYPES:
             raise self.error(found[1], f"one of {', '.join(DTYPES)}")
-        self.dtype = DTYPES[found[1]]
+        self.check_title(found)
+        self.dtype, self.after_empty = DTYPES[found[1]], False
 
-    @handlers.line(r"# \[ pairs: ([0-9]{1,9}) \].*")
+    @handlers.line(r"Time took to create topology graph:.*")
+    def refuse_neighbors(self, found: re.Match[str]) -> None:
+        raise self.error(found[0], "a collective of all ranks: this one is of neighbors, whatever its title says")
+
+    @handlers.line(r"# \[ pairs: ([0-9]{1,9}) \] \[ window size: (\w+) \]")
     def set_pairs(self, found: re.Match[str]) -> None:
-        self.pairs = int(found[1])
+        if not found[2].isdigit():
+            raise self.error(found[0], "one window size, as without the option -V")
+        if self.test and self.test_quantities(self.test) != ("",):
+            raise self.error(found[0], MISSING_TITLE)
+        self.check_title(found)
+        self.pairs, self.window = int(found[1]), int(found[2])
 
     @handlers.line(r"# Send Buffer on (\w+) \(\w+\) and Receive Buffer on (\w+) \(\w+\)")
     def set_device(self, found: re.Match[str]) -> None:
@@ -139,8 +198,12 @@ class _OsuParser(LineParser):
             raise self.error(found[0], "both buffers on the host, or both on GPUs")
         self.device = "cpu" if found[1] == "HOST" else "rocm" if self.transport == "rccl" else "cuda"
 
-    @handlers.line(r"#.*(Size|\(us\)|MB/s).*")
+    @handlers.line(r"#.*(?:Size|\(us\)|MB/s).*|Overall\(us\).*")  # without # in osu_ibarrier before 7.2
     def set_columns(self, found: re.Match[str]) -> None:
+        if self.dtype in self.types:
+            raise self.error(found[0], MISSING_TITLE)
+        self.check_title(found)
+        self.end_table()
         self.columns = tuple(re.split(r"\s{2,}", found[0].lstrip("# ")))
         units: dict[str, str] = {}
         for column in filter(None, map(COLUMN.fullmatch, self.columns)):
@@ -149,6 +212,8 @@ class _OsuParser(LineParser):
         if stem is None or units[stem] != QUANTITIES[stem]:
             expected = ", ".join(f"{stem} ({unit})".lstrip() for stem, unit in QUANTITIES.items())
             raise self.error(found[0], f"a column with a result: {expected}")
+        if self.test and stem not in self.test_quantities(self.test):
+            raise self.error(found[0], MISSING_TITLE)
         if self.test and self.test.function != "Barrier" and "Size" not in self.columns:
             raise self.error(found[0], "a column Size, in bytes")
         self.quantity = next(each for each in self.columns if each.startswith(stem) and units[stem] in each)
@@ -162,9 +227,21 @@ class _OsuParser(LineParser):
         if not self.test or not self.columns:
             self.remark(line)
             return
-        reported = self.row(line[0], self.columns)
+        self.add_to_table()
+        reported = self.row(line[0], self.columns_of(line[0].split()))
         value = self.number_in(self.quantity, reported[self.quantity])
         size = 1 if self.test.function == "Barrier" else self.count_in("Size", reported["Size"])
+        self.check_rising(size)
+        self.types.add(self.dtype)
+        if "Transmit Size" in reported:
+            self.output.remarks.append(f"{self.where}: a derived type is left out: ours has nothing like it")
+            return
+        self.check(reported, size, value)
+        call = self.test.call(self.form)
+        if self.quantity == "MB/s":
+            if not self.pairs:
+                raise self.error(line[0], "the line of the pairs above the table")
+            call = call if self.window == WINDOW else f"{call} of {self.window}"
         if "MB/s" in self.quantity:
             seconds = (self.pairs or self.test.factor) * size / (value * 1e6) if value else 0.0
         else:
@@ -172,15 +249,54 @@ class _OsuParser(LineParser):
         ranks = self.ranks_of(self.test)
         self.output.ranks = max(self.output.ranks, ranks)
         case = self.test.case(
-            size, ranks, min(self.output.nodes, ranks), self.dtype, self.test.call(self.form),
+            size, ranks, min(self.output.nodes, ranks), self.dtype, call,
             transport=self.transport, device=self.device,
         )  # fmt: skip
         failed = reported.get("Validation") == "Fail"
         failure = "OSU's validation of the data failed" if failed else None
         self.add_result(ForeignResult(case=case, seconds=seconds, reported=reported, failure=failure))
 
+    def columns_of(self, cells: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns of a line: the headings, and those that OSU left out of them."""
+        if len(cells) == len(self.columns):
+            return self.columns
+        for added in product(*(((), names) for names in (FULL.get(self.quantity, ()), VALIDATION, TAILS))):
+            names = dict.fromkeys((*self.columns, *chain(*added)))
+            columns = tuple(sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)))
+            if len(columns) == len(cells) and all(
+                re.fullmatch(FORMS.get(name, r"\d+\.\d+"), cell) for name, cell in zip(columns, cells, strict=True)
+            ):
+                return columns
+        return self.columns
+
+    def check(self, reported: Mapping[str, str], size: int, value: float) -> None:
+        """Check the numbers of a line against each other.
+
+        Raises:
+            BadInputError: if they contradict each other.
+        """
+        names = RANGES.get(self.quantity, ())
+        if names and {*names} <= {*reported}:
+            low, high = (self.number_in(name, reported[name]) for name in names)
+            self.check_between(self.quantity, value, low, high)
+        if (rate := reported.get("Messages/s")) is not None:
+            low, high = (max(0, value + error) * 1e6 / max(size, 1) for error in (-ROUNDING, ROUNDING))
+            self.check_between("Messages/s", self.number_in("Messages/s", rate), low, high, slack=SLACK)
+
+    def test_quantities(self, test: MpiBenchmark) -> tuple[str, ...]:
+        """Return the columns that may hold the result of a test."""
+        if self.form == "nonblocking":
+            return ("Pure Comm.",)
+        if test.function or test.algorithm != NATIVE:
+            return "Avg Latency", "Latency"
+        return ("",) if test.collective == "multi_pair" else ("Bandwidth",)
+
     def ranks_of(self, test: MpiBenchmark) -> int:
-        """Return the ranks of a test: point to point has two of them, or two of each pair."""
+        """Return the ranks of a test: point to point has two of them, or two of each pair.
+
+        Raises:
+            BadInputError: if neither the output nor the user says them.
+        """
         if test.collective in ("send_recv", "bidirectional"):
             return 2
         return 2 * self.pairs or self.given.need("ranks", "OSU")

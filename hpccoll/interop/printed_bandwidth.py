@@ -117,4 +117,4 @@ def read_number(where: str, name: str, cell: str) -> float:
 
 def _printed(where: str, name: str, cell: str) -> tuple[float, float]:
     value, exponent = read_number(where, name, cell), int(Decimal(cell).as_tuple().exponent)
-    return value, _ROUNDING * 10.0 ** min(exponent, 300)
+    return value, _ROUNDING * 10.0 ** min(exponent, 300 if value >= 100 else -2)  # fewer decimals only if none fit

@@ -15,7 +15,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.files import parse_json
 from hpccoll.interop.benchmark_output import COUNT, BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.nccl_tests import IN_PLACE, OUT_OF_PLACE, PROGRAMS, RCCL_TESTS, nccl_tests_case
-from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, read_number
+from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, possible_ranks, read_number
 from hpccoll.limits import RANKS
 from hpccoll.store.sources import QUEUE_MEAN
 
@@ -94,8 +94,11 @@ def _add_record(output: BenchmarkOutput, where: str, record: Record, given: Supp
     if output.nodes > ranks:
         raise BadInputError("--nodes", output.nodes, f"at most {ranks}, the ranks of the output")
     printed = {key: _value(where, record, key) for key in MEASURED}
-    if problem := PrintedBandwidth.read(where, _value(where, record, "size"), printed).problem(name, ranks):
+    bandwidth = PrintedBandwidth.read(where, _value(where, record, "size"), printed)
+    if problem := bandwidth.problem(name, ranks):
         raise BadInputError(*problem)
+    if (possible := possible_ranks(name, ranks, [bandwidth])) and ranks not in possible:
+        raise BadInputError(f"{where}: ranks", ranks, f"{possible[0]}, which follow from its bandwidths")
     in_place = _value(where, record, "inPlace")
     if in_place not in ("0", "1"):
         raise BadInputError(f"{where}: inPlace", in_place, "0 or 1")

@@ -227,6 +227,13 @@ def test_nodes_with_unequal_numbers_of_ranks_need_bandwidths_that_show_them(tmp_
     assert {row.ranks for row in imported(tmp_path, import_text(tmp_path, uneven, ranks=3))} == {3}
 
 
+def test_nodes_may_be_listed_in_another_order_in_another_run(tmp_path):
+    swapped = PLAIN.replace("node0", "nodeX").replace("node1", "node0").replace("nodeX", "node1")
+    assert {row.rounds for row in imported(tmp_path, import_text(tmp_path, PLAIN + swapped))} == {2}
+    other = PLAIN.replace("node1", "node2")
+    assert import_text(tmp_path, PLAIN + other).is_bad_input("node0, node1", "node0, node2")
+
+
 def test_hosts_of_one_name_need_the_number_of_nodes(tmp_path):
     text = PLAIN.replace("node1", "node0")
     assert import_text(tmp_path, text).is_bad_input("--nodes", "node0")
@@ -260,6 +267,14 @@ def test_a_run_that_failed_between_others_is_said_to_have_no_result(tmp_path):
     ended = import_text(tmp_path, f"{PLAIN}{failed}node0: Test NCCL failure\n{PLAIN}")
     assert {row.rounds for row in imported(tmp_path, ended)} == {2}
     assert "line 21: the run that begins here has no result" in ended.err
+
+
+def test_a_program_without_a_collective_of_ours_is_left_out(tmp_path):
+    sendrecv = PLAIN.replace("all_reduce_perf", "sendrecv_perf")
+    ended = import_text(tmp_path, f"{sendrecv}{PLAIN}")
+    assert {row.collective for row in imported(tmp_path, ended)} == {"all_reduce"}
+    assert "sendrecv_perf is left out" in ended.err
+    assert import_text(tmp_path, sendrecv).is_bad_input("sendrecv_perf is left out")
 
 
 def test_a_run_that_is_cut_before_another_is_said(tmp_path):
@@ -371,6 +386,14 @@ def test_outputs_that_do_not_name_their_program_are_imported_if_the_user_does(pr
     assert sorted(busbw(rows)) == pytest.approx(sorted(map(float, (first, second))), rel=0.02)
     for other in {"all_reduce", "broadcast"} - {program}:
         assert import_text(tmp_path, text, program=other).is_bad_input(f"--program {other}")
+
+
+def test_an_old_output_with_wrong_elements_is_wrong_though_no_row_says_so(tmp_path):
+    text = OLDEST.format(head=" redop", pad=" ", count=262144, cell=" sum", busbw="10.49", second="10.65")
+    text = text.replace(" Out of bounds values : 0 OK", "# Out of bounds values : 3 FAILED")
+    rows = imported(tmp_path, import_text(tmp_path, text, program="all_reduce"))
+    assert {row.status for row in rows} == {"wrong"}
+    assert all("3 wrong elements" in row.reason for row in rows)
 
 
 def test_a_program_that_the_output_contradicts_is_refused(tmp_path):

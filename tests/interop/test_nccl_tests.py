@@ -121,7 +121,7 @@ def test_other_ranks_or_nodes_than_the_output_lists_are_a_contradiction(name, gi
         lambda text: text.replace("(us)", "(ms)"), lambda text: text.replace(" (B)", "(KB)"),
         lambda text: text.replace("   time", "cputime"), lambda text: text.replace("100.00", "nan"),
         lambda text: text.replace("100.00", "1e300"), lambda text: text.replace("1048576  ", f"{10**16} "),
-        lambda text: text.replace("     N/A\n", "\n"), lambda text: text.replace("all_reduce_perf", "sendrecv_perf"),
+        lambda text: text.replace("     N/A\n", "\n"), lambda text: text.replace("all_reduce_perf", "allreduce_perf"),
         lambda text: text[: text.index("     N/A\n") + 7], lambda text: text.replace("100.00 ", "100.00 7 "),
     ],
 )  # fmt: skip
@@ -171,3 +171,11 @@ def test_types_and_reductions_that_ours_has_not_are_left_out_with_remarks(tmp_pa
 @pytest.mark.parametrize(("code", "version"), [(22707, "2.27.7"), (2804, "2.8.4"), (21903, "2.19.3")])
 def test_the_code_of_a_version_is_spelt_out(code, version):
     assert nccl_version(code) == version
+
+
+def test_a_time_that_lost_its_decimals_contradicts_its_bandwidths(tmp_path):
+    text = (OUTPUTS / "nccl_all_reduce.txt").read_text().replace(" 100.00   10.49   15.73", "  14.83   70.71  106.06")
+    assert len(read(tmp_path, text).results) == 4
+    for cut in ("  14.  ", "  14  "):
+        with pytest.raises(BadInputError, match="algbw"):
+            read(tmp_path, text.replace("  14.83  ", cut))

@@ -165,7 +165,7 @@ def test_what_could_be_misread_is_refused_with_its_line(text, line, tmp_path):
 
 
 def test_a_time_of_zero_and_less_than_an_element_are_left_out_with_remarks(tmp_path):
-    output = read(tmp_path, HEAD.replace("CHAR", "INT") + "8   0.00\n2   1.50\n16  2.50\n")
+    output = read(tmp_path, HEAD.replace("CHAR", "INT") + "2   1.50\n8   0.00\n16  2.50\n")
     assert [result.case.bytes for result in output.results] == [16]
     assert len(output.remarks) == 2
 
@@ -183,3 +183,88 @@ def test_fewer_ranks_than_the_output_has_are_a_contradiction(name, ranks, said, 
     out = tmp_path / "osu.h5"
     assert import_files(out, OUTPUTS / name, ranks=ranks, nodes=1).is_bad_input("--ranks", ranks, said)
     assert not out.exists()
+
+
+def test_columns_that_osu_prints_without_headings_are_read_in_the_order_in_which_it_prints_them(tmp_path):
+    full, tails = "   4.50   6.12   1000", "   5.00   6.00   6.10"
+    for added in (full, "   Pass", tails, f"{full}   Pass", full + tails, f"{full}   Pass{tails}"):
+        result = read(tmp_path, f"{HEAD}8   5.10{added}\n").results[0]
+        assert (round(result.seconds * 1e6, 2), result.failure) == (5.1, None), added
+        assert result.reported.get("Max Latency(us)") == ("6.12" if full in added else None)
+    assert read(tmp_path, f"{HEAD}8   5.10{full}   Fail\n").results[0].failure
+
+
+@pytest.mark.parametrize("added", ["   4.50   6.12", "   5.20   6.12   1000", "   4.50", "   ok"])
+def test_other_columns_without_headings_are_refused(added, tmp_path):
+    with pytest.raises(BadInputError, match="line 4"):
+        read(tmp_path, f"{HEAD}8   5.10{added}\n")
+
+
+def test_the_pure_communication_is_found_below_the_headings_of_other_columns(tmp_path):
+    title = "# OSU MPI Non-blocking Allgather Latency Test v7.3\n"
+    head = "# Size   Overall(us)   Compute(us)   Pure Comm.(us)   Overlap(%)\n"
+    line = "8   14.0   10.0   1.0   0.5   2.5   9.0   8.0   9.5   44.0\n"
+    assert read(tmp_path, title + head + line).results[0].seconds == pytest.approx(9e-6)
+
+
+def test_the_headings_of_a_non_blocking_barrier_may_begin_without_a_sign(tmp_path):
+    text = (
+        "# OSU MPI Non-blocking Barrier Latency Test v7.0\n# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait\n\n"
+        "         Overall(us)         Compute(us)      Pure Comm.(us)          Overlap(%)\n"
+        "               12.00                8.00                6.50               35.00\n"
+    )
+    assert [round(result.seconds * 1e6, 2) for result in read(tmp_path, text).results] == [6.5]
+
+
+PAIRS = (
+    "# OSU MPI Multiple Bandwidth / Message Rate Test v7.4\n# [ pairs: 4 ] [ window size: 64 ]\n"
+    "# Size   MB/s   Messages/s\n"
+)
+NEIGHBORS = (
+    "# OSU MPI All-to-Allw Personalized Exchange Latency Test v7.4\nTime took to create topology graph:9.00 us.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"{HEAD}8   1.50\n8   2.50\n", 5), (f"{HEAD}16   1.50\n8   2.50\n", 5),
+        (f"{HEAD}8     1.50\n16    1.50\n32    .50\n64    2.50\n".replace(" .50", "0.5"), 6),
+        (f"{HEAD}1024  1.50\n204  1.50\n4096  2.50\n", 5),
+        (f"{HEAD.replace('(us)', '(us)  Min Latency(us)  Max Latency(us)')}8  5.10  4.50  5.00\n", 4),
+        (f"{PAIRS}1024   40.00   3906.25\n", 4), (PAIRS.replace("64", "varied"), 2),
+        ("".join(PAIRS.splitlines(keepends=True)[::2]) + "8   40.00   5000000.00\n", 3),
+        (f"{HEAD}8   1.50\n# Size       Avg Latency(us)\n16   2.50\n", 5),
+        (f"{HEAD}8   1.50\n\n# Datatype: MPI_INT.\n# Size       Avg Latency(us)\n16   2.50\n", 6),
+        (f"{HEAD}8   1.50\n# [ pairs: 4 ] [ window size: 64 ]\n", 5),
+        (HEAD.replace("Avg Latency(us)", "Bandwidth (MB/s)"), 3),
+        (HEAD.replace("# Data", "# OSU MPI Reduce Latency Test v7.4\n# Data"), 2),
+        (HEAD.replace(".\n", ".\n# OSU MPI Reduce Latency Test v7.4\n", 1).replace("v7.4\n", "v7.4\n\n", 1), 4),
+        (NEIGHBORS, 2),
+    ],
+)  # fmt: skip
+def test_lines_that_contradict_each_other_are_refused(text, line, tmp_path):
+    with pytest.raises(BadInputError, match=f"line {line}\\b"):
+        read(tmp_path, text)
+
+
+def test_another_window_is_another_case(tmp_path):
+    results = [
+        read(tmp_path, PAIRS.replace("64", window) + "8   40.00   5000000.00\n").results[0] for window in ("64", "128")
+    ]
+    assert [result.case.params["call"] for result in results] == ["window", "window of 128"]
+
+
+def test_a_derived_type_is_left_out(tmp_path):
+    output = read(tmp_path, HEAD.replace("(us)", "(us)   Transmit Size") + "8   1.50   4\n")
+    assert (output.results, len(output.remarks)) == ([], 1)
+
+
+def test_lines_of_one_blank_between_values_need_not_be_equally_wide(tmp_path):
+    assert len(read(tmp_path, f"{HEAD}8 1.50\n16 1.50\n32 2.50\n").results) == 3
+
+
+def test_a_program_that_was_started_with_too_few_ranks_is_quoted(tmp_path):
+    path = tmp_path / "osu.txt"
+    path.write_text("This test requires exactly two processes\n")
+    assert import_files(tmp_path / "osu.h5", path).is_bad_input("exactly two processes")
