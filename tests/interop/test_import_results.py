@@ -182,6 +182,22 @@ def test_an_output_without_its_last_line_is_imported_and_said_to_be_cut(name, tm
     assert len(read_results([tmp_path / "out.h5"]).rows) == len(read_example(name).results)
 
 
+@pytest.mark.parametrize("name", ["osu_allreduce.txt", "imb_mpi1.txt", "nccl_all_reduce.txt"])
+@pytest.mark.parametrize("prefix", ["0: ", "[1,0]<stdout>:", "2026-03-04T05:06:00.5Z ", "Jul 18 15:41:05 "])
+def test_a_prefix_of_a_launcher_changes_no_result(name, prefix, tmp_path):
+    lines = (OUTPUTS / name).read_text().splitlines(keepends=True)
+    assert import_text(name, "".join(f"{prefix}{line}" for line in lines), tmp_path / "out.h5").code == 0
+    seconds = {result.case.id: result.seconds for result in read_example(name).results}
+    assert {row.case_id: row.median_s for row in read_results([tmp_path / "out.h5"]).rows} == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("name", ["osu_allreduce.txt", "imb_mpi1.txt", "nccl_all_reduce.txt"])
+def test_tables_of_two_processes_at_the_same_time_are_refused(name, tmp_path):
+    lines = (OUTPUTS / name).read_text().splitlines(keepends=True)
+    by_turns = "".join(f"{rank}: {line}" for line in lines for rank in range(2))
+    assert import_text(name, by_turns, tmp_path / "out.h5").is_bad_input("'0:'", "'1:'")
+
+
 @pytest.mark.parametrize("name", [name for name in ALL if name.endswith("txt")])
 def test_an_output_that_is_cut_within_its_last_result_is_refused_with_its_line(name, tmp_path):
     text = (OUTPUTS / name).read_text()
