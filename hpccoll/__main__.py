@@ -6,8 +6,11 @@ import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout, suppress
 
-from hpccoll.errors import refusal_of
+from hpccoll.errors import check_address_space, refusal_of
 from hpccoll.terminal import OutputError, PrintableStream
+
+LEAST_BYTES = 256 << 20
+"""The address space that NumPy, HDF5 and MPI reserve when they start; with less, some end the process."""
 
 
 def main() -> None:
@@ -47,6 +50,7 @@ def _open_streams() -> None:
 def _exit_code() -> int:
     try:
         try:
+            check_address_space("memory", LEAST_BYTES)
             code = _dispatch()
         except SystemExit as end:  # of --help
             code = int(end.code or 0)

@@ -1,6 +1,7 @@
 """Errors that end a command with one line: bad input (with key, value and valid choices) and failed GPUs."""
 
 import errno
+import mmap
 import os
 import resource
 from collections.abc import Iterable
@@ -128,6 +129,20 @@ def describe_errno(number: int) -> str:
     allowed = resource.RLIM_INFINITY if limit is None else resource.getrlimit(limit)[0]
     text = os.strerror(number)
     return text if allowed == resource.RLIM_INFINITY else f"{text} (limit: ulimit {option} {allowed // unit})"
+
+
+def check_address_space(key: str, nbytes: int) -> None:
+    """Check that this process can reserve so many bytes: libraries in C end it where memory is missing.
+
+    Raises:
+        ResourceError: if it cannot; the line names the limit.
+    """
+    try:
+        mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()  # takes no memory
+    except OSError as error:
+        reason = describe_errno(error.errno or errno.ENOMEM)
+        needed = f"{nbytes >> 10} KiB of address space are needed; do: ulimit -v unlimited"
+        raise ResourceError(key, f"{reason}: {needed}") from None
 
 
 def file_error(key: str, path: object, error: OSError, action: str = "read") -> UnusableError:

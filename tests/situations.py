@@ -102,8 +102,10 @@ def _variables(*words: str, commands: tuple[str, ...] = FEW, **more: object) -> 
 def _small_disk(free: str) -> Situation:
     fill = "" if free == "0" else f"head -c {free} /dev/zero > out/free"
     script = (
-        f"mount -t tmpfs -o size=1m none out && cp -a kept/. out/ && {fill or ':'}; cat /dev/zero > out/fill 2> /dev/null; "
-        "rm -f out/free; $HPCCOLL; code=$?; mkdir -p after; cp -a out/. after/ 2> /dev/null; rm -f after/fill; exit $code"
+        f"mount -t tmpfs -o size=1m none out && cp -a kept/. out/ && {fill or ':'}; "
+        "cat /dev/zero > out/fill 2> /dev/null; "
+        "rm -f out/free; $HPCCOLL; code=$?; mkdir -p after; cp -a out/. after/ 2> /dev/null; "
+        "rm -f after/fill; exit $code"
     )
     return Situation(f"unshare -m bash -c {shlex.quote(script)}", (None, 1), WRITERS, "No space left", root=True)
 
@@ -176,7 +178,7 @@ SITUATIONS = {
     "HOME missing": Situation("HOME=/nonexistent $HPCCOLL", commands=FEW_MORE),
     "HOME not writable": Situation(f"chmod -R a+rwX .; HOME=/ {NOBODY} $HPCCOLL", commands=FEW_MORE, root=True),
     "no user": Situation(
-        f"chmod -R a+rwX .; env -u HOME setpriv --reuid=54321 --regid=54321 --clear-groups --inh-caps=-all $HPCCOLL",
+        "chmod -R a+rwX .; env -u HOME setpriv --reuid=54321 --regid=54321 --clear-groups --inh-caps=-all $HPCCOLL",
         commands=FEW_MORE,
         root=True,
     ),
@@ -284,7 +286,7 @@ SITUATIONS = {
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code (negative: a signal), its two streams, and the earlier files that it spoilt."""
+    """How a command ended: its exit code (negative: a signal), its streams, and the earlier files that it spoilt."""
 
     code: int
     out: str = ""
@@ -349,7 +351,8 @@ def _start(directory: Path, name: str, situation: Situation) -> Ended:
     try:
         ended = subprocess.run(
             ["bash", "-c", script], cwd=directory, env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
-            stdout=writing if situation.unread else subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False,
+            stdout=writing if situation.unread else subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S,
+            check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Ended(124, err="it hangs")

@@ -46,8 +46,8 @@ MAY_IMPORT = {
     ),
     "run": "evidence tuning measure store spec training yaml_model host schedule errors limits units mpi4py",
     "cli": (
-        "evidence tuning run sweep compare report interop draw model store spec training schedule terminal errors limits "
-        "units typer"
+        "evidence tuning run sweep compare report interop draw model store spec training schedule terminal errors "
+        "limits units typer"
     ),
     "__main__.py": "cli run errors terminal",
     "__init__.py": "analysis",
