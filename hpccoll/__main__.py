@@ -6,11 +6,8 @@ import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout, suppress
 
-from hpccoll.errors import check_address_space, refusal_of
+from hpccoll.errors import check_resources, refusal_of
 from hpccoll.terminal import OutputError, PrintableStream
-
-LEAST_BYTES = 256 << 20
-"""The address space that NumPy, HDF5 and MPI reserve when they start; with less, some end the process."""
 
 
 def main() -> None:
@@ -50,7 +47,7 @@ def _open_streams() -> None:
 def _exit_code() -> int:
     try:
         try:
-            check_address_space("memory", LEAST_BYTES)
+            check_resources("memory")
             code = _dispatch()
         except SystemExit as end:  # of --help
             code = int(end.code or 0)

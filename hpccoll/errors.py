@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
+from threading import Event, Thread
 from traceback import extract_tb
 from typing import Self
 
@@ -131,18 +132,36 @@ def describe_errno(number: int) -> str:
     return text if allowed == resource.RLIM_INFINITY else f"{text} (limit: ulimit {option} {allowed // unit})"
 
 
-def check_address_space(key: str, nbytes: int) -> None:
-    """Check that this process can reserve so many bytes: libraries in C end it where memory is missing.
+LEAST_BYTES = 256 << 20
+"""The address space that NumPy, HDF5 and MPI reserve when they start."""
+
+
+def check_resources(key: str, nbytes: int = LEAST_BYTES, files: int = 0, threads: int = 0) -> None:
+    """Check that this process can reserve address space, open files and start threads, by trying it.
+
+    Libraries in C that cannot end the process by a signal.
 
     Raises:
         ResourceError: if it cannot; the line names the limit.
     """
+    descriptors, started, done = list[int](), list[Thread](), Event()
     try:
         mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()  # takes no memory
-    except OSError as error:
-        reason = describe_errno(error.errno or errno.ENOMEM)
-        needed = f"{nbytes >> 10} KiB of address space are needed; do: ulimit -v unlimited"
-        raise ResourceError(key, f"{reason}: {needed}") from None
+        descriptors.extend(os.dup(0) for _ in range(files))
+        for _ in range(threads):
+            thread = Thread(target=done.wait)
+            thread.start()
+            started.append(thread)
+    except (OSError, RuntimeError) as error:
+        needed = {"KiB of address space": nbytes >> 10, "more open files": files, "more threads": threads}
+        words = ", ".join(f"{count} {what}" for what, count in needed.items() if count)
+        raise ResourceError(key, f"{describe_errno(_errno_of(error) or errno.ENOMEM)}; needed: {words}") from None
+    finally:
+        done.set()
+        for thread in started:
+            thread.join()
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def file_error(key: str, path: object, error: OSError, action: str = "read") -> UnusableError:

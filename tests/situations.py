@@ -28,7 +28,13 @@ from hpccoll.terminal import printable
 
 LIMIT_S = 300
 """A command that takes longer hangs."""
-NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all"
+READ_ALL = "=-all,+dac_read_search"
+NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups " + " ".join(
+    f"--{kind}{READ_ALL}" for kind in ("inh-caps", "ambient-caps", "bounding-set")
+)
+"""Another user, who may read all files, because Python may be in the home directory of root, and not write them."""
+POWERLESS = "setpriv --inh-caps=-all --bounding-set=-all"
+"""root without the right to read what permissions forbid."""
 SWEEP = "algorithms: [ring]\nbytes: [8]\nranks: [2]\nrounds: 1\neffort: {min_iterations: 2, max_iterations: 2}\n"
 OUT = "out"
 """The directory that commands write into; it holds an earlier file of each name."""
@@ -62,14 +68,16 @@ COMMANDS = {
     "run-check": "run --check",
     "run-help": "run --help",
     "train-dry": "train --model resnet50 --dry-run",
-    "sweep-dry": "sweep sweep.yaml --out out/sweep -- -n",
+    "sweep-dry": "sweep sweep.yaml --out out/dry -- -n",
     "doctor": "doctor",
     "refusal": "list --nothing",
+    "named": "report résultats --out out/ré",
+    "sweep": "sweep sweep.yaml --out out/sweep",
 }
-WRITERS = tuple(name for name, words in COMMANDS.items() if "out/" in words and name != "sweep-dry")
-PLAIN = tuple(name for name in COMMANDS if name not in ("doctor", "schedule-file", "refusal", "sweep-dry"))
+WRITERS = tuple(name for name, words in COMMANDS.items() if "out/" in words and not name.startswith("sweep"))
+PLAIN = tuple(name for name in COMMANDS if name not in ("doctor", "schedule-file", "refusal", "sweep-dry", "sweep"))
 FEW = ("list", "show-svg", "report", "export", "predict-raw", "import", "plan-files", "run-raw")
-FEW_MORE = (*FEW, "show-png", "compare", "tune", "evidence", "status", "sweep-dry", "predict-page")
+FEW_MORE = (*FEW, "show-png", "compare", "tune", "evidence", "status", "sweep-dry", "predict-page", "named")
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,7 @@ def _variables(*words: str, commands: tuple[str, ...] = FEW, **more: object) -> 
 def _small_disk(free: str) -> Situation:
     fill = "" if free == "0" else f"head -c {free} /dev/zero > out/free"
     script = (
-        f"mount -t tmpfs -o size=1m none out && cp -a kept/. out/ && {fill or ':'}; "
+        f"mount -t tmpfs -o size=8m none out && cp -a kept/. out/ && {fill or ':'}; "
         "cat /dev/zero > out/fill 2> /dev/null; "
         "rm -f out/free; $HPCCOLL; code=$?; mkdir -p after; cp -a out/. after/ 2> /dev/null; "
         "rm -f after/fill; exit $code"
@@ -146,7 +154,7 @@ SITUATIONS = {
             "tune",
         ),
     ),
-    "PATH empty": Situation("PATH= $HPCCOLL", (None, 2), (*FEW_MORE, "doctor", "run", "train-dry")),
+    "PATH empty": Situation("PATH= $HPCCOLL", (None, 2), (*FEW_MORE, "doctor", "run", "train-dry", "sweep")),
     "PATH unset": Situation("env -u PATH $HPCCOLL", (None, 2), (*FEW_MORE, "doctor", "run")),
     "foreign page": Situation(
         "mkdir -p out/report; echo foreign > out/report/index.html; $HPCCOLL", (2,), ("report",), "index.html"
@@ -156,20 +164,20 @@ SITUATIONS = {
     "output missing": Situation("rm -rf out; $HPCCOLL", (None, 2), WRITERS, "out"),
     "output read-only": Situation(f"chmod -R a+rX .; {NOBODY} $HPCCOLL", (2,), WRITERS, "ermission denied", root=True),
     "input unreadable": Situation(
-        f"chmod -R a+rX .; chmod 0 results/raw/*.h5 nccl.* sweep.yaml; {NOBODY} $HPCCOLL",
+        f"chmod -R a+rX .; chmod 0 results/raw/*.h5 nccl.* sweep.yaml; {POWERLESS} $HPCCOLL",
         (2, 3),
         ("status", "export", "import", "evidence", "plan"),
         "ermission denied",
         root=True,
     ),
     "input directory unreadable": Situation(
-        f"chmod -R a+rX .; chmod 0 results; {NOBODY} $HPCCOLL",
+        f"chmod -R a+rX .; chmod 0 results; {POWERLESS} $HPCCOLL",
         (2, 3),
         ("status", "report", "export", "tune"),
         root=True,
     ),
     "directory unreadable": Situation(
-        f"chmod -R a+rwX .; chmod 0 .; {NOBODY} $HPCCOLL",
+        f"chmod -R a+rwX .; chmod 0 .; {POWERLESS} $HPCCOLL",
         (None, 2),
         ("list", "show-svg", "report", "export", "run", "plan", "predict"),
         root=True,
@@ -178,7 +186,7 @@ SITUATIONS = {
     "HOME missing": Situation("HOME=/nonexistent $HPCCOLL", commands=FEW_MORE),
     "HOME not writable": Situation(f"chmod -R a+rwX .; HOME=/ {NOBODY} $HPCCOLL", commands=FEW_MORE, root=True),
     "no user": Situation(
-        "chmod -R a+rwX .; env -u HOME setpriv --reuid=54321 --regid=54321 --clear-groups --inh-caps=-all $HPCCOLL",
+        f"chmod -R a+rwX .; env -u HOME {NOBODY.replace('65534', '54321')} $HPCCOLL",
         commands=FEW_MORE,
         root=True,
     ),
@@ -190,7 +198,7 @@ SITUATIONS = {
         root=True,
     ),
     **{
-        f"memory of {kib} KiB": Situation(f"ulimit -v {kib}; $HPCCOLL", (None, 1), tuple(COMMANDS), "ulimit -v")
+        f"memory of {kib} KiB": Situation(f"ulimit -v {kib}; $HPCCOLL", (None, 1), (*PLAIN, "doctor"), "ulimit -v")
         for kib in (200000, 400000, 600000, 1000000, 2000000)
     },
     **{
@@ -231,7 +239,6 @@ SITUATIONS = {
         "MPI4PY_RC_THREADS=0",
         "MPI4PY_RC_THREAD_LEVEL=single",
         "PMI_RANK=x",
-        "PMI_SIZE=x",
         "OMPI_COMM_WORLD_RANK=x",
         "SLURM_PROCID=x",
         "SLURM_JOB_ID=x",
@@ -304,7 +311,7 @@ def prepared(name: str) -> tuple[Path, Ended]:
     (directory / "sweep.yaml").write_text(SWEEP)
     sizes = [raw_examples.case(size) for size in (64, 1024)]
     rounds = [raw_examples.round_outcome(number, case) for case in sizes for number in (1, 2, 3)]
-    for run in ("results", "other"):
+    for run in ("results", "other", "résultats"):
         (directory / run / "raw").mkdir(parents=True)
         written = raw_examples.raw(*rounds)
         written.job = raw_examples.job(*sizes, effort=Effort(rounds=3))

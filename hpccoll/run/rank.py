@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpccoll.errors import BadInputError, GpuFailedError, UnusableError, check_arguments, refusal_of
+from hpccoll.errors import BadInputError, GpuFailedError, UnusableError, check_arguments, check_resources, refusal_of
 from hpccoll.evidence.log_settings import (
     INTERRUPTED_FILE,
     copy_nccl_settings,
@@ -134,6 +134,7 @@ class StopSignal:
 
 
 def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
+    check_resources("MPI", files=16, threads=4)
     stop = StopSignal()
     start_deadline()
     comm = start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
