@@ -202,14 +202,16 @@ SITUATIONS = {
         for kib in (200000, 400000, 600000, 1000000, 2000000)
     },
     **{
-        f"{count} open files": Situation(f"ulimit -n {count}; $HPCCOLL", (None, 1), (*FEW_MORE, "run"), "ulimit -n")
+        f"{count} open files": Situation(
+            f"ulimit -n {count}; $HPCCOLL", (None, 1), (*FEW_MORE, "run-check"), "ulimit -n"
+        )
         for count in (5, 6, 8, 12, 20)
     },
     **{
         f"{count} processes": Situation(
             f"chmod -R a+rwX .; ulimit -u {count}; {NOBODY} env HOME=/nonexistent $HPCCOLL",
             (None, 1),
-            FEW_MORE,
+            (*FEW_MORE, "run-check"),
             "ulimit -u",
             root=True,
         )

@@ -1,4 +1,4 @@
-"""Situations that a command cannot choose end with what it usually does, or one line: a sample of tests/situations.py."""
+"""Commands in situations that they cannot choose: a sample of the table in tests/situations.py."""
 
 import os
 

@@ -172,10 +172,9 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     except BadInputError:
         raise
     except BaseException as error:
-        refusal = refusal_of(error)
-        if refusal and comm.size == 1:
+        if comm.size == 1 and refusal_of(error):
             raise  # no other rank waits for this one
-        _report_failure(program, error, refusal)
+        _report_failure(program, error)
         abort_job(comm)
     if comm.rank == 0 and program:
         _print_remaining(program, nothing=table.empty)
@@ -184,8 +183,9 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     return code
 
 
-def _report_failure(program: "JobRunner | None", error: BaseException, refusal: BadInputError | None) -> None:
+def _report_failure(program: "JobRunner | None", error: BaseException) -> None:
     """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback."""
+    refusal = refusal_of(error)
     in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
     reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
     if program:
