@@ -71,8 +71,10 @@ def _dispatch() -> int:
         from hpccoll.run import main as run
 
         return run(sys.argv[2:], sys.argv[1])
-    if sys.argv[1:2] not in (["sweep"], ["launch"]):  # ranks inherit their variables
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a thread per core would do nothing, and fail under limits
+    if sys.argv[1:2] in (["sweep"], ["launch"]):
+        check_resources(sys.argv[1], files=16, threads=16)
+    else:  # ranks inherit no variable; a thread per core would do nothing, and fail under limits
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from hpccoll.cli.main import main as command
 
     return command()

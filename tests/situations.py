@@ -162,7 +162,9 @@ SITUATIONS = {
     "output a loop": Situation("rm -rf out; ln -s out out; $HPCCOLL", (2,), WRITERS, "out"),
     "output a file": Situation("rm -rf out; echo > out; $HPCCOLL", (2,), WRITERS, "out"),
     "output missing": Situation("rm -rf out; $HPCCOLL", (None, 2), WRITERS, "out"),
-    "output read-only": Situation(f"chmod -R a+rX .; {NOBODY} $HPCCOLL", (2,), WRITERS, "ermission denied", root=True),
+    "output read-only": Situation(
+        f"chmod -R a+rX .; {NOBODY} $HPCCOLL", (None, 2), WRITERS, "ermission denied", root=True
+    ),
     "input unreadable": Situation(
         f"chmod -R a+rX .; chmod 0 results/raw/*.h5 nccl.* sweep.yaml; {POWERLESS} $HPCCOLL",
         (2, 3),
