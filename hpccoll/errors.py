@@ -1,15 +1,18 @@
 """Errors that end a command with one line: bad input (with key, value and valid choices) and failed GPUs."""
 
 import errno
+import mmap
 import os
+import resource
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
+from threading import Event, Thread
 from traceback import extract_tb
 from typing import Self
 
-from hpccoll.terminal import printable
+from hpccoll.terminal import OutputError, printable
 
 MAX_VALUE_CHARACTERS, MAX_MESSAGE_CHARACTERS = 300, 5000
 """The maximum number of characters of a key or a value, and of a message."""
@@ -42,13 +45,15 @@ class GpuFailedError(RuntimeError):
 
 
 class BadInputError(ValueError):
-    """Input that cannot be used; the command line prints one line and exits with 2.
+    """Input that cannot be used; the command line prints one line and exits with ``exit_code``.
 
     Args:
         key: the user's name of the setting (``algorithm``, ``--bytes``, ``sweep.yaml: ranks``).
         value: the value of the setting; None if it is missing, which the message then says.
         expected: the valid choices, or a phrase for what is valid.
     """
+
+    exit_code = 2
 
     def __init__(self, key: str, value: object, expected: str | Iterable[object]) -> None:
         expected = expected if isinstance(expected, str) else format_choices(value, expected)
@@ -100,23 +105,106 @@ class UnusableError(BadInputError):
         return to_one_line(f"{abbreviate(self.key)}: {self.expected}")
 
 
-def file_error(key: str, path: object, error: OSError, action: str = "read") -> UnusableError:
-    """Return the error of a file or directory that cannot be read, or on which another ``action`` failed."""
-    return UnusableError(key, f"{format_value(str(path))} cannot be {action}: {error.strerror}")
+class ResourceError(UnusableError):
+    """The system refuses what is valid: a disk is full, or a limit of this process is reached."""
+
+    exit_code = 1
 
 
-PATH_ERRNOS = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS)
+PATH_ERRNOS = (
+    errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM,
+    errno.EROFS, errno.ENXIO, errno.EINVAL,
+)  # fmt: skip
 """Errors of a name or of permissions, which the user who gave the name can correct."""
 
+_LIMITS = {
+    errno.ENOMEM: ("-v", resource.RLIMIT_AS, 1024), errno.EMFILE: ("-n", resource.RLIMIT_NOFILE, 1),
+    errno.EAGAIN: ("-u", resource.RLIMIT_NPROC, 1), errno.EFBIG: ("-f", resource.RLIMIT_FSIZE, 1024),
+}  # fmt: skip
+"""The limit of a process behind an error: its option of ulimit, its number, and the bytes in a unit of ulimit."""
 
-def path_error(error: OSError | RuntimeError) -> UnusableError | None:
-    """Return the error of a file or directory name that the system rejects; None for any other error."""
-    if isinstance(error, RuntimeError):  # pathlib raises it for a loop of links before Python 3.13
-        return UnusableError("path", str(error)) if str(error).startswith("Symlink loop") else None
-    if error.errno not in PATH_ERRNOS or error.filename is None:
-        return None
-    name = error.filename
-    return file_error("path", os.fsdecode(name) if isinstance(name, bytes | str | os.PathLike) else name, error, "used")
+
+def describe_errno(number: int) -> str:
+    """Return the text of an ``errno``, with the limit of this process that it stems from."""
+    option, limit, unit = _LIMITS.get(number, ("", None, 1))
+    allowed = resource.RLIM_INFINITY if limit is None else resource.getrlimit(limit)[0]
+    text = os.strerror(number)
+    return text if allowed == resource.RLIM_INFINITY else f"{text} (limit: ulimit {option} {allowed // unit})"
+
+
+LEAST_BYTES = 256 << 20
+"""The address space that NumPy, HDF5 and MPI reserve when they start."""
+
+
+def check_resources(key: str, nbytes: int = LEAST_BYTES, files: int = 0, threads: int = 0) -> None:
+    """Check that this process can reserve address space, open files and start threads, by trying it.
+
+    Libraries in C that cannot end the process by a signal.
+
+    Raises:
+        ResourceError: if it cannot; the line names the limit.
+    """
+    descriptors, started, done = list[int](), list[Thread](), Event()
+    try:
+        mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()  # takes no memory
+        descriptors.extend(os.dup(0) for _ in range(files))
+        for _ in range(threads):
+            thread = Thread(target=done.wait)
+            thread.start()
+            started.append(thread)
+    except (OSError, RuntimeError) as error:
+        needed = {"KiB of address space": nbytes >> 10, "more open files": files, "more threads": threads}
+        words = ", ".join(f"{count} {what}" for what, count in needed.items() if count)
+        raise ResourceError(key, f"{describe_errno(_errno_of(error) or errno.ENOMEM)}; needed: {words}") from None
+    finally:
+        done.set()
+        for thread in started:
+            thread.join()
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def file_error(key: str, path: object, error: OSError, action: str = "read") -> UnusableError:
+    """Return the error of a file or directory that cannot be read, or on which another ``action`` failed."""
+    kind = UnusableError if error.errno in PATH_ERRNOS else ResourceError
+    number = error.errno
+    why = describe_errno(number) if number and os.strerror(number) == error.strerror else error.strerror or error
+    return kind(key, f"{format_value(str(path))} cannot be {action}: {why}")
+
+
+def refusal_of(error: BaseException) -> BadInputError | None:
+    """Return the error that one line reports if the input or the system is at fault; None for a fault of the program.
+
+    The system is at fault if it refuses a file, a process, memory or an output stream; libraries report the lack of
+    memory, open files or processes in the text of exceptions of their own.
+    """
+    match error:
+        case BadInputError():
+            return error
+        case OutputError():
+            return ResourceError("stdout", f"cannot be written: {describe_errno(error.number)}")
+        case OSError(filename=str() | bytes() | os.PathLike()):
+            return file_error("path", os.fsdecode(error.filename), error, "used")
+        case RuntimeError() if str(error).startswith("Symlink loop"):  # of pathlib before Python 3.13
+            return UnusableError("path", str(error))
+        case FileNotFoundError():  # of getcwd
+            return UnusableError("working directory", "it no longer exists; do: change to one that exists")
+    number = _errno_of(error)
+    return ResourceError("system", describe_errno(number)) if number else None
+
+
+_TEXTS = {"failed to map segment": errno.ENOMEM, "start new thread": errno.EAGAIN}
+"""Texts of the dynamic linker and of Python that stand for an ``errno``."""
+
+
+def _errno_of(error: BaseException) -> int | None:
+    """Return the ``errno`` of an exception, by its type or its text; None if it stems from another cause."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    texts = {os.strerror(number): number for number in _LIMITS} | _TEXTS
+    return next((number for text, number in texts.items() if text in str(error)), None)
 
 
 def check_arguments(arguments: Iterable[str]) -> None:

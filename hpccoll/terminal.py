@@ -1,10 +1,16 @@
-"""Escaping for the terminal: control characters in text of files and of other machines are shown, never executed."""
+"""Output streams: control characters of files and of other machines are shown, never executed; errors have one end."""
 
+import errno
+import io
+import os
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
 _HIDDEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except tab and newline, changes of the writing direction, and bytes of names outside UTF-8."""
+ERASE_LINE = "\r\x1b[K"
 
 
 def printable(text: str) -> str:
@@ -12,20 +18,73 @@ def printable(text: str) -> str:
     return _HIDDEN.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-class PrintableStream:
-    """A text stream that writes only printable text; its other attributes are those of the wrapped stream."""
+class OutputError(Exception):
+    """stdout cannot be written; no ``OSError``, because commands take that for an error of their files.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    Args:
+        number: the ``errno`` of the reason.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class PrintableStream:
+    """A text stream that writes only printable text; its other attributes are those of the wrapped stream.
+
+    Characters that its encoding lacks are written as escapes. After the first error nothing more is written, also not
+    by Python when it exits.
+
+    Args:
+        stream: the wrapped stream.
+        must_succeed: whether an error raises ``OutputError``; messages on stderr may be lost.
+    """
+
+    def __init__(self, stream: TextIO, *, must_succeed: bool = True) -> None:
+        self._stream, self._must_succeed, self._has_status = stream, must_succeed, False
+        self._error = 0  # the errno of the first error
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
-        self._stream.write(printable(text))
+        self._write(ERASE_LINE * self._has_status + printable(text))
+        self._has_status = False
         return len(text)
 
+    def show_status(self, text: str) -> None:
+        """Show a line on a terminal until the next output or status; an empty one removes it."""
+        if self._stream.isatty():
+            self._write(ERASE_LINE + printable(text))
+            self._has_status = bool(text)
+            self.flush()
+
     def flush(self) -> None:
-        self._stream.flush()
+        self._try(self._stream.flush)
+
+    def _write(self, text: str) -> None:
+        self._try(self._stream.write, text)
+
+    def _try(self, action: Callable[..., object], *arguments: str) -> None:
+        try:
+            if not self._error:
+                action(*arguments)
+        except OSError as error:
+            self._error = error.errno or errno.EIO
+            with suppress(OSError, ValueError):  # a stream without a descriptor
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._stream.fileno())
+                os.close(null)
+        if self._error and self._must_succeed:  # each time: click catches the first while it tries a stream
+            raise OutputError(self._error)
 
     def __getattr__(self, name: str) -> object:
         if name == "buffer":  # bytes would reach the terminal unescaped
             raise AttributeError(name)
         return getattr(self._stream, name)
+
+
+def show_status(stream: object, text: str) -> None:
+    """Show a line of progress on a stream of this process if that is a terminal; see ``PrintableStream``."""
+    if isinstance(stream, PrintableStream):
+        stream.show_status(text)

@@ -1,5 +1,6 @@
 """Errors of bad input: one line with key, value and valid choices."""
 
+import errno
 import pickle
 import re
 from pathlib import Path
@@ -14,7 +15,9 @@ from hpccoll.errors import (
     combine_errors,
     fault_with_line,
     file_error,
+    refusal_of,
 )
+from hpccoll.terminal import OutputError
 
 
 def test_the_line_names_the_key_the_value_and_the_valid_choices():
@@ -54,6 +57,39 @@ def test_with_key_keeps_the_message_and_the_other_errors(error):
 def test_a_file_error_contains_the_message_of_the_system():
     missing = FileNotFoundError(2, "No such file or directory")
     assert str(file_error("CONFIG", "a.yaml", missing)) == "CONFIG: 'a.yaml' cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (BadInputError("op", "xor", ["sum"]), 2, "op"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "mpiexec"), 2, "mpiexec"),
+        (PermissionError(errno.EACCES, "Permission denied", b"a.h5"), 2, "a.h5"),
+        (OSError(errno.ELOOP, "Too many levels", Path("a")), 2, "a"),
+        (RuntimeError("Symlink loop from 'a'"), 2, "loop"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), 2, "working directory"),
+        (OSError(errno.ENOSPC, "No space left on device", "a.h5"), 1, "a.h5"),
+        (OSError(errno.EMFILE, "Too many open files", "a.h5"), 1, "ulimit -n"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 1, "unavailable"),
+        (RuntimeError("can't start new thread"), 1, "unavailable"),
+        (MemoryError(), 1, "memory"),
+        (ImportError("libx.so: failed to map segment from shared object"), 1, "memory"),
+        (ImportError("libx.so: cannot open shared object file: Too many open files"), 1, "ulimit -n"),
+        (OutputError(errno.EBADF), 1, "stdout"),
+    ],
+    ids=repr,
+)
+def test_an_error_of_the_input_or_the_system_is_one_line_with_its_exit_code(error, code, words):
+    refusal = refusal_of(error)
+    assert refusal.exit_code == code
+    assert words in str(refusal)
+    copy = pickle.loads(pickle.dumps(refusal))  # noqa: S301  mpi4py does the same between ranks
+    assert (str(copy), copy.exit_code) == (str(refusal), code)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), KeyError("x"), ValueError("x"), ImportError("no module x")])
+def test_an_error_of_the_program_is_no_refusal(error):
+    assert refusal_of(error) is None
 
 
 def test_line_breaks_of_a_library_message_become_blanks():

@@ -36,20 +36,21 @@ MAY_IMPORT = {
     ),
     "analysis": "compare store errors numpy pandas xarray",
     "interop": "compare store spec schedule errors files limits line_prefixes units numpy reframe",
-    "draw": "spec schedule errors units numpy vl_convert",
+    "draw": "store spec schedule errors units numpy vl_convert",
     "measure": (
-        "evidence tuning transports native store spec training host schedule errors limits units numpy mpi4py ml_dtypes"
+        "evidence tuning transports native store spec training host schedule terminal errors limits units numpy mpi4py "
+        "ml_dtypes"
     ),
     "sweep": (
         "evidence tuning store yaml_model spec training native host schedule errors files limits units "
-        "pydantic yaml rich snakemake"
+        "terminal pydantic yaml snakemake"
     ),
     "run": "evidence tuning measure store spec training yaml_model host schedule errors limits units mpi4py",
     "cli": (
-        "evidence tuning run sweep compare report interop draw model store spec training schedule errors limits units "
-        "typer"
+        "evidence tuning run sweep compare report interop draw model store spec training schedule terminal errors "
+        "limits units typer"
     ),
-    "__main__.py": "cli run terminal",
+    "__main__.py": "cli run errors terminal",
     "__init__.py": "analysis",
 }
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""

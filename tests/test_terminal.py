@@ -1,8 +1,11 @@
 """Escaping: no text of a file reaches a terminal as a control sequence, or a page as a script."""
 
+import errno
 import io
+import sys
 import unicodedata
 from dataclasses import replace
+from pathlib import Path
 
 import click
 import pytest
@@ -11,10 +14,12 @@ from cli_runner import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
-from hpccoll.terminal import PrintableStream, printable
+from hpccoll.terminal import ERASE_LINE, OutputError, PrintableStream, printable, show_status
 
+FULL = Path("/dev/full")
 HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07\x9b31m\r\u202e"
 """A script, a window title, a colour, a carriage return and a change of the writing direction."""
 
@@ -46,6 +51,48 @@ def test_a_stream_escapes_text_and_otherwise_delegates():
     assert below.getvalue() == "a\\x1b[2Jb\n"
     assert stream.getvalue() == below.getvalue()
     assert not stream.isatty()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_status_line_is_replaced_and_needs_a_terminal():
+    log, terminal = io.StringIO(), Terminal()
+    for stream in map(PrintableStream, (log, terminal)):
+        show_status(stream, "1 of 2\x1b[31m")
+        print("done", file=stream)
+        show_status(stream, "2 of 2")
+        show_status(stream, "")
+    assert log.getvalue() == "done\n"
+    *_, last = terminal.getvalue().split("\n")
+    assert terminal.getvalue().startswith(f"{ERASE_LINE}1 of 2\\x1b[31m{ERASE_LINE}done\n")
+    assert last == f"{ERASE_LINE}2 of 2{ERASE_LINE}"
+
+
+def test_text_that_an_encoding_lacks_is_written_as_escapes():
+    below = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    print("\N{MICRO SIGN}s", file=PrintableStream(below), flush=True)
+    assert below.buffer.getvalue() == b"\\xb5s\n"
+
+
+@pytest.mark.parametrize("buffering", [-1, 1])
+def test_a_full_stdout_is_an_error_each_time_and_then_writes_nowhere(buffering):
+    with FULL.open("w", buffering=buffering) as below:
+        stream = PrintableStream(below)
+        for _ in range(2):
+            with pytest.raises(OutputError) as raised:
+                print("text", file=stream, flush=True)
+            assert raised.value.number == errno.ENOSPC
+        below.flush()  # as Python does when it exits
+
+
+def test_a_full_stderr_loses_messages_silently():
+    with FULL.open("w") as below:
+        stream = PrintableStream(below, must_succeed=False)
+        print("text", file=stream, flush=True)
+        print("text", file=stream, flush=True)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +131,18 @@ def test_a_command_prints_no_control_character_from_a_file(hostile, arguments):
     result = invoke(*arguments, hostile)
     assert result.out
     assert result.code in (0, 3)
-    assert printable(result.out) == result.out
+    assert printable(result.out + result.err) == result.out + result.err
+
+
+def test_control_characters_on_stderr_are_escaped(hostile, monkeypatch):
+    def fail(*_):
+        print(HOSTILE, file=sys.stderr)
+        raise BadInputError("key", 1, "2")
+
+    monkeypatch.setattr("hpccoll.store.load_results.read_results", fail)
+    result = invoke("status", hostile)
+    assert result.code == 2
+    assert printable(result.err) == result.err
 
 
 def test_control_characters_of_a_log_are_escaped(tmp_path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from hpccoll.errors import BadInputError, UnusableError, to_one_line
+from hpccoll.terminal import show_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,18 +89,15 @@ REDRAW_S = 0.2
 @contextmanager
 def progress_counter(what: str) -> "Iterator[Callable[[int, int | None], None]]":
     """Yield a function that shows how many of all are done, on stderr if that is a terminal."""
-    shown = sys.stderr.isatty()
     last = monotonic()
 
     def show(done: int, of: int | None = None) -> None:
         nonlocal last
-        if shown and monotonic() - last > REDRAW_S:
+        if monotonic() - last > REDRAW_S:
             last = monotonic()
-            count = f"{done:,}" if of is None else f"{done:,} of {of:,}"
-            typer.echo(f"\r{count} {what} ", nl=False, err=True)
+            show_status(sys.stderr, f"{done:,} {what}" if of is None else f"{done:,} of {of:,} {what}")
 
     try:
         yield show
     finally:
-        if shown:
-            typer.echo("\r\x1b[K", nl=False, err=True)
+        show_status(sys.stderr, "")

@@ -1,13 +1,12 @@
 """Commands that measure nothing: list, show, export-schedule, evidence and doctor."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE
+from hpccoll.cli.common import INCOMPLETE, progress_counter
 from hpccoll.errors import BadInputError, file_error
 
 ALGORITHM = Annotated[str, typer.Argument(help="name of the algorithm; see hpccoll list", metavar="ALGORITHM")]
@@ -115,12 +114,16 @@ def export_schedule(
         for text in texts:
             typer.echo(text, nl=False)
         return
-    shown = typer.progressbar(
-        texts, length=1 + schedules[0].layout.ranks, label="ranks", file=sys.stderr, hidden=not sys.stderr.isatty()
-    )
+    ranks = schedules[0].layout.ranks
     try:
-        with replacing_file(out.resolve()) as unfinished, unfinished.open("w") as file, shown as written:
-            file.writelines(written)
+        with (
+            replacing_file(out.resolve()) as unfinished,
+            unfinished.open("w", encoding="utf-8") as file,
+            progress_counter("ranks") as show_progress,
+        ):
+            for written, text in enumerate(texts):
+                file.write(text)
+                show_progress(written, ranks)
     except OSError as error:
         raise file_error("--out", out, error, "written") from None
 

@@ -7,7 +7,7 @@ import typer
 
 from hpccoll import __version__
 from hpccoll.cli import comparing, info, prediction, results, sweeps, tuning
-from hpccoll.errors import BadInputError, check_arguments, path_error, to_one_line
+from hpccoll.errors import check_arguments, to_one_line
 
 app = typer.Typer(
     name="hpccoll",
@@ -31,16 +31,10 @@ def hpccoll(
 
 
 def main() -> int:
-    """Run the command line and return its exit code; an error of the input is printed as one line."""
+    """Run the command line and return its exit code; a mistake in it is printed as one line."""
     try:
         check_arguments(sys.argv)
         return int(app(standalone_mode=False) or 0)
-    except BadInputError as error:
-        return _print_refusal(error)
-    except (OSError, RuntimeError) as error:
-        if refused := path_error(error):
-            return _print_refusal(refused)
-        raise
     except typer.TyperException as error:
         context, words = getattr(error, "ctx", None), ["--help"]
         while context and context.parent:
@@ -53,9 +47,3 @@ def main() -> int:
         return error.exit_code
     except typer.Abort:
         return 1
-
-
-def _print_refusal(error: BadInputError) -> int:
-    for each in (error, *error.others):
-        typer.echo(f"hpccoll: {each}", err=True)
-    return 2

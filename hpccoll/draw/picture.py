@@ -29,6 +29,7 @@ from hpccoll.draw.svg_shapes import (
 )
 from hpccoll.draw.timeline_grid import Grid, background, node_headings, rank_heads
 from hpccoll.errors import BadInputError, file_error
+from hpccoll.store.durable_files import replacing_file
 
 ENDINGS = (".svg", ".png")
 _CLASS = 3.0
@@ -129,7 +130,8 @@ def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
 
         content = vl_convert.svg_to_png(svg, scale=_SCALE)
     try:
-        path.write_bytes(content)
+        with replacing_file(path.resolve()) as unfinished:
+            unfinished.write_bytes(content)
     except OSError as error:
         raise file_error("--out", path, error, "written") from None
 

@@ -22,6 +22,7 @@ from hpccoll.spec.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.store.raw_results import Attempt, CaseHistory
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import make_row
+from hpccoll.terminal import show_status
 from hpccoll.tuning.measured_choices import choice_of, setting_of
 from hpccoll.tuning.recommendations import SizeVerdict
 from hpccoll.tuning.setting import Setting
@@ -149,12 +150,6 @@ def _mark(r: Row, verdicts: Mapping[tuple[Setting, int], SizeVerdict]) -> str:
     return CLEAR if verdict.verdict == "clear" else UNCLEAR
 
 
-def _clear_line() -> None:
-    """Remove the line about the progress from a terminal."""
-    if sys.stdout.isatty():
-        print("\033[K", end="")
-
-
 class PrintedTable:
     """Prints a header with the machine, each case as it is measured, and the sorted rows at the end."""
 
@@ -188,7 +183,6 @@ class PrintedTable:
         self._seen.add(key)
         self._printed = time.monotonic()
         first, *more = self._lines(row)
-        _clear_line()
         print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
 
     def _show_progress(self, position: int, count: int) -> None:
@@ -197,8 +191,7 @@ class PrintedTable:
         left = f", about {format_wait((now - self._begun) / done * (count - position))} left" if done else ""
         text = f"# [{position}/{count}]{left}"
         if sys.stdout.isatty():
-            _clear_line()
-            print(text, end="\r", flush=True)  # the next line replaces it
+            show_status(sys.stdout, text)
         elif now - self._printed >= MAX_SILENCE_S:
             self._printed = now
             print(text, flush=True)
@@ -223,7 +216,6 @@ class PrintedTable:
         columns = (*_COLUMNS, _ITERATIONS, *last)
         rounds = "in every round " if job.effort.rounds > 1 else ""
         best = f" best: {CLEAR} {rounds}below the 95 % interval of each other; {UNCLEAR} chosen, and not clearly faster"
-        _clear_line()
         print(f"#\n#{best}" if verdicts else "#")
         print("\n".join(self._headings(columns)))
         for shape in self._shapes:
@@ -297,7 +289,6 @@ class PrintedTable:
     def _announce_round(self, number: int, rounds: int) -> None:
         if number != self._round:
             self._round = number
-            _clear_line()
             print(f"# round {number} of {rounds}{': the results of all rounds' * (number == rounds)}", flush=True)
 
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
@@ -315,7 +306,7 @@ class PrintedTable:
         return " ".join(filter(None, (case.algorithm, *(coordinates[name] for name in self._varying))))
 
     def _begin(self, job: Job, attempt: Attempt, count: int) -> None:
-        self.empty, self._attempt = False, attempt.number
+        self._attempt = attempt.number
         values: dict[str, dict[str, None]] = {name: {} for name in _coordinates(job.cases[0])}  # in order of the cases
         for case in job.cases:
             for name, text in _coordinates(case).items():
@@ -359,3 +350,4 @@ class PrintedTable:
         calls = dict.fromkeys(call_key(case)[1:] for case in job.cases)
         self._calls = {call: position for position, call in enumerate(calls)}
         print("\n".join(self._headings(_COLUMNS)), flush=True)
+        self.empty = False

@@ -24,6 +24,7 @@ from hpccoll.schedule import Layout, numbering
 from hpccoll.spec.case import Shape
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.raw_results import Attempt
+from hpccoll.terminal import OutputError
 
 Answer = TypeVar("Answer")
 
@@ -173,7 +174,7 @@ def abort_job(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 
         streams: the file descriptors that this rank has written to; only pipes are waited for.
         code: the exit code.
     """
-    with suppress(OSError, ValueError):  # a full disk or a closed stream must not keep the job from ending
+    with suppress(OSError, ValueError, OutputError):  # a full disk must not keep the job from ending
         sys.stdout.flush()
         sys.stderr.flush()
         until = time.monotonic() + ABORT_DELAY_S

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape, unescape
 from pathlib import Path
 
+from hpccoll.errors import UnusableError, format_value
 from hpccoll.files import open_regular
 from hpccoll.store.rows import Results
 
@@ -52,20 +53,33 @@ def inputs_meta_tag(paths: Iterable[Path], out: Path) -> str:
     return f'<meta name="hpccoll-inputs" content="{escape(json.dumps(_inputs(paths, out)))}">'
 
 
-def other_inputs(paths: Iterable[Path], out: Path) -> str | None:
-    """Return the inputs of the report in ``out`` if they differ from ``paths``, as text; else None.
+def recorded_inputs(out: Path) -> list[str] | None:
+    """Return the inputs of the report in ``out``, relative to it; None if it has no page.
 
-    None as well if there is no report, or a report that does not record its inputs.
+    Raises:
+        UnusableError: if the page is no report, which would be lost.
     """
     try:
         with open_regular(out / PAGE_NAME, "--out") as page:
-            match = _META_TAG.search(page.read(_HEAD_CHARS).decode(errors="replace"))
-        inputs = [str(name) for name in json.loads(unescape(match[1]))] if match else None
-    except (OSError, ValueError, TypeError):
+            head = page.read(_HEAD_CHARS).decode(errors="replace")
+    except (OSError, UnusableError):
         return None
-    if inputs is None:
+    if not head:
         return None
-    return None if inputs == _inputs(paths, out) else ", ".join(os.path.relpath(out / name) for name in inputs)
+    try:
+        (match,) = _META_TAG.findall(head)
+        return [str(name) for name in json.loads(unescape(match))]
+    except (ValueError, TypeError):
+        reason = f"its {PAGE_NAME} is no report of hpccoll; do: choose another directory"
+        raise UnusableError("--out", f"{format_value(str(out))} cannot be written: {reason}") from None
+
+
+def other_inputs(paths: Iterable[Path], out: Path) -> str | None:
+    """Return the inputs of the report in ``out`` if they differ from ``paths``, as text; else None."""
+    inputs = recorded_inputs(out)
+    if inputs is None or inputs == _inputs(paths, out):
+        return None
+    return ", ".join(os.path.relpath(out / name) for name in inputs)
 
 
 def _inputs(paths: Iterable[Path], out: Path) -> list[str]:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from zlib import crc32
 
-import vl_convert
+from hpccoll.report.chart_engine import chart_engine
 
 
 def page_head(title: str, note: str = "") -> str:
@@ -91,7 +91,8 @@ def vega_script() -> str:
 
 
 def _bundle_vega() -> str:
-    return vl_convert.javascript_bundle(VEGA_SNIPPET).replace("</script", "<\\/script")
+    script: str = chart_engine().javascript_bundle(VEGA_SNIPPET)
+    return script.replace("</script", "<\\/script")
 
 
 def _write_atomically(text: str, path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
-import vl_convert
 
 from hpccoll.report import chart_axes
+from hpccoll.report.chart_engine import chart_engine
 from hpccoll.report.chart_panels import Chart, field_values, inline_data, tooltip
 from hpccoll.report.comparisons import evenly_spaced
 from hpccoll.report.series_colours import series_colour
@@ -55,15 +55,15 @@ def write_picture(specification: Mapping[str, object], out: Path) -> None:
     Raises:
         OSError: if the file cannot be written.
     """
-    spec = json.dumps(specification)
+    spec, engine = json.dumps(specification), chart_engine()
     with replacing_file(out.resolve()) as unfinished:
         match out.suffix:
             case ".html":
-                unfinished.write_text(vl_convert.vegalite_to_html(spec, bundle=True), encoding="utf-8")
+                unfinished.write_text(engine.vegalite_to_html(spec, bundle=True), encoding="utf-8")
             case ".svg":
-                unfinished.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+                unfinished.write_text(engine.vegalite_to_svg(spec), encoding="utf-8")
             case _:
-                unfinished.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
+                unfinished.write_bytes(engine.vegalite_to_png(spec, scale=2))
 
 
 def _series(row: Mapping[str, Any]) -> str:

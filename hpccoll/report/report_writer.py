@@ -5,12 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import vl_convert
-
+from hpccoll.report.chart_engine import chart_engine
 from hpccoll.report.chart_groups import ChartGroup, chart_groups
 from hpccoll.report.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.report.html_page import ReportChart, render_page
-from hpccoll.report.output_directory import PAGE_NAME, input_names, inputs_meta_tag
+from hpccoll.report.output_directory import PAGE_NAME, input_names, inputs_meta_tag, recorded_inputs
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 from hpccoll.terminal import printable
@@ -31,8 +30,10 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
         paths: the inputs of the results; the page records them, so that another report does not replace it unnoticed.
 
     Raises:
+        UnusableError: the page in ``out`` is no report.
         OSError: a file cannot be written.
     """
+    recorded_inputs(out)
     (out / "charts").mkdir(parents=True, exist_ok=True)
     recommendations = recommend(results)
     answers = Answers(recommendations)
@@ -72,8 +73,9 @@ def _printable(value: Any) -> Any:
 
 
 def _save_chart(chart: ReportChart, out: Path) -> None:
-    svg = vl_convert.vegalite_to_svg(json.dumps(chart.specification))
+    engine = chart_engine()
+    svg = engine.vegalite_to_svg(json.dumps(chart.specification))
     with replacing_file(out / f"{chart.files}.svg") as unfinished:
         unfinished.write_text(svg, encoding="utf-8")
     with replacing_file(out / f"{chart.files}.png") as unfinished:
-        unfinished.write_bytes(vl_convert.svg_to_png(svg, scale=2))  # from the SVG: the chart is not laid out twice
+        unfinished.write_bytes(engine.svg_to_png(svg, scale=2))  # from the SVG: the chart is not laid out twice

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hpccoll.errors import UnusableError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.host.abandoned_memory import remove_abandoned_files
 from hpccoll.host.cpu_and_memory import (
     MPICH_BYTES_PER_RANK,
@@ -35,6 +35,12 @@ START_TIMEOUT_VARIABLE = "HPCCOLL_START_S"
 """Variable: seconds that a rank waits for the others in MPI_Init and MPI_Finalize [300]."""
 THREAD_LEVEL_VARIABLE = "MPI4PY_RC_THREAD_LEVEL"
 """Variable of mpi4py: the thread level to request from MPI."""
+MPI4PY_VALUES = {
+    "THREAD_LEVEL": ("multiple", "serialized", "funneled", "single"),
+    "ERRORS": ("exception", "default", "abort", "fatal"),
+    "IRECV_BUFSZ": "a number of bytes",
+}
+"""The values of the variables MPI4PY_RC_* that are not 0 or 1, from the documentation of ``mpi4py.rc``."""
 
 RANKS_OF_NODE_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 """The variables in which launchers give the number of ranks on this node: those of MPICH, Open MPI and srun. That of
@@ -120,7 +126,13 @@ def start_mpi(device: str) -> "MPI.Intracomm":
     mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
     warnings.filterwarnings("ignore", r"\s*suspicious MPI", RuntimeWarning)  # on every rank, in three lines
     try:
-        from mpi4py import MPI
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "mpi4py.rc", RuntimeWarning)
+            from mpi4py import MPI
+    except RuntimeWarning as error:  # "mpi4py.rc.thread_level: unexpected value 'x'"
+        option = str(error).split(":")[0].removeprefix("mpi4py.rc.").upper()
+        expected = MPI4PY_VALUES.get(option, "0 or 1")
+        raise BadInputError(f"MPI4PY_RC_{option}", os.environ.get(f"MPI4PY_RC_{option}"), expected) from None
     except (ImportError, RuntimeError) as error:
         remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
         raise UnusableError("MPI library", f"mpi4py can load none; do: {remedy} ({error})") from None

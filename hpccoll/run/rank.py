@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpccoll.errors import BadInputError, GpuFailedError, UnusableError, check_arguments
+from hpccoll.errors import BadInputError, GpuFailedError, UnusableError, check_arguments, check_resources, refusal_of
 from hpccoll.evidence.log_settings import (
     INTERRUPTED_FILE,
     copy_nccl_settings,
@@ -84,7 +84,8 @@ def _run(argv: Sequence[str], command: str) -> int:
     except BadInputError as error:
         if first:
             _print_error(error)
-        return 2 if first else 0  # all ranks have these arguments, and a launcher may kill all when one of them fails
+        # All ranks have these arguments, and a launcher may kill all when one of them fails.
+        return error.exit_code if first else 0
     try:
         return _measure(arguments, shape)
     except BadInputError as error:
@@ -92,7 +93,7 @@ def _run(argv: Sequence[str], command: str) -> int:
             _print_error(error)
         elif not is_connected():
             time.sleep(ROOT_FIRST_S)
-        return 2
+        return error.exit_code
 
 
 def _read_shape(arguments: argparse.Namespace) -> Shape | None:
@@ -133,6 +134,7 @@ class StopSignal:
 
 
 def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
+    check_resources("MPI", files=16, threads=4)
     stop = StopSignal()
     start_deadline()
     comm = start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
@@ -169,7 +171,9 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
                 _warn_if_busy(program)
     except BadInputError:
         raise
-    except BaseException as error:  # noqa: BLE001  the other ranks must not wait for this one
+    except BaseException as error:
+        if comm.size == 1 and refusal_of(error):
+            raise  # no other rank waits for this one
         _report_failure(program, error)
         abort_job(comm)
     if comm.rank == 0 and program:
@@ -180,14 +184,15 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
 
 
 def _report_failure(program: "JobRunner | None", error: BaseException) -> None:
-    """Report the exception that ends this rank: with its traceback, or if its GPU has failed, in one line."""
-    gpu_failed = isinstance(error, GpuFailedError)
+    """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback."""
+    refusal = refusal_of(error)
+    in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
+    reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
     if program:
-        name = "" if gpu_failed else f"{type(error).__name__}: "
-        program.report_failure(f"{name}{error} (case {program.progress.case})")
-    elif gpu_failed:  # in a probe
-        print(f"r{launcher_rank()} | {error}", file=sys.stderr, flush=True)
-    if not gpu_failed:
+        program.report_failure(f"{reason} (case {program.progress.case})")
+    elif in_one_line:  # such as in a probe
+        print(f"r{launcher_rank()} | {reason}", file=sys.stderr, flush=True)
+    if not in_one_line:
         traceback.print_exc()
 
 

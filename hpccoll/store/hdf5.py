@@ -1,6 +1,7 @@
 """Raw files: HDF5 files that are written whole and then renamed into place; h5py, xarray and h5dump read them."""
 
 import hashlib
+import io
 import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -29,13 +30,14 @@ LIBVER = ("v110", "v110")
 
 
 def write_raw_file(raw: RawResults, path: Path) -> None:
-    """Write ``raw`` to a temporary file and rename it to ``path`` once it is on disk.
+    """Write ``raw`` in memory, then to a temporary file, and rename that to ``path`` once it is on disk.
 
     Raises:
         ImplausibleError: if the reader would refuse ``raw``; nothing is written.
     """
     _check_plausible(raw)
-    with replacing_file(path) as unfinished, _open_hdf5(unfinished, "w") as file:
+    image = io.BytesIO()  # HDF5 ends the process by a signal when it closes a file on a full disk
+    with h5py.File(image, "w", libver=LIBVER) as file:
         file.attrs.update(
             schema=SCHEMA,
             schema_version=VERSION,
@@ -55,11 +57,8 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
             if outcomes:
                 write_attempt(file.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}"), attempt, outcomes)
         seal(file)
-
-
-def _open_hdf5(path: Path, mode: str) -> Any:
-    """Open an HDF5 file without HDF5's locks, which some file systems do not have; files are replaced whole."""
-    return h5py.File(path, mode, libver=LIBVER if mode == "w" else None, locking=False)
+    with replacing_file(path) as unfinished:
+        unfinished.write_bytes(image.getbuffer())
 
 
 @contextmanager
@@ -75,7 +74,7 @@ def _open_raw_file(path: Path) -> Iterator[Any]:
             why = "another process has it open for writing, such as a notebook; do: close it there"
             raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}")
     try:
-        with _open_hdf5(path, "r") as file:
+        with h5py.File(path, "r", locking=False) as file:  # some file systems have no locks; files are replaced whole
             _check_schema(file, path)
             yield file
     except BadInputError:

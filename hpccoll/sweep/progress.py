@@ -10,13 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from hpccoll.spec.case import Job
 from hpccoll.spec.plan import Plan
 from hpccoll.store.journal import journal_path
 from hpccoll.store.json_lines import starts_with_key
+from hpccoll.terminal import show_status
 from hpccoll.units import format_wait
 
 SKIPPED = b'"status": "skipped"'
@@ -86,44 +84,27 @@ ALL_MEASURED = "all measured; waiting for the last job to end (on Slurm, Snakema
 
 @contextmanager
 def progress_display(total: int) -> Iterator[ShowProgress]:
-    """Yield a function that displays the progress: a bar on a terminal, one line per 10 % in a log."""
-    console = Console(stderr=True)
-    if not sys.stderr.isatty():
-        yield _progress_lines(total, console)
-        return
-    columns = (
-        TextColumn("measuring"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    pace = TimeLeft(total)
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("measuring", total=total, left="")
-
-        def show(count: MeasurementCount) -> None:
-            left = ALL_MEASURED if count.done == total else pace.text(count, time.monotonic())
-            progress.update(bar, completed=count.done, left=left)
-
-        yield show
-
-
-def _progress_lines(total: int, console: Console) -> ShowProgress:
+    """Yield a function that displays the progress on stderr: one line on a terminal, one per 10 % in a log."""
     begun, last, pace = time.monotonic(), 0, TimeLeft(total)
 
     def show(count: MeasurementCount) -> None:
         nonlocal last
         now = time.monotonic()
         tenths, left = 10 * count.done // max(total, 1), pace.text(count, now)
-        if tenths > last:
+        parts = f"{count.done} of {total} measurements", format_wait(now - begun), left
+        text = ", ".join(filter(None, parts))
+        if sys.stderr.isatty():
+            show_status(sys.stderr, ALL_MEASURED if count.done == total else text)
+        elif tenths > last:
             last = tenths
-            parts = f"{count.done} of {total} measurements", format_wait(now - begun), left
-            console.out(", ".join(filter(None, parts)), highlight=False)
+            print(text, file=sys.stderr, flush=True)
             if count.done == total:
-                console.out(ALL_MEASURED, highlight=False)
+                print(ALL_MEASURED, file=sys.stderr, flush=True)
 
-    return show
+    try:
+        yield show
+    finally:
+        show_status(sys.stderr, "")
 
 
 class TimeLeft:

@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,8 +50,10 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
     after the directory, so that the next sweep finds orphans of a killed one.
 
     Raises:
-        BadInputError: if Snakemake would change the name of a file or directory.
+        BadInputError: if Snakemake would change the name of a file or directory, or its programs are not on PATH.
     """
+    if missing := [name for name in ("bash", "which") if not shutil.which(name)]:
+        raise UnusableError("PATH", f"Snakemake starts {' and '.join(missing)}, not found there; do: add the directory")
     settings = [f"out={_snakemake_path('--out', out)}", f"profile={profile}"]
     settings += [f"site={_snakemake_path('--site', Path(site)) if Path(site).exists() else site}"] if site else []
     if profile != "local" and re.search(r"[%\\]", str(out.resolve())):

@@ -1,5 +1,6 @@
 """The table of a run: the lines printed during the measurement, and the sorted rows at the end."""
 
+import io
 import random
 from functools import reduce
 from pathlib import Path
@@ -17,6 +18,7 @@ from hpccoll.store.load_results import _to_run
 from hpccoll.store.raw_results import CaseHistory, RawResults
 from hpccoll.store.rows import Results
 from hpccoll.store.statistics import make_row
+from hpccoll.terminal import ERASE_LINE, PrintableStream
 from hpccoll.tuning.recommendations import recommend, verdicts_by_setting
 
 SIZES = (8, 1024, 65536)
@@ -121,14 +123,14 @@ def test_the_time_left_counts_from_the_attempt_that_goes_on_with_fewer_ranks(cap
     assert progress == ["# [3/9], about 2 min left"]
 
 
-def test_a_terminal_keeps_nothing_of_a_line_about_the_progress(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+def test_a_terminal_keeps_nothing_of_a_line_about_the_progress(monkeypatch):
+    below = io.StringIO()
+    below.isatty = lambda: True
+    monkeypatch.setattr("sys.stdout", PrintableStream(below))
     job, table = raw_examples.job(CASES[0], effort=Effort(rounds=4)), PrintedTable()
     for number in range(1, 5):
         table.show(job, lasting(CASES[0], *[20] * number), number, 4)
-    said = capsys.readouterr().out
-    assert said.count(" left\r") == 2
-    assert said.count("left\r\033[K") == 2
+    assert below.getvalue().count(f" left{ERASE_LINE}") == 2
 
 
 def test_lines_have_at_most_100_columns(printed):

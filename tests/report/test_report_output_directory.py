@@ -59,7 +59,11 @@ def test_the_report_of_other_inputs_is_replaced_only_with_out_and_a_message(here
     assert last("a.h5") == "report: a.report/index.html; --out DIR chooses another directory"
 
 
-def test_a_page_without_recorded_inputs_is_replaced(here):
-    (here / "a.report").mkdir()
-    (here / "a.report" / "index.html").write_bytes(b"\xff<html>")
-    assert last("a.h5").startswith("report: a.report/index.html; ")
+@pytest.mark.parametrize("options", [(), ("--out", "a.report")])
+def test_a_page_that_is_no_report_is_not_replaced(here, options):
+    page = here / "a.report" / "index.html"
+    page.parent.mkdir()
+    page.write_bytes(b"\xff<html>")
+    assert invoke("report", "a.h5", *options).is_bad_input("--out", "a.report", "no report")
+    assert [*page.parent.iterdir()] == [page]
+    assert page.read_bytes() == b"\xff<html>"

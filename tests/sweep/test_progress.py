@@ -1,5 +1,6 @@
 """The progress of a sweep: counted in the journals, printed in a log."""
 
+import io
 from itertools import count
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store.journal import Journal
 from hpccoll.store.json_lines import encode_line
 from hpccoll.sweep.progress import ALL_MEASURED, MeasurementCount, MeasurementCounter, TimeLeft, progress_display
+from hpccoll.terminal import ERASE_LINE, PrintableStream
 
 
 @pytest.fixture
@@ -148,12 +150,13 @@ def test_nothing_to_do_is_no_division_by_zero(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_has_a_bar(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setenv("FORCE_COLOR", "1")
+def test_a_terminal_has_one_line_that_is_replaced(monkeypatch):
+    below = io.StringIO()
+    below.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", PrintableStream(below))
     with progress_display(30) as show:
         for done in (0, 1, 20):
             show(timed(done))
-    output = capsys.readouterr().err
-    assert "20/30" in output
-    assert " left" in output
+    assert "20 of 30 measurements" in below.getvalue()
+    assert "\n" not in below.getvalue()
+    assert below.getvalue().endswith(ERASE_LINE)

@@ -1,0 +1,425 @@
+"""Situations that a command cannot choose: streams, disks, directories, limits, variables and locales.
+
+A table of situations and a table of commands. By hand, ``python tests/situations.py`` tries every command in every
+situation that concerns it, ``python tests/situations.py limit`` those whose names contain a word; the suite takes a
+sample. In each, a command does what it usually does, or says in one line what is in its way.
+"""
+
+import argparse
+import atexit
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import raw_examples
+from cli_runner import ENVIRONMENT
+
+from hpccoll.spec.case import Effort
+from hpccoll.store import hdf5
+from hpccoll.terminal import printable
+
+LIMIT_S = 300
+"""A command that takes longer hangs."""
+READ_ALL = "=-all,+dac_read_search"
+NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups " + " ".join(
+    f"--{kind}{READ_ALL}" for kind in ("inh-caps", "ambient-caps", "bounding-set")
+)
+"""Another user, who may read all files, because Python may be in the home directory of root, and not write them."""
+POWERLESS = "setpriv --inh-caps=-all --bounding-set=-all"
+"""root without the right to read what permissions forbid."""
+SWEEP = "algorithms: [ring]\nbytes: [8]\nranks: [2]\nrounds: 1\neffort: {min_iterations: 2, max_iterations: 2}\n"
+OUT = "out"
+"""The directory that commands write into; it holds an earlier file of each name."""
+
+COMMANDS = {
+    "version": "--version",
+    "help": "--help",
+    "list": "list",
+    "list-json": "list --json",
+    "show": "show ring -p 4",
+    "show-svg": "show ring -p 4 --out out/ring.svg",
+    "show-png": "show ring -p 4 --out out/ring.png",
+    "schedule": "export-schedule ring -p 4 -b 1M",
+    "schedule-file": "export-schedule ring -p 4 -b 1M --out out/ring.goal",
+    "status": "status results",
+    "validate": "validate results",
+    "report": "report results --out out/report",
+    "export": "export results --format csv",
+    "compare": "compare results other --out out/compared.html",
+    "tune": "tune results --out out/table.json",
+    "predict": "predict --cluster 8xh100-400g --nodes 2 -b 1M",
+    "predict-raw": "predict --cluster 8xh100-400g --nodes 2 -b 1M --out out/predicted.h5",
+    "predict-page": "predict --cluster 8xh100-400g --nodes 2 -b 1M --out out/predicted.html",
+    "predict-step": "predict step --model resnet50 --cluster 8xh100-400g --nodes 2 --compute 27ms",
+    "import": "import nccl.txt --out out/imported.h5",
+    "evidence": "evidence nccl.log",
+    "plan": "plan sweep.yaml",
+    "plan-files": "plan sweep.yaml --out out/planned",
+    "run": "run -a native -b 8 -e 8 --rounds 1 -n 5",
+    "run-raw": "run -a native -b 8 -e 8 --rounds 1 -n 5 --out out/run.h5",
+    "run-check": "run --check",
+    "run-help": "run --help",
+    "train-dry": "train --model resnet50 --dry-run",
+    "sweep-dry": "sweep sweep.yaml --out out/dry -- -n",
+    "doctor": "doctor",
+    "refusal": "list --nothing",
+    "named": "report résultats --out out/ré",
+    "sweep": "sweep sweep.yaml --out out/sweep",
+}
+WRITERS = tuple(name for name, words in COMMANDS.items() if "out/" in words and not name.startswith("sweep"))
+PLAIN = tuple(name for name in COMMANDS if name not in ("doctor", "schedule-file", "refusal", "sweep-dry", "sweep"))
+FEW = ("list", "show-svg", "report", "export", "predict-raw", "import", "plan-files", "run-raw")
+FEW_MORE = (*FEW, "show-png", "compare", "tune", "evidence", "status", "sweep-dry", "predict-page", "named")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What surrounds a command.
+
+    Args:
+        shell: a script for bash; ``$HPCCOLL`` stands for the command and its arguments.
+        codes: the exit codes that are right; none stand for the usual one.
+        commands: the names of the commands that it concerns.
+        word: what a line that refuses names.
+        unread: whether stdout is a pipe that nobody reads.
+        says: whether a line on stderr can be read.
+        root: whether only root can bring it about.
+    """
+
+    shell: str
+    codes: tuple[int | None, ...] = (None,)
+    commands: tuple[str, ...] = FEW
+    word: str = ""
+    unread: bool = False
+    says: bool = True
+    root: bool = False
+
+
+def _variables(*words: str, commands: tuple[str, ...] = FEW, **more: object) -> dict[str, Situation]:
+    return {word: Situation(f"env {word} $HPCCOLL", commands=commands, **more) for word in words}
+
+
+def _small_disk(free: str) -> Situation:
+    fill = "" if free == "0" else f"head -c {free} /dev/zero > out/free"
+    script = (
+        f"mount -t tmpfs -o size=8m none out && cp -a kept/. out/ && {fill or ':'}; "
+        "cat /dev/zero > out/fill 2> /dev/null; "
+        "rm -f out/free; $HPCCOLL; code=$?; mkdir -p after; cp -a out/. after/ 2> /dev/null; "
+        "rm -f after/fill; exit $code"
+    )
+    return Situation(f"unshare -m bash -c {shlex.quote(script)}", (None, 1), WRITERS, "No space left", root=True)
+
+
+SITUATIONS = {
+    "stdout closed": Situation("$HPCCOLL >&-", (1,), PLAIN, "stdout"),
+    "stdout full": Situation("$HPCCOLL > /dev/full", (1,), PLAIN, "stdout"),
+    "stdout unread": Situation("$HPCCOLL", (1,), PLAIN, unread=True),
+    "stdout read once": Situation("$HPCCOLL | head -1 > /dev/null; exit ${PIPESTATUS[0]}", (None, 1), PLAIN),
+    "stdout a file at its limit": Situation("ulimit -f 0; $HPCCOLL > limited", (1,), FEW, "ulimit -f"),
+    "stdout not for writing": Situation("$HPCCOLL 1< /dev/null", (1,), FEW, "stdout"),
+    "stderr closed": Situation("$HPCCOLL 2>&-", commands=(*PLAIN,), says=False),
+    "stderr full": Situation("$HPCCOLL 2> /dev/full", commands=(*PLAIN,), says=False),
+    "stdin closed": Situation("$HPCCOLL <&-"),
+    "all streams closed": Situation("$HPCCOLL <&- >&- 2>&-", (1,), FEW, says=False),
+    "both full": Situation("$HPCCOLL > /dev/full 2>&1", (1,), FEW, says=False),
+    "disk of 0": _small_disk("0"),
+    "disk of 4k": _small_disk("4k"),
+    "disk of 40k": _small_disk("40k"),
+    "disk of 200k": _small_disk("200k"),
+    "files of 0": Situation("ulimit -f 0; $HPCCOLL", (None, 1), WRITERS, "ulimit -f"),
+    "files of 2 KiB": Situation("ulimit -f 2; $HPCCOLL", (None, 1), WRITERS, "ulimit -f"),
+    "directory deleted": Situation(
+        "mkdir gone; cd gone; rmdir ../gone; $HPCCOLL",
+        (None, 2),
+        (
+            "list",
+            "show-svg",
+            "report",
+            "export",
+            "import",
+            "plan",
+            "run",
+            "run-raw",
+            "predict",
+            "sweep-dry",
+            "evidence",
+            "tune",
+        ),
+    ),
+    "PATH empty": Situation("PATH= $HPCCOLL", (None, 2), (*FEW_MORE, "doctor", "run", "train-dry", "sweep")),
+    "PATH unset": Situation("env -u PATH $HPCCOLL", (None, 2), (*FEW_MORE, "doctor", "run")),
+    "foreign page": Situation(
+        "mkdir -p out/report; echo foreign > out/report/index.html; $HPCCOLL", (2,), ("report",), "index.html"
+    ),
+    "output a loop": Situation("rm -rf out; ln -s out out; $HPCCOLL", (2,), WRITERS, "out"),
+    "output a file": Situation("rm -rf out; echo > out; $HPCCOLL", (2,), WRITERS, "out"),
+    "output missing": Situation("rm -rf out; $HPCCOLL", (None, 2), WRITERS, "out"),
+    "output read-only": Situation(
+        f"chmod -R a+rX .; {NOBODY} $HPCCOLL", (None, 2), WRITERS, "ermission denied", root=True
+    ),
+    "input unreadable": Situation(
+        f"chmod -R a+rX .; chmod 0 results/raw/*.h5 nccl.* sweep.yaml; {POWERLESS} $HPCCOLL",
+        (2, 3),
+        ("status", "export", "import", "evidence", "plan"),
+        "ermission denied",
+        root=True,
+    ),
+    "input directory unreadable": Situation(
+        f"chmod -R a+rX .; chmod 0 results; {POWERLESS} $HPCCOLL",
+        (2, 3),
+        ("status", "report", "export", "tune"),
+        root=True,
+    ),
+    "directory unreadable": Situation(
+        f"chmod -R a+rwX .; chmod 0 .; {POWERLESS} $HPCCOLL",
+        (None, 2),
+        ("list", "show-svg", "report", "export", "run", "plan", "predict"),
+        root=True,
+    ),
+    "HOME unset": Situation("env -u HOME $HPCCOLL", commands=FEW_MORE),
+    "HOME missing": Situation("HOME=/nonexistent $HPCCOLL", commands=FEW_MORE),
+    "HOME not writable": Situation(f"chmod -R a+rwX .; HOME=/ {NOBODY} $HPCCOLL", commands=FEW_MORE, root=True),
+    "no user": Situation(
+        f"chmod -R a+rwX .; env -u HOME {NOBODY.replace('65534', '54321')} $HPCCOLL",
+        commands=FEW_MORE,
+        root=True,
+    ),
+    "TMPDIR missing": Situation("TMPDIR=/nonexistent $HPCCOLL", commands=FEW_MORE),
+    "no temporary directory": Situation(
+        f"chmod -R a+rX .; chmod a+rwX out; cd /; {NOBODY} true; TMPDIR=/proc $HPCCOLL",
+        (None, 2),
+        ("list", "run-check"),
+        root=True,
+    ),
+    **{
+        f"memory of {kib} KiB": Situation(f"ulimit -v {kib}; $HPCCOLL", (None, 1), (*PLAIN, "doctor"), "ulimit -v")
+        for kib in (200000, 400000, 600000, 1000000, 2000000)
+    },
+    **{
+        f"{count} open files": Situation(
+            f"ulimit -n {count}; $HPCCOLL", (None, 1), (*FEW_MORE, "run-check"), "ulimit -n"
+        )
+        for count in (5, 6, 8, 12, 20)
+    },
+    **{
+        f"{count} processes": Situation(
+            f"chmod -R a+rwX .; ulimit -u {count}; {NOBODY} env HOME=/nonexistent $HPCCOLL",
+            (None, 1),
+            (*FEW_MORE, "run-check"),
+            "ulimit -u",
+            root=True,
+        )
+        for count in (1, 3)
+    },
+    **_variables(
+        "MPI4PY_RC_THREAD_LEVEL=x",
+        "MPI4PY_RC_INITIALIZE=x",
+        "MPI4PY_RC_FINALIZE=x",
+        "MPI4PY_RC_THREADS=x",
+        "MPI4PY_RC_ERRORS=x",
+        "MPI4PY_RC_RECV_MPROBE=x",
+        "MPI4PY_RC_FAST_REDUCE=x",
+        "MPI4PY_RC_IRECV_BUFSZ=x",
+        "HPCCOLL_START_S=x",
+        "HPCCOLL_START_S=-1",
+        "HPCCOLL_SWEEP=x",
+        "HPCCOLL_CUDA_AWARE=x",
+        commands=("run", "run-check", "list", "train-dry"),
+        codes=(None, 2),
+    ),
+    **_variables(
+        "MPI4PY_RC_THREAD_LEVEL=",
+        "MPI4PY_RC_INITIALIZE=0",
+        "MPI4PY_RC_FINALIZE=0",
+        "MPI4PY_RC_ERRORS=abort",
+        "MPI4PY_RC_THREADS=0",
+        "MPI4PY_RC_THREAD_LEVEL=single",
+        "PMI_RANK=x",
+        "OMPI_COMM_WORLD_RANK=x",
+        "SLURM_PROCID=x",
+        "SLURM_JOB_ID=x",
+        "MPI_LOCALNRANKS=x",
+        "MPIEXEC_TIMEOUT=x",
+        "SLURM_STEP_TASKS_PER_NODE=x",
+        commands=("run", "run-check", "list"),
+        codes=(None, 2),
+    ),
+    **_variables(
+        "OMP_NUM_THREADS=x",
+        "OPENBLAS_NUM_THREADS=x",
+        "NUMBA_NUM_THREADS=x",
+        "COLUMNS=x",
+        "COLUMNS=0",
+        "COLUMNS=-5",
+        "LINES=x",
+        "NO_COLOR=1",
+        "FORCE_COLOR=1",
+        "TERM=x",
+        "TERM=dumb",
+        "TZ=x",
+        "PYTHONWARNINGS=error",
+        "PYTHONWARNINGS=default",
+        "HDF5_USE_FILE_LOCKING=x",
+        "XDG_CACHE_HOME=/proc/x",
+        "XDG_CACHE_HOME=",
+        "TERMINAL_WIDTH=x",
+        "_TYPER_STANDARD_TRACEBACK=x",
+        "PYTHONUNBUFFERED=1",
+        "PYTHONOPTIMIZE=2",
+        "HPCCOLL_DATA=/nonexistent",
+    ),
+    **_variables(
+        "PYTHONIOENCODING=ascii",
+        "PYTHONIOENCODING=latin-1:strict",
+        "PYTHONIOENCODING=utf-16",
+        "PYTHONIOENCODING=cp037",
+        "LANG=C",
+        "LC_ALL=C",
+        "LC_ALL=POSIX",
+        "LC_ALL=xx_YY.UTF-8",
+        "LC_ALL=en_US.ISO-8859-1",
+        "-u LANG -u LC_ALL -u LC_CTYPE",
+        "LC_ALL=C PYTHONUTF8=0",
+        "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0",
+        "LC_ALL=POSIX PYTHONUTF8=0 PYTHONIOENCODING=ascii",
+        commands=FEW_MORE,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code (negative: a signal), its streams, and the earlier files that it spoilt."""
+
+    code: int
+    out: str = ""
+    err: str = ""
+    spoilt: tuple[str, ...] = ()
+
+
+@cache
+def prepared(name: str) -> tuple[Path, Ended]:
+    """Return a directory with the inputs of a command and its output, and how the command usually ends in it."""
+    directory, inputs = Path(tempfile.mkdtemp(prefix=f"hpccoll-{name}-")), Path(__file__).with_name("inputs")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    shutil.copy(inputs / "nccl-plain-for-comparison.txt", directory / "nccl.txt")
+    shutil.copy(inputs / "nccl-plain-for-comparison.log", directory / "nccl.log")
+    (directory / "sweep.yaml").write_text(SWEEP)
+    sizes = [raw_examples.case(size) for size in (64, 1024)]
+    rounds = [raw_examples.round_outcome(number, case) for case in sizes for number in (1, 2, 3)]
+    for run in ("results", "other", "résultats"):
+        (directory / run / "raw").mkdir(parents=True)
+        written = raw_examples.raw(*rounds)
+        written.job = raw_examples.job(*sizes, effort=Effort(rounds=3))
+        hdf5.write_raw_file(written, directory / run / "raw" / "mpi.p2.h5")
+    (directory / "out").mkdir()
+    usual = _start(directory, name, Situation("$HPCCOLL"))
+    shutil.copytree(directory / "out", directory / "kept", symlinks=True)
+    return directory, usual
+
+
+def end(situation: str, name: str) -> Ended:
+    """Run a command in a situation, in a directory of its own."""
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place, "here")
+        shutil.copytree(prepared(name)[0], directory, symlinks=True)
+        ended = _start(directory, name, SITUATIONS[situation])
+        subprocess.run(["chmod", "-R", "u+rwX", place], check=True)
+        found = directory / ("after" if (directory / "after").exists() else "out")
+        spoilt = [
+            path
+            for path in (directory / "kept").rglob("*")
+            if _is_spoilt(path, found / path.relative_to(directory / "kept"))
+        ]
+    untouched = situation.startswith("output ") or not spoilt
+    return replace(ended, spoilt=() if untouched else tuple(map(str, spoilt)))
+
+
+def _is_spoilt(earlier: Path, now: Path) -> bool:
+    """Return whether a file is lost or was half written."""
+    if not earlier.is_file() or earlier.name.startswith("."):
+        return False
+    if not now.is_file() or not now.stat().st_size:
+        return True
+    if now.suffix == ".h5":
+        hdf5.read_raw_file(now)
+    return now.suffix != ".h5" and now.stat().st_size < earlier.stat().st_size / 2
+
+
+def _start(directory: Path, name: str, situation: Situation) -> Ended:
+    command = shlex.join([sys.executable, "-m", "hpccoll"]) + f" {COMMANDS[name]}"
+    script = situation.shell.replace("$HPCCOLL", command)
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            ["bash", "-c", script], cwd=directory, env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=writing if situation.unread else subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Ended(124, err="it hangs")
+    finally:
+        os.close(writing)
+    return Ended(
+        ended.returncode, (ended.stdout or b"").decode(errors="replace"), ended.stderr.decode(errors="replace")
+    )
+
+
+def faults(situation: str, name: str) -> list[str]:
+    """Return what is wrong with how a command ends in a situation."""
+    expected, usual, ended = SITUATIONS[situation], prepared(name)[1], end(situation, name)
+    lines = ended.err.splitlines()
+    codes = [usual.code if code is None else code for code in expected.codes]
+    found = [f"{part} was spoilt" for part in ended.spoilt]
+    if ended.code not in codes:
+        found.append(f"exit code {ended.code}, not {codes}")
+    if "Traceback" in ended.err + ended.out:
+        found.append("a traceback")
+    if printable(ended.err + ended.out) != ended.err + ended.out:
+        found.append("control characters")
+    if (
+        ended.code != usual.code
+        and expected.says
+        and not expected.unread
+        and (len(lines) != 1 or not lines[0].startswith("hpccoll: "))
+    ):
+        found.append(f"{len(lines)} lines instead of one")
+    if ended.code != usual.code and expected.says and expected.word not in ended.err:
+        found.append(f"no word {expected.word}")
+    return [*found, f"it says {ended.err[-600:]!r}"] if found else []
+
+
+def pairs(word: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the situations, each with the commands that it concerns, whose names contain a word."""
+    for situation, expected in SITUATIONS.items():
+        if not expected.root or os.geteuid() == 0:
+            yield from ((situation, name) for name in expected.commands if word in f"{situation}: {name}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("word", nargs="?", default="", help="part of 'SITUATION: COMMAND' [all]")
+    tried = list(pairs(parser.parse_args().word))
+    failed = 0
+    for name in {name for _, name in tried}:
+        prepared(name)
+    with ThreadPoolExecutor(2) as pool:
+        for (situation, name), found in zip(tried, pool.map(lambda pair: faults(*pair), tried), strict=True):
+            if found:
+                failed += 1
+                print(f"{situation}: {name}: {'; '.join(found)}", flush=True)
+    print(f"{len(tried)} situations, {failed} failed")
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""Commands in situations that they cannot choose: a sample of the table in tests/situations.py."""
+
+import os
+
+import pytest
+import situations
+
+SAMPLE = [
+    ("stdout closed", "export"),
+    ("stdout full", "export"),
+    ("stdout full", "run-check"),
+    ("stdout unread", "export"),
+    ("both full", "export"),
+    ("stderr full", "export"),
+    ("disk of 4k", "import"),
+    ("files of 2 KiB", "import"),
+    ("directory deleted", "import"),
+    ("output read-only", "import"),
+    ("output a loop", "import"),
+    ("PATH empty", "sweep"),
+    ("memory of 400000 KiB", "show-png"),
+    ("memory of 600000 KiB", "report"),
+    ("12 open files", "run-check"),
+    ("3 processes", "run-check"),
+    ("MPI4PY_RC_THREAD_LEVEL=x", "run-check"),
+    ("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0", "named"),
+    ("PYTHONIOENCODING=ascii", "named"),
+]
+
+
+@pytest.mark.parametrize(("situation", "name"), SAMPLE, ids=": ".join)
+def test_a_command_does_its_work_or_says_in_one_line_what_is_in_its_way(situation, name):
+    if situations.SITUATIONS[situation].root and os.geteuid():
+        pytest.skip("only root can bring it about")
+    assert situations.faults(situation, name) == []
+
+
+def test_the_table_has_at_least_150_situations_and_the_sample_is_of_it():
+    pairs = [*situations.pairs()]
+    assert len(pairs) >= 150
+    known = {(name, command) for name, row in situations.SITUATIONS.items() for command in row.commands}
+    assert [pair for pair in SAMPLE if pair not in known] == []
