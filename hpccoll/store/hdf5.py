@@ -17,10 +17,12 @@ from hpccoll.files import open_regular
 from hpccoll.spec.case import Job
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
-from hpccoll.store.integrity import check_integrity, seal
+from hpccoll.store.integrity import IntegrityError, check_integrity
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
-from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, VERSION
+from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, SEAL_SINCE, VERSION
+from hpccoll.store.seal import check_seal, reserve_seal, seal
+from hpccoll.store.unsealed import check_in_child
 
 _ATTEMPT_PREFIX = "attempt_"
 
@@ -35,39 +37,51 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
         ImplausibleError: if the reader would refuse ``raw``; nothing is written.
     """
     _check_plausible(raw)
-    with replacing_file(path) as unfinished, h5py.File(unfinished, "w", libver=LIBVER) as file:
-        file.attrs.update(
-            schema=SCHEMA,
-            schema_version=VERSION,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            hpccoll_version=__version__,
-            status="complete" if raw.complete else "partial",
-            job=raw.job.name,
-            job_sha256=raw.job.sha256,
-            job_json=raw.job.to_json(),
-        )
-        if raw.failures:
-            records = [json.dumps(asdict(failure)) for failure in raw.failures]
-            dataset = file.create_dataset("failures", data=records, dtype=h5py.string_dtype())
-            dataset.make_scale("failure")
-            dataset.attrs["long_name"] = "JSON: the failure notes of ranks whose attempt ended"
-        for attempt, outcomes in raw.attempts:
-            if outcomes:
-                write_attempt(file.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}"), attempt, outcomes)
-        seal(file)
+    with replacing_file(path) as unfinished:
+        with h5py.File(unfinished, "w", libver=LIBVER) as file:
+            _write_content(file, raw)
+        seal(unfinished)
+
+
+def _write_content(file: Any, raw: RawResults) -> None:
+    """Write the content and the place of the seal into an empty file."""
+    reserve_seal(file)
+    file.attrs.update(
+        schema=SCHEMA,
+        schema_version=VERSION,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        hpccoll_version=__version__,
+        status="complete" if raw.complete else "partial",
+        job=raw.job.name,
+        job_sha256=raw.job.sha256,
+        job_json=raw.job.to_json(),
+    )
+    if raw.failures:
+        records = [json.dumps(asdict(failure)) for failure in raw.failures]
+        dataset = file.create_dataset("failures", data=records, dtype=h5py.string_dtype())
+        dataset.make_scale("failure")
+        dataset.attrs["long_name"] = "JSON: the failure notes of ranks whose attempt ended"
+    for attempt, outcomes in raw.attempts:
+        if outcomes:
+            write_attempt(file.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}"), attempt, outcomes)
 
 
 @contextmanager
-def _open_raw_file(path: Path) -> Iterator[Any]:
-    """Open a raw file whose schema this version reads.
+def _open_raw_file(path: Path, *, in_child: bool = False) -> Iterator[Any]:
+    """Open a raw file whose schema this version reads; HDF5 opens it only if its bytes are those that were written.
 
     Raises:
         BadInputError: if the file is not HDF5, is truncated or has another schema; also for errors within the block.
     """
-    open_regular(path, "path").close()
     try:
+        with open_regular(path, "path") as opened:
+            sealed = check_seal(opened)
+        if not sealed and not in_child:
+            check_in_child(path)
         with h5py.File(path, "r") as file:
             _check_schema(file, path)
+            if not sealed and _minor_version(file) >= SEAL_SINCE:
+                raise IntegrityError("its seal is missing")
             yield file
     except BadInputError:
         raise
@@ -90,6 +104,10 @@ def _check_schema(file: Any, path: Path) -> None:
         raise BadInputError("path", str(path), f"schema {SCHEMA} {VERSION}, it has {schema} {version}")
 
 
+def _minor_version(file: Any) -> int:
+    return int(file.attrs["schema_version"].split(".")[1])
+
+
 def read_raw_file(path: Path) -> RawResults:
     """Read a raw file.
 
@@ -97,17 +115,31 @@ def read_raw_file(path: Path) -> RawResults:
         BadInputError: if the file cannot be read, or its content differs from what was written or is implausible.
     """
     with _open_raw_file(path) as file:
-        sealed = check_integrity(file, path.stat().st_size)
-        if not sealed and int(file.attrs["schema_version"].split(".")[1]) >= DIGEST_SINCE:
-            raise ImplausibleError("its digest is missing")
-        job_json = str(file.attrs["job_json"])
-        if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
-            raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
-        raw = RawResults(path=path, job=Job.from_json(job_json), attempts=_read_attempts(file))
-        records = file["failures"].asstr()[:] if "failures" in file else ()
-        raw.failures = [Failure(**json.loads(record)) for record in records]
-        _check_plausible(raw)
-    if not sealed:
+        return _read_content(file, path)
+
+
+def read_unsealed_file(path: Path) -> str:
+    """Read a raw file without a seal, and return why it is refused; ``check_in_child`` runs it in a child process."""
+    try:
+        with _open_raw_file(path, in_child=True) as file:
+            _read_content(file, path)
+    except BadInputError as error:
+        return str(error).removeprefix("path: ")
+    return ""
+
+
+def _read_content(file: Any, path: Path) -> RawResults:
+    has_digest, minor = check_integrity(file, path.stat().st_size), _minor_version(file)
+    if not has_digest and DIGEST_SINCE <= minor < SEAL_SINCE:
+        raise ImplausibleError("its digest is missing")
+    job_json = str(file.attrs["job_json"])
+    if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
+        raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
+    raw = RawResults(path=path, job=Job.from_json(job_json), attempts=_read_attempts(file))
+    records = file["failures"].asstr()[:] if "failures" in file else ()
+    raw.failures = [Failure(**json.loads(record)) for record in records]
+    _check_plausible(raw)
+    if minor < DIGEST_SINCE:
         raw.notes.append("an earlier version of hpccoll wrote it, without a digest of its content")
     return raw
 
