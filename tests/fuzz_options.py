@@ -77,7 +77,7 @@ def run_in_child(words: tuple[str, ...]) -> tuple[str, float]:
     if not child:
         os.close(read)
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         with tempfile.TemporaryDirectory() as directory:
             os.chdir(directory)
             Path("a.yaml").write_text(bad_inputs.LEAST)
