@@ -5,9 +5,10 @@ Without bounds, a typing error or a hostile file could take all time and memory 
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from hpccoll.errors import BadInputError
 
@@ -142,7 +143,7 @@ class Boolean:
 class AnyOf:
     """The values that at least one of several kinds accepts."""
 
-    kinds: tuple["IntegerRange | PositiveNumber | PrintableText | Boolean | None", ...]
+    kinds: tuple["IntegerRange | PositiveNumber | PrintableText | OneOfWords | Boolean | None", ...]
 
     def check(self, key: str, value: object) -> None:
         """Check that one of the kinds accepts ``value``; the kind None accepts only None.
@@ -160,7 +161,7 @@ class AnyOf:
         raise BadInputError(key, value, " or ".join("nothing" if kind is None else str(kind) for kind in self.kinds))
 
 
-ValueKind = IntegerRange | PositiveNumber | PrintableText | Boolean | AnyOf
+ValueKind = IntegerRange | PositiveNumber | PrintableText | OneOfWords | Boolean | AnyOf
 
 
 def check_mapping(key: str, values: object, max_names: int, name: PrintableText, kind: ValueKind) -> None:
@@ -189,6 +190,18 @@ def check_fields(key: str, owner: object, kinds: Mapping[str, ValueKind]) -> Non
     """
     for name, kind in kinds.items():
         kind.check(f"{key}{name}", getattr(owner, name))
+
+
+def check_keys(key: str, values: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Check that a mapping has no other keys than the ``known`` ones: a misspelt key would count as missing.
+
+    Raises:
+        BadInputError: if it has; the message names the nearest known key.
+    """
+    known = (*known,)
+    for name in values:
+        if name not in known:
+            raise BadInputError(f"{key}key", name, known)
 
 
 RANKS = IntegerRange(1, 1 << 18)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from itertools import product
-from math import floor, inf, isfinite, log10
+from math import floor, isfinite, log10
 
 from hpccoll.errors import BadInputError
 from hpccoll.limits import MAX_BYTES
@@ -53,6 +53,10 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _BITS_PER_SECOND = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
 
 
+MIN_QUANTITY, MAX_QUANTITY = 1e-15, 1e21
+"""The bounds of durations in seconds and rates in bits a second: products and ratios of them are finite."""
+
+
 def parse_seconds(text: str, key: str) -> float:
     """Parse a duration: ``3.5ms``, ``2 s``; a number without a unit is in seconds.
 
@@ -60,7 +64,7 @@ def parse_seconds(text: str, key: str) -> float:
         BadInputError: if ``text`` is no duration above 0.
     """
     units = {**_SECONDS, "": 1.0}
-    return _parse_quantity(text, units, key, "a duration above 0 such as 3.5ms, with us, ms or s")
+    return _parse_quantity(text, units, key, "a duration above 0, at most 1e21 s, such as 3.5ms, with us, ms or s")
 
 
 def parse_rate(text: str, key: str) -> float:
@@ -79,7 +83,7 @@ def _parse_quantity(text: str, units: Mapping[str, float], key: str, expected: s
         value = float(match[1]) * factor if match and factor else 0.0
     except ValueError:
         value = 0.0
-    if not 0 < value < inf:
+    if not MIN_QUANTITY <= value <= MAX_QUANTITY:
         raise BadInputError(key, text, expected)
     return value
 

@@ -1,17 +1,22 @@
-"""Flips bits of raw files and journals, and checks how they are read.
+"""Damages raw files and journals, and checks how they are read.
 
-``python tests/fuzz.py --seed 1 --flips 500`` flips one bit at a time in each of both. A flip may be harmless: the
-results are unchanged. The reader may refuse the file in one line. In a journal one line may be damaged and named,
-while the rest is unchanged. Anything else is a defect: a changed figure, another exception, a process that dies or
-hangs.
+``python tests/fuzz.py --seed 1 --number 600`` damages each of both so often, one time each: a bit, bytes, a block of
+zeros, a cut, two swapped blocks; in journals also a line that is deleted, repeated, swapped with another or moved.
+Damage may be harmless: the results are unchanged. The reader may refuse the file in one line. In a journal it may lose
+lines that it names, while the others are unchanged. Anything else is a defect: a changed figure, another exception, a
+process that dies or hangs, changed lines that are not named.
 
-tests/test_fuzz.py runs fewer flips.
+``--older`` damages the raw file of an earlier version, results/golden/raw-1.0.h5, which has no digest of its content: a
+changed figure is counted there, and no defect.
+
+tests/test_fuzz.py damages fewer.
 """
 
 import argparse
 import os
 import random
 import resource
+import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -27,9 +32,10 @@ from hpccoll.store.journal import Journal, journal_path
 from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import read_raw
 
-CPU_S = 5
-HARMLESS, REFUSED, NAMED = "harmless", "refused", "one line lost, which is named"
+CPU_S = 10
+HARMLESS, REFUSED, NAMED = "harmless", "refused", "damage named, and the rest unchanged"
 ALLOWED = {"raw file": {HARMLESS, REFUSED}, "journal": {HARMLESS, REFUSED, NAMED}}
+GOLDEN = Path(__file__).parents[1] / "results" / "golden" / "raw-1.0.h5"
 
 
 def results(path: Path) -> RawResults:
@@ -58,6 +64,14 @@ def content(raw: RawResults) -> tuple[object, dict[tuple[int, str], object]]:
     return raw_examples.comparable((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
 
 
+def is_part(now: object, was: object) -> bool:
+    """Return whether an outcome is that which was written, or that of some of its rounds."""
+    if now == was:
+        return True
+    rounds, all_rounds = (set(dict(dict(each)["times"])["round"][2]) for each in (now, was))
+    return rounds < all_rounds
+
+
 def verdict(path: Path, before: RawResults) -> str:
     """Return how a file was read: HARMLESS, REFUSED, NAMED or a description of the defect."""
     try:
@@ -67,13 +81,11 @@ def verdict(path: Path, before: RawResults) -> str:
     except Exception as error:  # noqa: BLE001  any other exception is a defect
         return f"{type(error).__name__}: {error}"
     (header, was), (header_after, now) = content(before), content(after)
-    if (header, was) == (header_after, now):
-        return HARMLESS
     changed = [key for key in was if now.get(key) != was[key]]
-    named = any("line " in damage.description for damage in after.damage) or any(
-        "were cut" in note for note in after.notes
-    )
-    if named and now.keys() <= was.keys() and all(now[key] == was[key] for key in now) and len(changed) <= 1:
+    named = bool(after.unrecovered_damage) or any("were cut" in note for note in after.notes)
+    if (header, was) == (header_after, now):
+        return NAMED if named else HARMLESS
+    if named and now.keys() <= was.keys() and all(is_part(now[key], was[key]) for key in now):
         return NAMED
     return f"other figures: {changed or 'of the job or an attempt'}, {after.damage}, {after.notes}"
 
@@ -93,39 +105,98 @@ def in_a_process(judge: Callable[[], str]) -> str:
     return result or f"its process ended with {os.waitstatus_to_exitcode(status)}"
 
 
-def flips(whole: Path, number: int, seed: int) -> Iterator[tuple[int, str]]:
-    """Yield bit numbers, each with the verdict on the file with that bit flipped.
+def bit(draw: random.Random, content: bytes) -> bytes:
+    at = draw.randrange(8 * len(content))
+    return content[: at // 8] + bytes([content[at // 8] ^ 1 << at % 8]) + content[at // 8 + 1 :]
+
+
+def some_bytes(draw: random.Random, content: bytes) -> bytes:
+    at, size = draw.randrange(len(content)), draw.choice([1, 8, 64, 512])
+    return (content[:at] + draw.randbytes(size) + content[at + size :])[: len(content)]
+
+
+def zeros(draw: random.Random, content: bytes) -> bytes:
+    size = draw.choice([8, 64, 512, 4096])
+    at = draw.randrange(len(content)) // size * size
+    return (content[:at] + bytes(size) + content[at + size :])[: len(content)]
+
+
+def cut(draw: random.Random, content: bytes) -> bytes:
+    at, size = draw.randrange(len(content)), draw.choice([1, 8, 512, len(content)])
+    return content[:at] + content[at + size :]
+
+
+def swapped_blocks(draw: random.Random, content: bytes) -> bytes:
+    size = draw.choice([64, 512, 4096])
+    blocks = [content[at : at + size] for at in range(0, len(content), size)]
+    one, other = draw.randrange(len(blocks)), draw.randrange(len(blocks))
+    blocks[one], blocks[other] = blocks[other], blocks[one]
+    return b"".join(blocks)
+
+
+def lines_changed(draw: random.Random, content: bytes) -> bytes:
+    lines = content.split(b"\n")
+    one, other = draw.randrange(len(lines)), draw.randrange(len(lines))
+    match draw.randrange(5):
+        case 0:
+            del lines[one]
+        case 1:
+            lines.insert(other, lines[one])
+        case 2:
+            lines[one], lines[other] = lines[other], lines[one]
+        case 3:
+            lines.insert(other, lines.pop(one))
+        case 4:
+            del lines[one : one + draw.randint(2, 5)]
+    return b"\n".join(lines)
+
+
+DAMAGE = (bit, some_bytes, zeros, cut, swapped_blocks)
+
+
+def damaged_files(whole: Path, number: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Yield kinds of damage with their numbers, each with the verdict on the file that was damaged so.
 
     Args:
         whole: the intact file.
-        number: the number of flips.
-        seed: the seed of the bit numbers.
+        number: the number of damaged files.
+        seed: the seed of the damage.
     """
     intact = whole.read_bytes()
     before = read_raw(whole)
-    for bit in random.Random(seed).sample(range(8 * len(intact)), number):  # noqa: S311  no secret
-        damaged = bytearray(intact)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path = whole.with_name(f"flipped-{whole.name}")
-        path.write_bytes(damaged)
-        yield bit, in_a_process(lambda path=path: verdict(path, before))
+    draw = random.Random(seed)  # noqa: S311  no secret
+    kinds = (*DAMAGE, *[lines_changed] * len(DAMAGE)) if whole.suffix == ".journal" else DAMAGE
+    path = whole.with_name(f"damaged-{whole.name}")
+    for at in range(number):
+        kind = kinds[at % len(kinds)]
+        content = kind(draw, intact)
+        path.write_bytes(content)
+        result = in_a_process(lambda: verdict(path, before))
+        if result == HARMLESS and content != intact and kind is lines_changed:
+            result = "nobody said that the lines are others"
+        yield f"{kind.__name__} {at}", result
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--flips", type=int, default=500)
+    parser.add_argument("--number", type=int, default=600)
+    parser.add_argument("--older", action="store_true", help="damage the raw file of schema 1.0 instead")
     arguments = parser.parse_args()
     defects = 0
     with tempfile.TemporaryDirectory() as directory:
-        for kind, whole in write_examples(Path(directory)).items():
+        if arguments.older:
+            examples = {"raw file": Path(shutil.copy(GOLDEN, directory))}
+        else:
+            examples = write_examples(Path(directory))
+        for kind, whole in examples.items():
             counts: Counter[str] = Counter()
-            for bit, result in flips(whole, arguments.flips, arguments.seed):
-                counts[result] += 1
+            for what, result in damaged_files(whole, arguments.number, arguments.seed):
+                counts["changed" if arguments.older and result.startswith("other figures") else result] += 1
                 if result not in ALLOWED[kind]:
-                    print(f"{kind}, bit {bit}: {result}", flush=True)
-                    defects += 1
-            summary = ", ".join(f"{n} {result}" for result, n in counts.most_common() if result in ALLOWED[kind])
+                    print(f"{kind}, {what}: {result}", flush=True)
+                    defects += not (arguments.older and result.startswith("other figures"))
+            summary = ", ".join(f"{n} {result}" for result, n in counts.most_common() if len(result) < 50)
             print(f"{kind} of {whole.stat().st_size} bytes, seed {arguments.seed}: {summary}")
     return int(defects > 0)
 

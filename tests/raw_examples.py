@@ -12,6 +12,7 @@ from hpccoll.schedule.reduction import itemsize
 from hpccoll.spec.case import TIMINGS, Case, Effort, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
+from hpccoll.store.seal import SEAL_DATASET
 
 
 def case(size=1024, **more):
@@ -91,6 +92,12 @@ def comparable(value):
             (field.name, comparable(getattr(value, field.name))) for field in fields(value) if field.name != "path"
         )
     return value
+
+
+def remove_seal(file):
+    """Remove the seal of a raw file that h5py has open, so that the file is one of an earlier version."""
+    file[SEAL_DATASET][()] = b""
+    del file[SEAL_DATASET]
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "store": "spec schedule errors files limits units numpy h5py",
     "tuning": "store spec schedule errors files limits units numpy",
     "model": "store spec training schedule yaml_model errors files limits units numpy scipy pydantic",
-    "compare": "store spec errors files units numpy scipy",
+    "compare": "store spec errors files limits units numpy scipy",
     "report": (
         "compare tuning evidence store spec training schedule terminal errors files units numpy scipy altair vl_convert"
     ),

@@ -95,7 +95,7 @@ def export_schedule(
     GOAL lists the messages of each rank and what each waits for. LogGOPSim gives all pairs of ranks the same costs,
     and takes integers: choose picoseconds for its parameters and for --fold-cost.
     """
-    from hpccoll.interop.goal import MAX_FOLD_COST, goal_texts
+    from hpccoll.interop.goal import MAX_FILE_BYTES, MAX_FOLD_COST, MAX_PRINTED_BYTES, goal_texts
     from hpccoll.limits import RANKS
     from hpccoll.spec.requested_schedule import requested_layout, requested_operation
     from hpccoll.store.durable_files import replacing_file
@@ -109,7 +109,10 @@ def export_schedule(
         algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum),
         parse_size(nbytes, "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
-    texts = goal_texts(schedules, cut, window=window, fold_cost=fold_cost, comment=words)
+    texts = goal_texts(
+        schedules, cut, window=window, fold_cost=fold_cost, comment=words,
+        max_bytes=MAX_PRINTED_BYTES if out is None else MAX_FILE_BYTES,
+    )  # fmt: skip
     if out is None:
         for text in texts:
             typer.echo(text, nl=False)

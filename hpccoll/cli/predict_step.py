@@ -100,7 +100,7 @@ def predict_step(
     """
     from hpccoll.units import parse_parameter, parse_size
 
-    if param and not algorithm:
+    if param and algorithm is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
     if out and out.suffix not in PICTURES:
         raise BadInputError("--out", str(out), f"a file name that ends with {', '.join(PICTURES)}")
@@ -192,7 +192,8 @@ def _closed_form(
     else:
         raise UnusableError("--compute", "exactly one of --compute and --flops-rate with --tokens")
     wall = Wall(
-        parameters, bytes_per_element, parse_rate(rate, "--rate"), compute_s, algorithm or "ring",
+        parameters, bytes_per_element, parse_rate(rate, "--rate"), compute_s,
+        "ring" if algorithm is None else algorithm,
         parse_seconds(latency, "--latency") if latency else 0.0, per_node,
         parse_rate(node_rate, "--node-rate") if node_rate else None,
     )  # fmt: skip

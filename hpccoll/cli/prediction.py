@@ -170,7 +170,7 @@ def _names(text: str | None, collective: str) -> list[str]:
     from hpccoll.spec.algorithm_registry import collective as row
     from hpccoll.spec.input_keys import ALL
 
-    return list(row(collective).components) if text == ALL else [name for name in (text or "").split(",") if name]
+    return list(row(collective).components) if text == ALL else [] if text is None else text.split(",")
 
 
 def _sizes(begin: str | None, end: str | None, factor: str, collective: str) -> list[int]:

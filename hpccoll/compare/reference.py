@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll.compare.compared_case import COORDINATES, ComparedCase, cases_of_rows
+from hpccoll.compare.compared_case import COORDINATES, IDENTITY, ComparedCase, cases_of_rows
 from hpccoll.compare.comparison import Comparison, Side, compare_sides
 from hpccoll.compare.provenance_changes import Facts, facts_of_runs
 from hpccoll.compare.run_spread import RunSpread
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.files import read_json
+from hpccoll.limits import check_keys
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 
@@ -141,6 +142,7 @@ def read_reference(path: Path) -> Reference:
     if not isinstance(content, Mapping) or content.get("schema") != SCHEMA:
         raise BadInputError("--reference", str(path), expected)
     try:
+        check_keys("", content, ("schema", "runs", "cases", "facts"))
         runs = len(content["cases"][0]["times_s"]) if content["cases"] else 0
         cases = [_case(each, runs) for each in content["cases"]]
         facts = {str(name): [str(value) for value in values] for name, values in content["facts"].items()}
@@ -153,8 +155,14 @@ def _case(values: Mapping[str, Any], runs: int) -> ReferenceCase:
     """Return a case of a file of so many runs.
 
     Raises:
-        KeyError, TypeError, ValueError, OverflowError: if a value is missing, of another type or out of range.
+        KeyError, TypeError, ValueError, OverflowError: if a value is missing, of another type or out of range, or the
+            case is not the one of its identity.
     """
+    check_keys("cases.", values, ("identity", "case_id", "case", *COORDINATES, "seconds", "low_s", "high_s", "times_s"))
+    identity = dict(zip((*IDENTITY, "params"), json.loads(values["identity"]), strict=True))
+    for name in COORDINATES:
+        if identity[name] != values[name]:
+            raise BadInputError(f"cases.{name}", values[name], f"{identity[name]}, as its identity says")
     times = [float(time) for time in values["times_s"]]
     seconds, low, high = (float(values[name]) for name in ("seconds", "low_s", "high_s"))
     if not MIN_RUNS <= len(times) == runs:

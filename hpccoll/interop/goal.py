@@ -14,18 +14,25 @@ T. Hoefler, C. Siebert, A. Lumsdaine: Group Operation Assembly Language, ICPP 20
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import count, pairwise
+from itertools import count, islice, pairwise
 
+from hpccoll.errors import UnusableError
 from hpccoll.schedule import Copy, Cut, RecvReduce, Schedule, Send
 from hpccoll.schedule.step import Step, drop_null_peers
+from hpccoll.units import format_size
 
 MAX_FOLD_COST = 1e9
 """The maximum time of a reduced byte: 1 ms in picoseconds."""
+MAX_PRINTED_BYTES, MAX_FILE_BYTES = 1 << 27, 1 << 32
+"""The maximum size of a text that is printed, and of one in a file: 10 MB are written in a second."""
+OPERATION_BYTES = 60
+"""The usual length of the lines of a message: what it is, and what it requires."""
 
 
 def goal_texts(
-    schedules: Sequence[Schedule], cut: Cut, *, window: int = 1, fold_cost: float = 0.0, comment: str = ""
-) -> Iterator[str]:
+    schedules: Sequence[Schedule], cut: Cut, *, window: int = 1, fold_cost: float = 0.0, comment: str = "",
+    max_bytes: int = MAX_FILE_BYTES,
+) -> Iterator[str]:  # fmt: skip
     """Yield the text of one operation: its head, and then one rank after another.
 
     Args:
@@ -35,13 +42,35 @@ def goal_texts(
         window: the number of channels in flight at once, each with a lane for every slice.
         fold_cost: the time of a reduced byte, in the simulator's unit of time.
         comment: the first line.
+        max_bytes: the maximum size of the text.
+
+    Raises:
+        UnusableError: if the text would be larger; nothing was yielded then.
     """
     ranks = schedules[0].layout.ranks
+    _check_size(schedules, cut, ranks, max_bytes)
     yield f"// {comment}\nnum_ranks {ranks}\n"
     for me in range(ranks):
         # LogGOPSim reads its queue before it checks whether there is anything to do, so no rank is left empty.
         lines = list(_rank_lines(schedules, cut, me, window * len(schedules), fold_cost)) or ["l1: calc 0"]
         yield "\n".join([f"rank {me} {{", *lines, "}\n"])
+
+
+def _check_size(schedules: Sequence[Schedule], cut: Cut, ranks: int, max_bytes: int) -> None:
+    """Check the size of the text, estimated from the first steps of some ranks as if no message were empty."""
+    enough = max(64, max_bytes // OPERATION_BYTES // ranks)
+    sampled = _spread(ranks, 3)
+    actions = sum(len(step.actions) for me in sampled for each in schedules for step in islice(each.steps(me), enough))
+    size = int(actions / len(sampled) / len(schedules) * ranks * cut.lanes * OPERATION_BYTES)
+    if size > max_bytes:
+        what = f"about {format_size(size)} of text, or more, for {ranks} ranks and {cut.lanes} lanes"
+        remedy = "fewer workers or channels" + (" or --out F" if size < MAX_FILE_BYTES else "")
+        raise UnusableError("goal", f"{what}, and at most {format_size(max_bytes)}; do: {remedy}")
+
+
+def _spread(number: int, samples: int) -> list[int]:
+    """Return evenly spaced numbers below ``number``, without the first one: rank 0 is the root of most trees."""
+    return sorted({min(number - 1, number * (each + 1) // (samples + 1)) for each in range(samples)})
 
 
 def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, sequences: int, fold_cost: float) -> Iterator[str]:

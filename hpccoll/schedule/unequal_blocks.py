@@ -20,6 +20,8 @@ PATTERNS: dict[str, Callable[[int], NDArray[np.float64]]] = {
 """Weights [from, to] by name: equal; rank j as popular as 1/(j + 1), as experts are (Zipf's law); each pair its own."""
 
 SUFFIX = ".csv"
+MAX_WEIGHT = 1e18
+"""The maximum weight in a file: sums of them, and their products with sizes, are finite."""
 
 
 def named(traffic: str) -> str:
@@ -79,7 +81,8 @@ def _weights(traffic: str, p: int) -> NDArray[np.float64]:
                 weights = np.loadtxt(lines, delimiter=",", ndmin=2)
             except ValueError as error:
                 raise BadInputError("traffic", path, f"numbers with commas between them ({error})") from None
-        if weights.shape != (p, p) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-            raise BadInputError("traffic", path, f"{p} lines of {p} numbers from 0 up, a line for each sending rank")
+        if weights.shape != (p, p) or not (((weights >= 0) & (weights <= MAX_WEIGHT)).all() and weights.sum() > 0):
+            what = f"{p} lines of {p} numbers from 0 to {MAX_WEIGHT:g}, a line for each sending rank"
+            raise BadInputError("traffic", path, f"{what}, and not all 0")
     relative: NDArray[np.float64] = weights / weights.mean()
     return relative

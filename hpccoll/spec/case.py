@@ -306,9 +306,12 @@ class Job:
         check_fields("effort.", self.effort, _EFFORT_KINDS)
         if not 0 < len(self.cases) <= MAX_CASES:
             raise BadInputError("cases", len(self.cases), f"1 to {MAX_CASES} of them")
+        from hpccoll.spec.catalogue import check_case  # it knows cases
+
         for number, case in enumerate(self.cases):
             check_fields(f"cases.{number}.", case, _CASE_KINDS)
             check_mapping(f"cases.{number}.params", case.params, MAX_NAMES, NAME, VALUE)
+            check_case(case)
 
     @classmethod
     def load(cls, path: Path) -> "Job":

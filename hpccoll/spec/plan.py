@@ -17,6 +17,7 @@ from hpccoll.limits import (
     START_S,
     AnyOf,
     Boolean,
+    OneOfWords,
     PositiveNumber,
     PrintableText,
     ValueKind,
@@ -24,6 +25,9 @@ from hpccoll.limits import (
     check_mapping,
 )
 from hpccoll.spec.case import Job, Shape
+
+PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
+"""The execution profiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +170,7 @@ _FIELD_NAMES = {key: name for name, key in _JSON_NAMES.items()}
 
 _PLAN_KINDS: Mapping[str, ValueKind] = {
     "name": NAME,
-    "profile": NAME,
+    "profile": OneOfWords(PROFILES),
     "estimated_s": PositiveNumber(1e12),
     "offline": Boolean(),
 }

@@ -163,7 +163,8 @@ def requested_layout(
         if not least <= number <= max_workers:
             raise BadInputError(key, number, f"a number from {least} to {max_workers}")
     flat = Layout.of(workers, ranks_per_node, aggregators)
-    if racks > flat.nodes:
-        raise BadInputError("--racks", racks, f"at most the number of nodes, which is {flat.nodes}")
-    rack = [node * racks // flat.nodes for node in flat.node[:workers]]
+    nodes = flat.nodes  # which it counts
+    if racks > nodes:
+        raise BadInputError("--racks", racks, f"at most the number of nodes, which is {nodes}")
+    rack = [node * racks // nodes for node in flat.node[:workers]]
     return Layout(flat.node, (*rack, *racks_of_aggregators(aggregators, racks)), aggregators=aggregators)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import h5py
 
@@ -18,10 +18,12 @@ from hpccoll.files import open_regular
 from hpccoll.spec.case import Job
 from hpccoll.store.durable_files import is_locked, replacing_file
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
-from hpccoll.store.integrity import check_integrity, seal
+from hpccoll.store.integrity import IntegrityError, check_integrity
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
-from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, VERSION
+from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, SEAL_SINCE, VERSION
+from hpccoll.store.seal import SIGNATURE, check_seal, reserve_seal, seal
+from hpccoll.store.unsealed import check_in_child
 
 _ATTEMPT_PREFIX = "attempt_"
 
@@ -38,51 +40,60 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
     _check_plausible(raw)
     image = io.BytesIO()  # HDF5 ends the process by a signal when it closes a file on a full disk
     with h5py.File(image, "w", libver=LIBVER) as file:
-        file.attrs.update(
-            schema=SCHEMA,
-            schema_version=VERSION,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            hpccoll_version=__version__,
-            status="complete" if raw.complete else "partial",
-            job=raw.job.name,
-            job_sha256=raw.job.sha256,
-            job_json=raw.job.to_json(),
-        )
-        if raw.failures:
-            records = [json.dumps(asdict(failure)) for failure in raw.failures]
-            dataset = file.create_dataset("failures", data=records, dtype=h5py.string_dtype())
-            dataset.make_scale("failure")
-            dataset.attrs["long_name"] = "JSON: the failure notes of ranks whose attempt ended"
-        for attempt, outcomes in raw.attempts:
-            if outcomes:
-                write_attempt(file.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}"), attempt, outcomes)
-        seal(file)
+        _write_content(file, raw)
     with replacing_file(path) as unfinished:
         unfinished.write_bytes(image.getbuffer())
+        seal(unfinished)
+
+
+def _write_content(file: Any, raw: RawResults) -> None:
+    """Write the content and the place of the seal into an empty file."""
+    reserve_seal(file)
+    file.attrs.update(
+        schema=SCHEMA,
+        schema_version=VERSION,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        hpccoll_version=__version__,
+        status="complete" if raw.complete else "partial",
+        job=raw.job.name,
+        job_sha256=raw.job.sha256,
+        job_json=raw.job.to_json(),
+    )
+    if raw.failures:
+        records = [json.dumps(asdict(failure)) for failure in raw.failures]
+        dataset = file.create_dataset("failures", data=records, dtype=h5py.string_dtype())
+        dataset.make_scale("failure")
+        dataset.attrs["long_name"] = "JSON: the failure notes of ranks whose attempt ended"
+    for attempt, outcomes in raw.attempts:
+        if outcomes:
+            write_attempt(file.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}"), attempt, outcomes)
 
 
 @contextmanager
-def _open_raw_file(path: Path) -> Iterator[Any]:
-    """Open a raw file whose schema this version reads.
+def _open_raw_file(path: Path, *, in_child: bool = False) -> Iterator[Any]:
+    """Open a raw file whose schema this version reads; HDF5 opens it only if its bytes are those that were written.
 
     Raises:
         BadInputError: if the file is not HDF5, is truncated or has another schema, or if another process has it open
             for writing; also for errors within the block.
     """
-    with open_regular(path, "path") as opened:
-        if is_locked(opened):
-            why = "another process has it open for writing, such as a notebook; do: close it there"
-            raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}")
     try:
+        with open_regular(path, "path") as opened:
+            _check_not_open_elsewhere(opened, path)
+            sealed = check_seal(opened)
+        if not sealed and not in_child:
+            check_in_child(path)
         with h5py.File(path, "r", locking=False) as file:  # some file systems have no locks; files are replaced whole
             _check_schema(file, path)
+            if not sealed and _minor_version(file) >= SEAL_SINCE:
+                raise IntegrityError("its seal is missing")
             yield file
     except BadInputError:
         raise
     except _UNREADABLE as error:
-        for message, why in _REFUSALS_OF_HDF5.items():
-            if message in str(error):
-                raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}") from None
+        if _LOCK_FAILED in str(error):
+            why = "HDF5 cannot lock it; do: unset HDF5_USE_FILE_LOCKING"
+            raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}") from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problem = f"{format_value(str(path))} is no whole raw file of hpccoll: {reason.strip()}"
         raise UnusableError("path", f"{problem}; to measure its job anew, move it away") from None
@@ -94,18 +105,33 @@ _UNREADABLE = (
 )  # fmt: skip
 """The exceptions that h5py raises if bytes of a file are missing or wrong."""
 
-_REFUSALS_OF_HDF5 = {
-    "already open for": "another process has it open for writing, or was killed while it had; do: close it there, or, "
-    "if no process has it, clear the mark of HDF5 by h5clear -s",
-    "unable to lock file": "HDF5 cannot lock it; do: unset HDF5_USE_FILE_LOCKING",
-}
-"""Messages of HDF5 about files that may be whole (H5F_open; H5FD_sec2_lock), and what to do."""
+_LOCK_FAILED = "unable to lock file"
+"""What HDF5 says if the file system has no locks, and the user demands them (H5FD_sec2_lock)."""
+
+
+def _check_not_open_elsewhere(file: IO[bytes], path: Path) -> None:
+    """Refuse a file that another process has open for writing: it is not damaged, and changes meanwhile.
+
+    The superblock of a file that is open for writing has a mark, which a killed process leaves (HDF5 File Format
+    Specification 3.0, II.A: bit 0 of the file consistency flags).
+    """
+    file.seek(0)
+    head = file.read(12)
+    is_marked = head.startswith(SIGNATURE) and len(head) == 12 and head[8] >= 3 and head[11] & 1
+    if is_marked or is_locked(file):
+        killed = ", or, if none has it, clear the mark of a killed one by h5clear -s" if is_marked else ""
+        why = f"another process has it open for writing, such as a notebook; do: close it there{killed}"
+        raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}")
 
 
 def _check_schema(file: Any, path: Path) -> None:
     schema, version = str(file.attrs.get("schema", "none")), str(file.attrs.get("schema_version", ""))
     if schema != SCHEMA or version.partition(".")[0] != VERSION.partition(".")[0]:
         raise BadInputError("path", str(path), f"schema {SCHEMA} {VERSION}, it has {schema} {version}")
+
+
+def _minor_version(file: Any) -> int:
+    return int(file.attrs["schema_version"].split(".")[1])
 
 
 def read_raw_file(path: Path) -> RawResults:
@@ -115,17 +141,31 @@ def read_raw_file(path: Path) -> RawResults:
         BadInputError: if the file cannot be read, or its content differs from what was written or is implausible.
     """
     with _open_raw_file(path) as file:
-        sealed = check_integrity(file, path.stat().st_size)
-        if not sealed and int(file.attrs["schema_version"].split(".")[1]) >= DIGEST_SINCE:
-            raise ImplausibleError("its digest is missing")
-        job_json = str(file.attrs["job_json"])
-        if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
-            raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
-        raw = RawResults(path=path, job=Job.from_json(job_json), attempts=_read_attempts(file))
-        records = file["failures"].asstr()[:] if "failures" in file else ()
-        raw.failures = [Failure(**json.loads(record)) for record in records]
-        _check_plausible(raw)
-    if not sealed:
+        return _read_content(file, path)
+
+
+def read_unsealed_file(path: Path) -> str:
+    """Read a raw file without a seal, and return why it is refused; ``check_in_child`` runs it in a child process."""
+    try:
+        with _open_raw_file(path, in_child=True) as file:
+            _read_content(file, path)
+    except BadInputError as error:
+        return str(error).removeprefix("path: ")
+    return ""
+
+
+def _read_content(file: Any, path: Path) -> RawResults:
+    has_digest, minor = check_integrity(file, path.stat().st_size), _minor_version(file)
+    if not has_digest and DIGEST_SINCE <= minor < SEAL_SINCE:
+        raise ImplausibleError("its digest is missing")
+    job_json = str(file.attrs["job_json"])
+    if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
+        raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
+    raw = RawResults(path=path, job=Job.from_json(job_json), attempts=_read_attempts(file))
+    records = file["failures"].asstr()[:] if "failures" in file else ()
+    raw.failures = [Failure(**json.loads(record)) for record in records]
+    _check_plausible(raw)
+    if minor < DIGEST_SINCE:
         raw.notes.append("an earlier version of hpccoll wrote it, without a digest of its content")
     return raw
 

@@ -1,7 +1,7 @@
-"""Integrity of raw files: a digest of their content, and checks for content that no raw file has.
+"""Integrity of the content of raw files: checks for content that no raw file has, and the digest of earlier versions.
 
-The digest covers the content as HDF5 reads it, so that a copy by ``h5repack`` has the same digest: names, attributes,
-types, shapes, dimensions and values of every object, sorted by name. HDF5 itself checks only compressed columns.
+Files of schema 1.5 to 1.10 have a digest of their content as HDF5 reads it: names, attributes, types, shapes,
+dimensions and values of every object, sorted by name. Later ones have a digest of their bytes (seal.py).
 """
 
 import hashlib
@@ -34,11 +34,6 @@ _SCALE_ATTRIBUTES = ("DIMENSION_LIST", "REFERENCE_LIST")
 
 class IntegrityError(ValueError):
     """The content of a file is not that of a raw file, or not what was written."""
-
-
-def seal(file: Any) -> None:
-    """Store the digest of the content of an open file in it."""
-    file.attrs[DIGEST_ATTRIBUTE] = content_sha256(file)
 
 
 def check_integrity(file: Any, size: int) -> bool:

@@ -1,8 +1,8 @@
 """The journal of a job: one record per event, each on disk before the next round of a case begins.
 
 ``NAME.h5.journal`` lies next to the raw file ``NAME.h5`` until that is complete. The workflow does not declare it; the
-next attempt resumes from it. Each line has its own checksum (json_lines.py): a damaged line is skipped and reported,
-and its case is measured again.
+next attempt resumes from it. Each line has its own checksum and that of the line before it (json_lines.py): damaged,
+missing, repeated and moved lines are reported, and what was lost is measured again.
 
 Only rank 0 writes the journal, because not every file system keeps appends from several nodes whole. Ranks that fail
 write their failure notes to files of their own (``NAME.h5.failure-3``), also as JSON lines.
@@ -21,6 +21,7 @@ from hpccoll.errors import BadInputError, file_error
 from hpccoll.files import open_regular
 from hpccoll.spec.case import Case, Job
 from hpccoll.store.durable_files import (
+    append_bytes,
     is_locked,
     lock_exclusively,
     open_without_links,
@@ -30,8 +31,8 @@ from hpccoll.store.durable_files import (
 )
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal_records import attempt_records, first_records, outcome_record, parse_failure, read_records
-from hpccoll.store.json_lines import append_records, encode_line, has_checksum_lines, read_json_lines
-from hpccoll.store.raw_results import Attempt, DamagedLine, Failure, Outcome, RawResults
+from hpccoll.store.json_lines import ChainEnd, append_records, read_json_lines
+from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
 
 
 def journal_path(raw_file: Path) -> Path:
@@ -53,7 +54,6 @@ class Journal:
             BadInputError: if it cannot be written, belongs to another job, or another process writes it.
         """
         self.raw_file, self.path, self._reserve = raw_file, journal_path(raw_file), _reserve_path(raw_file)
-        self._converted_damage: list[DamagedLine] = []  # of a journal of an earlier version, which is rewritten
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._open(job, earlier)
@@ -64,8 +64,7 @@ class Journal:
             write_new(self._reserve, b" " * RESERVE_BYTES)
             remove_unfinished(self.path)
             remove_unfinished(raw_file)
-            self.raw = read_journal(self.path, is_writer=True)
-            self.raw.damage[:0] = self._converted_damage
+            self.raw, self._end = _read(self.path, is_writer=True)
             check_same_job(self.raw, job, raw_file)
         except OSError as error:
             self._file.close()
@@ -75,16 +74,11 @@ class Journal:
             raise
 
     def _open(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
-        """Return the locked file of the journal, whole and in the format of this version."""
+        """Return the locked file of the journal."""
         file = _open_locked(self.path, self.raw_file)
-        empty = not os.fstat(file.fileno()).st_size
-        if not empty and has_checksum_lines(self.path):
+        if os.fstat(file.fileno()).st_size:
             return file
         with file:
-            if not empty:
-                earlier = read_journal(self.path, is_writer=True)
-                check_same_job(earlier, job, self.raw_file)
-                self._converted_damage = earlier.damage
             return self._create(job, earlier)
 
     def _create(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
@@ -92,31 +86,40 @@ class Journal:
         with ExitStack() as on_error:
             with replacing_file(self.path) as unfinished:
                 file = on_error.enter_context(_open_locked(unfinished, self.raw_file))
-                file.writelines(map(encode_line, first_records(job, earlier)))
+                lines, end = ChainEnd().encode(first_records(job, earlier))
+                file.write(end.first_line + lines)
                 file.flush()
             on_error.pop_all()
         return file
 
+    def _append(self, *records: Mapping[str, object]) -> None:
+        """Append records, and then write their number into the first line, unless that is missing."""
+        lines, end = self._end.encode(records)
+        append_bytes(self.path, lines)
+        self._end, file = end, self._file.fileno()
+        if os.pread(file, 1, len(end.first_line)) == b"\n":
+            os.pwrite(file, end.first_line, 0)
+
     def begin(self, attempt: Attempt) -> None:
-        append_records(self.path, *attempt_records(attempt))
+        self._append(*attempt_records(attempt))
         self.raw.attempts.append((attempt, []))
 
     def add_provenance(self, more: Mapping[str, object]) -> None:
-        append_records(self.path, {"provenance": more, "number": self.raw.attempts[-1][0].number})
+        self._append({"provenance": more, "number": self.raw.attempts[-1][0].number})
         self.raw.add_provenance(more)
 
     def start(self, case: Case) -> None:
-        append_records(self.path, {"start": case.id})
+        self._append({"start": case.id})
         self.raw.started.append(case.id)
 
     def record(self, outcome: Outcome) -> None:
-        append_records(self.path, outcome_record(outcome, self.raw.attempts[-1][0]))
+        self._append(outcome_record(outcome, self.raw.attempts[-1][0]))
         self.raw.record(outcome)
 
     def end(self, reason: str, rank: int = 0) -> None:
         """Record why this attempt ends before its last case, and the rank at fault; rank 0 if it was interrupted."""
         failure = Failure(case_id="", rank=rank, message=reason, attempt=self.raw.attempts[-1][0].number)
-        append_records(self.path, {"failure": dataclasses.asdict(failure)})
+        self._append({"failure": dataclasses.asdict(failure)})
         self.raw.failures.append(failure)
         if self.raw.interrupted:
             write_new(interrupted_marker_path(self.raw_file), b"")
@@ -170,9 +173,7 @@ def write_failure_note(raw_file: Path, failure: Failure) -> None:
 
 
 def _failure_notes(raw_file: Path, author: str = "*") -> list[Path]:
-    """Return the failure notes that exist, also those with the name of version 0.1."""
-    names = (f"{glob.escape(raw_file.name)}.{kind}-{author}" for kind in ("failure", "words"))
-    return [path for name in names for path in raw_file.parent.glob(name)]
+    return [*raw_file.parent.glob(f"{glob.escape(raw_file.name)}.failure-{author}")]
 
 
 def remove_failure_notes(raw_file: Path, author: str = "*") -> None:
@@ -205,11 +206,15 @@ def read_journal(path: Path, *, is_writer: bool = False) -> RawResults:
     Raises:
         BadInputError: if the file is not a journal, or both records of its job are damaged.
     """
+    return _read(path, is_writer=is_writer)[0]
+
+
+def _read(path: Path, *, is_writer: bool) -> tuple[RawResults, ChainEnd]:
     try:
         with open_regular(path, "path") as file:
             is_running = not is_writer and is_locked(file)
-        raw = read_records(path, is_running=is_running)
+        raw, end = read_records(path, is_running=is_running)
         raw.failures += read_failure_notes(path.with_suffix(""))
     except OSError as error:
         raise file_error("path", path, error) from None
-    return raw
+    return raw, end

@@ -3,11 +3,14 @@
 A line is ``{"sha256": "0123456789abcdef", ...}``: the first 16 digits of the SHA-256 of the bytes that follow them, and
 then the record itself. If a crash truncates a line or a disk flips a bit of it, only that line is damaged, and the
 reader detects it. Each line begins with a newline, so that a truncated line does not damage the next one.
+
+The lines of a journal also form a chain: each holds the checksum of the line before it, and the first line, of a fixed
+length, the number of the others. So the reader detects lines that are missing, repeated or in another order.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -16,6 +19,7 @@ from hpccoll.store.durable_files import append_bytes
 _LINE_PREFIX = b'{"sha256": "'
 _DIGEST_DIGITS = 16
 _BODY_OFFSET = len(_LINE_PREFIX) + _DIGEST_DIGITS
+_AFTER_PREFIX = b'", "after": "'
 
 MAX_LINE_BYTES = 1 << 28
 """The maximum number of bytes of a line: a record has the times of at most 2^22 samples."""
@@ -25,14 +29,38 @@ class Line(NamedTuple):
     """A line of a file of records.
 
     Args:
-        number: the line number, from 1; the first line is empty.
-        record: the object of the line; None if the line is damaged.
+        number: the line number, from 1.
+        record: the object of the line without its checksums; None if the line is damaged.
         truncated: True if the end of the line is missing, as after a kill.
+        checksum: the checksum of the line; empty if the line is damaged.
+        after: the checksum of the line before it in its chain; empty if the line is in none.
     """
 
     number: int
     record: dict[str, Any] | None
     truncated: bool = False
+    checksum: str = ""
+    after: str = ""
+
+
+class ChainEnd(NamedTuple):
+    """The end of a chain of lines: the checksum of the last line, and the number of lines."""
+
+    checksum: str = "0" * _DIGEST_DIGITS
+    lines: int = 0
+
+    @property
+    def first_line(self) -> bytes:
+        """The first line of the file, which no newline precedes."""
+        return encode_line({"lines": f"{self.lines:012}"})[1:]
+
+    def encode(self, records: Iterable[Mapping[str, object]]) -> tuple[bytes, "ChainEnd"]:
+        """Return records as the next lines of the chain, and its new end."""
+        end, lines = self, []
+        for record in records:
+            lines.append(encode_line({"after": end.checksum, **record}))
+            end = ChainEnd(lines[-1][len(b"\n" + _LINE_PREFIX) :][:_DIGEST_DIGITS].decode(), end.lines + 1)
+        return b"".join(lines), end
 
 
 def encode_line(record: Mapping[str, object]) -> bytes:
@@ -47,16 +75,11 @@ def append_records(path: Path, *records: Mapping[str, object]) -> None:
 
 
 def read_json_lines(path: Path) -> Iterator[Line]:
-    """Yield the non-empty lines of a file one at a time, because files may hold gigabytes; the file stays open.
-
-    Files that were written before checksums were added have none. Their lines count as whole if they are JSON.
-    """
-    has_checksums = has_checksum_lines(path)
+    """Yield the non-empty lines of a file one at a time, because files may hold gigabytes; the file stays open."""
     with path.open("rb") as file:
         for number, line in enumerate(_bounded_lines(file), 1):
             for text in _split_records(line.removesuffix(b"\n")):
-                record = _parse_record(text, checked=has_checksums)
-                yield Line(number, record, truncated=record is None and not text.endswith(b"}"))
+                yield _parse_line(number, text)
 
 
 def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
@@ -80,29 +103,22 @@ def _split_records(text: bytes) -> Iterator[bytes]:
 
 
 def starts_with_key(line: bytes, key: str) -> bool:
-    """Return True if the bytes of a line, which may be truncated or damaged, begin a record with this key."""
-    body = line[_BODY_OFFSET + len(b'", ') :] if line.startswith(_LINE_PREFIX) else line[len(b"{") :]
-    return body.startswith(f'"{key}"'.encode())
+    """Return True if the bytes of a line of a chain, perhaps truncated or damaged, begin a record with this key."""
+    return line[_BODY_OFFSET + len(_AFTER_PREFIX) + _DIGEST_DIGITS :].startswith(f'", "{key}"'.encode())
 
 
-def has_checksum_lines(path: Path) -> bool:
-    """Return True if one of the first two records of a file, which are copies, has a checksum."""
-    with path.open("rb") as file:
-        return any(line.startswith(_LINE_PREFIX) for line, _ in zip(file, range(3), strict=False))
-
-
-def _parse_record(text: bytes, *, checked: bool) -> dict[str, Any] | None:
+def _parse_line(number: int, text: bytes) -> Line:
     body = text[_BODY_OFFSET:]
-    if checked and not (text.startswith(_LINE_PREFIX) and text[:_BODY_OFFSET] == _LINE_PREFIX + _digest(body)):
-        return None
+    damaged = Line(number, None, truncated=not text.endswith(b"}"))
+    checksum = _digest(body)
+    if text[:_BODY_OFFSET] != _LINE_PREFIX + checksum:
+        return damaged
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict):
-        return None
-    record.pop("sha256", None)
-    return record
+        return damaged
+    record.pop("sha256")
+    return Line(number, record, checksum=checksum.decode(), after=str(record.pop("after", "")))
 
 
 def _digest(body: bytes) -> bytes:

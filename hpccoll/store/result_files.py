@@ -14,8 +14,8 @@ from hpccoll.store.raw_results import RawResults
 
 PLAN_FILE = "plan.json"
 
-COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|interrupted|failure-\w+|told-to-end|words-\w+)$")
-"""The suffixes of the files that accompany a raw file; the last two are those of version 0.1."""
+COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|interrupted|failure-\w+)$")
+"""The suffixes of the files that accompany a raw file."""
 
 
 def find_raw_files(paths: Iterable[Path]) -> list[Path]:
@@ -85,10 +85,10 @@ class ResultFiles:
         for raw in self.raw_results:
             lines = raw.unrecovered_damage
             yield from (
-                f"{raw.path}: {each}; what it held is to be measured again" for each in lines[:MAX_LISTED_LINES]
+                f"{raw.path}: {each}; what is lost is to be measured again" for each in lines[:MAX_LISTED_LINES]
             )
             if more := len(lines[MAX_LISTED_LINES:]):
-                yield f"{raw.path}: and {more} lines more are damaged"
+                yield f"{raw.path}: and {more} lines more are damaged, missing or moved; {lines[-1]}"
 
     @property
     def notes(self) -> Iterator[str]:

@@ -281,10 +281,10 @@ COLUMNS = (
     ),
 )
 
-DIGEST_SINCE = 5
-"""The first minor version whose files carry a digest of their content."""
+DIGEST_SINCE, SEAL_SINCE = 5, 11
+"""The first minor versions whose files carry a digest of their content, and in its place one of their bytes."""
 
-VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
+VERSION = f"1.{max(SEAL_SINCE, *(column.since for column in COLUMNS))}"
 """The current version. A reader refuses another major version; a minor version only adds columns.
 
 1.0: the first. 1.1: bytes between nodes, and cases of several numbers of ranks in a file. 1.2: racks.
@@ -296,4 +296,5 @@ VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
 1.8: the intervals of predictions.
 1.9: the timelines of training steps.
 1.10: results of other programs.
+1.11: a digest of the bytes, in place of that of the content.
 """

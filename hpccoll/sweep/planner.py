@@ -12,7 +12,7 @@ from hpccoll.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
 from hpccoll.spec.catalogue import redundant_mapping, unmet_needs
-from hpccoll.spec.plan import Plan, Skip
+from hpccoll.spec.plan import PROFILES, Plan, Skip
 from hpccoll.spec.planned_schedule import MeasuredPlans
 from hpccoll.spec.variant_skips import planned_nodes, variant_skip_reason
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
@@ -27,7 +27,6 @@ from hpccoll.sweep.slurm import query
 from hpccoll.sweep.sweep_file import Sweep, load_sweep
 from hpccoll.units import format_size
 
-PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 LOCAL_ONLY = "profile local uses this machine alone"
 
 LAUNCH_S = 1.5

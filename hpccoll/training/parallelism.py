@@ -30,6 +30,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 
 from hpccoll.errors import BadInputError
+from hpccoll.limits import IntegerRange
 from hpccoll.schedule import itemsize
 from hpccoll.training.buckets import BucketRule, bucket_bytes
 from hpccoll.training.mesh import Mesh
@@ -46,6 +47,11 @@ from hpccoll.training.step_program import (
     StepProgram,
     Wait,
 )
+
+PER_STEP = IntegerRange(1, 1 << 20)
+"""The samples of a micro-batch, and the micro-batches of a step."""
+MAX_PASSES = 300_000
+"""The maximum number of passes through modules in a step, of which each becomes instructions: 10 s of the largest."""
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 """What data-parallel ranks divide: nothing; the state of the optimizer; gradients, too; parameters, too, by tensors
@@ -91,8 +97,7 @@ class Parallelism:
         if self.sharding not in SHARDINGS:
             raise BadInputError("sharding", self.sharding, SHARDINGS)
         for key in ("micro_batches", "samples"):
-            if getattr(self, key) < 1:
-                raise BadInputError(key, getattr(self, key), "at least 1")
+            PER_STEP.check(key, getattr(self, key))
 
     @property
     def shards_parameters(self) -> bool:
@@ -111,6 +116,7 @@ class Parallelism:
             BadInputError: if the model cannot be divided so.
         """
         mesh, transformer = self.mesh, model.transformer
+        self._check_passes(model)
         for axis in ("tp", "pp", "ep"):
             if getattr(mesh, axis) > 1 and transformer is None:
                 what = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
@@ -130,6 +136,11 @@ class Parallelism:
             raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with a pipeline")
         if self.shards_parameters and mesh.ep > 1:
             raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with expert parallelism")
+
+    def _check_passes(self, model: ModelShape) -> None:
+        if self.micro_batches > (most := max(1, MAX_PASSES // max(1, len(model.modules)))):
+            what = f"at most {most} for the {len(model.modules)} modules of {model.name}"
+            raise BadInputError("micro_batches", self.micro_batches, what)
 
 
 def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:

@@ -10,6 +10,9 @@ from hpccoll.units import format_count
 
 _ARITHMETIC = {"float16": "half", "bfloat16": "bfloat16"}
 """The kinds of arithmetic of element types that CPUs convert to fold them."""
+FULL = "full"
+ARITHMETIC = (*_ARITHMETIC.values(), FULL)
+"""The kinds of arithmetic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,6 @@ def call_fields(
         values = {"concurrent": int(values["concurrent"]) or p // 2}
     return {
         "collective": name,
-        "arithmetic": None if op is None else _ARITHMETIC.get(dtype, "full"),
+        "arithmetic": None if op is None else _ARITHMETIC.get(dtype, FULL),
         "arguments": tuple(sorted(values.items())),
     }

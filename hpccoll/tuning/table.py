@@ -5,7 +5,7 @@ other file; a look-up needs neither raw files nor a fit.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,32 @@ from hpccoll.limits import (
     AnyOf,
     Boolean,
     IntegerRange,
+    OneOfWords,
     PositiveNumber,
     PrintableText,
     ValueKind,
     check_fields,
+    check_keys,
     check_mapping,
 )
+from hpccoll.schedule import MAPPINGS
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.spec.case import PYTHON, Parameter
-from hpccoll.tuning.setting import Setting
+from hpccoll.spec.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.spec.case import EXECUTORS, PYTHON, TIMINGS, Parameter
+from hpccoll.spec.catalogue import check_algorithm
+from hpccoll.spec.transport_table import DEVICES, TRANSPORTS
+from hpccoll.tuning.setting import ARITHMETIC, Setting
 from hpccoll.units import format_size
 
 SCHEMA, VERSION = "hpccoll-tune", "1.5"
 """The name and version of the format. A minor version only adds keys, and 1.3 adds settings of both placements, 1.4
 those of other timings than ``single``, 1.5 ``advice``."""
 
-MAJOR = VERSION.partition(".")[0]
+MAJOR, _, _MINOR = VERSION.partition(".")
 """The major version: a reader refuses any other."""
+
+VERSIONS = tuple(f"{MAJOR}.{minor}" for minor in range(int(_MINOR) + 1))
+"""The versions whose keys are known."""
 
 VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
 
@@ -171,8 +180,11 @@ class TuneTable:
         Raises:
             ValueError, KeyError, TypeError, AttributeError: if it is no table, or one of another major version.
         """
-        if read["schema"] != SCHEMA or str(read["schema_version"]).partition(".")[0] != MAJOR:
-            raise ValueError(f"it is {read['schema']} {read['schema_version']}, not {SCHEMA} {VERSION}")
+        version = str(read["schema_version"])
+        if read["schema"] != SCHEMA or version.partition(".")[0] != MAJOR:
+            raise ValueError(f"it is {read['schema']} {version}, not {SCHEMA} {VERSION}")
+        if version in VERSIONS:  # a later minor version adds keys
+            _check_keys(read)
         entries = tuple(
             TableEntry(
                 setting=Setting.from_json(entry["setting"]),
@@ -201,11 +213,12 @@ class TuneTable:
         for number, entry in enumerate(self.entries):
             where = f"entries.{number}."
             check_fields(f"{where}setting.", entry.setting, _SETTING_KINDS)
-            NAME.check(f"{where}executor", entry.executor)
+            OneOfWords(EXECUTORS).check(f"{where}executor", entry.executor)
             check_mapping(f"{where}setting.arguments", dict(entry.setting.arguments), MAX_NAMES, NAME, VALUE)
             for each in entry.ranges:
                 check_fields(f"{where}ranges.", each, _RANGE_KINDS)
-                check_fields(f"{where}ranges.", each.choice, dict.fromkeys(("algorithm", "transport"), NAME))
+                check_algorithm(each.choice.algorithm, [entry.setting.collective])
+                OneOfWords((*TRANSPORTS,)).check(f"{where}ranges.transport", each.choice.transport)
                 check_mapping(f"{where}ranges.params", dict(each.choice.params), MAX_NAMES, NAME, VALUE)
                 for size in each.sizes:
                     _SIZE_KIND.check(f"{where}ranges.sizes", size)
@@ -258,6 +271,23 @@ class TuneTable:
         raise UnusableError(AUTO, f"no choice for {setting.label}: the table has {labels}")
 
 
+def _check_keys(read: Mapping[str, Any]) -> None:
+    """Check the keys of a table of this version or an earlier one.
+
+    Raises:
+        BadInputError: for a key that no table has.
+    """
+    check_keys("", read, ("schema", "schema_version", *(field.name for field in fields(TuneTable))))
+    for run in read["runs"]:
+        check_keys("runs.", run, ("run_id", "job", "created", "kind", "machine", "hosts", "mpi", "path"))
+    for entry in read["entries"]:
+        check_keys("entries.", entry, (field.name for field in fields(TableEntry)))
+        check_keys("entries.setting.", entry["setting"], (field.name for field in fields(Setting)))
+        for each in entry["ranges"]:
+            known = "from", "below", "algorithm", "transport", "params", "sizes", "over_best", "over_native", "apart"
+            check_keys("entries.ranges.", each, known)
+
+
 _SIZE_KIND = IntegerRange(0, MAX_BYTES)
 _RATIO_KIND = PositiveNumber(1e9)
 _RANGE_KINDS: Mapping[str, ValueKind] = {
@@ -268,8 +298,12 @@ _RANGE_KINDS: Mapping[str, ValueKind] = {
     "advice": AnyOf((Boolean(), None)),
 }
 _SETTING_KINDS: Mapping[str, ValueKind] = {
-    **dict.fromkeys(("collective", "device", "mapping", "timing"), NAME),
-    **dict.fromkeys(("arithmetic", "variant"), AnyOf((NAME, None))),
+    "collective": OneOfWords((*COLLECTIVES, *WORKLOADS)),
+    "device": OneOfWords(DEVICES),
+    "arithmetic": AnyOf((OneOfWords(ARITHMETIC), None)),
+    "mapping": OneOfWords((*MAPPINGS, "mixed")),
+    "timing": OneOfWords(TIMINGS),
+    "variant": AnyOf((NAME, None)),
     "in_place": AnyOf((Boolean(), None)),
     **dict.fromkeys(("ranks", "nodes", "racks"), RANKS),
     "ranks_per_node": AnyOf((RANKS, None)),

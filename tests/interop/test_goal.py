@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases
 
+from hpccoll.errors import BadInputError
 from hpccoll.interop.goal import goal_texts
 from hpccoll.schedule import COLLECTIVES, Cut, Layout, Recv, Schedule, Send, Step, count, dst, out_of_place
 
@@ -210,9 +211,15 @@ def test_ranks_are_generated_one_at_a_time():
     noted = replace(schedule, steps=lambda me: [asked.append(me), schedule.steps(me)][1])
     texts = goal_texts([noted], cut_of(case, 1000))
     assert next(texts).endswith("num_ranks 8\n")
-    assert asked == []
+    assert asked == [2, 4, 6]  # from which the size is estimated
     assert next(texts).startswith("rank 0 {\n")
-    assert asked == [0]
+    assert asked == [2, 4, 6, 0]
+
+
+def test_a_text_that_would_be_too_large_is_refused_with_its_size_before_anything_is_yielded():
+    case = case_of("all_reduce-ring", 64)
+    with pytest.raises(BadInputError, match=r"about .* MiB of text, or more, for 64 ranks and 4096 lanes"):
+        next(goal_texts(case.slices, cut_of(case, 1 << 30, 4096), max_bytes=1 << 27))
 
 
 def test_the_first_line_is_a_comment():

@@ -83,12 +83,13 @@ def test_a_pattern_goes_by_its_name():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1,2,3\n4,5,6\n", "2 lines of 2 numbers from 0 up, a line for each sending rank"),
+        ("1,2,3\n4,5,6\n", "2 lines of 2 numbers from 0 to 1e\\+18, a line for each sending rank"),
         ("1,2\n", "2 lines of 2 numbers"),
-        ("1,-2\n3,4\n", "numbers from 0 up"),
-        ("1,nan\n3,4\n", "numbers from 0 up"),
-        ("1,inf\n3,4\n", "numbers from 0 up"),
-        ("0,0\n0,0\n", "numbers from 0 up"),
+        ("1,-2\n3,4\n", "numbers from 0 to"),
+        ("1,nan\n3,4\n", "numbers from 0 to"),
+        ("1,inf\n3,4\n", "numbers from 0 to"),
+        ("0,0\n0,0\n", "and not all 0"),
+        ("1e308,1e308\n1e308,1e308\n", "numbers from 0 to"),
         ("1,a\n3,4\n", "numbers with commas between them"),
         ("1,2\n3\n", "numbers with commas between them"),
     ],

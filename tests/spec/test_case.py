@@ -52,7 +52,8 @@ JOB = Job(
 
 
 AGGREGATED = replace(
-    JOB, effort=Effort(operations=7), cases=(replace(JOB.cases[0], transport="nccl", timing="aggregated"),)
+    JOB, effort=Effort(operations=7),
+    cases=(replace(JOB.cases[0], transport="nccl", device="cuda", timing="aggregated"),),
 )  # fmt: skip
 
 
@@ -65,7 +66,21 @@ def test_a_job_file_is_read_as_it_was_written(job, tmp_path):
 def test_jobs_of_earlier_versions_keep_their_digest_and_their_cases_their_ids():
     assert JOB.sha256 == "3633f51b7239749e2920e951a23fb67d47f0463ed2f88cadf48f72fe4d8e0226"  # as they computed it
     assert JOB.cases[0].id == "all_reduce.ring.mpi.cpu.float32.sum.8B.out.channels=2"
-    assert AGGREGATED.cases[0].id == "all_reduce.ring.nccl.cpu.float32.sum.8B.out.channels=2.aggregated"
+    assert AGGREGATED.cases[0].id == "all_reduce.ring.nccl.cuda.float32.sum.8B.out.channels=2.aggregated"
+
+
+@pytest.mark.parametrize(
+    ("key", "word", "near"),
+    [
+        ("device", "gpu", "choose from cpu, cuda"), ("collective", "all_reducd", "did you mean all_reduce"),
+        ("algorithm", "rinf", "did you mean ring"), ("dtype", "floau32", "did you mean float32"),
+        ("transport", "mpj", "choose from mpi"), ("op", "sul", "choose from sum"),
+    ],
+)  # fmt: skip
+def test_a_word_of_a_case_that_is_none_is_refused_with_the_valid_ones(tmp_path, key, word, near):
+    (tmp_path / "a.json").write_text(replace(JOB, cases=(replace(JOB.cases[0], **{key: word}),)).to_json())
+    with pytest.raises(BadInputError, match=near):
+        Job.load(tmp_path / "a.json")
 
 
 def test_an_aggregated_iteration_has_an_operation():

@@ -19,6 +19,7 @@ from hpccoll.store.journal import (
     remove_failure_notes,
     write_failure_note,
 )
+from hpccoll.store.json_lines import append_records
 from hpccoll.store.raw_results import Failure
 
 
@@ -51,26 +52,13 @@ def test_a_new_journal_starts_with_the_content_of_a_partial_file(tmp_path_factor
     again.close(remove=False)
 
 
-def test_a_journal_without_checksums_is_read_with_a_note_and_resumed_with_checksums(out):
-    journal = begin(out, done=2)
-    journal.close(remove=False)
-    lines = [json.loads(line) for line in journal_path(out).read_bytes().split(b"\n")[1:]]
-    job, _, attempt, _, *events = lines
-    for line in (job, attempt, *events):
-        line.pop("sha256")
-        line.pop("number", None)
-    first = {**job, "attempts": [], "failures": []}
-    old = "".join("\n" + json.dumps(line) for line in (first, attempt, *events)) + '\n{"outcome": {}}\n{"outcome": {"ca'
-    journal_path(out).write_text(old)
-    read = read_journal(journal_path(out))
-    assert raw_examples.comparable(read.attempts) == raw_examples.comparable(journal.raw.attempts)
-    assert any("without checksums" in note for note in read.notes)
-    assert len(read.damage) == 1
-    again = Journal(out, JOB)
-    assert raw_examples.comparable(again.raw.attempts) == raw_examples.comparable(journal.raw.attempts)
-    assert (again.raw.notes, again.raw.damage) == ([], read.damage)
-    assert again.raw.started == read.started
-    again.close(remove=False)
+def test_a_journal_of_an_earlier_version_is_refused_and_unchanged(out):
+    append_records(journal_path(out), {"job": json.loads(JOB.to_json())})
+    before = journal_path(out).read_bytes()
+    for read in (lambda: read_journal(journal_path(out)), lambda: Journal(out, JOB)):
+        with pytest.raises(BadInputError, match="an earlier version of hpccoll wrote it"):
+            read()
+    assert journal_path(out).read_bytes() == before
 
 
 @pytest.mark.parametrize("ending", [".journal", ".reserve", ".interrupted", ".failure-0"])
@@ -119,8 +107,6 @@ def test_each_rank_writes_its_own_failure_notes_file(out):
         write_failure_note(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
     assert sorted(path.name for path in out.parent.glob("*failure*")) == ["F.h5.failure-3", "F.h5.failure-launch"]
     assert journal_path(out).read_bytes() == before
-    assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER_RANK}
-    (out.parent / "F.h5.failure-3").rename(out.parent / "F.h5.words-3")  # as version 0.1 named it
     assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER_RANK}
     remove_failure_notes(out, "launch")
     assert {failure.rank for failure in read_failure_notes(out)} == {3}

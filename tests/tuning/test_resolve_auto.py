@@ -161,6 +161,30 @@ def test_another_document_is_no_table(tmp_path, change, text):
         load_table(path, "--table")
 
 
+@pytest.mark.parametrize(
+    ("word", "other", "near"),
+    [
+        ('"cpu"', '"gpu"', "choose from cpu, cuda"),
+        ('"full"', '"fulm"', "half, bfloat16, full or nothing"),
+        ('"mapping": "block"', '"mapping": "blocj"', "did you mean block"),
+        ('"collective": "all_reduce"', '"collective": "all_reducd"', "did you mean all_reduce"),
+        ('"ring"', '"rinf"', "did you mean ring"),
+        ('"transport": "mpi"', '"transport": "mpj"', "choose from mpi"),
+        ('"mpi": ', '"mph": ', "choose from run_id"),
+        ('"apart": ', '"apast": ', "did you mean apart"),
+        ('"executor": ', '"executos": ', "did you mean executor"),
+        ('"variant": ', '"variaot": ', "did you mean variant"),
+        ('"machine": ', '"maciine": ', "did you mean machine"),
+    ],
+)
+def test_a_key_or_a_word_of_a_table_that_is_none_is_refused_with_the_valid_ones(tmp_path, word, other, near):
+    path, text = tmp_path / "t.json", json.dumps(MADE.to_json())
+    assert word in text
+    path.write_text(text.replace(word, other))
+    with pytest.raises(BadInputError, match=near):
+        load_table(path, "--table")
+
+
 def test_a_raw_file_is_no_table(tmp_path):
     path = tmp_path / "a.h5"
     path.write_bytes(b"\x89HDF\r\n\x1a\n")

@@ -11,6 +11,7 @@ from cli_runner import ENVIRONMENT, invoke, spawn
 
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
+from hpccoll.store.seal import seal
 from hpccoll.sweep.paths import workflow_directory
 
 pytestmark = pytest.mark.sweep
@@ -167,6 +168,7 @@ def spoil(path: Path, how):
         with h5py.File(path, "a") as file:
             file.attrs["schema_version"] = "99.0"
             assert "schema" in file.attrs
+        seal(path)
     else:
         whole = path.read_bytes()
         path.write_bytes({"truncated": whole[: len(whole) // 2], "no HDF5": b"what", "empty": b""}[how])
