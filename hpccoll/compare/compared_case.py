@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpccoll.store.rows import Row
-from hpccoll.units import format_size
+from hpccoll.units import format_count, format_size
 
 IDENTITY = (
     "collective", "algorithm", "transport", "device", "dtype", "op", "in_place", "root", "requested_bytes", "timing",
@@ -89,7 +89,7 @@ def _label(row: Row) -> str:
     params = " ".join(f"{name}={value}" for name, value in sorted(row.params.items()))
     how = " ".join(filter(None, (row.algorithm, params, "" if row.transport == "mpi" else f"over {row.transport}")))
     op = f" {row.op}" if row.op else ""
-    where = f"{row.ranks} ranks on {row.nodes} node{'s' * (row.nodes > 1)}"
+    where = f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}"
     place = "in place" if row.in_place else "out of place"
     variant = f", {row.variant}" if row.variant else ""
     source = f", by {row.source}" if row.imported else ""

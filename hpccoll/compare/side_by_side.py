@@ -79,7 +79,7 @@ def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:
 def operation_label(row: Row) -> str:
     """Return the operation of a result of another program in words."""
     how = f"{row.algorithm} ({call})" if (call := call_label(row.params)) else row.algorithm
-    where = f"{row.ranks} ranks on {format_count(row.nodes, 'node')}"
+    where = f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}"
     return f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}, {where}"
 
 

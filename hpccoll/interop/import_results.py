@@ -30,7 +30,7 @@ from hpccoll.schedule import itemsize
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import MAX_ROUNDS, Case, Effort, Job
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.hdf5 import read_raw_file, write_raw_file
+from hpccoll.store.hdf5 import check_replaceable, write_raw_file
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
 from hpccoll.store.schema import IMPORTED
 from hpccoll.units import format_count
@@ -130,13 +130,7 @@ def check_import_file(path: Path) -> None:
     Raises:
         BadInputError: if it holds anything but imported results.
     """
-    if path.is_file() and path.stat().st_size:
-        try:
-            kinds = {attempt.kind for attempt, _ in read_raw_file(path).attempts}
-        except BadInputError:
-            kinds = set()
-        if kinds != {IMPORTED}:
-            raise BadInputError("--out", str(path), "a new file, or one of imported results: it holds something else")
+    check_replaceable(path, "imported results", lambda attempt: attempt.kind == IMPORTED)
 
 
 def write_imported(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResults:

@@ -24,7 +24,7 @@ from hpccoll.schedule import itemsize
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import Case, Effort, Job
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.hdf5 import read_raw_file, write_raw_file
+from hpccoll.store.hdf5 import check_replaceable, write_raw_file
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
 
 JOB_NAME = "predict"
@@ -46,13 +46,7 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
     ranks = max(request.nodes) * (request.on(machine).ranks_per_node or 1)
     if ranks > FILE_RANKS.maximum:
         raise BadInputError("--out", f"{path}: {ranks} ranks", f"{FILE_RANKS} in a file; a picture or --json has more")
-    if path.is_file() and path.stat().st_size:
-        try:
-            others = any(not attempt.predicted for attempt, _ in read_raw_file(path).attempts)
-        except BadInputError:
-            others = True
-        if others:
-            raise BadInputError("--out", str(path), "a new file, or one of predictions: it holds something else")
+    check_replaceable(path, "predictions", lambda attempt: attempt.predicted)
 
 
 def write_predictions(predicted: Predictions, path: Path) -> None:

@@ -131,7 +131,7 @@ def _series(row: Row, library: str | None) -> str:
 
 
 def _panel(row: Row) -> str:
-    where = f"{row.ranks} ranks on {format_count(row.nodes, 'node')}"
+    where = f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}"
     over = f" over {row.transport}" if row.transport != "mpi" else ""
     device = ", buffers on GPUs" if row.device != "cpu" else ""
     return f"{row.collective}{over}, {row.dtype}, {where}{device}"

@@ -3,7 +3,7 @@
 import hashlib
 import io
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -69,6 +69,34 @@ def _write_content(file: Any, raw: RawResults) -> None:
             write_attempt(file.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}"), attempt, outcomes)
 
 
+class OpenElsewhereError(UnusableError):
+    """A file that another process has open for writing."""
+
+
+def check_replaceable(path: Path, content: str, is_ours: Callable[[Attempt], bool]) -> None:
+    """Check that a command may write its raw file to ``path``.
+
+    Args:
+        path: the path of ``--out``.
+        content: the content of such a file, in words.
+        is_ours: whether an attempt is from the same command.
+
+    Raises:
+        BadInputError: if it holds anything else, or another process has it open for writing.
+    """
+    if not path.is_file() or not path.stat().st_size:
+        return
+    try:
+        attempts = [attempt for attempt, _ in read_raw_file(path).attempts]
+        replaceable = bool(attempts) and all(map(is_ours, attempts))
+    except OpenElsewhereError:
+        raise
+    except BadInputError:
+        replaceable = False
+    if not replaceable:
+        raise BadInputError("--out", str(path), f"a new file, or one of {content}: it holds something else")
+
+
 @contextmanager
 def _open_raw_file(path: Path, *, in_child: bool = False) -> Iterator[Any]:
     """Open a raw file whose schema this version reads; HDF5 opens it only if its bytes are those that were written.
@@ -121,7 +149,7 @@ def _check_not_open_elsewhere(file: IO[bytes], path: Path) -> None:
     if is_marked or is_locked(file):
         killed = ", or, if none has it, clear the mark of a killed one by h5clear -s" if is_marked else ""
         why = f"another process has it open for writing, such as a notebook; do: close it there{killed}"
-        raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}")
+        raise OpenElsewhereError("path", f"{format_value(str(path))} cannot be read: {why}")
 
 
 def _check_schema(file: Any, path: Path) -> None:

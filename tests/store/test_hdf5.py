@@ -353,6 +353,17 @@ def test_a_file_that_another_process_has_open_for_writing_is_not_called_damaged(
     assert "move it away" not in said
 
 
+def test_an_output_that_another_process_has_open_for_writing_is_not_called_something_else(file):
+    with (
+        open_elsewhere(file, locking=True),
+        pytest.raises(hdf5.OpenElsewhereError, match="another process has it open for writing"),
+    ):
+        hdf5.check_replaceable(file, "measurements", lambda _: True)
+    hdf5.check_replaceable(file, "measurements", lambda _: True)
+    with pytest.raises(BadInputError, match="one of predictions: it holds something else"):
+        hdf5.check_replaceable(file, "predictions", lambda attempt: attempt.predicted)
+
+
 def test_a_file_that_another_process_has_open_without_a_lock_is_not_called_damaged(file):
     with open_elsewhere(file, locking=False):
         assert invoke("export", file).is_bad_input(file, "another process has it open for writing")
