@@ -284,10 +284,12 @@ def _check_keys(read: Mapping[str, Any]) -> None:
         check_keys("entries.", entry, (field.name for field in fields(TableEntry)))
         check_keys("entries.setting.", entry["setting"], (field.name for field in fields(Setting)))
         for each in entry["ranges"]:
-            known = "from", "below", "algorithm", "transport", "params", "sizes", "over_best", "over_native", "apart"
-            check_keys("entries.ranges.", each, known)
+            check_keys("entries.ranges.", each, _RANGE_KEYS)
 
 
+_RANGE_KEYS = (
+    "from", "below", "algorithm", "transport", "params", "sizes", "over_best", "over_native", "apart", "advice",
+)  # fmt: skip
 _SIZE_KIND = IntegerRange(0, MAX_BYTES)
 _RATIO_KIND = PositiveNumber(1e9)
 _RANGE_KINDS: Mapping[str, ValueKind] = {

@@ -49,7 +49,8 @@ def records(frame):
 @pytest.fixture
 def file(tmp_path):
     """A file of a correct case, a wrong one and a skipped one."""
-    cases = [raw_examples.case(size, root=root) for size, root in [(8, None), (16, 1), (32, None)]]
+    rooted = {"collective": "broadcast", "algorithm": "binomial", "op": None, "in_place": True, "root": 1}
+    cases = [raw_examples.case(8), raw_examples.case(16, **rooted), raw_examples.case(32)]
     outcomes = (
         raw_examples.outcome(cases[0]),
         raw_examples.outcome(cases[1], status="wrong", wrong=7, reason="rank 0: bad"),
@@ -77,7 +78,7 @@ def test_columns_have_the_same_types_with_and_without_values(file, tmp_path):
         "converged": "boolean", "reason": "string", "algorithm": "string", "params": "object",
     }  # fmt: skip
     assert {name: str(rows.dtypes[name]) for name in expected} == expected
-    assert rows.root.isna().tolist() == [True, False, True]
+    assert rows.root.isna().tolist() == [True, True, False]
     assert rows.loc[rows.status == "skipped", "wrong"].isna().all()
 
 
