@@ -50,7 +50,9 @@ def _exit_code() -> int:
             check_resources("memory")
             code = _dispatch()
         except SystemExit as end:  # of --help
-            code = int(end.code or 0)
+            if isinstance(end.code, str):
+                raise
+            code = end.code or 0
         sys.stdout.flush()
     except Exception as error:
         if isinstance(error, OutputError) and error.number == errno.EPIPE:

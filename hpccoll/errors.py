@@ -124,12 +124,16 @@ _LIMITS = {
 """The limit of a process behind an error: its option of ulimit, its number, and the bytes in a unit of ulimit."""
 
 
+_SYSTEM_ERRNOS = (*_LIMITS, *PATH_ERRNOS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENFILE, errno.ESTALE)
+"""Errors for which the system or the user is at fault; any other error of a call is a fault of the program."""
+
+
 def describe_errno(number: int) -> str:
-    """Return the text of an ``errno``, with the limit of this process that it stems from."""
+    """Return the text of an ``errno``, with the limit of this process that it may stem from."""
     option, limit, unit = _LIMITS.get(number, ("", None, 1))
     allowed = resource.RLIM_INFINITY if limit is None else resource.getrlimit(limit)[0]
     text = os.strerror(number)
-    return text if allowed == resource.RLIM_INFINITY else f"{text} (limit: ulimit {option} {allowed // unit})"
+    return text if allowed == resource.RLIM_INFINITY else f"{text} (ulimit {option} is {allowed // unit})"
 
 
 LEAST_BYTES = 256 << 20
@@ -139,7 +143,7 @@ LEAST_BYTES = 256 << 20
 def check_resources(key: str, nbytes: int = LEAST_BYTES, files: int = 0, threads: int = 0) -> None:
     """Check that this process can reserve address space, open files and start threads, by trying it.
 
-    Libraries in C that cannot end the process by a signal.
+    A library in C that cannot get them ends the process by a signal.
 
     Raises:
         ResourceError: if it cannot; the line names the limit.
@@ -183,7 +187,7 @@ def refusal_of(error: BaseException) -> BadInputError | None:
             return error
         case OutputError():
             return ResourceError("stdout", f"cannot be written: {describe_errno(error.number)}")
-        case OSError(filename=str() | bytes() | os.PathLike()):
+        case OSError(filename=str() | bytes() | os.PathLike()) if not _is_of_package(error.filename):
             return file_error("path", os.fsdecode(error.filename), error, "used")
         case RuntimeError() if str(error).startswith("Symlink loop"):  # of pathlib before Python 3.13
             return UnusableError("path", str(error))
@@ -193,6 +197,11 @@ def refusal_of(error: BaseException) -> BadInputError | None:
     return ResourceError("system", describe_errno(number)) if number else None
 
 
+def _is_of_package(path: str | bytes | os.PathLike[str]) -> bool:
+    """Return whether a file belongs to this package: without it the installation is broken."""
+    return Path(os.fsdecode(path)).is_relative_to(Path(__file__).parent)
+
+
 _TEXTS = {"failed to map segment": errno.ENOMEM, "start new thread": errno.EAGAIN}
 """Texts of the dynamic linker and of Python that stand for an ``errno``."""
 
@@ -200,9 +209,11 @@ _TEXTS = {"failed to map segment": errno.ENOMEM, "start new thread": errno.EAGAI
 def _errno_of(error: BaseException) -> int | None:
     """Return the ``errno`` of an exception, by its type or its text; None if it stems from another cause."""
     if isinstance(error, OSError) and error.errno:
-        return error.errno
+        return error.errno if error.errno in _SYSTEM_ERRNOS else None
     if isinstance(error, MemoryError):
         return errno.ENOMEM
+    if not isinstance(error, OSError | RuntimeError | ImportError):
+        return None
     texts = {os.strerror(number): number for number in _LIMITS} | _TEXTS
     return next((number for text, number in texts.items() if text in str(error)), None)
 

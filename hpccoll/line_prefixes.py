@@ -44,9 +44,8 @@ class PrefixReader:
             line: the line.
 
         Returns:
-            The prefix without times, which names the writer; empty if the line has none of an anchor before. And the
-            text after the prefix, without escape sequences; a text that a collector of logs repeats after ``|`` comes
-            once.
+            The prefix without times, which names the writer; empty if no known prefix begins the line. And the text
+            after the prefix, without escape sequences; a text that a collector of logs repeats after ``|`` comes once.
         """
         text = _CONTROLS.sub("", line)
         first = match.end() if (match := _FIRST_TIME.match(text)) else 0

@@ -61,19 +61,20 @@ def parse_seconds(text: str, key: str) -> float:
     """Parse a duration: ``3.5ms``, ``2 s``; a number without a unit is in seconds.
 
     Raises:
-        BadInputError: if ``text`` is no duration above 0.
+        BadInputError: if ``text`` is no duration from MIN_QUANTITY to MAX_QUANTITY.
     """
     units = {**_SECONDS, "": 1.0}
-    return _parse_quantity(text, units, key, "a duration above 0, at most 1e21 s, such as 3.5ms, with us, ms or s")
+    bounds = f"from {MIN_QUANTITY:g} to {MAX_QUANTITY:g} s"
+    return _parse_quantity(text, units, key, f"a duration {bounds}, such as 3.5ms, with us, ms or s")
 
 
 def parse_rate(text: str, key: str) -> float:
     """Parse a rate in bits a second: ``400gbit``, ``100 Mbit``.
 
     Raises:
-        BadInputError: if ``text`` is no rate above 0 with a unit: 400 alone could be meant in any.
+        BadInputError: if ``text`` is no rate from MIN_QUANTITY to MAX_QUANTITY with a unit: 400 alone could be meant in any.
     """
-    return _parse_quantity(text, _BITS_PER_SECOND, key, "a rate above 0 such as 400gbit, with mbit, gbit or tbit")
+    return _parse_quantity(text, _BITS_PER_SECOND, key, "a rate such as 400gbit, with mbit, gbit or tbit")
 
 
 def _parse_quantity(text: str, units: Mapping[str, float], key: str, expected: str) -> float:

@@ -25,7 +25,7 @@ def test_every_command_has_options_to_try(command):
         ("predict step", "--samples=" + "9" * 400, "a whole number from 1 to"),
         ("predict step", "--algorithm=", "choose from"),
         ("predict step (closed form)", "--algorithm=", "choose from ring"),
-        ("predict step (closed form)", "--compute=1e308", "a duration above 0, at most"),
+        ("predict step (closed form)", "--compute=1e308", "a duration from 1e-15 to 1e+21 s"),
         ("predict", "--algorithms=", "choose from"),
         ("export-schedule", "--param=channels=4096", None),
     ],

@@ -109,7 +109,7 @@ SHARED_MEMORY_WARNING = "# shared memory: "
 """The beginning of the line in which rank 0 says that it is too small."""
 
 SHARED_MEMORY_REMEDY = (
-    "start the container with more (docker --shm-size=1g, in Kubernetes an emptyDir volume with medium Memory at "
+    "start the container with more (docker --shm-size=2g, in Kubernetes an emptyDir volume with medium Memory at "
     "/dev/shm), or with the host's (--ipc=host)"
 )
 """What to do where shared memory is too small."""
@@ -144,7 +144,7 @@ class SharedMemorySpace:
         if not self.size:
             return "/dev/shm cannot be written"  # noqa: S108  a message
         size, free = (
-            f"{nbytes / 2**20:.3g} MiB" if nbytes < 2**30 else f"{nbytes / 2**30:.3g} GiB"
+            f"{nbytes / 2**20:.4g} MiB" if nbytes < 2**30 else f"{nbytes / 2**30:.3g} GiB"
             for nbytes in (self.size, self.free)
         )
         return f"/dev/shm has {size}, {free} of them free"  # noqa: S108  a message

@@ -265,6 +265,10 @@ class JobRunner:
     def report_failure(self, message: str) -> None:
         """Print the reason why this rank fails, and record it next to the journal; callable from any thread."""
         self._print_message(message)
+        self.note_failure(message)
+
+    def note_failure(self, message: str) -> None:
+        """Record the reason why this rank fails next to the journal."""
         with suppress(OSError):
             # A host that does not share the directory of ``out`` has no journal.
             if self.out is not None and journal_path(self.out).exists():

@@ -1,5 +1,6 @@
 """The engine that draws charts: vl-convert, which runs Vega in V8."""
 
+from functools import cache
 from types import ModuleType
 
 from hpccoll.errors import check_resources
@@ -10,6 +11,7 @@ FILES, THREADS = 16, 16
 """More files than V8 and the runtime around it open, and about as many threads as they start."""
 
 
+@cache  # V8 has reserved its address space once it has started
 def chart_engine() -> ModuleType:
     """Return vl_convert after a check that V8 can start: it ends the process by a signal otherwise.
 

@@ -5,6 +5,7 @@ import faulthandler
 import os
 import re
 import signal
+import socket
 import sys
 import time
 import warnings
@@ -158,12 +159,29 @@ def start_mpi(device: str) -> "MPI.Intracomm":
 
 
 def _warn_of_shared_memory() -> None:
-    """Let rank 0 print that shared memory is small: MPICH may die of a signal in MPI_Init, which prints nothing."""
+    """Print that shared memory is small, on the first rank of each launcher's process that comes here.
+
+    MPICH may die of a signal in MPI_Init, which prints nothing, and a rank that dies ends those that come later.
+    """
     memory, ranks = SharedMemorySpace.read(), _count_ranks(RANKS_OF_NODE_VARIABLES)
-    if launcher_rank() == 0 and ranks > 1 and memory.is_too_small_for(ranks):
-        used = f"{ranks} ranks of MPICH use {ranks * MPICH_BYTES_PER_RANK / 2**20:.3g} MiB"
+    if ranks > 1 and memory.is_too_small_for(ranks) and _is_first("shared-memory"):
+        used = f"{ranks} ranks of MPICH use {ranks * MPICH_BYTES_PER_RANK / 2**20:.4g} MiB"
         remedy = f"if they die of signal 7 or 11, do: {SHARED_MEMORY_REMEDY}"
         print(f"{SHARED_MEMORY_WARNING}{memory}, and {used}; {remedy}", file=sys.stderr, flush=True)
+
+
+def _is_first(subject: str) -> bool:
+    """Return whether no other living process with the same parent has asked for a subject; MPI is not needed."""
+    claim = socket.socket(socket.AF_UNIX)
+    _CLAIMS.append(claim)  # it ends with this process
+    try:
+        claim.bind(f"\0hpccoll-{os.getppid()}-{subject}")  # an abstract name (unix(7)): no file stays
+    except OSError:
+        return False
+    return True
+
+
+_CLAIMS: list[socket.socket] = []
 
 
 def _start_finalize_alarm() -> None:

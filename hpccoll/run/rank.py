@@ -172,7 +172,9 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     except BadInputError:
         raise
     except BaseException as error:
-        if comm.size == 1 and refusal_of(error):
+        if comm.size == 1 and (refusal := refusal_of(error)):
+            if program:
+                program.note_failure(f"{refusal} (case {program.progress.case})")
             raise  # no other rank waits for this one
         _report_failure(program, error)
         abort_job(comm)

@@ -10,8 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from hpccoll.errors import UnusableError
-from hpccoll.store.integrity import IntegrityError
+from hpccoll.errors import UnusableError, format_value
 
 CPU_S, BYTES_PER_CPU_S = 4, 10_000_000
 """The limit of CPU time of the child in seconds, and the size of a file that adds one second to it."""
@@ -34,22 +33,27 @@ def check_in_child(path: Path) -> None:
     """Read a raw file in a child process, and raise what the reader raised there.
 
     Raises:
-        UnusableError: if the file is refused.
-        IntegrityError: if the child ended at one of its limits or by a signal.
+        UnusableError: if the file is refused, or the child ended at one of its limits or by a signal.
     """
     cpu_s = CPU_S + path.stat().st_size // BYTES_PER_CPU_S
     try:
         child = subprocess.run(
-            [sys.executable, "-c", _CHILD, path.absolute(), str(cpu_s)],
+            [sys.executable, "-P", "-c", _CHILD, path.absolute(), str(cpu_s)],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=cpu_s + TIMEOUT_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise IntegrityError("HDF5 does not come to its end") from None
+        raise _unread(path, cpu_s) from None
     if child.returncode:
-        raise IntegrityError(f"a process that reads it fails ({child.returncode}) or needs more than {cpu_s} s")
+        raise _unread(path, cpu_s)
     if refusal := child.stdout.decode():
         raise UnusableError("path", refusal)
+
+
+def _unread(path: Path, cpu_s: int) -> UnusableError:
+    limits = f"{cpu_s} s of CPU time and {MEMORY_BYTES >> 30} GiB of memory"
+    why = f"HDF5 failed to read this file of schema 1.10 or earlier within {limits}; it may be damaged"
+    return UnusableError("path", f"{format_value(str(path))} cannot be read: {why}")
 
 
 def limit_child(cpu_s: int) -> None:

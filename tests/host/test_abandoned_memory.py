@@ -34,6 +34,7 @@ from hpccoll.host.abandoned_memory import remove_abandoned_files
 comm = MPI.COMM_WORLD
 comm.Barrier()
 files = {Path(path) for path in re.findall("/dev/shm/mpich_shm_\\\\S+", Path("/proc/self/maps").read_text())}
+assert files
 remove_abandoned_files()
 comm.Barrier()
 assert all(file.exists() for file in files), files
@@ -144,6 +145,7 @@ def test_the_files_of_killed_ranks_are_removed_by_the_next_launch_and_those_of_l
     killed = mpiexec(2, "-c", RANKS, "kill")
     assert killed.returncode, killed.stderr
     files = {Path(path) for path in killed.stdout.split() if path.startswith(str(SHARED_MEMORY))}
+    assert files
     checked = mpiexec(2, "-m", "hpccoll", "run", "--check")
     assert checked.returncode == 0, checked.stderr
     assert not [file for file in files if file.exists()]

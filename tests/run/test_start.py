@@ -72,7 +72,7 @@ def test_small_shared_memory_is_named_before_mpich_dies_of_it(require, mpiexec, 
     check = f"mpiexec -n {ranks} {PROGRAM} run --check"
     ended = unshared(require, ["-m"], f"mount -t tmpfs -o size={size} tmpfs /dev/shm && {check}")
     warning = [line for line in ended.err.splitlines() if line.startswith("# shared memory: /dev/shm has ")]
-    assert len(warning) == warned, ended.err
+    assert bool(warning) == warned, ended.err
     if warned:
         assert "--shm-size" in warning[0]
     else:
