@@ -25,7 +25,7 @@ from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
 from hpccoll.interop.osu import read_osu, recognises_osu
 from hpccoll.interop.printed_bandwidth import SINGLETONS
 from hpccoll.interop.rccl_tests import read_rccl_records, recognises_rccl_records
-from hpccoll.line_prefixes import PrefixReader
+from hpccoll.line_prefixes import PrefixReader, exported_text
 from hpccoll.schedule import itemsize
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import MAX_ROUNDS, Case, Effort, Job
@@ -63,13 +63,18 @@ SIGN_LOST = re.compile(
 ESCAPED_SIGN = re.compile(r"^( *)\\(?=#)", re.MULTILINE)
 """What stands before the sign so that a page does not."""
 
+WITHIN_JSON = re.compile(r'\A\s*[\[{][^#]*# *(?:OSU |nThread \d|[nr]ccl-tests version|Benchmarking )[^\n"]*\\n')
+"""The begin of JSON that has an output as a string."""
 HINTS = {
+    r"\A\x1f": "text that is not compressed",
+    r"\x00": "text in UTF-8 (iconv -f UTF-16 -t UTF-8)",
     r"# OMB Python": "the programs of OSU in C: these time calls of Python",
     r'^\s*[\[{].*"\w*bus_?[bB][wW]"': "JSON of option -J of nccl-tests (nccl_version, config, results) or option -x of "
     "rccl-tests (busBw); of other programs the table that they print",
     r"#bytes +#repetitions": "the lines of IMB above the table: # Benchmarking ..., and # #processes = ...",
     r"^# *Size\b.*\((?:us|MB/s)\)": "the line of OSU above the table that says its program, # OSU ... Test",
     r"^ *\d+ +\d+ +\w+ +(?:sum|prod|max|min|avg|mulsum|none) ": "the headings of nccl-tests above it, # size count ...",
+    r"# Avg bus bandwidth": "the table of nccl-tests above its end",
 }  # fmt: skip
 """What an output lacks, by a pattern of what it has."""
 
@@ -84,8 +89,11 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     Raises:
         BadInputError: if it is no output of a known program, or a result in it cannot be read.
     """
-    text = ESCAPED_SIGN.sub(r"\1", read_text(path, "FILE", MAX_BYTES, errors="replace"))
-    lines, writers = _without_prefixes(path, text)
+    exported = read_text(path, "FILE", MAX_BYTES, errors="replace").splitlines(keepends=True)
+    text = "".join(line if (text := exported_text(line)) is line else text.rstrip("\n") + "\n" for line in exported)
+    if WITHIN_JSON.match(text):
+        raise BadInputError("FILE", str(path), "the output itself, which is a string in this JSON (jq -r prints it)")
+    lines, writers = _without_prefixes(path, ESCAPED_SIGN.sub(r"\1", text))
     text = "".join(lines)
     without_signs = re.search(r"^ *# ", text, re.MULTILINE) is None and SIGN_LOST.search(text)
     if without_signs:

@@ -341,7 +341,7 @@ class _NcclTestsParser(LineParser):
         if sizes != "(B)" or times != "(us)":
             raise self.error(found[0], "units (B), (elements), (us)")
 
-    @handlers.line(r"# *Out of bounds values *: *([0-9]{1,18}) FAILED")
+    @handlers.line(r"#? *Out of bounds values *: *([0-9]{1,18}) FAILED")  # without # in the first versions
     def set_failed(self, found: re.Match[str]) -> None:
         self.run.failed = int(found[1])
 
@@ -462,11 +462,16 @@ def _check_ranks(
         BadInputError: if the bandwidths are those of another number; or if they do not show the number, which is odd,
             or nodes have unequal numbers of ranks: a line of the list may be lost.
     """
+    listed = len(run.devices)
+    without_gaps = {device.rank for device in run.devices} == {*range(listed)}
+    if _lines_are_lost(run, given) and without_gaps and listed in possible_ranks(name, listed, bandwidths):
+        raise BadInputError("--ranks", given.ranks, f"{listed}, which {path} lists")
     possible = possible_ranks(name, ranks, bandwidths)
     if possible and ranks not in possible:
         raise BadInputError(
-            run.where, format_count(ranks, "rank"), f"{possible[0]}, which follow from the bandwidths of this run"
-        )
+            run.where, format_count(ranks, "rank"), f"{possible[0]}, which follow from the bandwidths of this run (if "
+            "lines of the list of devices are lost, say --ranks and --nodes)"
+        )  # fmt: skip
     per_node = Counter(device.process[0] for device in run.devices)
     doubtful = len(set(per_node.values())) > 1 or ranks % 2 == 1
     if doubtful and len(possible) > 1 and given.ranks is None:
@@ -571,10 +576,9 @@ def _check_devices(run: _Run, given: SuppliedMetadata) -> None:
 
 
 def _lines_are_lost(run: _Run, given: SuppliedMetadata) -> bool:
-    """Return whether the list of devices has gaps, and the user says what it would say."""
+    """Return whether the list of devices lacks some that the user says."""
     ranks = {device.rank for device in run.devices}
-    gaps = len(ranks) == len(run.devices) < (given.ranks or 0) and ranks != {*range(len(ranks))}
-    return gaps and given.whole_place
+    return given.whole_place and 0 < len(ranks) == len(run.devices) < (given.ranks or 0)
 
 
 def _processes(count: int, ranks: int) -> str:

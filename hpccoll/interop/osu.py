@@ -137,7 +137,10 @@ class _OsuParser(PrintedTableParser):
 
     handlers = LineHandlers()
 
-    @handlers.line(r"# OSU (?P<library>MPI|NCCL|RCCL)(?:-(?P<device>[A-Z]+))? (?P<test>.+?) Test v(?P<version>\S+)")
+    @handlers.line(
+        r"# OSU (?P<library>MPI|NCCL|RCCL)(?:-(?P<device>[A-Z]+))? (?P<test>.+?) Test"
+        r"(?: v| \(Version )?(?P<version>[^\s()]*)\)?"
+    )
     def begin(self, title: re.Match[str]) -> None:
         if self.test and not self.types and not self.after_empty:
             raise self.error(title[0], f"the table of the title above it, {self.title}")
@@ -159,7 +162,7 @@ class _OsuParser(PrintedTableParser):
         self.transport, self.device = library.lower(), DEVICES[library][title["device"]]
         # Before 7.0 no line named the type: reductions had MPI_FLOAT; the programs for NCCL and RCCL still have it.
         self.dtype = "float32" if library != "MPI" or collective(self.test.collective).reduces else "int8"
-        self.output.program = f"OSU Micro-Benchmarks {title['version']}"
+        self.output.program = f"OSU Micro-Benchmarks {title['version']}".rstrip()
 
     @handlers.line(r"# OSU (.* Test.*)")
     def leave_out(self, title: re.Match[str]) -> None:

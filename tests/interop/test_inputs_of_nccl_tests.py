@@ -195,7 +195,9 @@ def test_a_message_quotes_at_most_three_lines(tmp_path):
 
 
 def results(tmp_path, text, **options):
-    return [(row.case_id, row.median_s) for row in imported(tmp_path, import_text(tmp_path, text, **options))]
+    return [
+        (row.case_id, row.median_s, row.wrong) for row in imported(tmp_path, import_text(tmp_path, text, **options))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +208,8 @@ def results(tmp_path, text, **options):
         lambda text: re.sub("^# +", "#", re.sub(" +", " ", text), flags=re.MULTILINE),
         lambda text: re.sub("# +out-of-place.*\n", "", text),
         lambda text: text.replace("all_reduce_perf", "all_reduce_perf_mpi"),
+        lambda text: "".join(json.dumps({"log": line, "time": 7}) + "\n" for line in text.splitlines(keepends=True)),
+        lambda text: "".join(json.dumps({"time": 7, "message": line}) + "\n" for line in text.splitlines()),
     ],
 )  # fmt: skip
 def test_an_output_that_a_page_or_a_build_changed_has_the_same_results(quote, tmp_path):
@@ -228,6 +232,9 @@ def test_a_table_of_one_placement_needs_the_line_that_says_it(tmp_path):
         ("  #bytes #repetitions      t[usec]   Mbytes/sec\n    1024    1000     3.09    331.39\n", "# Benchmarking"),
         ("# Size       Avg Latency(us)\n4                       1.12\n", "# OSU ... Test"),
         ("".join(line for line in PLAIN.splitlines(keepends=True) if "float" in line), "# size count"),
+        (PLAIN[PLAIN.index("# Out of bounds"):], "the table"),
+        (f'{{"data": {{"stdout":\n{json.dumps(PLAIN)}}}}}', "jq -r"),
+        (PLAIN.encode("utf-16-le").decode(), "UTF-16"), ("\x1f\x8b\x08", "compressed"),
     ],
 )  # fmt: skip
 def test_a_part_of_an_output_is_refused_with_what_it_lacks(text, hint, tmp_path):
@@ -239,6 +246,7 @@ def test_a_part_of_an_output_is_refused_with_what_it_lacks(text, hint, tmp_path)
     [
         lambda text: re.sub("#  Rank  [012].*\n", "", text),
         lambda text: re.sub("#  Rank  [123].*\n", "", text.replace("#  Rank  0 ", "#  Rank  0 .. Rank  3 ")),
+        lambda text: re.sub("#  Rank  [23].*\n", "...\n", text),
     ],
 )  # fmt: skip
 def test_lost_lines_of_devices_are_replaced_by_what_the_user_says(cut, tmp_path):
@@ -247,6 +255,10 @@ def test_lost_lines_of_devices_are_replaced_by_what_the_user_says(cut, tmp_path)
     assert import_text(tmp_path, text, ranks=6, nodes=2).is_bad_input(6)
     rows = imported(tmp_path, import_text(tmp_path, text, ranks=4, nodes=2))
     assert {(row.ranks, row.nodes) for row in rows} == {(4, 2)}
+
+
+def test_a_list_of_devices_that_agrees_with_the_bandwidths_is_not_replaced(tmp_path):
+    assert import_text(tmp_path, PLAIN, ranks=8, nodes=2).is_bad_input("--ranks", 8, 4)
 
 
 # Programs that another line names
@@ -465,10 +477,11 @@ def test_outputs_that_do_not_name_their_program_are_imported_if_the_user_does(pr
 
 def test_an_old_output_with_wrong_elements_is_wrong_though_no_row_says_so(tmp_path):
     text = OLDEST.format(head=" redop", pad=" ", count=262144, cell=" sum", busbw="10.49", second="10.65")
-    text = text.replace(" Out of bounds values : 0 OK", "# Out of bounds values : 3 FAILED")
-    rows = imported(tmp_path, import_text(tmp_path, text, program="all_reduce"))
-    assert {row.status for row in rows} == {"wrong"}
-    assert all("3 wrong elements" in row.reason for row in rows)
+    text = text.replace(" 0 OK", " 3 FAILED")
+    for each in (text, text.replace(" Out of", "# Out of")):
+        rows = imported(tmp_path, import_text(tmp_path, each, program="all_reduce"))
+        assert {row.status for row in rows} == {"wrong"}
+        assert all("3 wrong elements" in row.reason for row in rows)
 
 
 def test_an_old_output_of_rccl_tests_without_the_name_of_the_library_is_known_by_a_line_of_its_own(tmp_path):

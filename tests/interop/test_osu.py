@@ -150,6 +150,14 @@ def test_another_program_is_left_out_and_its_lines_are_not_taken_for_those_of_th
     assert import_files(tmp_path / "osu.h5", path).is_bad_input("no result", title.removeprefix("# "))
 
 
+@pytest.mark.parametrize(
+    ("end", "version"), [(" v7.4", " 7.4"), (" (Version 2.2)", " 2.2"), ("", "")]
+)  # fmt: skip
+def test_a_title_may_say_the_version_in_several_forms(end, version, tmp_path):
+    output = read(tmp_path, f"{HEAD.replace(' v7.4', end)}8    1.50\n")
+    assert (output.program, len(output.results)) == (f"OSU Micro-Benchmarks{version}", 1)
+
+
 def test_a_program_with_buffers_on_other_devices_is_refused(tmp_path):
     with pytest.raises(BadInputError, match="line 5"):
         read(
