@@ -6,7 +6,9 @@ torchrun, Ray, ... It is the text before the first words of a line that the prog
 Times in it differ from line to line, and blanks pad it; the rest names the process that wrote the line.
 """
 
+import json
 import re
+from contextlib import suppress
 
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|\ufeff")
 """Escape sequences of terminals (ECMA-48), such as colours, and the byte order mark."""
@@ -24,6 +26,17 @@ _FIRST_TIME = re.compile(rf"\W*{_CLOCK}")
 
 MAX_PREFIXES = 64
 """The maximum number of prefixes that are remembered: each line without an anchor is compared with all of them."""
+
+_JSON_KEYS = ("log", "message", "msg", "@message", "textPayload", "line", "MESSAGE")
+"""The keys of a line in exports of logs as JSON: of Docker, CloudWatch, Google Cloud, Loki, journald."""
+
+
+def exported_text(line: str) -> str:
+    """Return the text of a line that was exported as a JSON object; other lines as they are."""
+    with suppress(ValueError, RecursionError):
+        exported = json.loads(line) if line.startswith("{") else {}
+        return next((exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str)), line)
+    return line
 
 
 class PrefixReader:

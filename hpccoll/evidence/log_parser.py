@@ -4,18 +4,16 @@ Processes that share a file overwrite each other: a header in the middle of a li
 before it is a truncated message, which the rules then do not match. Truncated lines are never completed by guessing.
 """
 
-import json
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
-from hpccoll.line_prefixes import PrefixReader
+from hpccoll.line_prefixes import PrefixReader, exported_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +100,6 @@ def has_header(line: str) -> bool:
     return _HEADER.search(line) is not None
 
 
-_JSON_KEYS = ("log", "message", "msg", "@message", "textPayload", "line", "MESSAGE")
-"""The keys of a line in exports of logs as JSON: of Docker, CloudWatch, Google Cloud, Loki, journald."""
-
-
-def _unwrapped(line: str) -> str:
-    """Return the text of a line that was exported as a JSON object; other lines as they are."""
-    with suppress(ValueError, RecursionError):
-        exported = json.loads(line) if line.startswith("{") else {}
-        return next((exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str)), line)
-    return line
-
-
 def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
     """Yield the messages of a log, without the prefixes of launchers and collectors of logs.
 
@@ -123,7 +109,7 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
     prefixes = PrefixReader(_ANCHOR)
     for whole in lines:
         time = match[0] if (match := _FINE_TIME.search(whole)) else ""
-        prefix, line = prefixes.split(_unwrapped(whole))
+        prefix, line = prefixes.split(exported_text(whole))
         headers = list(_HEADER.finditer(line))
         before = line[: headers[0].start()] if headers else line
         if before.strip():

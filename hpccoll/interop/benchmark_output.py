@@ -43,6 +43,11 @@ class SuppliedMetadata:
         if self.ranks and self.nodes and self.nodes > self.ranks:
             raise BadInputError("--nodes", self.nodes, f"at most --ranks, {self.ranks}: each node has a rank")
 
+    @property
+    def whole_place(self) -> bool:
+        """Whether the user says both ranks and nodes."""
+        return None not in (self.ranks, self.nodes)
+
     def need(self, name: str, program: str) -> int:
         """Return ``ranks`` or ``nodes``.
 

@@ -25,7 +25,7 @@ from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
 from hpccoll.interop.osu import read_osu, recognises_osu
 from hpccoll.interop.printed_bandwidth import SINGLETONS
 from hpccoll.interop.rccl_tests import read_rccl_records, recognises_rccl_records
-from hpccoll.line_prefixes import PrefixReader
+from hpccoll.line_prefixes import PrefixReader, exported_text
 from hpccoll.schedule import itemsize
 from hpccoll.spec.algorithm_registry import collective
 from hpccoll.spec.case import MAX_ROUNDS, Case, Effort, Job
@@ -53,6 +53,31 @@ READERS: Sequence[tuple[Callable[[str], bool], Reader]] = (
     (recognises_rccl_records, read_rccl_records),
 )  # fmt: skip
 
+SIGN_LOST = re.compile(
+    r"^ *(?=(?:[nr]ccl-tests version|Collective test|nThread \d|Using devices|Rank +\d|(?:out-of|in)-place|size +count|"
+    r"\(B\)|Out of bounds|Errors with|Avg bus bandwidth|OSU |Datatype: |\[ pairs|Size\b|Intel ?\(R\) MPI Benchmarks|"
+    r"MPI_Datatype|Benchmarking |#processes|\( ?\d+ additional|All processes entering))",
+    re.MULTILINE,
+)
+"""The lines of outputs that begin with ``#``, which is lost where a page took it for the sign of a heading."""
+ESCAPED_SIGN = re.compile(r"^( *)\\(?=#)", re.MULTILINE)
+"""What stands before the sign so that a page does not."""
+
+WITHIN_JSON = re.compile(r'\A\s*[\[{][^#]*# *(?:OSU |nThread \d|[nr]ccl-tests version|Benchmarking )[^\n"]*\\n')
+"""The begin of JSON that has an output as a string."""
+HINTS = {
+    r"\A\x1f": "text that is not compressed",
+    r"\x00": "text in UTF-8 (iconv -f UTF-16 -t UTF-8)",
+    r"# OMB Python": "the programs of OSU in C: these time calls of Python",
+    r'^\s*[\[{].*"\w*bus_?[bB][wW]"': "JSON of option -J of nccl-tests (nccl_version, config, results) or option -x of "
+    "rccl-tests (busBw); of other programs the table that they print",
+    r"#bytes +#repetitions": "the lines of IMB above the table: # Benchmarking ..., and # #processes = ...",
+    r"^# *Size\b.*\((?:us|MB/s)\)": "the line of OSU above the table that says its program, # OSU ... Test",
+    r"^ *\d+ +\d+ +\w+ +(?:sum|prod|max|min|avg|mulsum|none) ": "the headings of nccl-tests above it, # size count ...",
+    r"# Avg bus bandwidth": "the table of nccl-tests above its end",
+}  # fmt: skip
+"""What an output lacks, by a pattern of what it has."""
+
 
 def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     """Read the output of a benchmark.
@@ -64,18 +89,29 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     Raises:
         BadInputError: if it is no output of a known program, or a result in it cannot be read.
     """
-    lines, writers = _without_prefixes(path, read_text(path, "FILE", MAX_BYTES, errors="replace"))
+    exported = read_text(path, "FILE", MAX_BYTES, errors="replace").splitlines(keepends=True)
+    text = "".join(line if (text := exported_text(line)) is line else text.rstrip("\n") + "\n" for line in exported)
+    if WITHIN_JSON.match(text):
+        raise BadInputError("FILE", str(path), "the output itself, which is a string in this JSON (jq -r prints it)")
+    lines, writers = _without_prefixes(path, ESCAPED_SIGN.sub(r"\1", text))
     text = "".join(lines)
-    for recognises, read in READERS:
-        if recognises(text):
-            output = read(path, lines, given)
-            if writers:
-                names = ", ".join(map(repr, writers))
-                output.remarks.append(f"{path}: lines without the prefix of its tables, {names}, are left out")
-            if not output.results:
-                raise UnusableError("FILE", "; ".join((f"{path} has no result", *[*notes(path, output)][-MAX_NOTES:])))
-            return output
-    raise BadInputError("FILE", str(path), "output of OSU, nccl-tests (text or JSON), rccl-tests or IMB")
+    without_signs = re.search(r"^ *# ", text, re.MULTILINE) is None and SIGN_LOST.search(text)
+    if without_signs:
+        text = SIGN_LOST.sub("# ", text)
+        lines = text.splitlines(keepends=True)
+    reader = next((read for recognises, read in READERS if recognises(text)), None)
+    if reader is None:
+        hint = next((f"; here: {needed}" for has, needed in HINTS.items() if re.search(has, text, re.MULTILINE)), "")
+        raise BadInputError("FILE", str(path), f"output of OSU, nccl-tests (text or JSON), rccl-tests or IMB{hint}")
+    output = reader(path, lines, given)
+    if without_signs:
+        output.remarks.append(f"{path}: its lines lack the # that they begin with, and are read as if they had it")
+    if writers:
+        names = ", ".join(map(repr, writers))
+        output.remarks.append(f"{path}: lines without the prefix of its tables, {names}, are left out")
+    if not output.results:
+        raise UnusableError("FILE", "; ".join((f"{path} has no result", *[*notes(path, output)][-MAX_NOTES:])))
+    return output
 
 
 def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:

@@ -60,7 +60,7 @@ RCCL_TESTS = Suite("rccl-tests", "RCCL", "rccl", "rocm")
 SUITES = {"n": NCCL_TESTS, "r": RCCL_TESTS}
 """The suites by the first letter of their names."""
 
-AMD_GPU = re.compile("AMD|Radeon|Instinct|gfx[0-9]")
+AMD_GPU = re.compile("AMD|Radeon|Instinct|Vega|gfx[0-9]")
 
 PROGRAMS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
@@ -156,6 +156,7 @@ class _Run:
     results: list[_Result] = field(default_factory=list)
     failed: int = 0  # wrong elements of all results
     stage: int = 0
+    named: str = ""  # the program that lines above the run name
     left_out: bool = False
     ended: bool = False
 
@@ -193,6 +194,7 @@ class _NcclTestsParser(LineParser):
         super().__init__(path, output)
         self.given = given
         self.run = _Run(str(path), given.library)
+        self.named: set[str] = set()  # the programs that lines since the last run name, such as its command
         self.runs: list[_Run] = []  # those before, with results
 
     handlers = LineHandlers()
@@ -219,7 +221,16 @@ class _NcclTestsParser(LineParser):
             self._end_run()
         if not self.run.stage:
             self.run.where = self.where
+            self.run.named = self.named.pop() if len(self.named) == 1 else ""
+            self.named.clear()
+            if self.run.named in WITHOUT_COLLECTIVE:
+                self.leave_out(self.run.named)
         self.run.stage = part
+
+    def leave_out(self, program: str) -> None:
+        """Leave the run out, with a remark."""
+        self.run.left_out = True
+        self.output.remarks.append(f"{self.where}: {program} is left out: ours has nothing like it")
 
     def _end_run(self) -> None:
         run, self.run = self.run, _Run(self.where, self.given.library)
@@ -261,9 +272,8 @@ class _NcclTestsParser(LineParser):
     @handlers.line(r"# *Collective test starting: *(\S+)")
     def set_program(self, found: re.Match[str]) -> None:
         self._enter(STARTING)
-        self.run.left_out = found[1].removesuffix("_perf") in WITHOUT_COLLECTIVE
-        if self.run.left_out:
-            self.output.remarks.append(f"{self.where}: {found[1]} is left out: ours has nothing like it")
+        if _program(found[1]) in WITHOUT_COLLECTIVE:
+            self.leave_out(found[1])
         else:
             self.run.collective = collective_of(self.where, found[1])
 
@@ -293,41 +303,53 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"# *Rank\b.*")
     def refuse_device(self, found: re.Match[str]) -> None:
-        raise self.error(found[0], "a whole line of the list of devices: rank, process id, host and device")
+        if not self.given.whole_place:
+            raise self.error(
+                found[0], "a whole line of the list of devices (rank, process id, host, device), or --ranks and --nodes"
+            )
+        self.remark(found)
 
-    @handlers.line(r"# +(?:out-of|in)-place.*")
+    @handlers.line(r"# *(?:out-of|in)-place.*")
     def set_placements(self, found: re.Match[str]) -> None:
         self.run.placements = tuple(word.replace("-", "_") for word in re.findall(r"(?:out-of|in)-place", found[0]))
 
-    @handlers.line(r"# +size +count +type .*")
+    @handlers.line(r"# *size +count +type .*")
     def set_columns(self, found: re.Match[str]) -> None:
-        _check_devices(self.run)
+        _check_devices(self.run, self.given)
         if self.run.stage == TABLE:
             raise self.error(found[0], f"one table in a run: these are several processes, each {SINGLETONS}")
         self.run.stage = TABLE
         names = found[0].lstrip("# ").split()
         if "cputime" in names:
             raise self.error("cputime", "time: the option -C measures the CPU, not the operation")
-        if not self.run.placements or any(names.count(one) != len(self.run.placements) for one in MEASURED):
+        # Without the line above, both have the order that all versions print.
+        placements = self.run.placements or (tuple(SUFFIXES) if names.count("time") > 1 else ())
+        if not placements:
+            raise self.error(found[0], "the line above the headings that says the placement: out-of-place, in-place")
+        if any(names.count(one) != len(placements) for one in MEASURED):
             raise self.error(found[0], f"columns {', '.join(MEASURED)} for each placement")
-        placed = [SUFFIXES[placement] for placement in self.run.placements]
+        placed = [SUFFIXES[placement] for placement in placements]
         before = [names[: position + 1].count("time") for position in range(len(names))]
         columns = [f"{name}{placed[times - 1] if times else ''}" for name, times in zip(names, before, strict=True)]
         if names[-1] == "timestamp":  # one heading, of a date and a time of day
             columns[-1:] = "date", "time of day"
         self.run.columns = tuple(columns)
 
-    @handlers.line(r"# +\((?!elements).*")
+    @handlers.line(r"# *\((?!elements).*")
     def check_units(self, found: re.Match[str]) -> None:
         sizes, _, times, *_ = *found[0].lstrip("# ").split(), "", "", ""
         if sizes != "(B)" or times != "(us)":
             raise self.error(found[0], "units (B), (elements), (us)")
 
-    @handlers.line(r"# *Out of bounds values *: *([0-9]{1,18}) FAILED")
+    @handlers.line(r"#? *Out of bounds values *: *([0-9]{1,18}) FAILED")  # without # in the first versions
     def set_failed(self, found: re.Match[str]) -> None:
         self.run.failed = int(found[1])
 
-    @handlers.line(r"# *Avg bus bandwidth .*")
+    @handlers.line(r"# *Errors with asterisks .*")  # of rccl-tests only
+    def set_rccl(self, _line: re.Match[str]) -> None:
+        self.run.suite = RCCL_TESTS
+
+    @handlers.line(r"# *Avg bus bandwidth\b.*")
     def end(self, _line: re.Match[str]) -> None:
         self.run.ended, self.run.columns = True, ()
 
@@ -335,8 +357,15 @@ class _NcclTestsParser(LineParser):
     def skip(self, _comment: re.Match[str]) -> None:
         """Skip what nccl-tests says besides."""
 
+    @handlers.line(r"\D.*_perf\b.*|\D.*_perf_.*")
+    def set_name(self, line: re.Match[str]) -> None:
+        self.named |= {*re.findall(r"(?<![a-z_])([a-z_]+?)_perf", line[0])} & {*PROGRAMS, *WITHOUT_COLLECTIVE}
+        self.remark(line)
+
     @handlers.line(r"\d.*")
     def add(self, line: re.Match[str]) -> None:
+        if self.run.left_out:
+            return
         if self.run.columns:
             row = self.row(_with_reduction(line[0], self.run.columns), self.run.columns)
             for placement, suffix in SUFFIXES.items():
@@ -378,6 +407,10 @@ def _add_run(path: Path, run: _Run, output: BenchmarkOutput, given: SuppliedMeta
     if run.collective and said not in ("", run.collective):
         raise BadInputError("--program", given.program, f"{run.collective}, which {path} says")
     name = run.collective or said
+    named = PROGRAMS.get(run.named)
+    if not name and named and not _contradiction(named, run, bandwidths, ranks):
+        name = named
+        output.remarks.append(f"{run.where}: its program is taken to be {run.named}_perf, which a line above it names")
     if not name:
         fitting = [one for one in PROGRAMS.values() if not _contradiction(one, run, bandwidths, ranks)]
         raise BadInputError(
@@ -429,11 +462,16 @@ def _check_ranks(
         BadInputError: if the bandwidths are those of another number; or if they do not show the number, which is odd,
             or nodes have unequal numbers of ranks: a line of the list may be lost.
     """
+    listed = len(run.devices)
+    without_gaps = {device.rank for device in run.devices} == {*range(listed)}
+    if _lines_are_lost(run, given) and without_gaps and listed in possible_ranks(name, listed, bandwidths):
+        raise BadInputError("--ranks", given.ranks, f"{listed}, which {path} lists")
     possible = possible_ranks(name, ranks, bandwidths)
     if possible and ranks not in possible:
         raise BadInputError(
-            run.where, format_count(ranks, "rank"), f"{possible[0]}, which follow from the bandwidths of this run"
-        )
+            run.where, format_count(ranks, "rank"), f"{possible[0]}, which follow from the bandwidths of this run (if "
+            "lines of the list of devices are lost, say --ranks and --nodes)"
+        )  # fmt: skip
     per_node = Counter(device.process[0] for device in run.devices)
     doubtful = len(set(per_node.values())) > 1 or ranks % 2 == 1
     if doubtful and len(possible) > 1 and given.ranks is None:
@@ -502,13 +540,18 @@ def collective_of(key: str, program: str) -> str:
     Raises:
         BadInputError: if it has none.
     """
-    name = program.rpartition("/")[2].removesuffix("_perf")
+    name = _program(program)
     if name not in PROGRAMS:
         raise BadInputError(key, program, f"one of {', '.join(f'{each}_perf' for each in PROGRAMS)}")
     return PROGRAMS[name]
 
 
-def _check_devices(run: _Run) -> None:
+def _program(word: str) -> str:
+    """Return the name of a program without its directory, ``_perf`` and a suffix of the build, such as ``_mpi``."""
+    return word.rpartition("/")[2].partition("_perf")[0]
+
+
+def _check_devices(run: _Run, given: SuppliedMetadata) -> None:
     """Check that the list of devices has each rank once, and as many ranks of each process as the header says.
 
     Raises:
@@ -517,9 +560,12 @@ def _check_devices(run: _Run) -> None:
     numbers = sorted(device.rank for device in run.devices)
     if (processes := numbers.count(0)) > 1:
         raise BadInputError(run.where, "Rank 0", _processes(processes, len(numbers) // processes))
+    if _lines_are_lost(run, given):
+        return
     if numbers != [*range(len(numbers))]:
         listed = ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
-        raise BadInputError(run.where, listed, "ranks 0 to n-1 in the list of devices, each once")
+        expected = "ranks 0 to n-1 in the list of devices, each once; or, if lines are lost, --ranks and --nodes"
+        raise BadInputError(run.where, listed, expected)
     counts = Counter(device.process for device in run.devices)
     for (host, process), count in counts.items():
         if run.per_process not in (None, count):
@@ -527,6 +573,12 @@ def _check_devices(run: _Run) -> None:
                 run.where, f"{format_count(count, 'device')} of process {process} on {host}",
                 f"{run.per_process}, which are nThread times nGpus of the header",
             )  # fmt: skip
+
+
+def _lines_are_lost(run: _Run, given: SuppliedMetadata) -> bool:
+    """Return whether the list of devices lacks some that the user says."""
+    ranks = {device.rank for device in run.devices}
+    return given.whole_place and 0 < len(ranks) == len(run.devices) < (given.ranks or 0)
 
 
 def _processes(count: int, ranks: int) -> str:
@@ -540,7 +592,7 @@ def _place(path: Path, run: _Run, output: BenchmarkOutput, given: SuppliedMetada
         BadInputError: if neither the run nor the user says them, the two contradict each other, or ranks of the list
             of devices are lost or come twice.
     """
-    if not run.devices:
+    if not run.devices or _lines_are_lost(run, given):
         return given.need("ranks", output.source), given.need("nodes", output.source), ()
     first = [device for device in run.devices if device.group == run.devices[0].group]
     hosts = tuple(dict.fromkeys(device.process[0] for device in first))
@@ -613,7 +665,7 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
             measured = {name: str(values[key]) for name, key in zip(MEASURED, JSON_MEASURED, strict=True)}
             measured["#wrong"] = "N/A" if wrong is None else str(wrong)
             run.results.append(_Result(where, placement, cells, measured, reported))
-    _check_devices(run)
+    _check_devices(run, given)
     _add_run(path, run, output, given)
 
 

@@ -8,7 +8,7 @@ that ``busbw_Bps`` is the printed bandwidth (of several pairs: that of a pair; o
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
 
@@ -132,22 +132,27 @@ class _OsuParser(PrintedTableParser):
         self.pairs, self.window = 0, WINDOW
         self.columns: tuple[str, ...] = ()
         self.quantity = ""
+        self.left_out = False
         self.types: set[str] = set()  # the types of elements that the program has had tables of
 
     handlers = LineHandlers()
 
-    @handlers.line(r"# OSU (?P<library>MPI|NCCL|RCCL)(?:-(?P<device>[A-Z]+))? (?P<test>.+?) Test v(?P<version>\S+)")
+    @handlers.line(
+        r"# OSU (?P<library>MPI|NCCL|RCCL)(?:-(?P<device>[A-Z]+))? (?P<test>.+?) Test"
+        r"(?: v| \(Version )?(?P<version>[^\s()]*)\)?"
+    )
     def begin(self, title: re.Match[str]) -> None:
         if self.test and not self.types and not self.after_empty:
             raise self.error(title[0], f"the table of the title above it, {self.title}")
-        self.title, self.after_empty = title[0], False
+        self.title, self.after_empty, self.left_out = title[0], False, False
         name = title["test"].replace(" Personalized Exchange", "")
         self.form = ""
         for word, form in (("Non-blocking ", "nonblocking"), (" Persistent", "persistent")):
             name, found = re.subn(word, "", name, flags=re.IGNORECASE)
             self.form = form if found else self.form
         if name not in TESTS:
-            raise self.error(title["test"], f"one of {', '.join(TESTS)}")
+            self.leave_out(title)
+            return
         library = title["library"]
         if title["device"] not in DEVICES[library]:
             raise self.error(title[0], "buffers on the host or in CUDA memory; of RCCL's programs in ROCm memory")
@@ -157,11 +162,18 @@ class _OsuParser(PrintedTableParser):
         self.transport, self.device = library.lower(), DEVICES[library][title["device"]]
         # Before 7.0 no line named the type: reductions had MPI_FLOAT; the programs for NCCL and RCCL still have it.
         self.dtype = "float32" if library != "MPI" or collective(self.test.collective).reduces else "int8"
-        self.output.program = f"OSU Micro-Benchmarks {title['version']}"
+        self.output.program = f"OSU Micro-Benchmarks {title['version']}".rstrip()
 
     @handlers.line(r"# OSU (.* Test.*)")
-    def refuse(self, title: re.Match[str]) -> None:
-        raise self.error(title[1], f"a program for MPI, NCCL or RCCL: one of {', '.join(TESTS)}")
+    def leave_out(self, title: re.Match[str]) -> None:
+        self.end_table()
+        self.test, self.columns, self.left_out = None, (), True
+        self.output.remarks.append(f"{self.where}: {title[0].removeprefix('# ')} is left out: ours has nothing like it")
+
+    def _each(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield the lines, but empty ones in place of those of a program that is left out."""
+        for line in super()._each(lines):
+            yield "" if self.left_out and "# OSU " not in line else line
 
     def check_title(self, found: re.Match[str]) -> None:
         """Check that no title is missing: an empty line is above a title, not between the tables of a program.

@@ -73,7 +73,7 @@ class PrintedBandwidth:
         ):
             expected = times * self.size / time / 1e3
             if abs(printed - expected) > expected * (_TOLERANCE + unit / time) + digit:
-                causes = "wrong number of ranks, or another collective"
+                causes = "other ranks, or another collective; --ranks and --nodes replace lost lines of devices"
                 if ranks > 1 and not printed:
                     causes = f"several processes of 1 rank each, {SINGLETONS}"
                 reason = f"{expected:.4g}, which follows from its size and time on {ranks} ranks of {name} ({causes})"

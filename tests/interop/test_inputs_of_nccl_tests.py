@@ -191,6 +191,93 @@ def test_a_message_quotes_at_most_three_lines(tmp_path):
     assert refused.err.count("launcher says") <= 3
 
 
+# Outputs as they are quoted on pages
+
+
+def results(tmp_path, text, **options):
+    return [
+        (row.case_id, row.median_s, row.wrong) for row in imported(tmp_path, import_text(tmp_path, text, **options))
+    ]
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        lambda text: re.sub("^# ?", "", text, flags=re.MULTILINE),
+        lambda text: re.sub("^#", r"\\#", text, flags=re.MULTILINE),
+        lambda text: re.sub("^# +", "#", re.sub(" +", " ", text), flags=re.MULTILINE),
+        lambda text: re.sub("# +out-of-place.*\n", "", text),
+        lambda text: text.replace("all_reduce_perf", "all_reduce_perf_mpi"),
+        lambda text: "".join(json.dumps({"log": line, "time": 7}) + "\n" for line in text.splitlines(keepends=True)),
+        lambda text: "".join(json.dumps({"time": 7, "message": line}) + "\n" for line in text.splitlines()),
+    ],
+)  # fmt: skip
+def test_an_output_that_a_page_or_a_build_changed_has_the_same_results(quote, tmp_path):
+    text = quote(PLAIN)
+    assert text != PLAIN
+    assert results(tmp_path, text) == results(tmp_path, PLAIN)
+
+
+def test_a_table_of_one_placement_needs_the_line_that_says_it(tmp_path):
+    lines = [line[:80] + "\n" if "float" in line else line for line in PLAIN.splitlines(keepends=True)]
+    text = re.sub("# +out-of-place.*\n", "", "".join(lines)).replace("     time   algbw   busbw  #wrong \n", "\n", 1)
+    assert import_text(tmp_path, text).is_bad_input("out-of-place, in-place")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('{"identifier": "x", "benchmark": [{"8": {"oop_time": 1, "oop_busbw": 2.5}}]}\n', "nccl_version"),
+        ("# OMB Python MPI Latency Test\n# Size (B)      Latency (us)\n1     397.10\n", "calls of Python"),
+        ("  #bytes #repetitions      t[usec]   Mbytes/sec\n    1024    1000     3.09    331.39\n", "# Benchmarking"),
+        ("# Size       Avg Latency(us)\n4                       1.12\n", "# OSU ... Test"),
+        ("".join(line for line in PLAIN.splitlines(keepends=True) if "float" in line), "# size count"),
+        (PLAIN[PLAIN.index("# Out of bounds"):], "the table"),
+        (f'{{"data": {{"stdout":\n{json.dumps(PLAIN)}}}}}', "jq -r"),
+        (PLAIN.encode("utf-16-le").decode(), "UTF-16"), ("\x1f\x8b\x08", "compressed"),
+    ],
+)  # fmt: skip
+def test_a_part_of_an_output_is_refused_with_what_it_lacks(text, hint, tmp_path):
+    assert import_text(tmp_path, text, nodes=2, ranks=4).is_bad_input(hint)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda text: re.sub("#  Rank  [012].*\n", "", text),
+        lambda text: re.sub("#  Rank  [123].*\n", "", text.replace("#  Rank  0 ", "#  Rank  0 .. Rank  3 ")),
+        lambda text: re.sub("#  Rank  [23].*\n", "...\n", text),
+    ],
+)  # fmt: skip
+def test_lost_lines_of_devices_are_replaced_by_what_the_user_says(cut, tmp_path):
+    text = cut(PLAIN)
+    assert import_text(tmp_path, text).is_bad_input("--ranks and --nodes")
+    assert import_text(tmp_path, text, ranks=6, nodes=2).is_bad_input(6)
+    rows = imported(tmp_path, import_text(tmp_path, text, ranks=4, nodes=2))
+    assert {(row.ranks, row.nodes) for row in rows} == {(4, 2)}
+
+
+def test_a_list_of_devices_that_agrees_with_the_bandwidths_is_not_replaced(tmp_path):
+    assert import_text(tmp_path, PLAIN, ranks=8, nodes=2).is_bad_input("--ranks", 8, 4)
+
+
+# Programs that another line names
+
+
+def test_a_line_above_a_run_may_name_its_program(tmp_path):
+    broadcast = re.sub(r"(\d+\.\d\d) +\d+\.\d\d( +0)", r"\1 \1\2", OLD.replace("sum      -1", "none       0"))
+    text = f"+ srun ./all_reduce_perf_mpi -g 1\n{OLD}== broadcast_perf ==\n{broadcast}+ ./sendrecv_perf\n{broadcast}"
+    ended = import_text(tmp_path, text)
+    assert {(row.collective, row.rounds) for row in imported(tmp_path, ended)} == {("all_reduce", 1), ("broadcast", 1)}
+    assert "taken to be broadcast_perf" in ended.err
+    assert "sendrecv is left out" in ended.err
+
+
+@pytest.mark.parametrize("above", ["./all_gather_perf\n", "make all_reduce_perf sendrecv_perf\n", "./other_perf\n"])
+def test_a_name_that_is_unclear_or_contradicts_the_table_is_not_taken(above, tmp_path):
+    assert import_text(tmp_path, above + OLD).is_bad_input("--program", "all_reduce")
+
+
 # Outputs that check themselves
 
 
@@ -390,10 +477,24 @@ def test_outputs_that_do_not_name_their_program_are_imported_if_the_user_does(pr
 
 def test_an_old_output_with_wrong_elements_is_wrong_though_no_row_says_so(tmp_path):
     text = OLDEST.format(head=" redop", pad=" ", count=262144, cell=" sum", busbw="10.49", second="10.65")
-    text = text.replace(" Out of bounds values : 0 OK", "# Out of bounds values : 3 FAILED")
-    rows = imported(tmp_path, import_text(tmp_path, text, program="all_reduce"))
-    assert {row.status for row in rows} == {"wrong"}
-    assert all("3 wrong elements" in row.reason for row in rows)
+    text = text.replace(" 0 OK", " 3 FAILED")
+    for each in (text, text.replace(" Out of", "# Out of")):
+        rows = imported(tmp_path, import_text(tmp_path, each, program="all_reduce"))
+        assert {row.status for row in rows} == {"wrong"}
+        assert all("3 wrong elements" in row.reason for row in rows)
+
+
+def test_an_old_output_of_rccl_tests_without_the_name_of_the_library_is_known_by_a_line_of_its_own(tmp_path):
+    text = OLDEST.format(head=" redop", pad=" ", count=262144, cell=" sum", busbw="10.49", second="10.65")
+    own = "# Errors with asterisks indicate errors that have exceeded the maximum threshold.\n"
+    for each in (text.replace(" Out of", f"{own}# Out of"), text.replace("Tesla V100-SXM2-16GB", "Vega 20")):
+        rows = imported(tmp_path, import_text(tmp_path, each, program="all_reduce"))
+        assert {(row.source, row.transport, row.device) for row in rows} == {("rccl-tests", "rccl", "rocm")}
+
+
+def test_rows_of_a_run_that_is_left_out_may_have_any_columns(tmp_path):
+    other = PLAIN.replace("all_reduce_perf", "alltoallv_perf").replace(" sum ", " sum  7 ")
+    assert {row.collective for row in imported(tmp_path, import_text(tmp_path, other + PLAIN))} == {"all_reduce"}
 
 
 def test_a_program_that_the_output_contradicts_is_refused(tmp_path):

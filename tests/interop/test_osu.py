@@ -133,12 +133,37 @@ def test_an_output_may_hold_several_programs(tmp_path):
     "title",
     [
         "# OSU MPI_Put Latency Test v7.4", "# OSU MPI Neighborhood Allgather Latency Test v7.4",
-        "# OSU OpenSHMEM Barrier Latency Test v7.4", "# OSU MPI-ROCM Allreduce Latency Test v7.4",
+        "# OSU OpenSHMEM Barrier Latency Test v7.4", "# OSU MPI Multi-threaded Latency Test v5.3.2",
     ],
 )  # fmt: skip
-def test_another_program_is_refused_and_its_lines_are_not_taken_for_those_of_the_one_before(title, tmp_path):
+def test_another_program_is_left_out_and_its_lines_are_not_taken_for_those_of_the_one_before(title, tmp_path):
+    other = f"{title}\n# Window creation: MPI_Win_create\n# Datatype: MPI_DOUBLE.\n# Size     Latency (us)\n8    9.50\n"
+    output = read(tmp_path, f"{HEAD}8    1.50\n{other}{HEAD}16    2.50\n")
+    assert [(each.case.bytes, each.reported["Avg Latency(us)"]) for each in output.results] == [
+        (8, "1.50"),
+        (16, "2.50"),
+    ]
+    assert "line 5" in output.remarks[0]
+    assert title.removeprefix("# ") in output.remarks[0]
+    path = tmp_path / "other.txt"
+    path.write_text(other)
+    assert import_files(tmp_path / "osu.h5", path).is_bad_input("no result", title.removeprefix("# "))
+
+
+@pytest.mark.parametrize(
+    ("end", "version"), [(" v7.4", " 7.4"), (" (Version 2.2)", " 2.2"), ("", "")]
+)  # fmt: skip
+def test_a_title_may_say_the_version_in_several_forms(end, version, tmp_path):
+    output = read(tmp_path, f"{HEAD.replace(' v7.4', end)}8    1.50\n")
+    assert (output.program, len(output.results)) == (f"OSU Micro-Benchmarks{version}", 1)
+
+
+def test_a_program_with_buffers_on_other_devices_is_refused(tmp_path):
     with pytest.raises(BadInputError, match="line 5"):
-        read(tmp_path, f"{HEAD}8    1.50\n{title}\n# Size       Latency (us)\n8    9.50\n")
+        read(
+            tmp_path,
+            f"{HEAD}8    1.50\n# OSU MPI-ROCM Allreduce Latency Test v7.4\n# Size       Latency (us)\n8    9.50\n",
+        )
 
 
 @pytest.mark.parametrize(
