@@ -72,7 +72,7 @@ def parse_rate(text: str, key: str) -> float:
     """Parse a rate in bits a second: ``400gbit``, ``100 Mbit``.
 
     Raises:
-        BadInputError: if ``text`` is no rate from MIN_QUANTITY to MAX_QUANTITY with a unit: 400 alone could be meant in any.
+        BadInputError: if ``text`` is no rate with a unit (400 alone could be meant in any), or beyond the bounds.
     """
     return _parse_quantity(text, _BITS_PER_SECOND, key, "a rate such as 400gbit, with mbit, gbit or tbit")
 

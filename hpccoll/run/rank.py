@@ -172,11 +172,7 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     except BadInputError:
         raise
     except BaseException as error:
-        if comm.size == 1 and (refusal := refusal_of(error)):
-            if program:
-                program.note_failure(f"{refusal} (case {program.progress.case})")
-            raise  # no other rank waits for this one
-        _report_failure(program, error)
+        _report_failure(program, error, alone=comm.size == 1)
         abort_job(comm)
     if comm.rank == 0 and program:
         _print_remaining(program, nothing=table.empty)
@@ -185,9 +181,17 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     return code
 
 
-def _report_failure(program: "JobRunner | None", error: BaseException) -> None:
-    """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback."""
+def _report_failure(program: "JobRunner | None", error: BaseException, *, alone: bool) -> None:
+    """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback.
+
+    Raises:
+        BaseException: ``error``, if the system failed and no other rank waits for this one.
+    """
     refusal = refusal_of(error)
+    if alone and refusal:
+        if program:
+            program.note_failure(f"{refusal} (case {program.progress.case})")
+        raise error
     in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
     reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
     if program:
