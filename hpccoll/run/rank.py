@@ -172,7 +172,10 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     except BadInputError:
         raise
     except BaseException as error:
-        _report_failure(program, error, alone=comm.size == 1)
+        if comm.size == 1 and (refusal := refusal_of(error)):
+            _note_failure(program, refusal)
+            raise  # no other rank waits for this one
+        _report_failure(program, error)
         abort_job(comm)
     if comm.rank == 0 and program:
         _print_remaining(program, nothing=table.empty)
@@ -181,17 +184,14 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     return code
 
 
-def _report_failure(program: "JobRunner | None", error: BaseException, *, alone: bool) -> None:
-    """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback.
+def _note_failure(program: "JobRunner | None", refusal: BadInputError) -> None:
+    if program:
+        program.note_failure(f"{refusal} (case {program.progress.case})")
 
-    Raises:
-        BaseException: ``error``, if the system failed and no other rank waits for this one.
-    """
+
+def _report_failure(program: "JobRunner | None", error: BaseException) -> None:
+    """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback."""
     refusal = refusal_of(error)
-    if alone and refusal:
-        if program:
-            program.note_failure(f"{refusal} (case {program.progress.case})")
-        raise error
     in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
     reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
     if program:
