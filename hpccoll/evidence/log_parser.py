@@ -4,6 +4,7 @@ Processes that share a file overwrite each other: a header in the middle of a li
 before it is a truncated message, which the rules then do not match. Truncated lines are never completed by guessing.
 """
 
+import html
 import json
 import re
 from collections import Counter, defaultdict, deque
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
+from hpccoll.evidence.log_record import TCP_NETWORK, CollectiveLine, LogRecord, ModelledCost, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
 from hpccoll.line_prefixes import PrefixReader
 
@@ -107,11 +108,19 @@ _JSON_KEYS = ("log", "message", "msg", "@message", "textPayload", "line", "MESSA
 
 
 def _unwrapped(line: str) -> str:
-    """Return the text of a line that was exported as a JSON object; other lines as they are."""
+    """Return the text of a line that was exported as a JSON object or a member of one, or copied from a web page."""
+    exported = line.strip().rstrip(",")
     with suppress(ValueError, RecursionError):
-        exported = json.loads(line) if line.startswith("{") else {}
-        return next((exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str)), line)
-    return line
+        if exported.startswith(("{", '"')):
+            return _exported_text(json.loads(exported if exported[0] == "{" else f"{{{exported}}}")) or line
+    return html.unescape(line) if "&gt;" in line else line
+
+
+def _exported_text(exported: dict[str, Any]) -> str | None:
+    """Return the text of an exported line; None without one."""
+    texts = (exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str))
+    nested = (text for one in exported.values() if isinstance(one, dict) and (text := _exported_text(one)))
+    return next(texts, None) or next(nested, None)
 
 
 def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
@@ -202,8 +211,10 @@ class ParserState:
 
     def record(self) -> LogRecord:
         """Return the record of all facts."""
-        rdma = [path for path in self.paths if path.startswith("NET/") and not path.startswith("NET/Socket")]
+        rdma = [path for path in self.paths if path.startswith("NET/") and not TCP_NETWORK.search(path)]
         lines: dict[str, Any] = {field: tuple(lines) for field, lines in self.lines.items()}
+        used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
+        lines.setdefault("network", tuple(dict.fromkeys(filter(None, used))))  # versions up to 2.5 have no other line
         return LogRecord(
             library=self.library, version=self.version, build=self.build, nodes=self.nodes, ranks=self.ranks,
             collectives=tuple(self.collectives), unavailable=tuple(self.unavailable),
