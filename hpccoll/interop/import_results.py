@@ -18,7 +18,7 @@ import numpy as np
 from hpccoll import __version__
 from hpccoll.compare.side_by_side import call_label
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.files import read_text
+from hpccoll.files import encoding_hint, read_text
 from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.imb import read_imb, recognises_imb
 from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
@@ -75,7 +75,8 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
             if not output.results:
                 raise UnusableError("FILE", "; ".join((f"{path} has no result", *[*notes(path, output)][-MAX_NOTES:])))
             return output
-    raise BadInputError("FILE", str(path), "output of OSU, nccl-tests (text or JSON), rccl-tests or IMB")
+    expected = "output of OSU, nccl-tests (text or JSON), rccl-tests or IMB"
+    raise BadInputError("FILE", str(path), expected + encoding_hint(path, "FILE"))
 
 
 def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
