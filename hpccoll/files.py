@@ -71,6 +71,24 @@ def read_bytes(path: Path, key: str, max_bytes: int) -> bytes:
     return content
 
 
+_ENCODINGS = (
+    ((b"\x1f\x8b", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd"), "it is compressed; do: decompress it"),
+    ((b"\xff\xfe", b"\xfe\xff"), "it is text in UTF-16, as of PowerShell; do: iconv -f UTF-16 -t UTF-8"),
+)
+"""First bytes of files that hold text in another form (gzip, xz, bzip2, zstd; byte order marks), and what to do."""
+
+
+def encoding_hint(path: Path, key: str) -> str:
+    """Return how to make text in UTF-8 of a file, as the end of a message; empty if it is nothing known.
+
+    Raises:
+        UnusableError: if the file cannot be read.
+    """
+    with open_regular(path, key) as file:
+        begin = file.read(8)
+    return next((f": {hint}" for begins, hint in _ENCODINGS if begin.startswith(begins)), "")
+
+
 def _too_large(path: Path, key: str, max_bytes: int) -> UnusableError:
     return UnusableError(key, f"{format_value(str(path))} is larger than such a file can be, {format_size(max_bytes)}")
 

@@ -6,9 +6,12 @@ torchrun, Ray, ... It is the text before the first words of a line that the prog
 Times in it differ from line to line, and blanks pad it; the rest names the process that wrote the line.
 """
 
+import html
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|\ufeff")
 """Escape sequences of terminals (ECMA-48), such as colours, and the byte order mark."""
@@ -32,11 +35,19 @@ _JSON_KEYS = ("log", "message", "msg", "@message", "textPayload", "line", "MESSA
 
 
 def exported_text(line: str) -> str:
-    """Return the text of a line that was exported as a JSON object; other lines as they are."""
+    """Return the text of a line that was exported as a JSON object or a member of one, or copied from a web page."""
+    exported = line.strip().rstrip(",")
     with suppress(ValueError, RecursionError):
-        exported = json.loads(line) if line.startswith("{") else {}
-        return next((exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str)), line)
-    return line
+        if exported.startswith(("{", '"')):
+            return _text_of(json.loads(exported if exported[0] == "{" else f"{{{exported}}}")) or line
+    return html.unescape(line) if "&gt;" in line else line
+
+
+def _text_of(exported: Mapping[str, Any]) -> str | None:
+    """Return the text of an exported line; None without one."""
+    texts = (exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str))
+    nested = (text for one in exported.values() if isinstance(one, dict) and (text := _text_of(one)))
+    return next(texts, None) or next(nested, None)
 
 
 class PrefixReader:

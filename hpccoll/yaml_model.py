@@ -52,7 +52,7 @@ class _ItemOrListSchema:
 
 
 def _number_to_text(value: object) -> object:
-    """Return the text of a number: variables have text values."""
+    """Return the text of a number: variables and names have text values."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -123,6 +123,8 @@ OneOrMore = Annotated[
     _ItemOrListSchema(),
 ]
 Text = Annotated[str, AfterValidator(_check_text)]
+Word = Annotated[Text, BeforeValidator(_number_to_text, json_schema_input_type=str | int | float)]
+"""A name that may be a number, such as that of an account."""
 VariableValue = Annotated[
     str,
     BeforeValidator(_number_to_text, json_schema_input_type=str | int | float),

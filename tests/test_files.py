@@ -1,9 +1,11 @@
 """Readers of files: only regular files of bounded size, text and JSON are accepted."""
 
+import gzip
 import os
 import socket
 
 import pytest
+from cli_runner import invoke
 
 from hpccoll.errors import UnusableError
 from hpccoll.files import open_regular, parse_json, read_bytes, read_json, read_text
@@ -65,3 +67,20 @@ def test_invalid_or_extreme_json_is_refused(text, tmp_path):
         read_json(file, "a", 1 << 20)
     with pytest.raises(ValueError):  # noqa: PT011  json's own words
         parse_json(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (gzip.compress(b"# OSU MPI"), ["it is compressed; do: decompress it"]),
+        ("# OSU MPI".encode("utf-16"), ["it is text in UTF-16", "iconv"]),
+        (b"\x1f", []),
+    ],
+)  # fmt: skip
+def test_text_in_another_form_is_refused_with_what_to_do(content, words, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    for command, key in (("evidence", "log"), ("import", "FILE")):
+        ran = invoke(command, path, *(["--out", tmp_path / "a.h5"] if command == "import" else []))
+        assert ran.is_bad_input(key, *words)
+        assert ("; do: " in ran.err) == bool(words)

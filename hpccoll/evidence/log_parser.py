@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
+from hpccoll.evidence.log_record import TCP_NETWORK, CollectiveLine, LogRecord, ModelledCost, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
 from hpccoll.line_prefixes import PrefixReader, exported_text
 
@@ -188,8 +188,10 @@ class ParserState:
 
     def record(self) -> LogRecord:
         """Return the record of all facts."""
-        rdma = [path for path in self.paths if path.startswith("NET/") and not path.startswith("NET/Socket")]
+        rdma = [path for path in self.paths if path.startswith("NET/") and not TCP_NETWORK.search(path)]
         lines: dict[str, Any] = {field: tuple(lines) for field, lines in self.lines.items()}
+        used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
+        lines.setdefault("network", tuple(dict.fromkeys(filter(None, used))))  # versions up to 2.5 have no other line
         return LogRecord(
             library=self.library, version=self.version, build=self.build, nodes=self.nodes, ranks=self.ranks,
             collectives=tuple(self.collectives), unavailable=tuple(self.unavailable),

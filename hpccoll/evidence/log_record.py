@@ -1,6 +1,7 @@
 """The content of the logs of one launch as data: which collectives ran how, over which network, and what failed."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -15,6 +16,9 @@ _PER_RANK_BYTES = {
     **dict.fromkeys(NCCL_LIBRARIES, ("all_gather", "reduce_scatter", "all_to_all")), "ucc": ("all_gather", "gather"),
 }  # fmt: skip
 """For each library, the collectives whose logged bytes are those of one rank: S / p, where S counts all ranks."""
+
+TCP_NETWORK = re.compile(r"(?i)socket|tcp|fastrak")
+"""Names of NCCL's networks over TCP: its own sockets, and Google's plugins FastSocket, GPUDirectTCPX and FasTrak."""
 
 _WITHOUT_SIZE = ("barrier",)
 """Collectives that are logged without a size."""
@@ -108,7 +112,7 @@ class LogRecord:
     Args:
         library: ``nccl``, ``rccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no line was
             recognised.
-        version: the version of NCCL or RCCL, such as ``2.30.7``.
+        version: the version of NCCL, RCCL or UCC, such as ``2.30.7``.
         build: the rest of the line with the version, such as ``+cuda12.9``, which tells a build that is not NVIDIA's.
         nodes: the nodes of the largest communicator; None if unknown, or if it has one node and others may have more.
         ranks: the ranks of the largest communicator; None if unknown.
@@ -161,8 +165,9 @@ class LogRecord:
     @property
     def network_type(self) -> str | None:
         """The network between nodes, ``rdma`` or ``tcp``; None if no line names it."""
-        sockets = any(path.startswith("NET/Socket") for path in self.paths) or self.network == ("Socket",)
-        if sockets or self.plugins.get("fabric", "").startswith(("tcp", "sockets")):
+        used = any(path.startswith("NET/") and TCP_NETWORK.search(path) for path in self.paths)
+        named = bool(self.network) and all(map(TCP_NETWORK.search, self.network))
+        if used or named or self.plugins.get("fabric", "").startswith(("tcp", "sockets")):
             return "tcp"
         return "rdma" if self.network else None
 

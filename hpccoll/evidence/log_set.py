@@ -18,7 +18,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence import nccl, nic_gpu_affinity, sharp, ucc
 from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, apply_rules, has_header, split_messages
 from hpccoll.evidence.log_record import LogRecord
-from hpccoll.files import read_lines, read_text
+from hpccoll.files import encoding_hint, read_lines, read_text
 from hpccoll.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
 
 RULES: Mapping[str | None, Sequence[Rule]] = {
@@ -235,7 +235,8 @@ def read_log_files(paths: Iterable[Path]) -> LogSet:
     known = {*dumps, *configs, *(name for launch in launches for name in launch)}
     unknown = [name for name in named if name in files and name not in known]
     if unknown or not (launches or dumps):
-        raise BadInputError("log", ", ".join(unknown or named), _EXPECTED_LOG)
+        hint = encoding_hint(Path(unknown[0]), "log") if unknown else ""
+        raise BadInputError("log", ", ".join(unknown or named), _EXPECTED_LOG + hint)
     return LogSet(tuple(_launch_logs(launch, configs, logs) for launch in launches), dumps)
 
 

@@ -379,12 +379,13 @@ RULES: tuple[Rule, ...] = (
         ),
         _add_collnet_devices,
     ),
-    (re.compile(r"Using network (?P<name>\S.*)$"), _add_network),
+    (re.compile(r"Using (?:internal N|n)etwork (?P<name>\S.*)$"), _add_network),  # internal: up to 2.3
     (re.compile(r"(?P<event>Initialized|Failed to initialize) NET plugin (?P<name>\S+)"), _add_started_network),
     (re.compile(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _add_devices),
     (
         re.compile(
-            r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET|direct shared memory)\b.*?)"
+            r"(?:Channel|CollNet|Ring) \d+(?:/\d+)? : .* via "
+            r"(?P<path>(?:P2P|SHM|NET|COLLNET|direct shared memory)\b.*?)"
             r"(?: comm \S+ nRanks \d+)?$"  # of RCCL
         ),
         _add_path,

@@ -98,7 +98,12 @@ def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -
         state.add_line("warnings", message.placed_text)
 
 
+def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.version = state.version or match["version"]
+
+
 RULES: tuple[Rule, ...] = (
+    (re.compile(r"version: (?P<version>\d\S*), loaded from: "), _add_version),
     (
         re.compile(
             r"coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"

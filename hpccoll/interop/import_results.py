@@ -18,7 +18,7 @@ import numpy as np
 from hpccoll import __version__
 from hpccoll.compare.side_by_side import call_label
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.files import read_text
+from hpccoll.files import encoding_hint, read_text
 from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.imb import read_imb, recognises_imb
 from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
@@ -66,8 +66,6 @@ ESCAPED_SIGN = re.compile(r"^( *)\\(?=#)", re.MULTILINE)
 WITHIN_JSON = re.compile(r'\A\s*[\[{][^#]*# *(?:OSU |nThread \d|[nr]ccl-tests version|Benchmarking )[^\n"]*\\n')
 """The begin of JSON that has an output as a string."""
 HINTS = {
-    r"\A\x1f": "text that is not compressed",
-    r"\x00": "text in UTF-8 (iconv -f UTF-16 -t UTF-8)",
     r"# OMB Python": "the programs of OSU in C: these time calls of Python",
     r'^\s*[\[{].*"\w*bus_?[bB][wW]"': "JSON of option -J of nccl-tests (nccl_version, config, results) or option -x of "
     "rccl-tests (busBw); of other programs the table that they print",
@@ -101,7 +99,8 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
         lines = text.splitlines(keepends=True)
     reader = next((read for recognises, read in READERS if recognises(text)), None)
     if reader is None:
-        hint = next((f"; here: {needed}" for has, needed in HINTS.items() if re.search(has, text, re.MULTILINE)), "")
+        hints = (f"; here: {needed}" for has, needed in HINTS.items() if re.search(has, text, re.MULTILINE))
+        hint = encoding_hint(path, "FILE") or next(hints, "")
         raise BadInputError("FILE", str(path), f"output of OSU, nccl-tests (text or JSON), rccl-tests or IMB{hint}")
     output = reader(path, lines, given)
     if without_signs:

@@ -19,7 +19,7 @@ from hpccoll.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, NVL
 from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher
 from hpccoll.sweep.paths import site_files
-from hpccoll.yaml_model import Bounded, OneOrMore, Text, Variables, VariableValue, YamlSection, load_yaml
+from hpccoll.yaml_model import Bounded, OneOrMore, Text, Variables, VariableValue, Word, YamlSection, load_yaml
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
 """Options of every srun: Snakemake's job step removes Slurm's variables; without them srun starts a rank per node."""
@@ -81,7 +81,7 @@ Feature = Annotated[Text, Field(pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$")]
 class AggregatorSection(YamlSection):
     """How to request hosts for aggregators in addition to nodes for workers; each kind has its own Slurm feature."""
 
-    partition: Text = Field(description="partition with nodes for workers and hosts for aggregators")
+    partition: Word = Field(description="partition with nodes for workers and hosts for aggregators")
     worker: Feature = Field("worker", description="feature of the nodes for workers")
     aggregator: Feature = Field("aggregator", description="feature of the hosts for aggregators")
 
@@ -93,10 +93,10 @@ class AggregatorSection(YamlSection):
 class Site(YamlSection):
     """How to request Slurm jobs and start ranks."""
 
-    partition: Text | None = Field(None, description="partition [the cluster's default]")
-    account: Text | None = Field(None, description="account to charge [your default]")
-    qos: Text | None = Field(None, description="quality of service")
-    constraint: Text | None = Field(None, description="features that nodes must have")
+    partition: Word | None = Field(None, description="partition [the cluster's default]")
+    account: Word | None = Field(None, description="account to charge [your default]")
+    qos: Word | None = Field(None, description="quality of service")
+    constraint: Word | None = Field(None, description="features that nodes must have")
     minutes: Annotated[int, Bounded(MINUTES)] | None = Field(
         None, description="time limit of a job in minutes [from the number of its cases]"
     )

@@ -28,6 +28,10 @@ REFUSED = [
     ("[n1:0:9 unique id 77] ERROR port is used by SM", "sharp", "port is used by SM"),
     (f"{MIXED_COUNTS} Set NCCL_IGNORE_COLLNET_MISMATCH=1 to continue.", "sharp", "nodes have different numbers"),
     (f"{WARN_NEW}Cannot initialize CollNet, using point-to-point network instead", "sharp", "CollNet could not be set"),
+    (
+        f"{WARN_OLD}CollNet is not supported or fails to initialize, ignoring NCCL_ALGO=COLLNET", "sharp",
+        "CollNet could not be set up",
+    ),
     (f"{WARN_OLD}SHARP int8,uint8,bfloat16 Datatypes not supported", "sharp-dtypes", "the switches do not add int8"),
     (f"{NCCL}NVLS multicast support is not available on dev 0 (NVLS_NCHANNELS 0)", "nvls", "the device or its driver"),
     (f"{WARN_OLD}Failed to bind NVLink SHARP (NVLS) Multicast memory of size 8 : CUDA error 1", "nvls", "NVSwitches"),

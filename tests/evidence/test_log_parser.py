@@ -80,7 +80,8 @@ LINE = "n1:7:8 [0] NCCL INFO Using network IB"
     [
         f"  | 2025-05-16T16:39:51.208-07:00{LINE} | {LINE}", f"| 2025-05-16 | {LINE} |", f"2025-05-16\t{LINE}\t{LINE}",
         f'"2025-05-16 16:39:51.208","{LINE}"', json.dumps({"log": f"{LINE}\n", "time": "2025-05-16T16:39:51.208Z"}),
-        json.dumps({"timestamp": 1747, "message": LINE}),
+        json.dumps({"timestamp": 1747, "message": LINE}), f'            "message": "{LINE}",',
+        json.dumps({"_index": "logs", "_source": {"message": LINE, "pod": {"name": "a"}}}) + ",",
     ],
 )  # fmt: skip
 def test_columns_and_json_of_exports_leave_nothing_in_names(exported):
@@ -90,6 +91,13 @@ def test_columns_and_json_of_exports_leave_nothing_in_names(exported):
 def test_json_that_is_no_export_of_a_log_is_ignored():
     for text in ("{", "{}", '{"log": 1}', '{"log": "x"}', "[" * 100000, '{"a":' * 100000):
         assert read_logs({"a": text}).library is None
+
+
+def test_characters_of_a_web_page_are_those_that_the_library_wrote():
+    text = "n1:7:8 [0] NCCL INFO Channel 00/0 : 1[0] -&gt; 0[0] [receive] via NET/IB/0"
+    line = "n1:7:8 [0] NCCL INFO AllReduce: 8388608 Bytes -&gt; Algo RING proto SIMPLE channel{Lo..Hi}={0..7}"
+    record = read_logs({"a": f"{text}\n{line}"})
+    assert ([one.algorithm for one in record.collectives], record.paths) == (["ring"], {"NET/IB": 1})
 
 
 def test_warnings_and_errors_have_the_place_in_the_source():

@@ -388,6 +388,34 @@ def test_channels_are_counted_by_their_path():
     assert read_log("efa").paths == {"NET/AWS Libfabric/GDRDMA": 1}
 
 
+@pytest.mark.parametrize(
+    ("text", "network", "kind", "paths", "gdr"),
+    [
+        ("Ring 00 : 1 -> 0 [receive] via NET/Socket/0", "Socket", "tcp", {"NET/Socket": 1}, None),  # 2.4
+        ("Ring 01 : 9[3d000] -> 8[b2000] [send] via NET/IB/1/GDRDMA", "IB", "rdma", {"NET/IB/GDRDMA": 1}, True),  # 2.5
+        ("Using internal Network Socket", "Socket", "tcp", {}, None),  # 2.3
+        ("Using internal Network IB", "IB", "rdma", {}, None),
+    ],
+)  # fmt: skip
+def test_the_network_is_named_in_the_words_of_old_versions_too(text, network, kind, paths, gdr):
+    record = read_logs({"a": f"{HEAD}{text}"})
+    assert (record.network, record.network_type, record.paths, record.gdr) == ((network,), kind, paths, gdr)
+
+
+@pytest.mark.parametrize("name", ["FastSocket", "GPUDirectTCPX_v7", "FasTrak"])
+def test_plugins_for_tcp_are_no_rdma(name):
+    for text in (f"Using network {name}", f"Channel 00/0 : 8[0] -> 0[0] [receive] via NET/{name}/0/GDRDMA"):
+        record = read_logs({"a": f"{HEAD}{text}"})
+        assert (record.network, record.network_type, record.gdr) == ((name,), "tcp", None)
+        assert (network_mismatch(record, "tcp"), bool(network_mismatch(record, "rdma"))) == (None, True)
+
+
+def test_sockets_do_not_lack_gpudirect_rdma():
+    text = f"{HEAD}NET/%s : GPU Direct RDMA Disabled for HCA 0 'eth0'"
+    found = {name: bool(read_logs({"a": text % name}).unavailable) for name in ("Socket", "FastSocket", "IB")}
+    assert found == {"Socket": False, "FastSocket": False, "IB": True}
+
+
 def test_ports_plugins_and_settings_are_read():
     older = read_log("rdma-2.27")
     assert older.devices == ("mlx5_0:1/IB", "mlx5_1:1/RoCE")

@@ -104,3 +104,10 @@ def test_the_trace_of_ucc_1_1_is_read_once_for_all_ranks():
         ("all_reduce", 64, "host", "float32", "sum"), ("all_gather", 16, "cuda", None, None),
         ("broadcast", 8, "host", None, None), ("all_to_all_v", 8, "host", None, None),
     ]  # fmt: skip
+
+
+def test_the_version_of_ucc_is_read():
+    text = problem(
+        "ucc_constructor.c:188", "UCC ", "version: 1.3.0, loaded from: /opt/libucc.so.1, cfg file: n/a", "INFO"
+    )
+    assert read_logs({"a": text}).version == "1.3.0"

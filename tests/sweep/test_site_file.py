@@ -52,6 +52,13 @@ def uncommented(path):
     return re.sub(r"^# ((?:  )?[\w]+:(?: .*)?)$", r"\1", path.read_text(), flags=re.MULTILINE)
 
 
+def test_names_that_are_numbers_need_no_quotes(site):
+    found = site("account: 10319\npartition: 2024\nqos: 1\naggregators: {partition: 7}")
+    assert (found.account, found.partition, found.qos, found.aggregators.partition) == ("10319", "2024", "1", "7")
+    with pytest.raises(BadInputError, match="account: False is not valid: one text or number; in quotes"):
+        site("account: no")
+
+
 @pytest.mark.parametrize("path", site_files(), ids=lambda path: path.stem)
 def test_what_is_commented_out_in_them_is_valid_too(site, path):
     text = uncommented(path)
