@@ -21,7 +21,7 @@ from hpccoll.interop.benchmark_output import (
     MpiBenchmark,
     SuppliedMetadata,
 )
-from hpccoll.interop.printed_table import ROUNDING, SLACK, PrintedTableParser
+from hpccoll.interop.table_checks import ROUNDING, SLACK, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
 from hpccoll.spec.algorithm_registry import collective
 

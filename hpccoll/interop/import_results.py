@@ -106,8 +106,9 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     if without_signs:
         output.remarks.append(f"{path}: its lines lack the # that they begin with, and are read as if they had it")
     if writers:
-        names = ", ".join(map(repr, writers))
-        output.remarks.append(f"{path}: lines without the prefix of its tables, {names}, are left out")
+        names = ", ".join(map(repr, filter(None, writers)))
+        others = f"without the prefix of its tables, {names}," if names else "with a prefix, which its tables have not,"
+        output.remarks.append(f"{path}: lines {others} are left out")
     if not output.results:
         raise UnusableError("FILE", "; ".join((f"{path} has no result", *[*notes(path, output)][-MAX_NOTES:])))
     return output

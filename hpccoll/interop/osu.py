@@ -20,7 +20,7 @@ from hpccoll.interop.benchmark_output import (
     MpiBenchmark,
     SuppliedMetadata,
 )
-from hpccoll.interop.printed_table import ROUNDING, SLACK, PrintedTableParser
+from hpccoll.interop.table_checks import ROUNDING, SLACK, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.algorithm_registry import collective
 

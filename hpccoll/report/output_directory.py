@@ -57,13 +57,12 @@ def recorded_inputs(out: Path) -> list[str] | None:
     """Return the inputs of the report in ``out``, relative to it; None if it has no page.
 
     Raises:
-        UnusableError: if the page is no report, which would be lost.
+        UnusableError: if the page is no report, which would be lost, or cannot be read.
     """
-    try:
-        with open_regular(out / PAGE_NAME, "--out") as page:
-            head = page.read(_HEAD_CHARS).decode(errors="replace")
-    except (OSError, UnusableError):
+    if not os.path.lexists(out / PAGE_NAME):
         return None
+    with open_regular(out / PAGE_NAME, "--out") as page:
+        head = page.read(_HEAD_CHARS).decode(errors="replace")
     if not head:
         return None
     try:

@@ -56,7 +56,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             else ()
         )
         workers = [host for host in hosts if host not in aggregators]
-        aliases = squeue.host_aliases(hosts) if hosts else {}
+        aliases = _host_aliases(hosts)
         job_launch = JobLaunch(plan.launcher, job, workers, aggregators, aliases)
         if left and plan.launcher.slurm and job.ranks > 1:
             job_launch.check_connection()
@@ -75,6 +75,14 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         _record_failure(out, str(error))
         raise
     return _finalize(job, out)
+
+
+def _host_aliases(hosts: Sequence[str]) -> dict[str, list[str]]:
+    """Return the other names of hosts; none if Slurm does not answer: most hosts have one name, and the job can run."""
+    try:
+        return squeue.host_aliases(hosts) if hosts else {}
+    except BadInputError:
+        return {}
 
 
 def _aggregator_hosts(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str, ...]:

@@ -187,7 +187,7 @@ def test_a_wall_that_cannot_be_is_bad_input(changed, words):
         (["--buckets", "none"], ["buckets", "horovod"]),
         (["--bucket", "0"], ["bucket", "1 byte"]),
         (["--sharding", "some"], ["sharding", "zero3"]),
-        (["--micro-batches", "0"], ["micro_batches", "at least 1"]),
+        (["--micro-batches", "0"], ["micro_batches", "from 1 to"]),
         (["--flops-rate", "1e12"], ["exactly one", "--mfu"]),
         (["--dtype", "float31"], ["--dtype", "float32"]),
         (["--nodes", "0"], ["--nodes", "from 1"]),

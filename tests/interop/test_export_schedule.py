@@ -112,7 +112,10 @@ def test_a_file_that_cannot_be_completed_takes_one_line_and_leaves_the_earlier_o
     out = tmp_path / "ring.goal"
     out.write_text("an earlier one")
     monkeypatch.setattr(goal, "goal_texts", full_disk)
-    assert invoke("export-schedule", *RING, "--out", out).is_bad_input("--out", "No space left")
+    ended = invoke("export-schedule", *RING, "--out", out)
+    assert ended.code == 1, ended.err
+    assert "No space left" in ended.err
+    assert len(ended.err.splitlines()) == 1
     assert [(each, each.read_text()) for each in tmp_path.iterdir()] == [(out, "an earlier one")]
 
 

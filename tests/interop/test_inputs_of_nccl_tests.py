@@ -234,7 +234,6 @@ def test_a_table_of_one_placement_needs_the_line_that_says_it(tmp_path):
         ("".join(line for line in PLAIN.splitlines(keepends=True) if "float" in line), "# size count"),
         (PLAIN[PLAIN.index("# Out of bounds"):], "the table"),
         (f'{{"data": {{"stdout":\n{json.dumps(PLAIN)}}}}}', "jq -r"),
-        (PLAIN.encode("utf-16-le").decode(), "UTF-16"), ("\x1f\x8b\x08", "compressed"),
     ],
 )  # fmt: skip
 def test_a_part_of_an_output_is_refused_with_what_it_lacks(text, hint, tmp_path):

@@ -54,13 +54,13 @@ class PrintedTableParser(LineParser):
         """Compare the lines of the table, and begin another one.
 
         Raises:
-            BadInputError: if all lines but one are equally wide. Lines without padding are not compared, nor those
-                that begin with a number that leaves no blank in its field.
+            BadInputError: if all lines but one, at least two, are equally wide. Lines without padding are not compared,
+                nor those that begin with a number that leaves no blank in its field.
         """
         common = Counter(width for *_, width in self.printed).most_common(1)
         odd = [(where, text) for where, text, width in self.printed if width != common[0][0]]
         self.printed, self.largest = (), -1
-        if len(odd) == 1:
+        if len(odd) == 1 < common[0][1]:
             where, text = odd[0]
             raise BadInputError(where, text, "a line as wide as the others of its table: it lacks digits, or has more")
 
