@@ -89,6 +89,9 @@ _SEPARATORS = " \t\r\n|"
 
 _HEADER = re.compile("|".join(f"(?P<{origin}>{header})" for origin, header in _HEADERS.items()))
 
+_LEVEL = re.compile("[A-Z]{3}")
+"""What each header has: it is found several times as fast as that a line has no header."""
+
 _ANCHOR = re.compile(
     rf"{_HEADER.pattern}|(?<![\w.])(?<![\w.] )[NR]CCL version(?: *:)? +\d+(?:\.\d+)+\S*(?: [\w./-]+:\S+)?\s*$"
 )
@@ -110,7 +113,7 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
     for whole in lines:
         time = match[0] if (match := _FINE_TIME.search(whole)) else ""
         prefix, line = prefixes.split(exported_text(whole))
-        headers = list(_HEADER.finditer(line))
+        headers = list(_HEADER.finditer(line)) if _LEVEL.search(line) else []
         before = line[: headers[0].start()] if headers else line
         if before.strip():
             yield LogMessage(None, "", None, before.strip())
