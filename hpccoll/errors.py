@@ -140,8 +140,10 @@ LEAST_BYTES = 256 << 20
 """The address space that NumPy, HDF5 and MPI reserve when they start."""
 
 
-def check_resources(key: str, nbytes: int = LEAST_BYTES, files: int = 0, threads: int = 0) -> None:
-    """Check that this process can reserve address space, open files and start threads, by trying it.
+def check_resources(
+    key: str, nbytes: int = LEAST_BYTES, *, files: int = 0, threads: int = 0, file_bytes: int = 0
+) -> None:
+    """Check that this process can reserve address space, open files, start threads and make a file so large.
 
     A library in C that cannot get them ends the process by a signal.
 
@@ -151,13 +153,17 @@ def check_resources(key: str, nbytes: int = LEAST_BYTES, files: int = 0, threads
     descriptors, started, done = list[int](), list[Thread](), Event()
     try:
         mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()  # takes no memory
+        _check_file_size(file_bytes)
         descriptors.extend(os.dup(0) for _ in range(files))
         for _ in range(threads):
             thread = Thread(target=done.wait)
             thread.start()
             started.append(thread)
     except (OSError, RuntimeError) as error:
-        needed = {"KiB of address space": nbytes >> 10, "more open files": files, "more threads": threads}
+        needed = {
+            "KiB of address space": nbytes >> 10, "more open files": files, "more threads": threads,
+            "KiB in a file": file_bytes >> 10,
+        }  # fmt: skip
         words = ", ".join(f"{count} {what}" for what, count in needed.items() if count)
         raise ResourceError(key, f"{describe_errno(_errno_of(error) or errno.ENOMEM)}; needed: {words}") from None
     finally:
@@ -166,6 +172,12 @@ def check_resources(key: str, nbytes: int = LEAST_BYTES, files: int = 0, threads
             thread.join()
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _check_file_size(nbytes: int) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit != resource.RLIM_INFINITY and limit < nbytes:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
 
 
 def file_error(key: str, path: object, error: OSError, action: str = "read") -> UnusableError:

@@ -13,6 +13,7 @@ SAMPLE = [
     ("both full", "export"),
     ("stderr full", "export"),
     ("disk of 4k", "import"),
+    ("files of 0", "run-raw"),
     ("files of 2 KiB", "import"),
     ("directory deleted", "import"),
     ("output read-only", "import"),

@@ -18,7 +18,7 @@ def chart_engine() -> ModuleType:
     Raises:
         ResourceError: if a limit of the process is too low.
     """
-    check_resources("charts", V8_BYTES, FILES, THREADS)
+    check_resources("charts", V8_BYTES, files=FILES, threads=THREADS)
     import vl_convert
 
     return vl_convert

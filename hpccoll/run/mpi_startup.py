@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.errors import BadInputError, UnusableError, check_resources
 from hpccoll.host.abandoned_memory import remove_abandoned_files
 from hpccoll.host.cpu_and_memory import (
     MPICH_BYTES_PER_RANK,
@@ -145,6 +145,7 @@ def start_mpi(device: str) -> "MPI.Intracomm":
         )
     remove_abandoned_files()  # a full /dev/shm would end MPI_Init by a signal
     if vendor == "MPICH":
+        check_resources("MPI library", file_bytes=MPICH_BYTES_PER_RANK)
         _warn_of_shared_memory()
         shorten_values()
     if device == "cuda":
