@@ -19,10 +19,11 @@ LOW_SPREAD, LOW_SHARE = 1.05, 0.1
 def noise_sentence(results: Results) -> str:
     """Return one sentence on how far the rounds of a case differ, and how many intervals are wide; empty without rows.
 
-    Floors and rows without a correct time are left out.
+    Floors, rows without a correct time and rows of single ranks, from which nothing follows, are left out.
     """
     measured = results.ours.rows
-    rows = [row for row in measured if row.status in ("ok", "partial") and row.median_s and not row.floor]
+    answering = (row for row in measured if row.exchanges_data and not row.floor)
+    rows = [row for row in answering if row.status in ("ok", "partial") and row.median_s]
     if not rows:
         return ""
     times = [[time for time in row.round_medians_s if time] for row in rows]
