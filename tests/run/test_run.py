@@ -161,7 +161,7 @@ def test_everything_is_printed_before_mpi_is_finalized():
         [sys.executable, "-c", program, *SMALL], env=buffered, capture_output=True, text=True, check=False, timeout=240
     )
     lines = [line for line in ended.stdout.splitlines() if not line.startswith("# busy machine: ")]
-    assert "between the rounds of a case" in lines[-1]
+    assert "no advice follows" in lines[-1]
 
 
 @pytest.mark.mpi

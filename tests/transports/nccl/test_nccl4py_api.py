@@ -46,6 +46,8 @@ def test_nccl_without_a_gpu_raises_its_error(bindings):
     library = ConfiguredNccl({"traffic_class": 106, "cta_policy": 1})
     unique = library.get_unique_id()
     assert len(unique) == 128
+    if unique.startswith(b"/nccl-test-"):  # as tests/gpu/libnccl/nccl.c makes them
+        pytest.skip("an earlier test of this process has loaded the test library, which needs no GPU")
     with pytest.raises(communicator_config.NcclError, match=r"UnhandledCudaError"):
         library.NcclCommunicator(1, unique, 0)
     with pytest.raises(MemoryError, match=r"UnhandledCudaError"):
