@@ -71,7 +71,7 @@ class ErrorTraces:
 
     def __init__(self) -> None:
         self._all: list[ErrorTrace] = []
-        self._open: dict[str, ErrorTrace] = {}  # by thread: the one that its next caller continues
+        self._open: dict[str, ErrorTrace] = {}  # by thread; the next line of a caller continues it
         self._warned: dict[str, ErrorTrace] = {}  # by thread: one that begins with warnings, and has no caller yet
         self._by_code: dict[tuple[str, int], ErrorTrace] = {}  # by process and code: the last one
         self._creators: set[str] = set()  # processes that have created a communicator

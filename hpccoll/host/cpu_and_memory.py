@@ -106,7 +106,7 @@ MPICH_BYTES_PER_RANK = 5_390_000
 """Shared memory that MPICH 5.0.2 uses for each rank of a node: 5.14 MiB, on 1, 2, 4 and 8 ranks (ch4:ucx)."""
 
 SHARED_MEMORY_WARNING = "# shared memory: "
-"""The beginning of the line in which rank 0 says that it is too small."""
+"""The beginning of the line in which a rank says that it is too small."""
 
 SHARED_MEMORY_REMEDY = (
     "start the container with more (docker --shm-size=2g, in Kubernetes an emptyDir volume with medium Memory at "

@@ -20,7 +20,7 @@ SINGLETONS = "built without MPI=1, or started without the launcher of its MPI li
 """Why each process may measure alone."""
 
 _TOLERANCE = 0.02
-"""The largest relative difference, besides rounding, between a printed bandwidth and the one that follows."""
+"""The largest relative difference, rounding left out, of a printed bandwidth from the one computed from its row."""
 _ROUNDING = 0.51
 """The largest difference between a printed number and the computed one, in units of the last digit."""
 _NEAR = 64

@@ -131,7 +131,7 @@ class _JournalReader:
         """The number of lines that were written, according to the first line; -1 without a first line."""
 
     def end(self) -> ChainEnd:
-        """Add what the last line tells of missing lines to the damage, and return the end of the chain."""
+        """Return the end of the chain; lines that are missing at the end are added to the damage."""
         found = len(self._numbers) + self._damaged
         if self._written < 0 and not self.raw.is_running:
             self._lose("its first line, which has the number of the others, is missing or damaged")
