@@ -6,8 +6,8 @@ import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout, suppress
 
-from hpccoll.errors import check_resources, refusal_of
-from hpccoll.terminal import OutputError, PrintableStream
+from hpccoll.common.errors import check_resources, refusal_of
+from hpccoll.common.terminal import OutputError, PrintableStream
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def _dispatch() -> int:
     if sys.argv[1:2] in (["run"], ["train"]):
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback from every rank is noise
-        from hpccoll.run import main as run
+        from hpccoll.cli.rank_program import main as run
 
         return run(sys.argv[2:], sys.argv[1])
     if sys.argv[1:2] in (["sweep"], ["launch"]):

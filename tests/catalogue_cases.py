@@ -1,8 +1,8 @@
 """Cases of everything that can be asked for."""
 
+from hpccoll.cases.case import Case
+from hpccoll.cases.catalogue import NATIVE, distinct_placements
 from hpccoll.schedule import COLLECTIVES, collective
-from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import NATIVE, distinct_placements
 
 BOTH = (False, True)
 ALL = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)]

@@ -13,10 +13,10 @@ from cpu_check_kernels import HostGpu
 from mpi4py import MPI
 from queued_memory import QueuedMemory
 
+from hpccoll.cases.case import Case
+from hpccoll.cases.catalogue import distinct_placements, distinct_transports, unmet_needs
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, Layout
-from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import distinct_placements, distinct_transports, unmet_needs
 from hpccoll.transports.nccl import communicators
 from hpccoll.transports.nccl.communicator_config import NEWER_CALLS
 

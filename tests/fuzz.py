@@ -25,8 +25,8 @@ from pathlib import Path
 
 import raw_examples
 
-from hpccoll.errors import BadInputError
-from hpccoll.spec.case import Effort
+from hpccoll.cases.case import Effort
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path
 from hpccoll.store.raw_results import Failure, RawResults

@@ -28,7 +28,7 @@ from planning_inputs import last_of_each_key
 from shipped_sweeps import sweep_files
 from synthetic_timings import measured_table
 
-from hpccoll.spec.case import Case, Job
+from hpccoll.cases.case import Case, Job
 from hpccoll.sweep.paths import site_files, workflow_directory
 from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.sweep_file import Sweep

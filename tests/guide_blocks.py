@@ -38,7 +38,7 @@ NOT_RUN = {
     ("slurm/GPU.md", "sbatch -N 2 slurm/nccl.sbatch"): "needs GPUs; tests/slurm/test_scripts.py runs them with a "
     "stand-in for srun",
     ("slurm/GPU.md", "NCCL_DEBUG=INFO"): "starts a training program on GPUs",
-    ("hpccoll/README.md", "python -m hpccoll.native.build --sanitize"): "compiles and tests for minutes",
+    ("hpccoll/README.md", "python -m hpccoll.executor.build --sanitize"): "compiles and tests for minutes",
     ("results/README.md", "h5dump"): "tests/analysis/test_results_readme.py runs it",
     ("results/README.md", "hpccoll compare results/last-week"): "noise decides its exit code; tests/compare runs it",
     ("results/README.md", "hpccoll import"): "tests/interop imports outputs",

@@ -1,7 +1,7 @@
 """Jobs, as command lines of ``hpccoll run`` ask for them."""
 
-from hpccoll.run.job_from_args import job_from_args
-from hpccoll.run.options import build_parser
+from hpccoll.cli.job_from_args import job_from_args
+from hpccoll.cli.run_options import build_parser
 from hpccoll.schedule import Layout
 
 

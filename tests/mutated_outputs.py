@@ -20,7 +20,7 @@ from random import Random
 
 from printed_outputs import SUITES, Output, Printed, output
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import ForeignResult, SuppliedMetadata
 from hpccoll.interop.import_results import read_output
 

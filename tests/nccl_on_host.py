@@ -18,7 +18,7 @@ from cpu_fold_kernel import fold_launcher
 from cpu_pause_kernel import pause_function
 from nccl_test_library import load
 
-from hpccoll.errors import GpuFailedError
+from hpccoll.common.errors import GpuFailedError
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import gpu_dtype
 from hpccoll.transports.nccl import fold_kernel

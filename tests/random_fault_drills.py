@@ -26,7 +26,7 @@ from cli_runner import ENVIRONMENT
 from slurm_testbed import Testbed
 from sweep_sandbox import processes
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import read_journal
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
+from hpccoll.cases.case import TIMINGS, Case, Effort, Job
 from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
-from hpccoll.spec.case import TIMINGS, Case, Effort, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
 from hpccoll.store.seal import SEAL_DATASET

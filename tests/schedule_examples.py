@@ -10,7 +10,7 @@ import numpy as np
 
 from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce
 from hpccoll.algorithms.ring import ring
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import (
     COLLECTIVES,
     REDUCTIONS,

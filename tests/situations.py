@@ -22,9 +22,9 @@ from pathlib import Path
 import raw_examples
 from cli_runner import ENVIRONMENT
 
-from hpccoll.spec.case import Effort
+from hpccoll.cases.case import Effort
+from hpccoll.common.terminal import printable
 from hpccoll.store import hdf5
-from hpccoll.terminal import printable
 
 LIMIT_S = 300
 """A command that takes longer hangs."""

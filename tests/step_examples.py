@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import raw_examples
 
-from hpccoll.spec.case import Effort
+from hpccoll.cases.case import Effort
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Outcome, RawResults
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 from raw_examples import attempt, case, job, outcome
 
-from hpccoll.spec.case import Case, Effort
+from hpccoll.analysis.build_table import build_table
+from hpccoll.cases.case import Case, Effort
+from hpccoll.common.units import parse_parameter
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.load_results import _to_run
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.rows import Results
 from hpccoll.store.statistics import make_row
-from hpccoll.tuning.build_table import build_table
-from hpccoll.units import parse_parameter
 
 KIB, MIB = 1 << 10, 1 << 20
 

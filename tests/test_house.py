@@ -12,51 +12,37 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
 MAY_IMPORT = {
-    "terminal.py": "",
-    "errors.py": "terminal",
-    "limits.py": "errors",
-    "units.py": "errors limits",
-    "files.py": "errors units",
-    "line_prefixes.py": "",
-    "native": "errors numpy hatchling",
-    "schedule": "errors files limits numpy ml_dtypes",
+    "common": "numpy pydantic pydantic_core yaml",
+    "executor": "common numpy hatchling",
+    "schedule": "common numpy ml_dtypes",
     "algorithms": "schedule",
-    "evidence": "errors files limits line_prefixes units",
+    "evidence": "common",
     "host": "numpy mpi4py pynvml",
-    "transports": "native host schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
-    "training": "schedule errors limits units numpy",
-    "spec": "algorithms training schedule evidence host errors files limits units",
-    "yaml_model.py": "spec errors files limits pydantic pydantic_core yaml",
-    "store": "spec schedule errors files limits units numpy h5py",
-    "tuning": "store spec schedule errors files limits units numpy",
-    "model": "store spec training schedule yaml_model errors files limits units numpy scipy pydantic",
-    "compare": "store spec errors files limits units numpy scipy",
-    "report": (
-        "compare tuning evidence store spec training schedule terminal errors files units numpy scipy altair vl_convert"
-    ),
-    "analysis": "compare store errors numpy pandas xarray",
-    "interop": "compare store spec schedule errors files limits line_prefixes units numpy reframe",
-    "draw": "store spec schedule errors units numpy vl_convert",
-    "measure": (
-        "evidence tuning transports native store spec training host schedule terminal errors limits units numpy mpi4py "
-        "ml_dtypes"
-    ),
-    "sweep": (
-        "evidence tuning store yaml_model spec training native host schedule errors files limits units "
-        "terminal pydantic yaml snakemake"
-    ),
-    "run": "evidence tuning measure store spec training yaml_model host schedule errors limits units mpi4py",
+    "transports": "executor host schedule common numpy mpi4py cupy cupyx cupy_backends nccl",
+    "training": "schedule common numpy",
+    "cases": "algorithms training schedule evidence host common",
+    "store": "cases schedule common numpy h5py",
+    "analysis": "store cases schedule common numpy scipy pandas xarray",
+    "model": "analysis store cases training schedule common numpy scipy pydantic",
+    "interop": "analysis store cases schedule common numpy reframe",
+    "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
+    "render": ("measure analysis evidence store cases training host schedule common numpy scipy altair vl_convert"),
+    "sweep": ("evidence analysis store cases training executor host schedule common pydantic yaml snakemake"),
     "cli": (
-        "evidence tuning run sweep compare report interop draw model store spec training schedule terminal errors "
-        "limits units typer"
+        "evidence analysis measure sweep render interop model store cases training host schedule common typer mpi4py"
     ),
-    "__main__.py": "cli run errors terminal",
+    "__main__.py": "cli common",
     "__init__.py": "analysis",
 }
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
-LIGHT = ("__main__.py", "run", "measure", "evidence", "spec", "training", "host", "native")
-"""The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""
+LIGHT = (
+    "__main__.py", "cli/rank_program.py", "cli/run_options.py", "cli/job_from_args.py", "cli/workload_job.py",
+    "measure", "evidence", "cases", "training", "host", "executor",
+    "render/printed_table.py", "render/printed_evidence.py",
+)  # fmt: skip
+"""The rooms and modules that a rank process begins with, thousands of times at once on one file system; rank 0
+adds HDF5 later."""
 
 HEAVY = (
     "typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
@@ -111,22 +97,22 @@ def test_the_table_itself_only_goes_down():
     assert settled == below.keys()
 
 
-def test_only_the_specification_imports_algorithms_and_only_measuring_imports_transports():
+def test_only_the_cases_import_algorithms_and_only_measuring_imports_transports():
     importers = {
         room: [name for name, words in MAY_IMPORT.items() if room in words.split()]
         for room in ("algorithms", "transports")
     }
-    assert importers == {"algorithms": ["spec"], "transports": ["measure"]}
+    assert importers == {"algorithms": ["cases"], "transports": ["measure"]}
 
 
 def test_one_module_fills_the_registry():
     importers = [
         path for room in rooms() if room != "algorithms" for path in files(room) if "algorithms" in imported(path)
     ]
-    assert importers == [PACKAGE / "spec" / "algorithm_registry.py"]
+    assert importers == [PACKAGE / "cases" / "algorithm_registry.py"]
 
 
-@pytest.mark.parametrize("room", ["spec", "sweep"])
+@pytest.mark.parametrize("room", ["cases", "sweep"])
 def test_planning_imports_nothing_that_measures(room):
     below, found = set(), {room}
     while found:

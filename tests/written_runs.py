@@ -6,7 +6,7 @@ from functools import reduce
 import numpy as np
 import raw_examples
 
-from hpccoll.spec.case import Effort
+from hpccoll.cases.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import RawResults

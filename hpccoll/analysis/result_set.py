@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from hpccoll.analysis.time_dataset import RowTimes, read_row_times, time_dataset
-from hpccoll.errors import BadInputError, UnusableError, did_you_mean, format_value
+from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, format_value
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import ROW_COLUMNS, RULES, Gap, Results, Row, RowKey, Run, unit_of
 from hpccoll.store.step_times import StepTimes
@@ -137,8 +137,8 @@ class ResultSet:
         Raises:
             BadInputError: if the results have no case in common, or the tolerance is no share between 0 and 1.
         """
-        from hpccoll.compare import comparison  # scipy takes a fifth of a second to import
-        from hpccoll.compare.comparison_text import comparison_json
+        from hpccoll.analysis import comparison  # scipy takes a fifth of a second to import
+        from hpccoll.analysis.comparison_text import comparison_json
 
         comparison.check_tolerance(tolerance, "tolerance")
         compared = comparison.compare(old._results, self._results, tolerance)  # noqa: SLF001 - of this class

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from hpccoll.errors import UnusableError, format_value
+from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import read_cases
 from hpccoll.store.raw_results import Attempt, RankLocation, RawResults

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from hpccoll.errors import BadInputError, UnusableError, to_one_line
-from hpccoll.terminal import show_status
+from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
+from hpccoll.common.terminal import show_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -69,7 +69,7 @@ def parse_counts(text: str, key: str) -> list[int]:
     Raises:
         BadInputError: if ``text`` has neither form, or a count is out of range.
     """
-    from hpccoll.limits import RANKS
+    from hpccoll.common.limits import RANKS
 
     counts = set()
     for part in text.split(","):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, report_damaged
-from hpccoll.errors import BadInputError, UnusableError, file_error, to_one_line
-from hpccoll.units import format_count
+from hpccoll.common.errors import BadInputError, UnusableError, file_error, to_one_line
+from hpccoll.common.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,10 +54,10 @@ def compare(
     The medians of rounds are compared: a shift is a regression if it is significant and at least the tolerance. A
     reference holds the variation between runs of one sweep. Ends with 3 if a case became slower or wrong or is missing.
     """
-    from hpccoll.compare.comparison import check_tolerance
-    from hpccoll.compare.comparison import compare as compare_runs
-    from hpccoll.compare.comparison_text import comparison_json, comparison_lines
-    from hpccoll.compare.reference import compare_with_reference, read_reference
+    from hpccoll.analysis.comparison import check_tolerance
+    from hpccoll.analysis.comparison import compare as compare_runs
+    from hpccoll.analysis.comparison_text import comparison_json, comparison_lines
+    from hpccoll.analysis.reference import compare_with_reference, read_reference
     from hpccoll.store.load_results import read_results
 
     check_tolerance(tolerance)
@@ -73,7 +73,7 @@ def compare(
     compared = compare_with_reference(given, new, tolerance) if given else compare_runs(old, new, tolerance)
     typer.echo(json.dumps(comparison_json(compared), indent=1) if as_json else "\n".join(comparison_lines(compared)))
     if out:
-        from hpccoll.report.comparison_page import write_comparison
+        from hpccoll.render.comparison_page import write_comparison
 
         names = f"{reference or paths[0]} and {paths[-1]}"
         try:
@@ -99,8 +99,8 @@ def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: b
 
 
 def _make_reference(paths: list[Path], out: Path | None) -> int:
-    from hpccoll.compare.compared_case import cases_of_rows
-    from hpccoll.compare.reference import make_reference, write_reference
+    from hpccoll.analysis.compared_case import cases_of_rows
+    from hpccoll.analysis.reference import make_reference, write_reference
     from hpccoll.store.load_results import read_results
 
     if out is None or out.suffix != ".json":
@@ -161,9 +161,9 @@ def import_outputs(
     Its results become rows next to ours: report and compare show them with what each number means, and never rank
     them, because they are timed differently. Ends with 3 if an output ends before its last line.
     """
+    from hpccoll.common.limits import RANKS
     from hpccoll.interop.benchmark_output import SuppliedMetadata
     from hpccoll.interop.import_results import check_import_file, imported_lines, notes, read_output, write_imported
-    from hpccoll.limits import RANKS
 
     for key, value in (("--ranks", ranks), ("--nodes", nodes)):
         if value is not None:

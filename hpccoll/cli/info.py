@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, progress_counter
-from hpccoll.errors import BadInputError, file_error
+from hpccoll.common.errors import BadInputError, file_error
 
 ALGORITHM = Annotated[str, typer.Argument(help="name of the algorithm; see hpccoll list", metavar="ALGORITHM")]
 WORKERS = Annotated[int, typer.Option("-p", "--workers", help="number of workers")]
@@ -31,7 +31,7 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="JSON output")
     It shows the collectives of algorithms, the settings and requirements of variants, and what is missing on this
     machine for each entry. --json also has the evidence that each variant requires.
     """
-    from hpccoll.spec.listing import listing, listing_lines
+    from hpccoll.cases.listing import listing, listing_lines
 
     tables = listing()
     typer.echo(json.dumps(tables, indent=1) if as_json else "\n".join(listing_lines(tables)))
@@ -54,7 +54,7 @@ def show(
 
     The text lists the rounds. The drawing shows the messages, their times, and the contents of the buffers.
     """
-    from hpccoll.draw import UnprovenScheduleError, describe, draw, round_and_buffer_lines, view_of
+    from hpccoll.render.pictures import UnprovenScheduleError, describe, draw, round_and_buffer_lines, view_of
 
     view = view_of(
         algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
@@ -95,11 +95,11 @@ def export_schedule(
     GOAL lists the messages of each rank and what each waits for. LogGOPSim gives all pairs of ranks the same costs,
     and takes integers: choose picoseconds for its parameters and for --fold-cost.
     """
+    from hpccoll.cases.requested_schedule import requested_layout, requested_operation
+    from hpccoll.common.limits import RANKS
+    from hpccoll.common.units import parse_parameter, parse_size
     from hpccoll.interop.goal import MAX_FILE_BYTES, MAX_FOLD_COST, MAX_PRINTED_BYTES, goal_texts
-    from hpccoll.limits import RANKS
-    from hpccoll.spec.requested_schedule import requested_layout, requested_operation
     from hpccoll.store.durable_files import replacing_file
-    from hpccoll.units import parse_parameter, parse_size
 
     if format_ != "goal":
         raise BadInputError("--format", format_, ["goal"])

@@ -7,7 +7,7 @@ import typer
 
 from hpccoll import __version__
 from hpccoll.cli import comparing, info, prediction, results, sweeps, tuning
-from hpccoll.errors import check_arguments, to_one_line
+from hpccoll.common.errors import check_arguments, to_one_line
 
 app = typer.Typer(
     name="hpccoll",

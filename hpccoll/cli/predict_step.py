@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpccoll.cli.common import parse_counts, progress_counter, read_machine_or_cluster
-from hpccoll.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.errors import BadInputError, UnusableError, file_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,7 @@ def predict_step(
     closed formulas give the time to synchronise gradients: the communication wall. --scenarios compares the steps of a
     file.
     """
-    from hpccoll.units import parse_parameter, parse_size
+    from hpccoll.common.units import parse_parameter, parse_size
 
     if param and algorithm is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
@@ -148,7 +148,7 @@ def _simulated(
         predicted = predict_steps(described, request, progress)
     rows = [one.row() for one in predicted.predictions]
     if out:
-        from hpccoll.report.step_chart import write_step_chart
+        from hpccoll.render.step_chart import write_step_chart
 
         title = f"A training step of {request.model.name} on {described.name}: {rows[0]['kind']}"
         _write(
@@ -170,10 +170,10 @@ def _closed_form(
     compute: str | None, flops_rate: str | None, tokens: str | None, algorithm: str | None, ranks_per_node: int | None,
     out: Path | None, *, as_json: bool,
 ) -> int:  # fmt: skip
-    from hpccoll.limits import RANKS_PER_NODE, IntegerRange, PositiveNumber
+    from hpccoll.common.limits import RANKS_PER_NODE, IntegerRange, PositiveNumber
+    from hpccoll.common.units import parse_rate, parse_seconds
     from hpccoll.model.communication_wall import Wall, bubble_rows, wall_points
     from hpccoll.model.step_report import closed_form_lines
-    from hpccoll.units import parse_rate, parse_seconds
 
     parameters = PositiveNumber(1e18).read("--params", params)
     IntegerRange(1, 16).check("--bytes-per-element", bytes_per_element)
@@ -201,7 +201,7 @@ def _closed_form(
     lines = list(closed_form_lines(points))
     rows = [point.row() for point in points]
     if out:
-        from hpccoll.report.step_chart import write_wall_chart
+        from hpccoll.render.step_chart import write_wall_chart
 
         _write(
             lambda: write_wall_chart(rows, list(bubble_rows()), out, "The communication wall: modelled", lines[:1]), out
@@ -219,7 +219,7 @@ def _scenarios(path: Path, out: Path | None, *, as_json: bool) -> int:
         predicted = predict_scenarios(path, progress)
     rows = [one.row() for one in predicted]
     if out:
-        from hpccoll.report.step_chart import write_scenario_chart
+        from hpccoll.render.step_chart import write_scenario_chart
 
         _write(lambda: write_scenario_chart(rows, out, f"{path.name}: simulated", scenario_titles(predicted)), out)
     typer.echo(json.dumps(rows, indent=1) if as_json else "\n".join(scenario_lines(predicted)))

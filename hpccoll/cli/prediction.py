@@ -8,7 +8,7 @@ import typer
 
 from hpccoll.cli.common import parse_counts, progress_counter, read_machine_or_cluster, report_damaged
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
-from hpccoll.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.errors import BadInputError, UnusableError, file_error
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
@@ -74,10 +74,10 @@ def predict(
     """
     if context.invoked_subcommand:
         return _check_no_options(context)
+    from hpccoll.common.units import parse_parameter
     from hpccoll.model import prediction_report
     from hpccoll.model.predict import Request
     from hpccoll.model.predict import predict as predict_all
-    from hpccoll.units import parse_parameter
 
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
@@ -152,7 +152,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
     """Write predictions as a raw file or as a picture."""
     from hpccoll.model.prediction_file import write_predictions
     from hpccoll.model.prediction_report import machine_lines, map_cells
-    from hpccoll.report.prediction_chart import write_prediction_chart
+    from hpccoll.render.prediction_chart import write_prediction_chart
 
     try:
         if out.suffix == RAW_FILE:
@@ -167,16 +167,16 @@ def _write(predicted: "Predictions", out: Path) -> None:
 
 def _names(text: str | None, collective: str) -> list[str]:
     """Return the requested algorithms; none stand for the usual ones."""
-    from hpccoll.spec.algorithm_registry import collective as row
-    from hpccoll.spec.input_keys import ALL
+    from hpccoll.cases.algorithm_registry import collective as row
+    from hpccoll.cases.input_keys import ALL
 
     return list(row(collective).components) if text == ALL else [] if text is None else text.split(",")
 
 
 def _sizes(begin: str | None, end: str | None, factor: str, collective: str) -> list[int]:
-    from hpccoll.limits import FACTOR
-    from hpccoll.spec.algorithm_registry import collective as row
-    from hpccoll.units import size_range
+    from hpccoll.cases.algorithm_registry import collective as row
+    from hpccoll.common.limits import FACTOR
+    from hpccoll.common.units import size_range
 
     sizes = size_range(begin or "1K", end or begin or "1G", FACTOR.read("-f", factor))
     return sizes[:1] if row(collective).token else sizes  # a barrier has one size

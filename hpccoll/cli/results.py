@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged
-from hpccoll.errors import BadInputError, file_error
+from hpccoll.common.errors import BadInputError, file_error
 
 family = typer.Typer()
 
@@ -25,7 +25,7 @@ def report(
 
     Curves, tables, missing results and provenance in one HTML file that opens offline.
     """
-    from hpccoll.report.output_directory import default_directory, other_inputs
+    from hpccoll.render.output_directory import default_directory, other_inputs
 
     directory = out or default_directory(paths)
     lost = other_inputs(paths, directory)
@@ -36,9 +36,9 @@ def report(
 
 
 def write_report(paths: list[Path], out: Path, note: str = "") -> int:
-    from hpccoll.report.output_directory import results_name
-    from hpccoll.report.report_writer import build_report
-    from hpccoll.report.terminal_summary import outcome_lines
+    from hpccoll.render.output_directory import results_name
+    from hpccoll.render.report_writer import build_report
+    from hpccoll.render.terminal_summary import outcome_lines
     from hpccoll.store.load_results import read_results
 
     results = read_results(paths)
@@ -63,7 +63,7 @@ def export(
 
     Ends with 3 if a file cannot be read.
     """
-    from hpccoll.report.export import export as write
+    from hpccoll.render.export import export as write
     from hpccoll.store.load_results import read_results
     from hpccoll.store.rows import RULES
 
@@ -81,10 +81,10 @@ def validate(paths: PATHS) -> int:
 
     It counts their results, and ends with 3 if a file is incomplete or damaged.
     """
-    from hpccoll.report.terminal_summary import case_counts
+    from hpccoll.common.units import format_count
+    from hpccoll.render.terminal_summary import case_counts
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles, absent_files, read_all
-    from hpccoll.units import format_count
 
     files = read_all(paths)
     if not files.raw_results and not files.unreadable:
@@ -104,7 +104,7 @@ def validate(paths: PATHS) -> int:
 @family.command(epilog="Example: hpccoll status results/default")
 def status(directory: Annotated[Path, typer.Argument(help="directory of the results of a sweep")]) -> int:
     """Show progress, time left and failures of a sweep."""
-    from hpccoll.report.terminal_summary import measurement_progress, status_lines
+    from hpccoll.render.terminal_summary import measurement_progress, status_lines
     from hpccoll.store.load_results import read_results
     from hpccoll.store.scheduler_log import read_scheduled
     from hpccoll.sweep.slurm.monitor import SlurmMonitor

@@ -10,7 +10,7 @@ import typer
 
 from hpccoll.cli.common import INCOMPLETE, PROFILE, SITE
 from hpccoll.cli.results import write_report
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 
 family = typer.Typer()
 
@@ -120,7 +120,7 @@ def run(context: typer.Context) -> int:
 
     Example: mpiexec -n 4 hpccoll run -a ring,native. See 'hpccoll run --help'.
     """
-    from hpccoll.run import main as run_main
+    from hpccoll.cli.rank_program import main as run_main
 
     return run_main(context.args)
 
@@ -131,6 +131,6 @@ def train(context: typer.Context) -> int:
 
     Example: mpiexec -n 2 hpccoll train --model resnet50 --scale 64. See 'hpccoll train --help'.
     """
-    from hpccoll.run import main as run_main
+    from hpccoll.cli.rank_program import main as run_main
 
     return run_main(context.args, "train")

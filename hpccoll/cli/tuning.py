@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli.common import PATHS, progress_counter, report_damaged
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError
 
 family = typer.Typer()
 
@@ -28,12 +28,12 @@ def tune(
     The algorithm auto selects by this table, size by size. Judge a table by other results than those it was built
     from. Ends with 3 if a file cannot be read.
     """
+    from hpccoll.analysis.answers import Answers, all_table_lines
+    from hpccoll.analysis.build_table import build_table, table_warnings, write_table
+    from hpccoll.analysis.judge_table import judge_table
+    from hpccoll.analysis.recommendations import recommend
+    from hpccoll.analysis.table import TuneTable, load_table
     from hpccoll.store.load_results import read_results
-    from hpccoll.tuning.answers import Answers, all_table_lines
-    from hpccoll.tuning.build_table import build_table, table_warnings, write_table
-    from hpccoll.tuning.judge_table import judge_table
-    from hpccoll.tuning.recommendations import recommend
-    from hpccoll.tuning.table import TuneTable, load_table
 
     if (out is None) == (judge is None):
         raise UnusableError("hpccoll tune", "exactly one of --out (builds a table) and --judge (judges one)")

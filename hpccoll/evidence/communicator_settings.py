@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 
 CommunicatorSettings = Mapping[str, int | str]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.evidence.log_record import TCP_NETWORK, CollectiveLine, LogRecord, ModelledCost, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
-from hpccoll.line_prefixes import PrefixReader, exported_text
 
 
 @dataclass(frozen=True, slots=True)

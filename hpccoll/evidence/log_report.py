@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
 
+from hpccoll.common.units import format_seconds, format_size
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
 from hpccoll.evidence.nccl import NVLS_REFUSED
 from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.verdict import NETWORKS, Verdict, failures, judge_line, network_mismatch
-from hpccoll.units import format_seconds, format_size
 
 _MAX_MODELLED = 3
 """The number of cells of NCCL's cost model that the report names: those with the highest bandwidth."""

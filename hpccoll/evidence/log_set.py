@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.files import encoding_hint, read_lines, read_text
+from hpccoll.common.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
 from hpccoll.evidence import nccl, nic_gpu_affinity, sharp, ucc
 from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, apply_rules, has_header, split_messages
 from hpccoll.evidence.log_record import LogRecord
-from hpccoll.files import encoding_hint, read_lines, read_text
-from hpccoll.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
 
 RULES: Mapping[str | None, Sequence[Rule]] = {
     "nccl": nccl.RULES,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hpccoll.errors import UnusableError
-from hpccoll.files import read_text
-from hpccoll.limits import XML_BYTES
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.files import read_text
+from hpccoll.common.limits import XML_BYTES
 
 LOG_VARIABLES: Mapping[str, str] = {
     "NCCL_DEBUG": "INFO",

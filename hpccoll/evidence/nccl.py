@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from hpccoll.common.units import format_size
 from hpccoll.evidence import fallback_reasons
 from hpccoll.evidence.communicator_settings import logged_setting
 from hpccoll.evidence.log_parser import HostMembers, LoggedCall, LogMessage, ParserState, Rule, add_warning, line_rules
 from hpccoll.evidence.log_record import CollectiveLine, ModelledCost
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS
-from hpccoll.units import format_size
 
 _COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.files import read_json, read_text
+from hpccoll.common.limits import JOB_BYTES, LOG_BYTES, XML_BYTES
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.evidence.nic_gpu_affinity import describe_balance, parse_topology_dump
-from hpccoll.files import read_json, read_text
-from hpccoll.limits import JOB_BYTES, LOG_BYTES, XML_BYTES
 
 _STORED = {"failure": "why"}
 """Fields whose key in JSON differs from their name: files of all versions have these keys."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from hpccoll.errors import BadInputError, did_you_mean
+from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
 
 VARIABLES: Mapping[str, str] = {

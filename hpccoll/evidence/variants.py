@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError, did_you_mean
+from hpccoll.common.errors import BadInputError, did_you_mean
+from hpccoll.common.units import format_size
 from hpccoll.evidence.communicator_settings import CommunicatorSettings, check_settings
 from hpccoll.evidence.expected_evidence import ExpectedEvidence, expected_evidence
 from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.variables import SITE_VARIABLES, check_variables
-from hpccoll.units import format_size
 
 EXAMPLES = (*SITE_VARIABLES, "traffic_class")
 """Variables and settings whose values in the table are examples: a sweep replaces them by those of its site."""

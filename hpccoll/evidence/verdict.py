@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hpccoll.common.units import format_size
 from hpccoll.evidence.expected_evidence import has_needed_tree, names_switches
 from hpccoll.evidence.fallback_reasons import reason_ranks
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, CollectiveLine, LogRecord
 from hpccoll.evidence.port_bytes import PortBytes
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
 from hpccoll.evidence.variants import expected_evidence_of
-from hpccoll.units import format_size
 
 UNKNOWN = "unknown"
 NETWORKS = {"rdma": "RDMA", "tcp": "TCP"}

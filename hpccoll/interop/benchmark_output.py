@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.limits import MAX_BYTES, RANKS, SECONDS, IntegerRange
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import Case
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.limits import MAX_BYTES, RANKS, SECONDS, IntegerRange
 from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.case import Case
 from hpccoll.store.sources import MEAN
 
 NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")

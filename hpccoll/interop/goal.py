@@ -16,10 +16,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import count, islice, pairwise
 
-from hpccoll.errors import UnusableError
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.units import format_size
 from hpccoll.schedule import Copy, Cut, RecvReduce, Schedule, Send
 from hpccoll.schedule.step import Step, drop_null_peers
-from hpccoll.units import format_size
 
 MAX_FOLD_COST = 1e9
 """The maximum time of a reduced byte: 1 ms in picoseconds."""

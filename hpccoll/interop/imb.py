@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
     ForeignResult,
@@ -23,7 +24,6 @@ from hpccoll.interop.benchmark_output import (
 )
 from hpccoll.interop.table_checks import ROUNDING, SLACK, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
-from hpccoll.spec.algorithm_registry import collective
 
 SOURCE = "imb"
 FAILURES = "out-of-mem", "int-overflow", "time-out"

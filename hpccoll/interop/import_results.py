@@ -16,24 +16,24 @@ from pathlib import Path
 import numpy as np
 
 from hpccoll import __version__
-from hpccoll.compare.side_by_side import call_label
-from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.files import encoding_hint, read_text
+from hpccoll.analysis.side_by_side import call_label
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import MAX_ROUNDS, Case, Effort, Job
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.files import encoding_hint, read_text
+from hpccoll.common.line_prefixes import PrefixReader, exported_text
+from hpccoll.common.units import format_count
 from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.imb import read_imb, recognises_imb
 from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
 from hpccoll.interop.osu import read_osu, recognises_osu
 from hpccoll.interop.printed_bandwidth import SINGLETONS
 from hpccoll.interop.rccl_tests import read_rccl_records, recognises_rccl_records
-from hpccoll.line_prefixes import PrefixReader, exported_text
 from hpccoll.schedule import itemsize
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.case import MAX_ROUNDS, Case, Effort, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import check_replaceable, write_raw_file
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
 from hpccoll.store.schema import IMPORTED
-from hpccoll.units import format_count
 
 JOB_NAME = "import"
 MAX_BYTES = 64 << 20

@@ -15,8 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.files import parse_json
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import Case
+from hpccoll.cases.catalogue import GRAPH
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.files import parse_json
+from hpccoll.common.limits import RANKS, IntegerRange
+from hpccoll.common.units import format_count
 from hpccoll.interop.benchmark_output import (
     COUNT,
     NUMBER,
@@ -27,15 +32,10 @@ from hpccoll.interop.benchmark_output import (
     SuppliedMetadata,
 )
 from hpccoll.interop.printed_bandwidth import MEASURED, SINGLETONS, PrintedBandwidth, possible_ranks, read_number
-from hpccoll.limits import RANKS, IntegerRange
 from hpccoll.schedule import DTYPES
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.reduction import BFLOAT16, REDUCTIONS
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import GRAPH
 from hpccoll.store.sources import BLOCKING_MEAN, QUEUE_MEAN
-from hpccoll.units import format_count
 
 
 @dataclass(frozen=True, slots=True)

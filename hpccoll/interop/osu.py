@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
     ForeignResult,
@@ -22,7 +23,6 @@ from hpccoll.interop.benchmark_output import (
 )
 from hpccoll.interop.table_checks import ROUNDING, SLACK, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.spec.algorithm_registry import collective
 
 SOURCE = "osu"
 

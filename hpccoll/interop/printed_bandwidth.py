@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import COUNT, NUMBER
-from hpccoll.spec.algorithm_registry import collective
 
 MEASURED = "time", "algbw", "busbw"
 """The columns that every placement has."""

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hpccoll.errors import BadInputError
-from hpccoll.files import parse_json
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.files import parse_json
+from hpccoll.common.limits import RANKS
 from hpccoll.interop.benchmark_output import COUNT, BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.nccl_tests import IN_PLACE, OUT_OF_PLACE, PROGRAMS, RCCL_TESTS, nccl_tests_case
 from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, possible_ranks, read_number
-from hpccoll.limits import RANKS
 from hpccoll.store.sources import QUEUE_MEAN
 
 NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}

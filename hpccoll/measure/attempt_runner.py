@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hpccoll.cases.case import Case, Job
+from hpccoll.cases.probe_cases import requested_algorithm
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
@@ -19,8 +21,6 @@ from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure
-from hpccoll.spec.case import Case, Job
-from hpccoll.spec.probe_cases import requested_algorithm
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.transports.gpu import gpu_errors

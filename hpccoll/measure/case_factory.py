@@ -9,7 +9,14 @@ from typing import Protocol, TypeVar
 
 from mpi4py import MPI
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.analysis.resolve_auto import resolve_auto
+from hpccoll.analysis.table import Conditions, TuneTable, machine_name, mpi_version
+from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
+from hpccoll.cases.catalogue import check_case, redundant_mapping, unmet_needs
+from hpccoll.cases.memory_estimate import check_memory
+from hpccoll.cases.planned_schedule import MeasuredPlans, mapped_layout
+from hpccoll.cases.variant_skips import variant_skip_reason
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.evidence.communicator_settings import min_nccl_version
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
@@ -18,11 +25,6 @@ from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import MappedRanks, Ranks
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
-from hpccoll.spec.case import COMPILED, PYTHON, Case, Job, Shape
-from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
-from hpccoll.spec.memory_estimate import check_memory
-from hpccoll.spec.planned_schedule import MeasuredPlans, mapped_layout
-from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw_results import Attempt
 from hpccoll.training.model_file import models_from_json
 from hpccoll.training.workload import GEMM, Workload
@@ -39,8 +41,6 @@ from hpccoll.transports.nccl.communicators import (
     nccl_error_text,
     raise_nccl_failure,
 )
-from hpccoll.tuning.resolve_auto import resolve_auto
-from hpccoll.tuning.table import Conditions, TuneTable, machine_name, mpi_version
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from hpccoll.cases.case import Case, Job
+from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.evidence.verdict import judge_collective, unavailable_reasons
-from hpccoll.spec.case import Case, Job
-from hpccoll.spec.probe_cases import has_library_logs, requested_algorithm
 
 REFUSAL_PREFIX = "NCCL refuses it"
 """The beginning of the reason of a case that NCCL refuses."""

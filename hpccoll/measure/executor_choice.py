@@ -2,10 +2,10 @@
 
 from mpi4py import MPI
 
-from hpccoll.errors import UnusableError
-from hpccoll.native.library import NativeUnavailableError, load_library
-from hpccoll.native.structures import DTYPES, kernel
-from hpccoll.spec.case import COMPILED, PYTHON
+from hpccoll.cases.case import COMPILED, PYTHON
+from hpccoll.common.errors import UnusableError
+from hpccoll.executor.library import NativeUnavailableError, load_library
+from hpccoll.executor.structures import DTYPES, kernel
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.mpi.native_functions import mpi_functions
 

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, cast
 
+from hpccoll.cases.case import Case
+from hpccoll.cases.transport_table import NCCL_GPU_SHARING_VARIABLE, SHARED_GPU_CHOICES
 from hpccoll.evidence.nic_gpu_affinity import read_sysfs_topology
 from hpccoll.evidence.variants import NodeView
 from hpccoll.host.gpu_facts import gpu_facts, is_near
@@ -15,8 +17,6 @@ from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.host.gpu_stack import nccl_settings
 from hpccoll.host.process_facts import node_name
 from hpccoll.measure.ranks import Ranks
-from hpccoll.spec.case import Case
-from hpccoll.spec.transport_table import NCCL_GPU_SHARING_VARIABLE, SHARED_GPU_CHOICES
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, select_gpu
 from hpccoll.transports.mpi import cuda_aware

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.cases.case import PYTHON, Case, Job, Shape
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.executor_choice import agree_on_executor, executor_provenance
@@ -18,7 +19,6 @@ from hpccoll.measure.recovery import ExcludedError, RankGroup
 from hpccoll.measure.round_order import Completed, check_cases, job_for_remaining_ranks, rounds_left
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
-from hpccoll.spec.case import PYTHON, Case, Job, Shape
 from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from hpccoll.cases.case import Job, Shape
+from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.evidence.log_settings import PROBE_REMEDY, copy_nccl_settings, nccl_logging
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
@@ -22,8 +24,6 @@ from hpccoll.measure.provenance import gather_attempt
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
-from hpccoll.spec.case import Job, Shape
-from hpccoll.spec.probe_cases import probe_cases
 from hpccoll.transports.gpu import gpu_errors, nccl_version
 from hpccoll.transports.nccl.loaded_library import debug_reset
 

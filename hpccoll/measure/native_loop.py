@@ -7,12 +7,12 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.memory_estimate import GENERATIONS
+from hpccoll.common.errors import BadInputError
+from hpccoll.executor.library import load_library
+from hpccoll.executor.structures import BLOCK, BarrierStruct, IdleStruct, Records, TimedCaseStruct, records
 from hpccoll.measure.result_check import Check, ValueBlocks
 from hpccoll.measure.timing_loop import Nanoseconds, RankProgress
-from hpccoll.native.library import load_library
-from hpccoll.native.structures import BLOCK, BarrierStruct, IdleStruct, Records, TimedCaseStruct, records
-from hpccoll.spec.memory_estimate import GENERATIONS
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
 from hpccoll.transports.mpi.native_functions import mpi_functions, probe_struct, request_array, status_array
 from hpccoll.transports.mpi.shared_windows import SharedMemory

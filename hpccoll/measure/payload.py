@@ -12,10 +12,10 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, SHORT_BLOCK
+from hpccoll.common.units import format_size
 from hpccoll.measure.payload_values import Array, DType, bits, concatenated, contribution, reduced_values
 from hpccoll.schedule import CollectiveCall, Reduction, unequal_blocks
-from hpccoll.spec.memory_estimate import GENERATIONS, PERIOD, SHORT_BLOCK
-from hpccoll.units import format_size
 
 SAMPLED = 256
 """The maximum number of wrong elements that a diagnosis examines."""

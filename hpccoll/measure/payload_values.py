@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.cases.memory_estimate import PERIOD
 from hpccoll.schedule import Reduction
-from hpccoll.spec.memory_estimate import PERIOD
 
 GUARDS = 1 << 16
 """The seed of the guards of the first buffer; no payload uses it."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpccoll.cases.case import PASS_S, SETTLE_S
 from hpccoll.host.network_ports import DATA_WORD_BYTES, RECEIVED, SATURATED, SENT, Counters, NetworkPort, read_counters
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, TimedOperation
-from hpccoll.spec.case import PASS_S, SETTLE_S
 from hpccoll.store.statistics import durations_max
 
 CounterChanges = Mapping[tuple[str, str], int | None]

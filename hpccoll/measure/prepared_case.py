@@ -7,7 +7,14 @@ from functools import cached_property
 
 from mpi4py import MPI
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.case import COMPILED, PYTHON, Case, Effort, Parameter
+from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
+from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.memory_estimate import GENERATIONS
+from hpccoll.cases.planned_schedule import cached_slices
+from hpccoll.cases.transport_table import NATIVE_TRANSPORT
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_size
 from hpccoll.evidence.communicator_settings import CommunicatorSettings
 from hpccoll.measure.native_loop import NativeBarrier, NativeLoop
 from hpccoll.measure.payload import Payload
@@ -30,12 +37,6 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.spec.case import COMPILED, PYTHON, Case, Effort, Parameter
-from hpccoll.spec.catalogue import GRAPH, call_of, own_parameters
-from hpccoll.spec.channel_defaults import plan_channels
-from hpccoll.spec.memory_estimate import GENERATIONS
-from hpccoll.spec.planned_schedule import cached_slices
-from hpccoll.spec.transport_table import NATIVE_TRANSPORT
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
@@ -44,7 +45,6 @@ from hpccoll.transports.mpi.vendor_arguments import result_span
 from hpccoll.transports.nccl.communicators import abort_all_worlds
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.transport_interface import Operation
-from hpccoll.units import format_size
 
 
 def _no_device() -> int:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import Case, Parameter
+from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
 from hpccoll.measure.matrix_products import matrix_products
 from hpccoll.measure.prepared_case import PreparedCase, abort_cases
@@ -18,9 +21,6 @@ from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.case import Case, Parameter
-from hpccoll.spec.catalogue import distinct_placements, known_parameters, measurable_names
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.step_program import Compute, StepOperation, StepProgram
 from hpccoll.training.workload import GEMM, ROUTED_ARGUMENT, WORKLOAD, Workload

@@ -11,6 +11,7 @@ from typing import Any
 from mpi4py import MPI
 
 from hpccoll import __version__
+from hpccoll.cases.case import Job
 from hpccoll.host.cpu_and_memory import cpu_model, cpu_quotas, group_by_host, testbed_facts
 from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared
@@ -29,7 +30,6 @@ from hpccoll.host.process_facts import (
 )
 from hpccoll.measure.ranks import Ranks
 from hpccoll.schedule import Layout
-from hpccoll.spec.case import Job
 from hpccoll.store.raw_results import Attempt, RankLocation
 from hpccoll.store.schema import ON_TESTBED
 

@@ -16,15 +16,15 @@ from typing import TypeVar, cast
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.cases.case import Shape
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.terminal import OutputError
 from hpccoll.host.mpi_library import mpi_library
 from hpccoll.host.process_facts import boot_id, node_name, rack_name
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.schedule import Layout, numbering
-from hpccoll.spec.case import Shape
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.raw_results import Attempt
-from hpccoll.terminal import OutputError
 
 Answer = TypeVar("Answer")
 

@@ -33,12 +33,12 @@ from typing import Any, TypeAlias
 
 from mpi4py import MPI
 
+from hpccoll.cases.case import Case, Job, Shape
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import Ranks, abort_job
 from hpccoll.measure.timing_loop import Nanoseconds
-from hpccoll.spec.case import Case, Job, Shape
 
 LIMIT, ANSWER = 1 / 4, 1 / 6
 """Fractions of the watchdog's timeout; the states above explain them."""

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array, bits, guard_words
-from hpccoll.spec.memory_estimate import GENERATIONS
 from hpccoll.transports.guarded_memory import GuardedBuffer
 
 Bits = NDArray[np.unsignedinteger]

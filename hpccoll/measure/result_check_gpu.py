@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, VECTOR_BYTES
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array, bits
 from hpccoll.measure.result_check import EXTRA, Guard, GuardCheck, elements_of_wrong_size
-from hpccoll.spec.memory_estimate import GENERATIONS, PERIOD, VECTOR_BYTES
 
 SOURCE = Path(__file__).with_name("result_check.cu")
 THREADS = 256

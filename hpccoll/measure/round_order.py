@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.case import Case, Job, Shape
+from hpccoll.cases.catalogue import check_case
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import collective
-from hpccoll.spec.case import Case, Job, Shape
-from hpccoll.spec.catalogue import check_case
 from hpccoll.store.raw_results import RawResults
 
 

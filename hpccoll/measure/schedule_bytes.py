@@ -5,14 +5,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.cases.case import Parameter
+from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.schedule import Algorithm, CollectiveCall, Cut, Layout, crossings, wire_bytes
-from hpccoll.spec.case import Parameter
-from hpccoll.spec.planned_schedule import cached_slices
 from hpccoll.transports.transport_interface import Operation
 
 MATCHING_RATIO = 0.98, 1.1
 """The ratios of port bytes to a schedule's bytes at which both match: headers add 7 % at an MTU of 1500 bytes
-(hpccoll/report/wire_bandwidth.py), and there is little other traffic while messages are large."""
+(hpccoll/render/wire_bandwidth.py), and there is little other traffic while messages are large."""
 
 MAX_COMPARED_RANKS = 1024
 """The maximum number of ranks for which a library's bytes are compared with those of our algorithms: counting all

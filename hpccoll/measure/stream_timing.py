@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
+from hpccoll.cases.case import AGGREGATED, Effort
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
-from hpccoll.spec.case import AGGREGATED, Effort
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
@@ -100,7 +100,7 @@ def stream_timing(
     """Return the timing of a plan; all ranks call this together.
 
     Args:
-        timing: one of ``hpccoll.spec.case.TIMINGS``.
+        timing: one of ``hpccoll.cases.case.TIMINGS``.
         plan: the plan of the operation.
         gpu: the GPU of this rank.
         check: the check of the buffers.

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.native.structures import LOOP_PHASES
-from hpccoll.spec.case import LEAST_ITERATIONS, Effort
+from hpccoll.cases.case import LEAST_ITERATIONS, Effort
+from hpccoll.executor.structures import LOOP_PHASES
 from hpccoll.store.statistics import durations_max, median_interval
 
 Nanoseconds = NDArray[np.int64]

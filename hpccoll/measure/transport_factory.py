@@ -1,4 +1,4 @@
-"""Creates the transport of a case: the class that ``spec/transport_table.py`` names, imported when it is first used."""
+"""Creates the transport of a case: the class that ``cases/transport_table.py`` names, imported at first use."""
 
 from collections.abc import Callable
 from functools import cache
@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from mpi4py import MPI
 
+from hpccoll.cases.case import Case
+from hpccoll.cases.catalogue import GRAPH
+from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.evidence.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
-from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import GRAPH
-from hpccoll.spec.transport_table import TRANSPORTS
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers

@@ -4,16 +4,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from hpccoll.errors import BadInputError
-from hpccoll.limits import AGGREGATORS, IntegerRange
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.requested_schedule import RequestedOperation, requested_operation, requested_schedule
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import AGGREGATORS, IntegerRange
+from hpccoll.common.units import format_size
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.simulate import Simulated, simulate
 from hpccoll.schedule import Layout, Parameter, itemsize
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.channel_defaults import plan_channels
-from hpccoll.spec.requested_schedule import RequestedOperation, requested_operation, requested_schedule
-from hpccoll.units import format_size
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store.schema import MODELLED
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.model_report import RunModel, ratio_table

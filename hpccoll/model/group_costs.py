@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from math import exp, log
 from typing import NamedTuple
 
-from hpccoll.errors import UnusableError
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.common.errors import UnusableError
 from hpccoll.model.algorithm_simulation import RADIX, AlgorithmSimulation
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.schedule.layout import racks_of_aggregators
-from hpccoll.spec.algorithm_registry import collective
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.step_program import StepOperation, StepProgram
 

@@ -18,13 +18,22 @@ from pydantic import (
     model_validator,
 )
 
-from hpccoll.errors import BadInputError, UnusableError, did_you_mean, file_error
-from hpccoll.limits import AGGREGATORS, CPUS, MAX_BYTES, MAX_LIST_ENTRIES, NAME, RANKS, RANKS_PER_NODE, IntegerRange
+from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, file_error
+from hpccoll.common.limits import (
+    AGGREGATORS,
+    CPUS,
+    MAX_BYTES,
+    MAX_LIST_ENTRIES,
+    NAME,
+    RANKS,
+    RANKS_PER_NODE,
+    IntegerRange,
+)
+from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, load_yaml, reject_bool
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, Segment, Tier
 from hpccoll.schedule import BFLOAT16, DTYPES, MAPPINGS, Layout, numbering
 from hpccoll.schedule.layout import racks_of_aggregators
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, load_yaml, reject_bool
 
 SCHEMA, VERSION = "hpccoll-machine", "1.0"
 CLUSTERS = Path(__file__).parent / "clusters"

@@ -9,15 +9,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.case import PYTHON
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_seconds, format_size
 from hpccoll.model.fit import MIN_SIZES, Fit, fit
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import DeclaredSections, MachineFile, Quantity, SegmentSection
 from hpccoll.model.observations import Observation, Work, observations
 from hpccoll.model.validation import Crossing, Errors, Overtaking, Regret, Validated, crossings, curves, validate
-from hpccoll.spec.case import PYTHON
 from hpccoll.store.raw_results import RawResults
-from hpccoll.units import format_seconds, format_size
 
 
 @dataclass(frozen=True)  # without slots, for cached properties

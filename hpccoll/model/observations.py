@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.case import PYTHON, SINGLE
+from hpccoll.common.units import format_count
 from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.layout import TIERS
-from hpccoll.spec.algorithm_registry import COLLECTIVES, WORKLOADS
-from hpccoll.spec.case import PYTHON, SINGLE
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.schema import ON_TESTBED
 from hpccoll.store.statistics import make_row
-from hpccoll.units import format_count
 
 
 class Work(NamedTuple):

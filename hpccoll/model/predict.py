@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.limits import RANKS
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import Case
+from hpccoll.cases.catalogue import check_case, parameters_by_algorithm
+from hpccoll.cases.requested_schedule import DTYPE
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.limits import RANKS
 from hpccoll.model.algorithm_simulation import BOUNDS, AlgorithmSimulation
 from hpccoll.model.machine_file import Bound, MachineFile, MeasuredSection
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
 from hpccoll.schedule import Parameter, itemsize
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import check_case, parameters_by_algorithm
-from hpccoll.spec.requested_schedule import DTYPE
 from hpccoll.store.schema import MODELLED, SIMULATED
 
 USUAL = {"all_reduce": ("ring", "recursive_doubling", "rabenseifner", "hierarchical")}

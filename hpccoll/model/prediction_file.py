@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from hpccoll import __version__
-from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.limits import IntegerRange
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import Case, Effort, Job
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.limits import IntegerRange
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.predict import Prediction, Predictions, Request
 from hpccoll.model.prediction_report import machine_lines
 from hpccoll.schedule import itemsize
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.case import Case, Effort, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import check_replaceable, write_raw_file
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults

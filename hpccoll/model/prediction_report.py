@@ -9,14 +9,14 @@ from itertools import pairwise
 from string import ascii_uppercase
 from typing import Any
 
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.model_report import interpolated_size
 from hpccoll.model.predict import Prediction, Predictions
 from hpccoll.model.validation import overtaking
-from hpccoll.spec.algorithm_registry import collective
 from hpccoll.store.schema import MODELLED
-from hpccoll.units import format_count, format_seconds, format_size
 
 REFERENCE = "ring"
 """The algorithm with which the best one is compared."""

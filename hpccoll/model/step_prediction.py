@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from hpccoll.errors import BadInputError
-from hpccoll.limits import RANKS
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.catalogue import known_parameters
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import RANKS
 from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.predict import distance
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Parameter, itemsize
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.catalogue import known_parameters
 from hpccoll.store.schema import SIMULATED
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape

@@ -3,10 +3,10 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
+from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_seconds
 from hpccoll.model.communication_wall import WallPoint, bubble_share
 from hpccoll.model.prediction_report import WIDTH, machine_lines
 from hpccoll.model.step_prediction import StepPrediction, StepPredictions
-from hpccoll.units import format_bit_rate, format_count, format_decimal_bytes, format_seconds
 
 BUBBLES = (4, 8, 16), (8, 32, 128)
 """The stages and the micro-batches of pipelines whose bubble is printed."""

@@ -15,8 +15,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.limits import MAX_LIST_ENTRIES, NAME, RANKS, RANKS_PER_NODE, IntegerRange, PositiveNumber
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS, RANKS_PER_NODE, IntegerRange, PositiveNumber
+from hpccoll.common.units import format_seconds, parse_seconds, parse_size
+from hpccoll.common.yaml_model import Bounded, Text, YamlSection, load_plain_yaml, load_yaml
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.step_prediction import PEAK_FLOPS, ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.training.buckets import BucketRule
@@ -24,8 +26,6 @@ from hpccoll.training.model_file import load_models, models_from_json
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.models import MODELS, model_of
 from hpccoll.training.parallelism import Parallelism
-from hpccoll.units import format_seconds, parse_seconds, parse_size
-from hpccoll.yaml_model import Bounded, Text, YamlSection, load_plain_yaml, load_yaml
 
 TOKENS = IntegerRange(1, 1 << 24)
 Count = Annotated[int, Bounded(TOKENS)]

@@ -9,11 +9,11 @@ from statistics import geometric_mean
 
 import numpy as np
 
+from hpccoll.analysis.held_out_regret import held_out_regret
 from hpccoll.model.machine import TIER_LABELS, Machine
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulate import simulate
 from hpccoll.schedule import Cut, itemsize, out_of_place
-from hpccoll.store.held_out_regret import held_out_regret
 
 TOLERANCE = 1e-9
 """The relative difference up to which two times are equal: sums in another order differ by rounding."""

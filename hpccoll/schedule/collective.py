@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import unequal_blocks
 from hpccoll.schedule.compose import only_active, relabel
 from hpccoll.schedule.layout import Layout
@@ -102,7 +102,7 @@ class Collective:
         """
         if not self._algorithms:
             raise RuntimeError(
-                f"{self.name} has no registered algorithm; import the table from hpccoll.spec.algorithm_registry"
+                f"{self.name} has no registered algorithm; import the table from hpccoll.cases.algorithm_registry"
             )
         return self._algorithms
 

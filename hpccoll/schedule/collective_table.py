@@ -9,7 +9,7 @@ halves the time instead). multi_pair pairs ranks as osu_mbw_mr does, rank i with
 number the last rank is idle. Its S and its busbw are those of one pair, S / t, whatever the number of pairs.
 """
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule.collective import Collective, CollectiveCall, Contribution, UnitSelector
 
 

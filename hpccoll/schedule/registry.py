@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TypeAlias, cast
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.schedule.groups import with_idle_aggregators
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.errors import BadInputError
-from hpccoll.files import read_bytes, read_text
-from hpccoll.limits import MAX_TRAFFIC_RANKS, TRAFFIC_BYTES
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.files import read_bytes, read_text
+from hpccoll.common.limits import MAX_TRAFFIC_RANKS, TRAFFIC_BYTES
 
 PATTERNS: dict[str, Callable[[int], NDArray[np.float64]]] = {
     "uniform": lambda p: np.ones((p, p)),

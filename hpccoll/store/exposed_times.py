@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hpccoll.spec.algorithm_registry import WORKLOADS
+from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.store.rows import Row
 
 

@@ -13,9 +13,9 @@ from typing import IO, Any
 import h5py
 
 from hpccoll import __version__
-from hpccoll.errors import BadInputError, UnusableError, format_value
-from hpccoll.files import open_regular
-from hpccoll.spec.case import Job
+from hpccoll.cases.case import Job
+from hpccoll.common.errors import BadInputError, UnusableError, format_value
+from hpccoll.common.files import open_regular
 from hpccoll.store.durable_files import is_locked, replacing_file
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
 from hpccoll.store.integrity import IntegrityError, check_integrity

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.spec.case import SINGLE, Case
+from hpccoll.cases.case import SINGLE, Case
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, Column

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from hpccoll.errors import BadInputError
-from hpccoll.spec.case import Case, Job
+from hpccoll.cases.case import Case, Job
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_size
 from hpccoll.store.raw_results import RawResults
-from hpccoll.units import format_size
 
 MAX_LISTED_VALUES = 4
 """The maximum number of values named of each job; of more values only the first and the last are named."""

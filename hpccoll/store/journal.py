@@ -17,9 +17,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
-from hpccoll.errors import BadInputError, file_error
-from hpccoll.files import open_regular
-from hpccoll.spec.case import Case, Job
+from hpccoll.cases.case import Case, Job
+from hpccoll.common.errors import BadInputError, file_error
+from hpccoll.common.files import open_regular
 from hpccoll.store.durable_files import (
     append_bytes,
     is_locked,

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.errors import UnusableError, format_value
-from hpccoll.spec.case import Case, Job
+from hpccoll.cases.case import Case, Job
+from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.json_lines import ChainEnd, Line, read_json_lines
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types

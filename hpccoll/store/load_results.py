@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hpccoll.errors import BadInputError
-from hpccoll.spec.case import Job
+from hpccoll.cases.case import Job
+from hpccoll.common.errors import BadInputError
 from hpccoll.store.exposed_times import with_exposed_times
 from hpccoll.store.journal import read_failure_notes
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults

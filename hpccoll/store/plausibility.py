@@ -15,9 +15,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import AGGREGATED, Case, Job
 from hpccoll.schedule.reduction import itemsize
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.case import AGGREGATED, Case, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.cases.case import Case, Job, Parameter
 from hpccoll.schedule import Layout
-from hpccoll.spec.case import Case, Job, Parameter
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.schema import IMPORTED, PREDICTED_KINDS, RANK_RESULT_MERGES, Merge, RankResult
 

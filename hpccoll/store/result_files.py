@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hpccoll.errors import BadInputError, combine_errors
-from hpccoll.spec.plan import Plan
+from hpccoll.cases.plan import Plan
+from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.store import hdf5
 from hpccoll.store.journal import has_records, journal_path, read_journal
 from hpccoll.store.raw_results import RawResults

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeAlias
 
-from hpccoll.spec.algorithm_registry import WORKLOADS
-from hpccoll.spec.case import SINGLE
+from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.case import SINGLE
 from hpccoll.store.scheduler_log import ScheduledJob
 from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult
 from hpccoll.store.step_times import StepTimes

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hpccoll.files import read_json
-from hpccoll.limits import JOB_BYTES
+from hpccoll.common.files import read_json
+from hpccoll.common.limits import JOB_BYTES
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 
 SLURM_JOBS_FILE = "slurm.json"

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.spec.algorithm_registry import collective
-from hpccoll.spec.case import LEAST_ITERATIONS, PYTHON, SINGLE, Job
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import LEAST_ITERATIONS, PYTHON, SINGLE, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.raw_results import Attempt, Outcome

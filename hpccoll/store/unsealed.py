@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from hpccoll.errors import UnusableError, format_value
+from hpccoll.common.errors import UnusableError, format_value
 
 CPU_S, BYTES_PER_CPU_S = 4, 10_000_000
 """The limit of CPU time of the child in seconds, and the size of a file that adds one second to it."""

@@ -4,11 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, combinations, product
 from math import prod
 
-from hpccoll.errors import BadInputError
-from hpccoll.schedule import Collective, unequal_blocks
-from hpccoll.spec.algorithm_registry import WORKLOADS, collective
-from hpccoll.spec.case import Case, Parameter
-from hpccoll.spec.catalogue import (
+from hpccoll.cases.algorithm_registry import WORKLOADS, collective
+from hpccoll.cases.case import Case, Parameter
+from hpccoll.cases.catalogue import (
     GRAPH,
     algorithms_of,
     check_case,
@@ -18,7 +16,9 @@ from hpccoll.spec.catalogue import (
     exact_parameters,
     measurable_names,
 )
-from hpccoll.spec.transport_table import transports_by_device
+from hpccoll.cases.transport_table import transports_by_device
+from hpccoll.common.errors import BadInputError
+from hpccoll.schedule import Collective, unequal_blocks
 from hpccoll.sweep.sweep_file import Sweep
 from hpccoll.sweep.validators import ALL, expand_collectives
 from hpccoll.sweep.workload_section import count_workloads, workloads

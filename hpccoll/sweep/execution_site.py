@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.case import Job, Shape
+from hpccoll.cases.memory_estimate import check_memory
+from hpccoll.cases.plan import Launcher
+from hpccoll.cases.requirements import missing_requirements
+from hpccoll.cases.transport_table import TRANSPORTS
+from hpccoll.common.errors import BadInputError
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.host.gpu_stack import ROOT
-from hpccoll.spec.case import Job, Shape
-from hpccoll.spec.memory_estimate import check_memory
-from hpccoll.spec.plan import Launcher
-from hpccoll.spec.requirements import missing_requirements
-from hpccoll.spec.transport_table import TRANSPORTS
 from hpccoll.sweep.inherited_env import InheritedEnv
 from hpccoll.sweep.paths import mpiexec_command
 from hpccoll.sweep.site_file import Site

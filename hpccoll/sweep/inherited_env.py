@@ -6,7 +6,7 @@ They apply to every job whose variant does not set them, including ``default``; 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.evidence.communicator_settings import CommunicatorSettings, overridden_settings
 from hpccoll.evidence.variables import (
     FABRIC_VARIABLES,

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.spec.case import Job, Shape
-from hpccoll.spec.plan import Launcher, Plan
+from hpccoll.cases.case import Job, Shape
+from hpccoll.cases.plan import Launcher, Plan
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure, RawResults

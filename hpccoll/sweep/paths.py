@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import hpccoll
-from hpccoll.errors import UnusableError
+from hpccoll.common.errors import UnusableError
 
 
 def _data_directory(name: str, *checkout: str) -> Path:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from hpccoll.cases.case import Job
+from hpccoll.cases.plan import Plan, Skip
+from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
+from hpccoll.common.units import format_wait
 from hpccoll.evidence.variables import assignment
 from hpccoll.evidence.variants import known_variant
-from hpccoll.spec.case import Job
-from hpccoll.spec.plan import Plan, Skip
-from hpccoll.spec.probe_cases import has_library_logs, requested_algorithm
 from hpccoll.sweep import probe_launch
 from hpccoll.sweep.slurm.partitions import sbatch_options
-from hpccoll.units import format_wait
 
 MAX_SKIP_JOBS = 6
 """Maximum number of jobs that the line of a skip reason names; --json has all."""

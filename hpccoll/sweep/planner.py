@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
 
-from hpccoll.errors import BadInputError, UnusableError, file_error
+from hpccoll.cases.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
+from hpccoll.cases.catalogue import redundant_mapping, unmet_needs
+from hpccoll.cases.plan import PROFILES, Plan, Skip
+from hpccoll.cases.planned_schedule import MeasuredPlans
+from hpccoll.cases.variant_skips import planned_nodes, variant_skip_reason
+from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
+from hpccoll.common.units import format_size
 from hpccoll.host.cpu_and_memory import testbed_facts
-from hpccoll.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.schedule import Layout
-from hpccoll.spec.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
-from hpccoll.spec.catalogue import redundant_mapping, unmet_needs
-from hpccoll.spec.plan import PROFILES, Plan, Skip
-from hpccoll.spec.planned_schedule import MeasuredPlans
-from hpccoll.spec.variant_skips import planned_nodes, variant_skip_reason
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.job_identity import job_differences
 from hpccoll.store.journal import journal_path
@@ -25,7 +26,6 @@ from hpccoll.sweep.execution_site import ExecutionSite, naming_site_file
 from hpccoll.sweep.site_file import load_site
 from hpccoll.sweep.slurm import query
 from hpccoll.sweep.sweep_file import Sweep, load_sweep
-from hpccoll.units import format_size
 
 LOCAL_ONLY = "profile local uses this machine alone"
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from shutil import rmtree
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.case import Job, Shape
+from hpccoll.cases.probe_cases import probe_cases
+from hpccoll.common.errors import BadInputError
 from hpccoll.evidence.log_settings import INTERRUPTED_FILE
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.spec.case import Job, Shape
-from hpccoll.spec.probe_cases import probe_cases
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.sweep import child_process
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from hpccoll.spec.case import Job
-from hpccoll.spec.plan import Plan
+from hpccoll.cases.case import Job
+from hpccoll.cases.plan import Plan
+from hpccoll.common.terminal import show_status
+from hpccoll.common.units import format_wait
 from hpccoll.store.journal import journal_path
 from hpccoll.store.json_lines import starts_with_key
-from hpccoll.terminal import show_status
-from hpccoll.units import format_wait
 
 SKIPPED = b'"status": "skipped"'
 """Marks the journal record of a skipped case, which has no further rounds."""

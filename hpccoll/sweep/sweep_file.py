@@ -1,7 +1,7 @@
 """The sweep file: what to measure. Profiles and site files define where and how to run it.
 
 ``python -m hpccoll.sweep.sweep_file`` prints its JSON schema, which workflows/schemas keeps for editors.
-hpccoll/spec/input_keys.py declares the keys.
+hpccoll/cases/input_keys.py declares the keys.
 """
 
 import json
@@ -20,19 +20,19 @@ from pydantic import (
     model_validator,
 )
 
-from hpccoll.errors import BadInputError
+from hpccoll.analysis.resolve_auto import check_table_given
+from hpccoll.analysis.table import load_table
+from hpccoll.cases.case import Effort, Shape
+from hpccoll.cases.input_keys import EFFORT, SIZE_RANGE, SWEEP
+from hpccoll.cases.transport_table import check_timings
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
+from hpccoll.common.units import format_size, parse_size
+from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
 from hpccoll.evidence.communicator_settings import CommunicatorSettings
-from hpccoll.limits import MAX_LIST_ENTRIES, RANKS
-from hpccoll.spec.case import Effort, Shape
-from hpccoll.spec.input_keys import EFFORT, SIZE_RANGE, SWEEP, Key
-from hpccoll.spec.transport_table import check_timings
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
 from hpccoll.sweep.workload_section import WorkloadSection, own_models
-from hpccoll.tuning.resolve_auto import check_table_given
-from hpccoll.tuning.table import load_table
-from hpccoll.units import format_size, parse_size
-from hpccoll.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 

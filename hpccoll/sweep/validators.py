@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from hpccoll.errors import BadInputError, combine_errors
-from hpccoll.limits import NUMBER
+from hpccoll.cases.catalogue import check_algorithm, known_parameters, measurable_names
+from hpccoll.cases.transport_table import DEVICES, check_transport
+from hpccoll.common.errors import BadInputError, combine_errors
+from hpccoll.common.limits import NUMBER
+from hpccoll.common.yaml_model import Bounded, OneOrMore, Text
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, unequal_blocks
-from hpccoll.spec.catalogue import check_algorithm, known_parameters, measurable_names
-from hpccoll.spec.transport_table import DEVICES, check_transport
 from hpccoll.training.workload import TRAINING_STEP
-from hpccoll.yaml_model import Bounded, OneOrMore, Text
 
 ALL = "all"
 """Selects all collectives, or all algorithms of a collective."""

@@ -16,8 +16,8 @@ from typing import IO
 
 import yaml
 
-from hpccoll.errors import BadInputError, UnusableError, file_error
-from hpccoll.files import open_regular
+from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.files import open_regular
 from hpccoll.store.durable_files import is_locked, lock_exclusively, open_without_links
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.slurm.monitor import SlurmMonitor

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
-from hpccoll.errors import BadInputError
-from hpccoll.limits import IntegerRange, OneOfWords
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import IntegerRange, OneOfWords
+from hpccoll.common.units import parse_size
+from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, load_plain_yaml
 from hpccoll.training.model_file import load_models
 from hpccoll.training.models import MODELS
 from hpccoll.training.workload import FLAG, SIZE, WORKLOAD, Workload, WorkloadKey
-from hpccoll.units import parse_size
-from hpccoll.yaml_model import Bounded, OneOrMore, Text, YamlSection, load_plain_yaml
 
 MODEL_FILES = (".yaml", ".yml", ".json")
 

@@ -22,7 +22,7 @@ order, about the reverse of the parameter list, and differ in when they close a 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.training.model_shape import ModelShape, Tensor
 
 MIB = 1 << 20

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from hpccoll.errors import abbreviate
+from hpccoll.common.errors import abbreviate
+from hpccoll.common.units import format_count
 from hpccoll.schedule import itemsize
 from hpccoll.training.buckets import bucket_bytes
 from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
 from hpccoll.training.parallelism import Parallelism
 from hpccoll.training.step_program import BACKWARD, FORWARD, GradientBucket, StepOperation, StepProgram
 from hpccoll.training.workload import Workload
-from hpccoll.units import format_count
 
 MAX_ROWS = 18
 """The maximum number of rows of a printed table: of a longer one the middle is left out."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.errors import BadInputError
-from hpccoll.limits import RANKS
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import RANKS
 
 AXES: Mapping[str, str] = {
     "tp": "tensor parallel",

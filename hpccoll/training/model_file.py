@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError, format_choices
-from hpccoll.limits import NAME, IntegerRange, OneOfWords, PositiveNumber, check_mapping
+from hpccoll.common.errors import BadInputError, format_choices
+from hpccoll.common.limits import NAME, IntegerRange, OneOfWords, PositiveNumber, check_mapping
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
 from hpccoll.training.models import MODELS

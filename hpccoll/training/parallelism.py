@@ -29,8 +29,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from operator import attrgetter
 
-from hpccoll.errors import BadInputError
-from hpccoll.limits import IntegerRange
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import IntegerRange
 from hpccoll.schedule import itemsize
 from hpccoll.training.buckets import BucketRule, bucket_bytes
 from hpccoll.training.mesh import Mesh

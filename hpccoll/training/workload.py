@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from hpccoll.limits import MAX_BYTES, IntegerRange, OneOfWords, PrintableText
+from hpccoll.common.limits import MAX_BYTES, IntegerRange, OneOfWords, PrintableText
+from hpccoll.common.units import parse_size
 from hpccoll.schedule import WORKLOADS, all_reduce, itemsize
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.mesh import Mesh
@@ -17,7 +18,6 @@ from hpccoll.training.model_shape import ModelShape, scaled
 from hpccoll.training.models import MODELS, model_of
 from hpccoll.training.parallelism import SHARDINGS, Parallelism, step_programs
 from hpccoll.training.step_program import StepProgram
-from hpccoll.units import parse_size
 
 TRAINING_STEP = "training_step"
 

@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.errors import GpuFailedError
+from hpccoll.common.errors import GpuFailedError
 from hpccoll.host.gpu_stack import choose_kernel_cache, old_cupy_reason
 from hpccoll.host.process_facts import node_name
 from hpccoll.schedule import BFLOAT16

@@ -11,7 +11,7 @@ import pytest
 from schedule_examples import ALGORITHMS
 
 import hpccoll.algorithms
-from hpccoll.spec.algorithm_registry import COLLECTIVES
+from hpccoll.cases.algorithm_registry import COLLECTIVES
 
 PAGES = {path.stem: path for path in Path(hpccoll.algorithms.__file__).parent.glob("*.py") if path.stem != "__init__"}
 each_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_examples import AGGREGATORS, ALGORITHMS, cases, places, variants
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Layout, ScheduleError, all_reduce, prove, reduce_scatter
 
 each_algorithm = pytest.mark.parametrize(("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS)

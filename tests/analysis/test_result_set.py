@@ -18,10 +18,10 @@ from journal_examples import CASES, begin
 from written_runs import write_run
 
 import hpccoll
-from hpccoll.compare import comparison
-from hpccoll.errors import BadInputError
-from hpccoll.report.export import export
-from hpccoll.spec.plan import Launcher, Plan, Skip
+from hpccoll.analysis import comparison
+from hpccoll.cases.plan import Launcher, Plan, Skip
+from hpccoll.common.errors import BadInputError
+from hpccoll.render.export import export
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles

@@ -10,7 +10,7 @@ import raw_examples
 from written_runs import write_run
 
 import hpccoll
-from hpccoll.spec.case import Effort
+from hpccoll.cases.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.raw_results import RawResults
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpccoll
-from hpccoll.errors import BadInputError
-from hpccoll.spec.case import Effort
+from hpccoll.cases.case import Effort
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.journal import Journal

@@ -23,13 +23,13 @@ from typing import NamedTuple
 from launch import mpiexec, output, run_job
 from settings import NATIVELY, Way
 
+from hpccoll.cases.case import Case, Effort, Job
+from hpccoll.cases.catalogue import distinct_placements
+from hpccoll.common.units import format_size
 from hpccoll.host.cpu_and_memory import cpu_model
 from hpccoll.schedule import COLLECTIVES
-from hpccoll.spec.case import Case, Effort, Job
-from hpccoll.spec.catalogue import distinct_placements
 from hpccoll.store.load_results import read_results
 from hpccoll.store.statistics import median_ratio
-from hpccoll.units import format_size
 
 SOURCES = Path(__file__).parent / "c"
 LOOP, RING = "collectives", "ring"

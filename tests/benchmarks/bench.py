@@ -30,12 +30,12 @@ from bounds import bound_s
 from launch import mpiexec, run_job
 from settings import SETTINGS, Ask, Setting, Way
 
-from hpccoll.spec.case import Effort, Job
-from hpccoll.spec.catalogue import NATIVE
+from hpccoll.cases.case import Effort, Job
+from hpccoll.cases.catalogue import NATIVE
+from hpccoll.common.units import format_size
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Row
-from hpccoll.units import format_size
 
 TESTBED = Path(__file__).parents[2] / "slurm" / "testbed" / "testbed"
 AGREE = "agree"

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from hpccoll.cases.case import Case
+from hpccoll.cases.catalogue import call_of, own_parameters
 from hpccoll.schedule import Cut, Layout, collective, match, numbering
-from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import call_of, own_parameters
 
 
 def bound_s(case: Case, layout: Layout, params: Mapping[str, Any], marker: Mapping[str, Any]) -> float:

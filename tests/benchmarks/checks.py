@@ -7,10 +7,10 @@ import numpy as np
 from here import Here
 from verdicts import Verdict, holds, not_run, right
 
+from hpccoll.common.units import format_size
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, dtype_of
-from hpccoll.units import format_size
 
 SIZES = 1, 17, 4096, (1 << 20) + 1, 64 << 20, 1 << 30
 ELEMENTS = "float16", "int32", "float64"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hpccoll.spec.case import Job
+from hpccoll.cases.case import Job
 from hpccoll.store.journal import journal_path
 from hpccoll.sweep.paths import mpiexec_command
 

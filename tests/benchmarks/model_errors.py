@@ -20,11 +20,11 @@ from pathlib import Path
 
 import yaml
 
+from hpccoll.common.units import format_size
 from hpccoll.model.machine_file import DeclaredSections
 from hpccoll.model.model_report import RunModel, model_lines, models_of
 from hpccoll.model.validation import Errors, Regret, Validated
 from hpccoll.store.result_files import read_all
-from hpccoll.units import format_size
 
 ROOT = Path(__file__).parents[2]
 TESTBED = ROOT / "slurm" / "testbed" / "testbed"

@@ -9,7 +9,7 @@ from here import Here
 from timing import device_seconds
 from verdicts import Verdict, bound, holds, recorded
 
-from hpccoll.errors import GpuFailedError
+from hpccoll.common.errors import GpuFailedError
 from hpccoll.transports.buffer_pieces import Span
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.fold import Fold

@@ -14,12 +14,12 @@ from here import Here
 from timing import device_seconds, graph_seconds, in_turn
 from verdicts import Verdict, bound, recorded, right
 
+from hpccoll.common.units import format_size
 from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.buffer_pieces import Span
 from hpccoll.transports.gpu import gpu_dtype
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.fold_kernel import FoldLauncher
-from hpccoll.units import format_size
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu

@@ -17,9 +17,9 @@ from pathlib import Path
 from bench import launcher, measure
 from settings import CHOICES
 
+from hpccoll.analysis.build_table import build_table
+from hpccoll.analysis.judge_table import judge_table
 from hpccoll.store.load_results import read_results
-from hpccoll.tuning.build_table import build_table
-from hpccoll.tuning.judge_table import judge_table
 
 MOST = 1.05
 """Regret, the geometric mean over all sizes and placements."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
-from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import NATIVE
+from hpccoll.cases.case import Case
+from hpccoll.cases.catalogue import NATIVE
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,10 @@ def memory_gb() -> float:
 def simulate_one(case: Simulation) -> dict[str, float]:
     """Return what the simulation of a case took, in this process."""
     began = time.perf_counter()
+    from hpccoll.cases.algorithm_registry import COLLECTIVES
     from hpccoll.model.machine_file import read_machine
     from hpccoll.model.simulate import simulate
     from hpccoll.schedule import Cut
-    from hpccoll.spec.algorithm_registry import COLLECTIVES
 
     imported, before = time.perf_counter(), memory_gb()
     machine = read_machine("1x100g-roce" if case.ranks_per_node == 1 else "8xh100-400g", "--cluster")

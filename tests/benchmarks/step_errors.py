@@ -23,7 +23,8 @@ from typing import Any
 import yaml
 from model_errors import CALIBRATE, CPU_RATE, CPUS, TESTBED, complete, run_testbed
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_size
 from hpccoll.model.machine_file import DeclaredSections, MachineFile
 from hpccoll.model.model_report import models_of
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
@@ -31,7 +32,6 @@ from hpccoll.store.load_results import read_results
 from hpccoll.store.result_files import read_all
 from hpccoll.store.rows import Row
 from hpccoll.training.workload import Workload
-from hpccoll.units import format_size
 
 HOSTS = "--nodes 8 --cpus 1 --aggregators 1"
 EFFORT = {"warmup": 1, "min_iterations": 6, "max_iterations": 12, "seconds": 3}

@@ -26,10 +26,10 @@ def prepared(here: Here, about: dict[str, Any]) -> "PreparedStep":
     """Return a step of one rank over NCCL, with gradients in float16."""
     from mpi4py import MPI
 
+    from hpccoll.cases.case import Case
     from hpccoll.measure.prepared_case import PreparedCase
     from hpccoll.measure.prepared_step import PreparedStep
     from hpccoll.schedule import Layout
-    from hpccoll.spec.case import Case
     from hpccoll.training.workload import TRAINING_STEP, Workload
 
     workload = Workload.of(about)

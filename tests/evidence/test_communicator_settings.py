@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS, OVERRIDING_VARIABLES, check_settings
 from hpccoll.evidence.variants import named_variants
 

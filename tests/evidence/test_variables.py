@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.evidence import variables
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
 from hpccoll.evidence.variables import (

@@ -4,7 +4,8 @@ from functools import partial
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.common.errors import BadInputError
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS
 from hpccoll.evidence.variables import CHOICE_VARIABLES, LIST_VARIABLES, SITE_VARIABLES
@@ -16,7 +17,6 @@ from hpccoll.evidence.variants import (
     variant_environment,
 )
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS
-from hpccoll.spec.algorithm_registry import COLLECTIVES, WORKLOADS
 
 
 def test_exactly_the_variants_with_communicator_settings_require_nccl4py():

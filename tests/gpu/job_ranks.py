@@ -6,7 +6,7 @@ from mpi4py import MPI
 from rank_gpu import share_a_gpu
 from stall_injection import stall
 
-from hpccoll.run import main
+from hpccoll.cli.rank_program import main
 from hpccoll.transports.gpu import device_count
 
 WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]

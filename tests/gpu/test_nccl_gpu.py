@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import raw_examples
 
-from hpccoll.spec.case import Effort
+from hpccoll.cases.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.transports.gpu import missing_for_gpu
 

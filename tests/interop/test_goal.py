@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.goal import goal_texts
 from hpccoll.schedule import COLLECTIVES, Cut, Layout, Recv, Schedule, Send, Step, count, dst, out_of_place
 

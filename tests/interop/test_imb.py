@@ -3,7 +3,7 @@
 import pytest
 from imported_outputs import OUTPUTS, import_files, read_example, summary_of
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import BenchmarkOutput, SuppliedMetadata
 from hpccoll.interop.imb import read_imb
 

@@ -10,7 +10,7 @@ from imported_outputs import ALL, OUTPUTS, given_for, import_example, import_fil
 from raw_examples import raw
 
 import hpccoll
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.import_results import READERS, raw_results, read_output
 from hpccoll.store.hdf5 import write_raw_file
 from hpccoll.store.load_results import read_results

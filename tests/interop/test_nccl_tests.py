@@ -5,7 +5,7 @@ import json
 import pytest
 from imported_outputs import OUTPUTS, import_files, read_example, summary_of
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.nccl_tests import nccl_version, read_nccl_tests
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from imported_outputs import OUTPUTS, given_for, import_example, import_files, read_example, summary_of
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import read_output
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.compare.compared_case import cases_of_rows
-from hpccoll.compare.reference import Reference, ReferenceCase, write_reference
+from hpccoll.analysis.compared_case import cases_of_rows
+from hpccoll.analysis.reference import Reference, ReferenceCase, write_reference
 from hpccoll.store.load_results import read_results
 
 pytestmark = pytest.mark.mpi

@@ -11,12 +11,12 @@ import pytest
 from mpi4py import MPI
 from nccl_on_host import HostGpu
 
+from hpccoll.cases.case import Case
 from hpccoll.measure import prepared_case
 from hpccoll.measure.case_factory import make_unless_refused
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
-from hpccoll.spec.case import Case
 from hpccoll.training.workload import TRAINING_STEP, Workload
 from hpccoll.transports.nccl import communicators
 

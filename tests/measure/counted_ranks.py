@@ -4,10 +4,10 @@ import os
 import sys
 from pathlib import Path
 
+from hpccoll.cli.rank_program import main
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic, provenance, ranks
 from hpccoll.measure.result_check import Check
-from hpccoll.run import main
 
 EACH = 4137
 sent = 0

@@ -9,9 +9,9 @@ from itertools import count, islice
 import numpy as np
 
 from hpccoll.algorithms.ring import ring
+from hpccoll.cli.rank_program import main
+from hpccoll.executor.structures import CALL
 from hpccoll.measure import case_factory
-from hpccoll.native.structures import CALL
-from hpccoll.run import main
 from hpccoll.schedule import all_reduce
 from hpccoll.transports.mpi.native_executor import NativePlan
 from hpccoll.transports.mpi.native_functions import call_record, handle

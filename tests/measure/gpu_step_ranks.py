@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 from mpi4py import MPI
 
+from hpccoll.cases.case import Case
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress
 from hpccoll.schedule import Layout
-from hpccoll.spec.case import Case
 from hpccoll.training.step_program import Start
 from hpccoll.training.workload import TRAINING_STEP, Workload
 from hpccoll.transports.gpu import missing_cublas

@@ -3,12 +3,12 @@
 import numpy as np
 from mpi4py import MPI
 
+from hpccoll.cases.case import Case
+from hpccoll.executor.structures import WORK_COPY, WORK_FOLD
 from hpccoll.measure.native_loop import NativeBarrier
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress
-from hpccoll.native.structures import WORK_COPY, WORK_FOLD
-from hpccoll.spec.case import Case
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 
 COMM = MPI.COMM_WORLD

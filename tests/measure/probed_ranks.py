@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nccl_on_host import install
 
-from hpccoll.run import main
+from hpccoll.cli.rank_program import main
 
 DIRECTORY, *ARGUMENTS = sys.argv[1:]
 END = ARGUMENTS.index("--")

@@ -4,9 +4,9 @@ import sys
 
 from mpi4py import MPI
 
+from hpccoll.cli.rank_program import main
 from hpccoll.measure import provenance, ranks
 from hpccoll.measure.attempt_runner import AttemptRunner
-from hpccoll.run import main
 
 provenance.boot_id = ranks.boot_id = lambda: f"node {MPI.COMM_WORLD.rank // 2}"
 provenance.rack_name = ranks.rack_name = lambda: f"rack {MPI.COMM_WORLD.rank // 4}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nccl_on_host
 
-from hpccoll.run import main
+from hpccoll.cli.rank_program import main
 
 DIRECTORY, GPUS, VARIABLES, *ARGUMENTS = sys.argv[1:]
 os.environ.update({name: value.format(os.getpid()) for name, value in json.loads(VARIABLES).items()})

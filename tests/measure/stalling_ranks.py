@@ -10,7 +10,7 @@ from pathlib import Path
 from nccl_on_host import install
 from stall_injection import stall
 
-from hpccoll.run import main
+from hpccoll.cli.rank_program import main
 
 DIRECTORY, WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]
 if WHERE == "library":

@@ -4,11 +4,11 @@ import json
 
 from mpi4py import MPI
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.case import Case
+from hpccoll.common.errors import BadInputError
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
-from hpccoll.spec.case import Case
 from hpccoll.training.step_program import Start
 from hpccoll.training.workload import TRAINING_STEP, Workload
 from hpccoll.transports.mpi.native_executor import CompiledOptions

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from catalogue_cases import case
 
+from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
 from hpccoll.host.env_allowlist import allowed_variables
-from hpccoll.spec.transport_table import SHARED_GPU_CHOICES
 from hpccoll.store.load_results import read_results
 from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 

@@ -8,9 +8,9 @@ import raw_examples
 from catalogue_cases import case
 from cli_runner import rows
 
+from hpccoll.cases.case import Effort
+from hpccoll.cases.catalogue import NATIVE
 from hpccoll.schedule import Cut, Layout, all_reduce, count, numbering
-from hpccoll.spec.case import Effort
-from hpccoll.spec.catalogue import NATIVE
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 

@@ -13,7 +13,7 @@ from hpccoll.host.network_ports import RECEIVED, SENT
 from hpccoll.measure import port_traffic
 from hpccoll.measure.port_traffic import PortTraffic
 from hpccoll.measure.timing_loop import RankProgress, Samples
-from hpccoll.report.wire_bandwidth import add_headers
+from hpccoll.render.wire_bandwidth import add_headers
 from hpccoll.store import hdf5
 
 values = st.integers(0, 2**31)

@@ -9,8 +9,8 @@ import raw_examples
 from cli_runner import rows
 from namespaces import PROGRAM, unshared
 
+from hpccoll.cases.case import Effort
 from hpccoll.measure.ranks import rank_namer
-from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load_results import read_results
@@ -287,7 +287,7 @@ def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
     )
     (tmp_path / "job.json").write_text(job.to_json())
     (tmp_path / "one.py").write_text(
-        "import os, sys; from hpccoll.run import main\n"
+        "import os, sys; from hpccoll.cli.rank_program import main\n"
         "job = sys.argv[1] if os.environ['PMI_RANK'] == '0' else '/nowhere'\n"
         "sys.exit(main(['--job', job]))\n"
     )
@@ -346,10 +346,10 @@ def test_a_requested_host_may_be_named_without_its_domain(require, mpiexec, host
 
 HOSTS = """
 from types import SimpleNamespace
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.measure.ranks import check_shape
 from hpccoll.schedule import Layout
-from hpccoll.spec.case import Shape
+from hpccoll.cases.case import Shape
 from collections import Counter
 
 def fits(names, requested):

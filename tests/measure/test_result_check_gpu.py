@@ -11,11 +11,11 @@ from injected_faults import all_are_seen
 from injected_faults import settings as settings_of
 from rank_buffers import Bench, benches, payload
 
+from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, SHORT_BLOCK, table_bytes
 from hpccoll.measure import result_check_gpu
 from hpccoll.measure.payload_values import bits
 from hpccoll.measure.result_check_gpu import GpuCheck, ValueTable
 from hpccoll.schedule import BFLOAT16, DTYPES, dtype_of
-from hpccoll.spec.memory_estimate import GENERATIONS, PERIOD, SHORT_BLOCK, table_bytes
 
 EVERY = (*DTYPES, BFLOAT16)
 OF_EACH_SIZE = tuple({dtype_of(name).itemsize: name for name in EVERY}.values())

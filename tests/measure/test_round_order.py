@@ -7,8 +7,8 @@ import raw_examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpccoll.cases.case import Effort, Shape
 from hpccoll.measure.round_order import Completed, job_for_remaining_ranks, rounds_left
-from hpccoll.spec.case import Effort, Shape
 
 CASES = tuple(raw_examples.case(8 * 2**k) for k in range(8))
 SHAPE = Shape(1, 2)

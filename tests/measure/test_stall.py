@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import raw_examples
 
-from hpccoll.report.chart_groups import chart_groups
-from hpccoll.report.critical_findings import find_critical, find_resolved
-from hpccoll.report.terminal_summary import status_lines
-from hpccoll.spec.case import Effort
+from hpccoll.cases.case import Effort
+from hpccoll.render.chart_groups import chart_groups
+from hpccoll.render.critical_findings import find_critical, find_resolved
+from hpccoll.render.terminal_summary import status_lines
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load_results import read_results

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import raw_examples
 
+from hpccoll.cases.case import TIMINGS, Effort
 from hpccoll.measure.stream_timing import stream_timing
-from hpccoll.spec.case import TIMINGS, Effort
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpccoll.cases.case import Effort
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, iterations_left, measure
-from hpccoll.spec.case import Effort
 
 US = 1000
 EFFORT = Effort(warmup=3, min_iterations=6, max_iterations=40, seconds=1.0, precision=0.02)

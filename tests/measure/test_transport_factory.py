@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import raw_examples
 
-from hpccoll.spec.transport_table import TRANSPORTS
+from hpccoll.cases.transport_table import TRANSPORTS
 
 pytestmark = pytest.mark.mpi
 

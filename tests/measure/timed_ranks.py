@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nccl_on_host
 
-from hpccoll.run import main
+from hpccoll.cli.rank_program import main
 
 DIRECTORY, *ARGUMENTS = sys.argv[1:]
 nccl_on_host.install(Path(DIRECTORY))

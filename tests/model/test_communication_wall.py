@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.model.communication_wall import Wall, bubble_share, wall_points
 
 GIBI = 1 << 30

@@ -7,7 +7,7 @@ import pytest
 import raw_examples
 from predicted_machines import SEGMENT, cluster, fitted
 
-from hpccoll.errors import UnusableError
+from hpccoll.common.errors import UnusableError
 from hpccoll.model.expectations import expectations
 from hpccoll.model.predict import Request, predict
 from hpccoll.store.case_times import CaseTimes

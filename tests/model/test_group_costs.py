@@ -3,7 +3,7 @@
 import pytest
 from predicted_machines import LATENCY, RATE, SEGMENT, cluster
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.model import group_costs
 from hpccoll.model.group_costs import AlgorithmTime, GroupCosts, GroupUse, group_use, interpolated, simulated_sizes
 from hpccoll.model.machine import Cpus, Machine

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.yaml_model import sections_in
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, Segment
 from hpccoll.model.machine_file import (
@@ -26,8 +28,6 @@ from hpccoll.model.machine_file import (
     write_machine,
 )
 from hpccoll.schedule import BFLOAT16, DTYPES, Cut
-from hpccoll.spec.algorithm_registry import COLLECTIVES
-from hpccoll.yaml_model import sections_in
 
 GUIDE = Path(__file__).parents[2] / "results" / "README.md"
 TABLE = re.compile(r"(?<=<!-- machine keys -->\n).*(?=<!-- /machine keys -->)", re.DOTALL)

@@ -8,8 +8,8 @@ from cli_runner import invoke
 from model_observations import raw_trips
 from raw_examples import outcome, raw
 
+from hpccoll.cases.case import EXECUTORS
 from hpccoll.model.machine_file import MachineFile, read_machine
-from hpccoll.spec.case import EXECUTORS
 from hpccoll.store.hdf5 import write_raw_file
 
 RUNS = {

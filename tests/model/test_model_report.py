@@ -7,7 +7,7 @@ import pytest
 from model_observations import MACHINE, observation, observed, raw_trips
 from raw_examples import case, outcome, raw
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.model.fit import fit
 from hpccoll.model.machine import Cpus, Segment, Tier
 from hpccoll.model.machine_file import DeclaredSections, MachineFile

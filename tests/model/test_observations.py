@@ -6,9 +6,9 @@ import pytest
 from model_observations import SIX_NODES, observation
 from raw_examples import attempt, case, job, outcome, raw, times
 
+from hpccoll.cases.case import TIMINGS
 from hpccoll.model.observations import observations
 from hpccoll.schedule import Layout
-from hpccoll.spec.case import TIMINGS
 from hpccoll.store.raw_results import RankLocation, RawResults
 
 

@@ -3,12 +3,12 @@
 import pytest
 from predicted_machines import LATENCIES, LATENCY, NCCL, RATE, RATES, cluster, fitted, in_racks
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.cases.channel_defaults import default_channels, default_channels_nccl
+from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_file import MeasuredSection
 from hpccoll.model.nccl_model import nccl_estimates
 from hpccoll.model.predict import Request, distance, predict
-from hpccoll.spec.algorithm_registry import COLLECTIVES
-from hpccoll.spec.channel_defaults import default_channels, default_channels_nccl
 
 SIZE = 1 << 16
 

@@ -10,7 +10,7 @@ from cli_runner import invoke
 from predicted_machines import NCCL, cluster, fitted, in_racks
 
 import hpccoll
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_file import write_machine
 from hpccoll.model.model_report import models_of
 from hpccoll.model.observations import observations

@@ -3,7 +3,7 @@
 import pytest
 from predicted_machines import LATENCY, RATE, SEGMENT, cluster, fitted
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.model.step_report import step_lines
 from hpccoll.training.buckets import BucketRule

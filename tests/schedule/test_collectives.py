@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import (
     COLLECTIVES,
     NONE,

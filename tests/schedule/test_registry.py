@@ -1,6 +1,6 @@
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import (
     Algorithm,
     Copy,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from hpccoll.cases import algorithm_registry  # registers the algorithms
 from hpccoll.schedule import (
     COLLECTIVES,
     Copy,
@@ -18,7 +19,6 @@ from hpccoll.schedule import (
     src,
     tmp,
 )
-from hpccoll.spec import algorithm_registry  # registers the algorithms
 
 RING = algorithm_registry.collective("all_reduce").algorithm("ring").schedule(Layout.of(4))
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import unequal_blocks
 from hpccoll.schedule.unequal_blocks import PATTERNS, blocks
 

@@ -2,7 +2,7 @@
 
 import ctypes
 
-from hpccoll.run.mpi_startup import start_mpi
+from hpccoll.measure.mpi_startup import start_mpi
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]

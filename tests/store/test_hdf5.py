@@ -19,7 +19,7 @@ from cli_runner import invoke, spawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.hdf5_attempt import _chunks
 from hpccoll.store.raw_results import RawResults

@@ -5,7 +5,7 @@ from statistics import geometric_mean
 import numpy as np
 import pytest
 
-from hpccoll.store.held_out_regret import held_out_regret
+from hpccoll.analysis.held_out_regret import held_out_regret
 
 SIZES, ROUNDS = 300, 5
 

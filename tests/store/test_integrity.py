@@ -11,7 +11,7 @@ import pytest
 import raw_examples
 from fuzz import write_examples
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5, integrity
 from hpccoll.store.integrity import DIGEST_ATTRIBUTE, content_sha256
 from hpccoll.store.plausibility import ImplausibleError

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import raw_examples
 
-from hpccoll.errors import BadInputError
-from hpccoll.spec.case import Effort
+from hpccoll.cases.case import Effort
+from hpccoll.common.errors import BadInputError
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.raw_results import RawResults
 

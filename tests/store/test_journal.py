@@ -8,7 +8,7 @@ import raw_examples
 from hypothesis import given, settings
 from journal_examples import CASES, JOB, begin
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store.journal import (
     LAUNCHER_RANK,
     Journal,

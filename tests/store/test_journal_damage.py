@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from journal_examples import CASES, JOB, begin
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import json_lines
 from hpccoll.store.journal import Journal, journal_path, read_journal
 from hpccoll.store.json_lines import ChainEnd, append_records

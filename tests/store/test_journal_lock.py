@@ -8,7 +8,7 @@ import pytest
 import raw_examples
 from journal_examples import JOB, begin
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import journal as journal_module
 from hpccoll.store.durable_files import open_without_links
 from hpccoll.store.journal import Journal, journal_path, read_journal

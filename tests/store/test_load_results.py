@@ -9,8 +9,8 @@ import h5py
 import pytest
 import raw_examples
 
-from hpccoll.errors import BadInputError
-from hpccoll.spec.plan import Launcher, Plan, Skip
+from hpccoll.cases.plan import Launcher, Plan, Skip
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, write_failure_note
 from hpccoll.store.load_results import read_results

@@ -5,9 +5,9 @@ from functools import reduce
 import numpy as np
 import raw_examples
 
-from hpccoll.spec.case import Effort
+from hpccoll.analysis.round_comparison import clearly_faster, disjoint, paired_rounds, round_statistics
+from hpccoll.cases.case import Effort
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.round_comparison import clearly_faster, disjoint, paired_rounds, round_statistics
 from hpccoll.store.statistics import make_row
 
 

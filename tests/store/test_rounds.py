@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import raw_examples
 
-from hpccoll.spec.case import Case, Effort
+from hpccoll.cases.case import Case, Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
 from hpccoll.store.load_results import read_results

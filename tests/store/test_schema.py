@@ -72,8 +72,8 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 import raw_examples, test_schema
-from hpccoll.report.export import export
-from hpccoll.report.report_writer import build_report
+from hpccoll.render.export import export
+from hpccoll.render.report_writer import build_report
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
 from hpccoll.store.load_results import read_results

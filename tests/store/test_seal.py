@@ -9,7 +9,7 @@ import pytest
 import raw_examples
 from fuzz import write_examples
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5, unsealed
 from hpccoll.store.seal import SEAL_DATASET, seal
 

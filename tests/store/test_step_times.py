@@ -7,7 +7,7 @@ import pytest
 import step_examples
 from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
-from hpccoll.spec.case import Case, Effort, Job
+from hpccoll.cases.case import Case, Effort, Job
 from hpccoll.store.load_results import read_results, to_results
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck
 from hpccoll.store.result_files import ResultFiles

@@ -5,9 +5,9 @@ import json
 import pytest
 from synthetic_timings import measured_table
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.catalogue import algorithms_of, distinct_placements
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES
-from hpccoll.spec.catalogue import algorithms_of, distinct_placements
 from hpccoll.sweep.case_product import count_cases, expand_cases
 from hpccoll.sweep.sweep_file import Sweep
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from namespaces import PROGRAM, unshared
 
-from hpccoll.errors import UnusableError
+from hpccoll.common.errors import UnusableError
+from hpccoll.executor.library import NativeUnavailableError
 from hpccoll.host import cpu_and_memory
 from hpccoll.host.abandoned_memory import SHARED_MEMORY
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
 from hpccoll.host.machine_load import LoadSample
-from hpccoll.native.library import NativeUnavailableError
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import cluster as cluster_checks
 from hpccoll.sweep.doctor import machine, mpi

@@ -13,9 +13,9 @@ import pytest
 import raw_examples
 import slurm_outputs
 
-from hpccoll.errors import BadInputError
-from hpccoll.spec.case import Shape
-from hpccoll.spec.plan import Launcher, Plan
+from hpccoll.cases.case import Shape
+from hpccoll.cases.plan import Launcher, Plan
+from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure, RawResults
@@ -131,7 +131,7 @@ sys.path.append({tests!r})
 from pathlib import Path
 import raw_examples
 import slurm_outputs
-from hpccoll.spec.plan import Plan
+from hpccoll.cases.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
 job = Plan.load(Path({here!r}) / "plan.json").jobs[0]

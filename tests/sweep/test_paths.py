@@ -6,7 +6,7 @@ import sys
 import pytest
 from cli_runner import invoke
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.sweep import paths
 
 

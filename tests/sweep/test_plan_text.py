@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import raw_examples
 
+from hpccoll.cases.case import Shape
+from hpccoll.cases.plan import Launcher, Plan, Skip
 from hpccoll.evidence.variants import named_variants
-from hpccoll.spec.case import Shape
-from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.sweep import plan_text
 from hpccoll.sweep.plan_text import PlanLine
 

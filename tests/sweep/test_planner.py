@@ -7,13 +7,13 @@ from cli_runner import invoke
 from planning_inputs import CLUSTER, TEXT, begin
 from synthetic_timings import measured_table
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.case import Job
+from hpccoll.cases.plan import Plan
+from hpccoll.cases.requirements import missing_requirements
+from hpccoll.common.errors import BadInputError
 from hpccoll.measure.port_traffic import PASS_S, SETTLE_S
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
-from hpccoll.spec.case import Job
-from hpccoll.spec.plan import Plan
-from hpccoll.spec.requirements import missing_requirements
 from hpccoll.sweep.execution_site import ExecutionSite
 from hpccoll.sweep.planner import check_output_directory, write_plan
 

@@ -7,10 +7,10 @@ import pytest
 from cli_runner import invoke
 from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.cases.case import Job, Shape
+from hpccoll.cases.plan import Plan
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.evidence.variants import named_variants
-from hpccoll.spec.case import Job, Shape
-from hpccoll.spec.plan import Plan
 from hpccoll.sweep.launch import launch
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan

@@ -4,10 +4,10 @@ import pytest
 import yaml
 from planning_inputs import CLUSTER, TEXT, begin
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.cases.case import Shape
+from hpccoll.cases.requirements import REQUIREMENTS
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.evidence.variants import named_variants
-from hpccoll.spec.case import Shape
-from hpccoll.spec.requirements import REQUIREMENTS
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import make_plan, write_plan
 

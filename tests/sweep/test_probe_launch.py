@@ -9,12 +9,12 @@ import pytest
 import raw_examples
 from step_examples import step_case
 
+from hpccoll.cases.case import TIMINGS, Effort, Shape
+from hpccoll.cases.catalogue import check_case
+from hpccoll.cases.plan import Launcher, Plan
+from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.evidence.variants import named_variants
-from hpccoll.spec.case import TIMINGS, Effort, Shape
-from hpccoll.spec.catalogue import check_case
-from hpccoll.spec.plan import Launcher, Plan
-from hpccoll.spec.probe_cases import probe_cases
 from hpccoll.store.journal import journal_path, read_failure_notes
 from hpccoll.store.load_results import read_results
 from hpccoll.sweep import paths, probe_launch

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 import raw_examples
 
-from hpccoll.spec.case import Case, Effort, Job
-from hpccoll.spec.plan import Launcher, Plan
+from hpccoll.cases.case import Case, Effort, Job
+from hpccoll.cases.plan import Launcher, Plan
+from hpccoll.common.terminal import ERASE_LINE, PrintableStream
 from hpccoll.store.journal import Journal
 from hpccoll.store.json_lines import ChainEnd
 from hpccoll.sweep.progress import ALL_MEASURED, MeasurementCount, MeasurementCounter, TimeLeft, progress_display
-from hpccoll.terminal import ERASE_LINE, PrintableStream
 
 
 @pytest.fixture

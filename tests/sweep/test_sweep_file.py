@@ -15,11 +15,11 @@ from planning_inputs import last_of_each_key
 from shipped_sweeps import sweep_files
 from synthetic_timings import measured_table
 
-from hpccoll.limits import IntegerRange
-from hpccoll.spec.input_keys import EFFORT, SIZE_RANGE, SWEEP
+from hpccoll.analysis.table import TuneTable
+from hpccoll.cases.input_keys import EFFORT, SIZE_RANGE, SWEEP
+from hpccoll.common.limits import IntegerRange
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.sweep_file import json_schema, load_sweep
-from hpccoll.tuning.table import TuneTable
 
 LEAST = "algorithms: ring\nbytes: 8\nranks: 2\n"
 WORKFLOWS = Path(__file__).parents[2] / "workflows"

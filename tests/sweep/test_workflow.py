@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from snakemake.cli import parse_config
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.sweep import workflow
 
 LONG_S = 120.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.case_product import count_cases, expand_cases
 from hpccoll.sweep.sweep_file import load_sweep
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.training.buckets import FRAMEWORKS, MIB, BucketRule, bucket_bytes
 from hpccoll.training.model_shape import ModelShape, Module, Tensor, scaled
 from hpccoll.training.models import model_of

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.training.dry_run import MAX_ROWS, dry_run_json, dry_run_lines
 from hpccoll.training.model_file import model_from_json
 from hpccoll.training.workload import Workload

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.training.model_file import load_models, model_from_json
 
 CONV = {"name": "conv", "tensors": {"weight": 9408}, "forward_flops": 2.4e8}

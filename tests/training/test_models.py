@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.training.model_shape import scaled
 from hpccoll.training.models import MODELS, model_of
 from hpccoll.training.parallelism import Parallelism, step_programs

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.mesh import Mesh
 from hpccoll.training.models import model_of

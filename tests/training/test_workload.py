@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import WORKLOADS
 from hpccoll.training.buckets import bucket_bytes
 from hpccoll.training.model_file import model_from_json

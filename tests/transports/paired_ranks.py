@@ -4,8 +4,8 @@ import sys
 
 from mpi4py import MPI
 
+from hpccoll.cli.rank_program import main
 from hpccoll.measure import port_traffic, provenance, ranks
-from hpccoll.run import main
 
 provenance.boot_id = ranks.boot_id = lambda: f"node {MPI.COMM_WORLD.rank // 2}"
 port_traffic.PASS_S = port_traffic.SETTLE_S = 0.0  # nothing crosses a port here: one operation for each case

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpccoll.errors import GpuFailedError
+from hpccoll.common.errors import GpuFailedError
 from hpccoll.host import gpu_stack
 from hpccoll.transports import gpu as transports_gpu
 from hpccoll.transports.gpu import Gpu, device_uuid, gpu_errors, missing_cublas

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.cases.case import Case, Effort, Job
+from hpccoll.cases.catalogue import NATIVE, distinct_placements, distinct_transports, known_parameters, unmet_needs
+from hpccoll.cases.transport_table import TRANSPORTS, transports_of_device
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.schedule.unequal_blocks import PATTERNS
-from hpccoll.spec.case import Case, Effort, Job
-from hpccoll.spec.catalogue import NATIVE, distinct_placements, distinct_transports, known_parameters, unmet_needs
-from hpccoll.spec.transport_table import TRANSPORTS, transports_of_device
 from hpccoll.store import hdf5
 
 PAIRS = Path(__file__).with_name("paired_ranks.py")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cli_runner import ENVIRONMENT, invoke, spawn
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store.journal import read_journal
 from hpccoll.store.json_lines import starts_with_key
 from hpccoll.store.result_files import read_raw

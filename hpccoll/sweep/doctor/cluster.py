@@ -6,7 +6,10 @@ import shutil
 import time
 from collections.abc import Iterator
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.units import format_seconds
+from hpccoll.executor.build import LIBRARY
+from hpccoll.executor.library import NativeUnavailableError, load_library
 from hpccoll.host.cpu_and_memory import (
     CPU_QUOTA_REMEDY,
     MIN_SHARED_BYTES,
@@ -18,15 +21,12 @@ from hpccoll.host.cpu_and_memory import (
     testbed_facts,
 )
 from hpccoll.host.machine_load import load_between, read_load
-from hpccoll.native.build import LIBRARY
-from hpccoll.native.library import NativeUnavailableError, load_library
 from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.slurm import query
 from hpccoll.sweep.slurm.partitions import load_partition
-from hpccoll.units import format_seconds
 
 LOAD_S = 1.0
 """The least time in seconds in which doctor watches the load."""

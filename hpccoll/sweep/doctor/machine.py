@@ -8,7 +8,7 @@ import sys
 from functools import cached_property
 from pathlib import Path
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
 from hpccoll.host.gpu_stack import ROOT, installed_version
 from hpccoll.host.machine_load import read_load

@@ -4,7 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.host.abandoned_memory import abandoned_files
 from hpccoll.host.cpu_and_memory import SHARED_MEMORY_REMEDY
 from hpccoll.sweep.child_process import MEMORY_FAULT, is_memory_fault

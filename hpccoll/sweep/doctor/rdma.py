@@ -5,11 +5,11 @@ import resource
 from collections.abc import Iterator
 from itertools import groupby
 
+from hpccoll.common.units import format_size
 from hpccoll.host import gpu_stack
 from hpccoll.host.gpu_stack import RdmaPort
 from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import MachineFacts
-from hpccoll.units import format_size
 
 
 def adapters(machine: MachineFacts) -> Iterator[DoctorFinding]:

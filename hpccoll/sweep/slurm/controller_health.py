@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import suppress
 
-from hpccoll.units import format_wait
+from hpccoll.common.units import format_wait
 
 PING_TIMEOUT_S = 5.0
 """Timeout of a ping in seconds; commands that load jobs have 30 s."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled, write_scheduled
 from hpccoll.sweep.slurm.controller_health import ControllerWatch
 from hpccoll.sweep.slurm.squeue import (

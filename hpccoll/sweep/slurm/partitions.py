@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.sweep.slurm.query import has_accounting, parse_records, slurm_output
 
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError
 
 ANSWER_TIMEOUT_S = 30.0
 """Timeout of a command in seconds; a busy controller needs several seconds."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.host.process_facts import parse_cpu_list
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.sweep.slurm.partitions import load_partition

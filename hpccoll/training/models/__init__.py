@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.models.convolutional import resnet50, vgg16
 from hpccoll.training.models.dlrm import dlrm

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.native.library import load_library
-from hpccoll.native.structures import (
+from hpccoll.executor.library import load_library
+from hpccoll.executor.structures import (
     DTYPES,
     FAILED_CALLS,
     MESSAGE,

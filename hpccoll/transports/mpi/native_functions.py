@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.errors import UnusableError
-from hpccoll.native.structures import CALL, CALL_ARGUMENTS, MpiStruct, ProbeStruct, Records
+from hpccoll.common.errors import UnusableError
+from hpccoll.executor.structures import CALL, CALL_ARGUMENTS, MpiStruct, ProbeStruct, Records
 from hpccoll.transports.transport_interface import Array, address
 
 MAX_COUNT = 2**31 - 1

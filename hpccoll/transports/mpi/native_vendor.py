@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.native.structures import Records
+from hpccoll.executor.structures import Records
 from hpccoll.transports.mpi.native_functions import MAX_COUNT, call_record, handle, status_array
 from hpccoll.transports.mpi.vendor_arguments import CallArguments
 from hpccoll.transports.transport_interface import Array, address

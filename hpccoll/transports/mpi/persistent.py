@@ -16,7 +16,7 @@ from operator import attrgetter
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Layout
 from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.mpi.compile import MAX_LANES, MpiCompiler

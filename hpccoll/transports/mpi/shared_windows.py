@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.transports.guarded_memory import MARGIN_BYTES, GuardedBuffer, allocate_guarded
 from hpccoll.transports.mpi.step import DeferredCall
 from hpccoll.transports.transport_interface import Array

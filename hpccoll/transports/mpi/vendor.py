@@ -6,8 +6,8 @@ from typing import TypeAlias, cast
 
 from mpi4py import MPI
 
-from hpccoll.errors import UnusableError
-from hpccoll.native.structures import Records
+from hpccoll.common.errors import UnusableError
+from hpccoll.executor.structures import Records
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
 from hpccoll.transports.mpi.native_vendor import native_calls
 from hpccoll.transports.mpi.step import CompiledStep, LocalScale, LocalWork

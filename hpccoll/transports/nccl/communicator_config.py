@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.transports.nccl.loaded_library import loaded_nccl_files
 from hpccoll.transports.transport_interface import Array, address
 

@@ -5,7 +5,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from hpccoll.errors import GpuFailedError
+from hpccoll.common.errors import GpuFailedError
 from hpccoll.transports.nccl.compile import NcclMessage
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.transport_interface import Array, Operation

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.transports.buffer_pieces import Span
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.stream_plan import StreamCall, StreamPlan

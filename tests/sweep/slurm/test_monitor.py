@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.store.scheduler_log import SLURM_JOBS_FILE, ScheduledJob, read_scheduled
 from hpccoll.sweep.slurm.monitor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix

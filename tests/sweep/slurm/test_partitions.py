@@ -6,7 +6,7 @@ import re
 import pytest
 import slurm_outputs
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.slurm import partitions
 
 

@@ -4,7 +4,7 @@ import pytest
 import slurm_outputs
 from cli_runner import invoke
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.slurm import query
 
 SILENT = "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n"

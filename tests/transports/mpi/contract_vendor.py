@@ -10,8 +10,8 @@ from mpi4py import MPI
 from queued_memory import QueuedMemory
 from schedule_examples import buffers, calls_of, result
 
+from hpccoll.cases.catalogue import NATIVE, distinct_placements
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, CollectiveCall, Layout
-from hpccoll.spec.catalogue import NATIVE, distinct_placements
 from hpccoll.transports.mpi import vendor as vendor_calls
 from hpccoll.transports.mpi.gpu_memory import GpuVendorTransport, StagedVendorTransport
 from hpccoll.transports.transport_interface import Operation, Transport

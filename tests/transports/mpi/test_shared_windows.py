@@ -10,7 +10,7 @@ import os
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.transports.mpi import shared_windows
 
 LARGE = 256 << 20

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpccoll.errors import BadInputError
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
 from hpccoll.transports.nccl.communicator_config import NEWER_CALLS
 from hpccoll.transports.nccl.vendor import CALLS, NCCL_OPS, NCCL_TYPES, NEWER, check_placement

@@ -1,0 +1,108 @@
+"""Making of a tune table from raw files, with the warnings about its results."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hpccoll import __version__
+from hpccoll.analysis.answers import lone_rank_reason
+from hpccoll.analysis.measured_choices import check_conditions, measured_settings, rows_by_setting
+from hpccoll.analysis.recommendations import recommend, recommend_placements
+from hpccoll.analysis.size_ranges import RULE, ratio_noise
+from hpccoll.analysis.table import TableEntry, TuneTable, load_table, machine_name, mpi_version
+from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.units import format_count
+from hpccoll.schedule.collective import AUTO
+from hpccoll.store.durable_files import replacing_file
+from hpccoll.store.rows import Results
+
+NOISE_WARNING_PERCENT = 10
+"""The uncertainty of the ratio of the two fastest choices, in per cent, from which on a warning is printed."""
+
+
+def build_table(results: Results) -> TuneTable:
+    """Return the tune table of the measured choices.
+
+    Raises:
+        BadInputError: if the results have no choices, or mix machines, MPI libraries or executors within a setting.
+    """
+    check_conditions(rows_by_setting(results))
+    recommendations = recommend_placements(results)
+    if not recommendations:
+        rows = results.rows
+        statuses = Counter(row.kind if not row.ours else "wrong" if row.wrong else row.status for row in rows)
+        counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no rows"
+        if reason := lone_rank_reason(results.ours.rows):
+            raise UnusableError("PATHS", reason)
+        missing = "no complete and correct result of an algorithm (a floor, auto and training steps do not count)"
+        raise UnusableError("PATHS", f"{missing}; results: {counts}")
+    entries = tuple(
+        TableEntry(
+            setting=each.setting,
+            runs=each.measured.runs,
+            ranges=tuple(replace(of_range.sizes, advice=of_range.is_advice) for of_range in each.ranges),
+            executor=each.measured.conditions.executor,
+        )
+        for each in recommendations
+    )
+    used = {run for entry in entries for run in entry.runs}
+    runs = [
+        {
+            "run_id": run.run_id, "job": run.job, "created": run.created, "kind": run.kind,
+            "machine": machine_name(run.machine, run.provenance),
+            "hosts": run.provenance.get("hosts"), "mpi": mpi_version(run.provenance), "path": run.path,
+        }
+        for run in results.runs
+        if run.run_id in used
+    ]  # fmt: skip
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return TuneTable(created=created, hpccoll_version=__version__, rule=RULE, runs=runs, entries=entries)
+
+
+def write_table(table: TuneTable, out: Path) -> None:
+    """Write ``table`` to ``out``.
+
+    Raises:
+        BadInputError: if ``out`` cannot be written, or holds something other than a table.
+    """
+    _check_replaceable(out)
+    try:
+        with replacing_file(out.resolve()) as unfinished:
+            unfinished.write_text(json.dumps(table.to_json(), indent=1) + "\n")
+    except OSError as error:
+        raise file_error("--out", out, error, "written") from None
+
+
+def table_warnings(results: Results) -> Iterator[str]:
+    """Yield warnings about a table made from ``results``: missing cases, choices without advice, and uncertain ones."""
+    if results.missing:
+        cases = f"{len(results.missing)} of {results.planned} cases"
+        yield f"partial: {cases} are missing, and the table does not consider them"
+    unsure = [of_range.is_advice for each in recommend(results) for of_range in each.ranges].count(False)
+    if unsure:
+        yield (
+            f"no advice: for {format_count(unsure, 'range')} of the table no measurement shows that the choice is the "
+            f"faster one; {AUTO} runs it all the same"
+        )
+    noise = {setting: 100 * ratio_noise(measured) for setting, measured in measured_settings(results).items()}
+    noisy = [setting for setting in noise if noise[setting] >= NOISE_WARNING_PERCENT]
+    if noisy:
+        worst = max(noisy, key=lambda setting: noise[setting])
+        yield (
+            f"noise: in {len(noisy)} of {len(noise)} settings the ratio of the two fastest may be off by "
+            f"{NOISE_WARNING_PERCENT} % or more (median over sizes; {noise[worst]:.0f} % in {worst.label}): either may "
+            "be the faster. More time for each case helps, and so does a machine without other load."
+        )
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuse to overwrite anything but a table: the file may be a raw file, even one from which the table is made."""
+    if not out.is_file() or not out.stat().st_size:
+        return
+    try:
+        load_table(out, "--out")
+    except BadInputError:
+        raise BadInputError("--out", str(out), "a new file, or a table: it holds something else") from None

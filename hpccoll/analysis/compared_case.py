@@ -1,0 +1,98 @@
+"""The cases of one side of a comparison: what was asked, on how many ranks and nodes, and its samples.
+
+Of a run a sample is the median of a round; of a reference, which several runs made, it is the time of a run.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.common.units import format_count, format_size
+from hpccoll.store.rows import Row
+
+IDENTITY = (
+    "collective", "algorithm", "transport", "device", "dtype", "op", "in_place", "root", "requested_bytes", "timing",
+    "variant", "mapping", "ranks", "nodes", "ranks_per_node", "aggregators", "source",
+)  # fmt: skip
+"""What two rows must share, besides parameters, to be one case: what was asked, on how many ranks and nodes, and who
+measured it how."""
+
+COORDINATES = "collective", "algorithm", "requested_bytes", "in_place", "ranks", "nodes"
+"""What charts group cases by."""
+
+TIMED = "ok", "partial"
+"""The statuses of results that have a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCase:
+    """A case of a run, or of a reference.
+
+    Args:
+        identity: what was asked, as JSON; equal for equal cases of both sides.
+        case_id: the id of the case.
+        label: the case in words.
+        coordinates: its COORDINATES.
+        status: the status of its row; ``ok`` in a reference.
+        reason: why the status is not ok.
+        seconds: the time; None without one.
+        samples: the times that its spread is known from, in seconds.
+    """
+
+    identity: str
+    case_id: str
+    label: str
+    coordinates: Mapping[str, Any]
+    status: str
+    reason: str | None
+    seconds: float | None
+    samples: Sequence[float]
+
+    @property
+    def timed(self) -> bool:
+        """Whether it has a time, above 0."""
+        return self.status in TIMED and bool(self.seconds)
+
+    def differences(self, other: "ComparedCase") -> list[tuple[str, Any, Any]]:
+        """Return the names and both values of what makes the cases different ones."""
+        names = (*IDENTITY, "params")
+        values = zip(names, json.loads(self.identity), json.loads(other.identity), strict=True)
+        return [(name, mine, others) for name, mine, others in values if mine != others]
+
+    @property
+    def middle(self) -> float:
+        """The geometric mean of the samples in seconds."""
+        return math.exp(sum(map(math.log, self.samples)) / len(self.samples))
+
+
+def cases_of_rows(rows: Iterable[Row]) -> dict[str, ComparedCase]:
+    """Return the measured cases by what was asked; of several rows of one case the last one.
+
+    Floors are left out: what the harness takes is no operation, and a few clock ticks of it are no regression.
+    """
+    return {(case := _case_of_row(row)).identity: case for row in rows if not (row.predicted or row.floor)}
+
+
+def _case_of_row(row: Row) -> ComparedCase:
+    identity = json.dumps([*(getattr(row, name) for name in IDENTITY), dict(row.params)], sort_keys=True)
+    return ComparedCase(
+        identity=identity, case_id=row.case_id, label=_label(row),
+        coordinates={name: getattr(row, name) for name in COORDINATES}, status=row.status, reason=row.reason,
+        seconds=row.median_s, samples=[median for median in row.round_medians_s if median],
+    )  # fmt: skip
+
+
+def _label(row: Row) -> str:
+    """Return the case in words: what it does, how, and where."""
+    params = " ".join(f"{name}={value}" for name, value in sorted(row.params.items()))
+    how = " ".join(filter(None, (row.algorithm, params, "" if row.transport == "mpi" else f"over {row.transport}")))
+    op = f" {row.op}" if row.op else ""
+    where = f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}"
+    place = "in place" if row.in_place else "out of place"
+    variant = f", {row.variant}" if row.variant else ""
+    source = f", by {row.source}" if row.imported else ""
+    return (
+        f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}{op} {place}, {where}{variant}{source}"
+    )

@@ -1,0 +1,243 @@
+"""The regret of a tune table: the time of its choices over that of the best choices, in results not used to make it.
+
+Noise makes it too large; a lower estimate (hpccoll/analysis/held_out_regret.py) says by how much at most.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpccoll.analysis.answers import lone_rank_reason
+from hpccoll.analysis.held_out_regret import held_out_regret
+from hpccoll.analysis.measured_choices import (
+    ChoiceTime,
+    comparable_seconds,
+    geometric_mean,
+    measured_settings,
+)
+from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.table import Choice, TableEntry, TuneTable
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_seconds, format_size
+from hpccoll.store.rows import Results
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRegret:
+    """The regret at one size of one setting.
+
+    Args:
+        setting: the setting.
+        nbytes: the size S, in bytes.
+        choice: the choice of the table.
+        seconds: its time, comparable with that of the best.
+        best: the best choice in these results.
+        best_seconds: the time of the best.
+        held_out: the lower estimate of the regret, by cross-validation over rounds.
+        unpaired: whether no launch measured both: the regret then includes differences between launches.
+        noise: the relative uncertainty of the regret.
+        extrapolated: whether the size lies outside those from which the table was made.
+    """
+
+    setting: Setting
+    nbytes: int
+    choice: Choice
+    seconds: float
+    best: Choice
+    best_seconds: float
+    held_out: float
+    unpaired: bool = False
+    noise: float = 0.0
+    extrapolated: bool = False
+
+    @property
+    def regret(self) -> float:
+        """The time of the choice over that of the best: 1 if it is the best; noise may make it too large."""
+        return self.seconds / self.best_seconds
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the best is faster by more than the noise; one algorithm under two names never is."""
+        return self.choice != self.best and math.log(self.regret) > self.noise
+
+
+@dataclass(frozen=True, slots=True)
+class TableJudgement:
+    """The regrets of a table.
+
+    Args:
+        regrets: the regret at each judged size.
+        unjudged: sentences about settings and sizes that could not be judged.
+        other_conditions: sentences about settings whose machine, MPI library or executor is not that of the table, and
+            about results from which the table was made.
+        single_choices: for each setting, the best of the choices that serve all sizes, and the geometric mean of its
+            regrets.
+    """
+
+    regrets: tuple[SizeRegret, ...]
+    unjudged: tuple[str, ...]
+    other_conditions: tuple[str, ...] = ()
+    single_choices: Mapping[Setting, tuple[Choice, float]] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean of the regrets."""
+        return geometric_mean(regret.regret for regret in self.regrets)
+
+    @property
+    def held_out(self) -> float:
+        """The geometric mean of their lower estimates."""
+        return geometric_mean(regret.held_out for regret in self.regrets)
+
+    def by_setting(self) -> Iterator[tuple[Setting, list[SizeRegret], float, float]]:
+        """Yield each setting with its regrets, their geometric mean, and that of their lower estimates."""
+        for setting in dict.fromkeys(regret.setting for regret in self.regrets):
+            regrets = [regret for regret in self.regrets if regret.setting == setting]
+            yield (
+                setting,
+                regrets,
+                geometric_mean(r.regret for r in regrets),
+                geometric_mean(r.held_out for r in regrets),
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "geometric_mean": self.mean,
+            "held_out": self.held_out,
+            "settings": [
+                {
+                    "setting": setting.to_json(),
+                    "geometric_mean": mean,
+                    "held_out": held_out,
+                    "fixed": self._single_choice(setting),
+                    "sizes": [
+                        {
+                            "bytes": r.nbytes, "choice": r.choice.label, "seconds": r.seconds, "best": r.best.label,
+                            "best_seconds": r.best_seconds, "regret": r.regret, "held_out": r.held_out,
+                            "unsure": r.noise, "apart": r.unpaired, "beyond": r.extrapolated,
+                        }
+                        for r in regrets
+                    ],
+                }
+                for setting, regrets, mean, held_out in self.by_setting()
+            ],
+            "unjudged": list(self.unjudged),
+            "strange": list(self.other_conditions),
+        }  # fmt: skip
+
+    def _single_choice(self, setting: Setting) -> dict[str, Any] | None:
+        single = self.single_choices.get(setting)
+        return single and {"choice": single[0].label, "geometric_mean": single[1]}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the judgement as a table for people."""
+        yield "regret: time of the table's choice over that of the best choice in these results; 1 if it is the best"
+        for setting, regrets, mean, held_out in self.by_setting():
+            yield setting.label
+            yield from map(_size_line, regrets)
+            yield f"{'mean':>12}  {mean:.3f}" + _lower_estimate(mean, held_out)
+            if setting in self.single_choices:
+                choice, single = self.single_choices[setting]
+                yield f"{'one for all':>12}  {single:.3f}  {choice.label}, the best single choice for these sizes"
+        yield from (f"not judged: {sentence}" for sentence in self.unjudged)
+        yield from self.other_conditions
+        yield f"geometric mean of the regret at {len(self.regrets)} sizes: {self.mean:.3f}" + _lower_estimate(
+            self.mean, self.held_out
+        )
+
+
+def _size_line(r: SizeRegret) -> str:
+    notes = "" if r.choice == r.best else f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
+    notes += ", in another launch" if r.unpaired else ""
+    if notes and not r.is_significant:
+        notes += f", but not clearly: noise may change the regret by {100 * r.noise:.0f} %"
+    notes += "; outside the measured sizes of the table" if r.extrapolated else ""
+    return f"{format_size(r.nbytes):>12}  {r.regret:.3f}  {r.choice.label}: {format_seconds(r.seconds)}{notes}"
+
+
+def _lower_estimate(mean: float, held_out: float) -> str:
+    equal = f"{held_out:.3f}" == f"{mean:.3f}"
+    return "" if equal else f" at most, {held_out:.3f} at least, because of noise"
+
+
+def judge_table(table: TuneTable, results: Results) -> TableJudgement:
+    """Return the regrets of ``table`` in ``results``.
+
+    Raises:
+        BadInputError: if nothing in the results can be judged.
+    """
+    regrets: list[SizeRegret] = []
+    unjudged: list[str] = []
+    other_conditions: dict[str, None] = {}
+    single_choices: dict[Setting, tuple[Choice, float]] = {}
+    if {row.run_id for row in results.rows} & {run.get("run_id") for run in table.runs}:
+        other_conditions["the table was made from these results, so that noise makes its choices look too good"] = None
+    for setting, measured in measured_settings(results).items():
+        entry = table.find(setting)
+        if entry is None:
+            unjudged.append(f"{setting.label}: the table has no choice for it")
+            continue
+        made_on = table.conditions(entry)
+        conditions = measured.conditions.label
+        if made_on and conditions not in made_on:
+            other_conditions[f"the table was made on {' and '.join(made_on)}, and these results on {conditions}"] = None
+        seconds: dict[int, Mapping[Choice, float]] = {}
+        not_judged: dict[str, list[int]] = defaultdict(list)
+        for size in measured.sizes:
+            times = measured.times_at(size)
+            if why := _why_unjudged(entry.range_of(size).choice, times):
+                not_judged[why].append(size)
+            else:
+                seconds[size] = comparable_seconds(times)
+                regrets.append(_size_regret(setting, entry, size, times, seconds[size]))
+        if single := _best_single_choice(seconds):
+            single_choices[setting] = single
+        for why, sizes in not_judged.items():
+            unjudged.append(f"{setting.label}: {why} at {', '.join(map(format_size, sizes))}")
+    if not regrets:
+        raise BadInputError(
+            "PATHS",
+            "; ".join(unjudged) or lone_rank_reason(results.ours.rows) or "no rows",
+            "results in which choices of the table were measured next to others",
+        )
+    return TableJudgement(tuple(regrets), tuple(unjudged), tuple(other_conditions), single_choices)
+
+
+def _why_unjudged(choice: Choice, times: Mapping[Choice, ChoiceTime]) -> str:
+    """Return why a choice is not judged by the times at a size; empty if it can be."""
+    if choice not in times:
+        return f"{choice.label} was not measured"
+    return "" if len(times) > 1 else f"only {choice.label} was measured"
+
+
+def _size_regret(
+    setting: Setting, entry: TableEntry, size: int, times: Mapping[Choice, ChoiceTime], seconds: Mapping[Choice, float]
+) -> SizeRegret:
+    """Return the regret of the choice of ``entry`` at a size, from the times of all choices at that size."""
+    choice = entry.range_of(size).choice
+    best = min(seconds, key=lambda each: seconds[each])
+    lower = min(
+        max(1.0, held_out_regret({each: time.rounds for each, time in times.items()}, choice) or 1.0),
+        seconds[choice] / seconds[best],
+    )
+    measured = [each for r in entry.ranges for each in r.sizes]
+    return SizeRegret(
+        setting, size, choice, seconds[choice], best, seconds[best], lower,
+        unpaired=not times[choice].shares_launch(times[best]),
+        noise=times[choice].ratio_noise(times[best]) if choice != best else 0.0,
+        extrapolated=not min(measured, default=size) <= size <= max(measured, default=size),
+    )  # fmt: skip
+
+
+def _best_single_choice(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:
+    """Return the best choice that serves all sizes, and its mean regret; None with fewer than two sizes or choices."""
+    if len(seconds) < 2 or len(set.intersection(*map(set, seconds.values()))) < 2:
+        return None
+    means = {
+        choice: geometric_mean(of_size[choice] / min(of_size.values()) for of_size in seconds.values())
+        for choice in sorted(set.intersection(*map(set, seconds.values())), key=str)
+    }
+    best = min(means, key=lambda choice: means[choice], default=None)
+    return None if best is None else (best, means[best])

@@ -1,0 +1,231 @@
+"""The measured times of each choice, by setting and size: the input of making and of judging a table."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from hpccoll.analysis.round_comparison import is_clear_lead, round_statistics
+from hpccoll.analysis.setting import Setting, call_fields
+from hpccoll.analysis.table import Choice, Conditions, machine_name, mpi_version
+from hpccoll.cases.case import PYTHON
+from hpccoll.cases.catalogue import choice_parameters
+from hpccoll.common.errors import BadInputError
+from hpccoll.schedule import collective
+from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.store.rows import Results, Row, timing_mode
+from hpccoll.store.statistics import Interval, RoundStatistics, median_ratio
+
+RoundKey: TypeAlias = tuple[object, str, int]
+"""A round: the call (element type, op, root and placement), the id of its run, and its number in that run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceTime:
+    """The time of a choice at one size.
+
+    Args:
+        seconds: the median; for several runs or calls the geometric mean of their medians.
+        noise: its relative uncertainty: half its 95 % interval, or half the spread between runs if that is more.
+        rounds: the median of each round, in seconds.
+        intervals: the 95 % interval of the median of each round, in seconds; None if it is unknown.
+    """
+
+    seconds: float
+    noise: float
+    rounds: Mapping[RoundKey, float] = field(default_factory=dict)
+    intervals: Mapping[RoundKey, Interval] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "ChoiceTime":
+        medians = np.array([row.median_s for row in rows])
+        seconds = float(np.exp(np.log(medians).mean()))
+        half_intervals = [((row.ci_high_s or 0.0) - (row.ci_low_s or 0.0)) / 2 / seconds for row in rows]
+        rounds: dict[RoundKey, RoundStatistics] = {
+            ((row.dtype, row.op, row.root, row.in_place), *round_key): statistics
+            for row in rows
+            for round_key, statistics in round_statistics(row).items()
+            if statistics.median
+        }
+        return cls(
+            seconds,
+            max(*half_intervals, float(np.ptp(medians)) / 2 / seconds, 0.0),
+            {each: statistics.median for each, statistics in rounds.items()},
+            {each: statistics.interval for each, statistics in rounds.items()},
+        )
+
+    def ratio_noise(self, other: "ChoiceTime") -> float:
+        """Return the relative uncertainty of the ratio to another time.
+
+        If both were measured in two rounds or more, it is half the spread of their ratios over these rounds: whatever
+        slows the machine for a while slows both. Otherwise the noises of the two add as independent values.
+        """
+        ratios = self.round_ratios(other)
+        if len(ratios) > 1:
+            return float(np.ptp(np.log([*ratios.values()]))) / 2
+        return float(np.hypot(self.noise, other.noise))
+
+    def ratio(self, other: "ChoiceTime") -> float:
+        """Return the ratio of this time to another.
+
+        It is the median of the ratios over common rounds; without common rounds it is the ratio of the medians.
+        """
+        return median_ratio([*self.round_ratios(other).values()] or [self.seconds / other.seconds])
+
+    def round_ratios(self, other: "ChoiceTime") -> dict[RoundKey, float]:
+        """Return the ratio of this time to another in each round that measured both."""
+        return {each: self.rounds[each] / other.rounds[each] for each in self.rounds if each in other.rounds}
+
+    def clearly_faster(self, other: "ChoiceTime") -> bool:
+        """Return whether this time is clearly shorter than another, in all rounds that measured both."""
+        common = [each for each in self.rounds if each in other.rounds]
+        mine, theirs = (
+            [RoundStatistics(time.rounds[each], time.intervals.get(each)) for each in common] for time in (self, other)
+        )
+        return is_clear_lead(list(zip(mine, theirs, strict=True)))
+
+    def shares_launch(self, other: "ChoiceTime") -> bool:
+        """Return whether one launch measured both."""
+        return bool({run for _, run, _ in self.rounds} & {run for _, run, _ in other.rounds})
+
+
+def comparable_seconds(times: Mapping[Choice, ChoiceTime]) -> dict[Choice, float]:
+    """Return the seconds of each choice at one size as if all had been measured in the rounds of the fastest.
+
+    A round that was slow for all choices thus does not count against those that were measured in it.
+    """
+    fastest = min(times.values(), key=lambda time: time.seconds)
+    return {choice: fastest.seconds * time.ratio(fastest) for choice, time in times.items()}
+
+
+Curves = Mapping[Choice, Mapping[int, ChoiceTime]]
+"""The time of each choice at each requested size in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSetting:
+    """The measurements of one setting.
+
+    Args:
+        curves: the times of each choice.
+        runs: the ids of the runs.
+        conditions: the machine, the MPI library and the executor.
+        oversubscribed: whether there were more ranks than cores.
+        auto: the times of the algorithm ``auto`` by requested size in bytes; it is no choice, because it runs one.
+    """
+
+    curves: Curves
+    runs: tuple[str, ...]
+    conditions: Conditions
+    oversubscribed: bool = False
+    auto: Mapping[int, ChoiceTime] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], conditions: Conditions) -> "MeasuredSetting":
+        """Return the measurements of the rows of a setting."""
+        grouped: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+        of_auto: dict[int, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_size = of_auto if row.algorithm == AUTO else grouped[choice_of(row)]
+            by_size[row.requested_bytes].append(row)
+        curves = {
+            choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
+            for choice in sorted(grouped, key=str)
+        }
+        runs = tuple(dict.fromkeys(row.run_id for row in rows))
+        auto = {size: ChoiceTime.of(of_size) for size, of_size in sorted(of_auto.items())}
+        return cls(curves, runs, conditions, any(row.oversubscribed for row in rows), auto)
+
+    @property
+    def sizes(self) -> list[int]:
+        """All sizes in bytes, ascending."""
+        return sorted({size for curve in self.curves.values() for size in curve})
+
+    def times_at(self, size: int) -> dict[Choice, ChoiceTime]:
+        """Return the times of the choices that were measured at ``size``."""
+        return {choice: curve[size] for choice, curve in self.curves.items() if size in curve}
+
+
+def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
+    """Return the measurements among which a table can choose: those of ``rows_by_setting`` without ``auto``.
+
+    Raises:
+        BadInputError: if a setting was measured on several machines, with several MPI libraries or by both executors.
+    """
+    grouped = rows_by_setting(results)
+    check_conditions(grouped)
+    return {setting: MeasuredSetting.of(rows, conditions) for (setting, conditions), rows in grouped.items()}
+
+
+def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[Row]]:
+    """Return the rows among which a table can choose, and those of ``auto`` next to them, by setting and conditions.
+
+    Training steps and single ranks are left out, and so are settings in which nothing but ``auto`` was measured.
+    """
+    results = results.ours.without_steps
+    runs = {run.run_id: run for run in results.runs}
+    rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
+    for row in results.rows:
+        run = runs.get(row.run_id)
+        usable = row.status == "ok" and not row.wrong and row.median_s and not (run and run.rank_loss)
+        if usable and not row.floor and row.exchanges_data:
+            machine = machine_name(run.machine, run.provenance) if run else ""
+            mpi = mpi_version(run.provenance) if run else ""
+            conditions = Conditions(machine, mpi, row.executor or PYTHON)
+            rows[setting_of(row), conditions].append(row)
+    twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}
+    with_both = {key: [*rows[key], *map(_moved, filter(_has_one_buffer, twins[key]))] for key in rows}
+    return {
+        key: of_setting for key, of_setting in with_both.items() if any(row.algorithm != AUTO for row in of_setting)
+    }
+
+
+def _has_one_buffer(row: Row) -> bool:
+    """Return whether a row is of a call of the library that knows no placement, and so belongs to both."""
+    return row.algorithm == NATIVE and collective(row.collective).one_buffer
+
+
+def _moved(row: Row) -> Row:
+    return replace(row, in_place=not row.in_place)
+
+
+def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
+    """Check that every setting has one machine, MPI library and executor.
+
+    Args:
+        settings: settings with their conditions.
+
+    Raises:
+        BadInputError: names the conditions of the first setting that has several.
+    """
+    by_setting: dict[Setting, list[str]] = defaultdict(list)
+    for setting, conditions in settings:
+        by_setting[setting].append(conditions.label)
+    for setting, several in by_setting.items():
+        if len(several) > 1:
+            expected = f"results of one machine, MPI library and executor for {setting.label}"
+            raise BadInputError("PATHS", "; ".join(sorted(several)), expected)
+
+
+def setting_of(row: Row) -> Setting:
+    """Return the setting of a row."""
+    return Setting(
+        **call_fields(row.collective, row.op, row.dtype, row.root, row.params, row.ranks),
+        device=row.device, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
+        ranks_per_node=row.ranks_per_node, racks=row.racks, mapping=row.mapping, aggregators=row.aggregators,
+        variant=row.variant, timing=timing_mode(row.timing),
+    )  # fmt: skip
+
+
+def choice_of(row: Row) -> Choice:
+    """Return the choice of a row: its algorithm and transport, and the parameters that distinguish choices."""
+    return Choice(row.algorithm, row.transport, tuple(sorted(choice_parameters(row.collective, row.params).items())))
+
+
+def geometric_mean(ratios: Iterable[float]) -> float:
+    """Return the geometric mean of at least one ratio."""
+    logs = [math.log(ratio) for ratio in ratios]
+    return math.exp(sum(logs) / len(logs))

@@ -1,0 +1,88 @@
+"""Results of other programs next to ours of the same operation: timed differently, and therefore never ranked."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.analysis.compared_case import TIMED
+from hpccoll.cases.case import AGGREGATED
+from hpccoll.cases.catalogue import GRAPH
+from hpccoll.common.units import format_count, format_size
+from hpccoll.store.rows import Row
+from hpccoll.store.sources import QUEUE_MEAN
+
+OPERATION = "collective", "algorithm", "transport", "device", "requested_bytes", "ranks", "nodes"
+"""What both results share; placements and types of elements may differ, and are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """A result of another program, and ours of the same operation; None if ours did not measure it."""
+
+    theirs: Row
+    ours: Row | None
+
+    @property
+    def factor(self) -> float | None:
+        """Their time over ours."""
+        if self.ours is None or not self.ours.median_s or self.theirs.median_s is None:
+            return None
+        return self.theirs.median_s / self.ours.median_s
+
+    def row(self) -> dict[str, Any]:
+        """Return both as JSON has them; absent values are None."""
+        ours = self.ours
+        return {
+            **{name: getattr(self.theirs, name) for name in OPERATION}, "params": dict(self.theirs.params),
+            "source": self.theirs.source, "their_timing": self.theirs.timing, "their_s": self.theirs.median_s,
+            "our_timing": ours.timing if ours else None, "our_s": ours.median_s if ours else None,
+            "factor": self.factor,
+        }  # fmt: skip
+
+
+def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]:
+    """Return each result of another program with ours of the same operation.
+
+    Of several of ours the one whose timing, type of elements and placement are theirs is taken, and then the fastest:
+    the library's own call has two placements.
+
+    Args:
+        theirs: imported rows.
+        ours: rows that hpccoll measured.
+    """
+    by_operation: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in ours:
+        if row.status in TIMED and row.median_s and not row.floor:
+            by_operation[_operation(row)].append(row)
+    return [
+        SideBySide(row, min(by_operation.get(_operation(row), ()), key=lambda ours: _distance(row, ours), default=None))
+        for row in theirs
+        if row.median_s
+    ]
+
+
+def _operation(row: Row) -> tuple[object, ...]:
+    return tuple(getattr(row, name) for name in OPERATION)
+
+
+def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:
+    """Return by what our result differs from theirs, the most important first."""
+    aggregated = ours.timing == AGGREGATED
+    return (
+        aggregated != (theirs.timing == QUEUE_MEAN), bool(theirs.params.get(GRAPH)) != bool(ours.params.get(GRAPH)),
+        ours.variant is not None, theirs.dtype != ours.dtype,
+        theirs.in_place != ours.in_place, ours.median_s,
+    )  # fmt: skip
+
+
+def operation_label(row: Row) -> str:
+    """Return the operation of a result of another program in words."""
+    how = f"{row.algorithm} ({call})" if (call := call_label(row.params)) else row.algorithm
+    where = f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}"
+    return f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}, {where}"
+
+
+def call_label(params: Mapping[str, object]) -> str:
+    """Return what another program called, and with which options: ``MPI_Iallreduce``, ``graph=1``; or empty."""
+    return ", ".join(str(value) if name == "call" else f"{name}={value}" for name, value in params.items())

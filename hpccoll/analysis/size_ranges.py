@@ -1,0 +1,176 @@
+"""The choice of ranges of sizes: where each choice gains more than the noise.
+
+Between measured sizes, times are interpolated linearly in log(time) over log(bytes); a cut between two ranges lies at
+the crossing of the lines of their choices.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.analysis.measured_choices import Curves, MeasuredSetting, comparable_seconds
+from hpccoll.analysis.table import Choice, ChoiceRange
+
+MIN_CUT_PRICE = 0.03
+"""The smallest gain that justifies another range: a relative time, summed over the measured sizes of the range."""
+
+DIGITS = 4
+"""The decimals of ratios in a table, which are for people."""
+
+RULE = (
+    "ranges minimise the sum of log(time / best time) over the measured sizes plus a price for each cut: the median "
+    "over sizes of the uncertainty of the ratio of the two best (half its spread over the rounds that measured both; "
+    "with fewer than two such rounds the root of the sum of squares of their half 95 % intervals or half spreads "
+    f"between runs, relative), at least {MIN_CUT_PRICE}; times are compared by the median of their ratios to the "
+    "fastest over the rounds that measured both; a cut lies where the times of its choices cross, interpolated "
+    "linearly in log time over log bytes; if native was measured, a first range of another choice costs a cut, too: it "
+    "has to gain more than the noise; one set of ranges serves both placements unless sets of their own cost less by "
+    "more than the price of a cut; the first and the last range reach beyond the measured sizes, where nothing was "
+    "measured; without 'advice' a choice is not shown to be the faster one"
+)
+
+Times = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRanges:
+    """The ranges of one setting, or of both placements of one call.
+
+    Args:
+        ranges: the ranges, ascending; together they cover all sizes.
+        cost: the minimum that RULE describes, as a mean over placements.
+        price: the price of a cut.
+    """
+
+    ranges: tuple[ChoiceRange, ...]
+    cost: float
+    price: float
+
+
+def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:
+    """Return the ranges that serve all ``placements``, by RULE.
+
+    Args:
+        placements: the measurements of one setting, or of both placements of a call, at the same sizes.
+
+    Raises:
+        ValueError: if no choice was measured in all placements.
+    """
+    sizes, price = placements[0].sizes, max(map(cut_price, placements))
+    choices = [choice for choice in placements[0].curves if all(choice in other.curves for other in placements)]
+    logs = np.array([log_times(measured.curves, sizes)[_rows_of(measured, choices)] for measured in placements])
+    best = np.array([log_times(measured.curves, sizes).min(axis=0) for measured in placements])
+    excess, mean_logs = (logs - best[:, None]).mean(axis=0), logs.mean(axis=0)
+    is_native = [choice.is_native for choice in choices]
+    entry = np.where(is_native, 0.0, price * any(is_native))
+    rows = _cheapest_rows(excess, price, entry)
+    starts = [i for i in range(len(sizes)) if i == 0 or rows[i] != rows[i - 1]]
+    cuts = [0, *(_cut(sizes[i - 1 : i + 1], *mean_logs[[rows[i - 1], rows[i]], i - 1 : i + 1]) for i in starts[1:])]
+    ranges = tuple(
+        ChoiceRange(
+            first=cuts[n],
+            below=cuts[n + 1] if n + 1 < len(cuts) else None,
+            choice=choices[rows[start]],
+            sizes=tuple(sizes[start:end]),
+            over_best=round(float(np.exp(excess[rows[start], start:end].mean())), DIGITS),
+            over_native=_over_native(choices, mean_logs[:, start:end], rows[start]),
+            unpaired=tuple(
+                dict.fromkeys(
+                    label
+                    for measured in placements
+                    for label in _unpaired(measured.curves, choices[rows[start]], sizes[start:end])
+                )
+            ),
+        )
+        for n, (start, end) in enumerate(zip(starts, [*starts[1:], len(sizes)], strict=True))
+    )
+    cost = float(excess[rows, range(len(sizes))].sum() + price * (len(starts) - 1) + entry[rows[0]])
+    return SizeRanges(ranges, cost, price)
+
+
+def _rows_of(measured: MeasuredSetting, choices: Sequence[Choice]) -> list[int]:
+    return [list(measured.curves).index(choice) for choice in choices]
+
+
+def log_times(curves: Curves, sizes: Sequence[int]) -> Times:
+    """Return the logarithm of each choice's seconds at ``sizes``, [choice, size]; infinite outside its own sizes."""
+    at = np.log(sizes)
+    seconds = {
+        size: comparable_seconds({choice: curve[size] for choice, curve in curves.items() if size in curve})
+        for size in sizes
+    }
+    rows = [
+        np.interp(at, np.log(list(curve)), np.log([seconds[size][choice] for size in curve]), left=np.inf, right=np.inf)
+        for choice, curve in curves.items()
+    ]
+    return np.array(rows)
+
+
+def cut_price(measured: MeasuredSetting) -> float:
+    """Return the gain that justifies a cut: the noise of a ratio, and at least MIN_CUT_PRICE."""
+    return max(MIN_CUT_PRICE, ratio_noise(measured))
+
+
+def ratio_noise(measured: MeasuredSetting) -> float:
+    """Return the relative uncertainty of the ratio of the two fastest: median over sizes; 0 for a single choice."""
+    noises = []
+    for size in measured.sizes:
+        times = measured.times_at(size)
+        best, *others = sorted(times, key=comparable_seconds(times).__getitem__)
+        noises.append(times[best].ratio_noise(times[others[0]]) if others else 0.0)
+    return float(np.median(noises))
+
+
+def _cheapest_rows(excess: Times, price: float, entry: Times) -> list[int]:
+    """Return a row for each column of ``excess`` so that the sum, plus ``price`` for every change, is least.
+
+    Args:
+        excess: the cost of each row in each column, [row, column].
+        price: the cost of a change.
+        entry: the cost of beginning with each row.
+    """
+    total = excess[:, 0] + entry
+    origins = []
+    for column in excess.T[1:]:
+        best = int(total.argmin())
+        stay = total <= total[best] + price
+        origins.append(np.where(stay, np.arange(len(total)), best))
+        total = np.where(stay, total, total[best] + price) + column
+    rows = [int(total.argmin())]
+    for origin in reversed(origins):
+        rows.append(int(origin[rows[-1]]))
+    return rows[::-1]
+
+
+def _cut(sizes: Sequence[int], before: Times, after: Times) -> int:
+    """Return the first size of the choice ``after``: the crossing of its line with that of ``before``.
+
+    If only one of them was measured at both sizes, the other takes over where its measurements end; if neither was,
+    the cut lies in the middle.
+    """
+    known = np.isfinite([before[1], after[0]])
+    if known.all():
+        lead_before, lead_after = after[0] - before[0], before[1] - after[1]
+        fraction = lead_before / (lead_before + lead_after) if lead_before + lead_after > 0 else 0.5
+    else:
+        fraction = 0.5 if not known.any() else float(known[0])
+    cut = sizes[0] * (sizes[1] / sizes[0]) ** fraction
+    return int(np.clip(np.ceil(cut), sizes[0] + 1, sizes[1]))
+
+
+def _unpaired(curves: Curves, choice: Choice, sizes: Sequence[int]) -> Iterator[str]:
+    """Yield the labels of choices that no launch measured together with ``choice`` at one of their common ``sizes``."""
+    chosen = curves[choice]
+    for other, curve in curves.items():
+        if other != choice and any(not chosen[n].shares_launch(curve[n]) for n in sizes if n in chosen and n in curve):
+            yield other.label
+
+
+def _over_native(choices: Sequence[Choice], logs: Times, row: int) -> float | None:
+    native_choices = [number for number, choice in enumerate(choices) if choice.is_native]
+    if not native_choices:
+        return None
+    ratios = logs[row] - logs[native_choices].min(axis=0)
+    return round(float(np.exp(ratios.mean())), DIGITS) if np.isfinite(ratios).all() else None

@@ -1,0 +1,281 @@
+"""The catalogue: which collectives, algorithms and parameters can be requested. It imports no MPI: login nodes plan."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
+from hpccoll.cases.case import TIMINGS, Case, Parameter
+from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native, unmet_by_transport
+from hpccoll.common.errors import BadInputError, format_choices
+from hpccoll.common.limits import CHANNELS, MAX_BYTES, IntegerRange
+from hpccoll.common.units import format_size, parse_size
+from hpccoll.schedule import (
+    BFLOAT16,
+    DTYPES,
+    MAPPINGS,
+    REDUCTIONS,
+    Collective,
+    CollectiveCall,
+    Layout,
+    itemsize,
+    numbering,
+    unequal_blocks,
+)
+from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
+from hpccoll.training.workload import Workload
+
+PLAN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": IntegerRange(1, MAX_BYTES)}
+"""The parameters of every case with a schedule: the number of channels, the number of channels in flight, and, instead
+of the number of channels, the maximum size of a piece: of a unit, or in a pipeline of the whole buffer."""
+
+GRAPH = "graph"
+"""The parameter of all cases over NCCL that, if 1, replays them as a CUDA graph."""
+
+FIRST_MAPPING = next(iter(MAPPINGS))
+"""The mapping that is measured if several mappings number the ranks alike."""
+
+
+def check_case(case: Case) -> None:
+    """Check that every value of ``case`` is valid.
+
+    Raises:
+        BadInputError: names the invalid value and the valid ones.
+    """
+    family = collective(case.collective)
+    check_algorithm(case.algorithm, [case.collective])
+    values: dict[str, tuple[object, tuple[object, ...]]] = {
+        "device": (case.device, DEVICES),
+        "dtype": (case.dtype, (*DTYPES, BFLOAT16)),
+        "op": (case.op, tuple(REDUCTIONS) if family.has_op else (None,)),
+        "timing": (case.timing, TIMINGS),
+    }
+    for key, (value, valid) in values.items():
+        if value not in valid:
+            raise BadInputError(key, value, valid)
+    transports = distinct_transports(case.collective, case.algorithm, (case.transport,), case.device)
+    if case.transport not in transports:
+        raise BadInputError(f"transport of {case.algorithm}", case.transport, transports)
+    _check_call(case)
+    _check_parameters(case)
+    if case.collective in WORKLOADS:
+        Workload.of(case.params)
+
+
+def _check_call(case: Case) -> None:
+    family = collective(case.collective)
+    if case.root is not None and not family.rooted:
+        raise BadInputError("root", case.root, f"none: {case.collective} has no root")
+    if not isinstance(case.root, int | None):
+        raise BadInputError("root", case.root, "a whole number")
+    if case.mapping not in (None, *MAPPINGS):
+        raise BadInputError("mapping", case.mapping, MAPPINGS)
+    if case.mapping not in distinct_mappings(case.collective, case.algorithm, (case.mapping,)):
+        raise BadInputError("mapping", case.mapping, f"none: {case.collective} names its two ranks")
+    if case.in_place not in distinct_placements(case.collective, case.algorithm, (case.in_place,)):
+        expected = f"{not case.in_place}: the only placement of {case.algorithm} of {case.collective}"
+        raise BadInputError("in_place", case.in_place, expected)
+    if not isinstance(case.bytes, int):
+        raise BadInputError("bytes", case.bytes, "a whole number")
+    if family.elements(case.bytes, itemsize(case.dtype), 1) < 1:
+        raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {itemsize(case.dtype)} bytes")
+
+
+def _check_parameters(case: Case) -> None:
+    if "segment" in case.params and "channels" in case.params:
+        raise BadInputError(
+            "parameter segment", case.params["segment"], "segment or channels: the segment determines the channels"
+        )
+    for name, value in case.params.items():
+        known = known_parameters(case.collective, case.algorithm)
+        if name not in known:
+            raise BadInputError(f"parameter of {case.algorithm}", name, known or "none: it has no parameters")
+        if name == GRAPH and (value not in (0, 1) or (value and case.transport != "nccl")):
+            raise BadInputError("parameter graph", value, "0, or over nccl 1, for replay as a CUDA graph")
+        if name in PLAN_PARAMETERS:
+            PLAN_PARAMETERS[name].check(f"parameter {name}", value)
+    if case.algorithm in collective(case.collective).algorithms:
+        check_parameters(collective(case.collective).algorithm(case.algorithm), own_parameters(case))
+
+
+def algorithms_of(name: str) -> tuple[str, ...]:
+    """Return the algorithms of a collective without floors, and ``native``."""
+    return (*(a.name for a in collective(name).algorithms.values() if not a.floor), NATIVE)
+
+
+def measurable_names(name: str) -> tuple[str, ...]:
+    """Return all valid names for the algorithm of a collective, floors and ``auto`` included."""
+    return (*collective(name).algorithms, NATIVE, AUTO)
+
+
+def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
+    """Check that at least one of the collectives ``names`` has ``algorithm``.
+
+    Raises:
+        BadInputError: if none has it; names the valid algorithms, and the collectives that have this one.
+    """
+    known = dict.fromkeys(chain.from_iterable(measurable_names(name) for name in names))
+    if algorithm not in known:
+        elsewhere = [name for name in COLLECTIVES if algorithm in measurable_names(name)]
+        hint = f" (it is an algorithm of {', '.join(elsewhere)})" if elsewhere else ""
+        raise BadInputError("algorithm", algorithm, format_choices(algorithm, known, hint))
+
+
+def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
+    """Return the valid parameters of a case: arguments of the collective and parameters of the plan and the algorithm.
+
+    Raises:
+        BadInputError: if the collective does not have the algorithm.
+    """
+    family = collective(name)
+    if algorithm in (NATIVE, AUTO):
+        return (*family.arguments, *([GRAPH] if algorithm == NATIVE else []))
+    check_algorithm(algorithm, [name])
+    plan = () if family.uncut else PLAN_PARAMETERS
+    return (*family.arguments, *plan, GRAPH, *family.algorithms[algorithm].parameters)
+
+
+def parameters_by_algorithm(
+    name: str, algorithms: Iterable[str], parameters: Mapping[str, Parameter]
+) -> Iterator[tuple[str, dict[str, Parameter]]]:
+    """Yield every algorithm with the parameters that it has, and with the arguments of the collective.
+
+    Raises:
+        BadInputError: if no algorithm has a parameter, or a traffic pattern does not exist.
+    """
+    known = {algorithm: known_parameters(name, algorithm) for algorithm in algorithms}
+    for parameter in parameters:
+        if not any(parameter in names for names in known.values()):
+            every = sorted({parameter for names in known.values() for parameter in names})
+            raise BadInputError("parameter", parameter, every or f"left out: {name} has none")
+    values = {**collective(name).arguments, **parameters}
+    if "traffic" in values:
+        values["traffic"] = unequal_blocks.named(str(values["traffic"]))
+    values = exact_parameters(values)
+    for algorithm, names in known.items():
+        yield algorithm, {parameter: value for parameter, value in values.items() if parameter in names}
+
+
+def exact_parameters(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Return parameters as cases have them: sizes such as 128K in bytes.
+
+    Raises:
+        BadInputError: if the segment is not a size.
+    """
+    if "segment" not in parameters:
+        return dict(parameters)
+    return {**parameters, "segment": parse_size(parameters["segment"], "parameter segment")}
+
+
+def distinct_placements(name: str, algorithm: str, requested: Sequence[bool]) -> Sequence[bool]:
+    """Return those of the values ``requested`` of in_place that differ; if there is one placement only, return that."""
+    family = collective(name)
+    if not (family.in_place and family.out_of_place):
+        return (family.in_place,)
+    if algorithm == NATIVE:
+        return (True,) if family.one_buffer else requested
+    return requested[:1] if _floor(family, algorithm) else requested
+
+
+def distinct_mappings(name: str, algorithm: str, requested: Sequence[str | None]) -> Sequence[str | None]:
+    """Return those of the mappings ``requested`` that differ; none if the call names its two ranks."""
+    family = collective(name)
+    if "peer" in family.arguments:
+        return (None,)
+    return requested[:1] if _floor(family, algorithm) else requested
+
+
+def _floor(family: Collective, algorithm: str) -> bool:
+    return algorithm in family.algorithms and family.algorithms[algorithm].floor
+
+
+def distinct_transports(name: str, algorithm: str, requested: Sequence[str], device: str = "cpu") -> Sequence[str]:
+    """Return those of the transports ``requested`` that differ for an algorithm: one for floors and ``auto``.
+
+    The library's own collectives use messages on the host, and each of the requested transports on a GPU.
+
+    Raises:
+        BadInputError: if the device does not have a transport, even if that makes no difference.
+    """
+    transports = transports_by_device((device,), requested)[device]
+    native = algorithm == NATIVE
+    if native or _moves_nothing(name, algorithm):
+        return transports_of_native(native, device, transports)
+    return transports
+
+
+def _moves_nothing(name: str, algorithm: str) -> bool:
+    return algorithm == AUTO or _floor(collective(name), algorithm)
+
+
+def own_parameters(case: Case) -> dict[str, Parameter]:
+    """Return the parameters of the algorithm, without those of the plan and the collective."""
+    others = {*PLAN_PARAMETERS, GRAPH, *collective(case.collective).arguments}
+    return {name: value for name, value in case.params.items() if name not in others}
+
+
+def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Return the parameters that distinguish choices for one call: no arguments of the call, and no default.
+
+    Args:
+        name: the name of the collective, which may be unknown.
+        params: the parameters of a case.
+    """
+    arguments = collective(name).arguments if name in {*COLLECTIVES, *WORKLOADS} else {}
+    return {key: value for key, value in params.items() if key not in arguments and (key, value) != (GRAPH, 0)}
+
+
+def call_of(case: Case, p: int) -> CollectiveCall:
+    """Return the call of ``case`` on ``p`` workers.
+
+    Raises:
+        BadInputError: if its root or another argument does not fit ``p``.
+    """
+    family = collective(case.collective)
+    arguments = {name: value for name, value in case.params.items() if name in family.arguments}
+    return family.call(p, case.root, **arguments)
+
+
+def unmet_needs(case: Case, layout: Layout) -> str | None:
+    """Return the reason why ``case`` cannot run on ``layout``, None if it can.
+
+    Raises:
+        BadInputError: for a value that is invalid on every layout.
+    """
+    family = collective(case.collective)
+    if not isinstance(case.bytes, int):
+        raise BadInputError("bytes", case.bytes, "a whole number")
+    if family.elements(case.bytes, itemsize(case.dtype), layout.workers) < 1:
+        few = f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
+        return f"{few} of {case.collective}"
+    try:
+        call_of(case, layout.workers)
+        if case.collective in WORKLOADS:
+            Workload.of(case.params).check_ranks(layout.workers, case.dtype)
+    except BadInputError as error:
+        return str(error)
+    if case.algorithm == AUTO:
+        return None  # the algorithm is chosen in the job, where its needs are checked
+    if case.algorithm == NATIVE:
+        return unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, None)
+    algorithm, parameters = family.algorithm(case.algorithm), own_parameters(case)
+    check_parameters(algorithm, parameters)
+    unmet = unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, parameters)
+    return unmet or algorithm.unmet(layout, **parameters)
+
+
+def redundant_mapping(case: Case, layout: Layout) -> str | None:
+    """Return the reason why the mapping of ``case`` is skipped, None if it is not.
+
+    It is skipped if another mapping, which is measured, numbers the ranks alike.
+
+    Args:
+        case: the case.
+        layout: the layout of the ranks as the launcher numbered them, with racks.
+    """
+    if case.mapping in (None, FIRST_MAPPING) or numbering(layout, case.mapping) != numbering(layout, FIRST_MAPPING):
+        return None
+    racks = len(layout.groups("rack"))
+    distributions = {layout.workers: "one on each node", 1: "all on one node"}
+    distribution = distributions.get(layout.nodes, f"{layout.workers} on {layout.nodes} nodes")
+    in_racks = f" in {racks} racks" if racks > 1 else ""
+    return f"mapping {case.mapping} numbers these ranks as {FIRST_MAPPING} does: {distribution}{in_racks}"

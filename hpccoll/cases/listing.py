@@ -1,0 +1,166 @@
+"""The listing of collectives, algorithms, transports, variants and workloads, and what each lacks on this machine."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.cases.catalogue import GRAPH
+from hpccoll.cases.requirements import missing_requirements
+from hpccoll.cases.transport_table import TRANSPORTS
+from hpccoll.evidence.variables import assignment
+from hpccoll.evidence.variants import Variant, VariantLimit, named_variants
+from hpccoll.host.gpu_stack import ROOT
+from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.training.models import MODELS
+from hpccoll.training.workload import TRAINING_STEP, WORKLOAD
+
+PARAMETERS = {
+    "channels": "schedules: number of pieces that advance independently, such as 4",
+    "window": "schedules: number of channels in flight",
+    "segment": "schedules, instead of channels: maximum size of a piece, such as 128K",
+    GRAPH: "over nccl, native included: 1 replays a case as a CUDA graph",
+}
+"""The parameters of cases other than those of their algorithms."""
+
+
+_EXPORTED_UNITS = {"divisible": "free", "per_rank": "owned"}
+"""The names of unit kinds in the exported list, which other programs read."""
+
+
+def listing(root: Path = ROOT) -> dict[str, Any]:
+    """Return the listing as ``hpccoll list --json`` prints it.
+
+    Args:
+        root: the directory that has dev, etc, proc and sys of the machine.
+    """
+    mpi_missing = [] if find_spec("mpi4py") else ["mpi4py is not installed"]
+    return {
+        "collectives": {
+            name: {
+                "units": _EXPORTED_UNITS[row.units],
+                "reduces": row.reduces,
+                "algorithms": [*_names(name)],
+                "parameters": {a.name: dict(a.parameters) for a in row.algorithms.values() if a.parameters},
+            }
+            for name, row in COLLECTIVES.items()
+        },
+        "algorithms": [
+            {"collective": name, "name": algorithm, "needs": needs, **_availability(mpi_missing)}
+            for name in COLLECTIVES
+            for algorithm, needs in _names(name).items()
+        ],
+        "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], **_availability(mpi_missing)}],
+        "transports": [
+            {
+                "name": name, "devices": [*spec.devices],
+                **_availability([*mpi_missing, *missing_requirements(spec.hardware, root)]),
+            }
+            for name, spec in TRANSPORTS.items()
+        ],
+        "variants": [
+            {
+                "name": name, "what": variant.purpose, "transport": variant.transport,
+                "environment": dict(variant.environment), "communicator": dict(variant.communicator),
+                "demands": variant.expected_evidence.description, "control": variant.control,
+                **_limits_of(variant), "needs": [*variant.requirements],
+                **_availability([*mpi_missing, *missing_requirements(variant.requirements, root)]),
+            }
+            for name, variant in named_variants().items()
+        ],
+        "workloads": [
+            {
+                "name": TRAINING_STEP,
+                "keys": {name: {"meaning": key.help, "default": key.default} for name, key in WORKLOAD.items()},
+            }
+        ],
+        "models": [
+            {
+                "name": name, "parameters": model.parameters, "tensors": len(model.tensors), "dtype": model.dtype,
+                "forward_flops": model.forward_flops, "sample": model.sample, "source": model.source,
+            }
+            for name, model in ((name, make()) for name, make in MODELS.items())
+        ],
+    }  # fmt: skip
+
+
+def _limits_of(variant: Variant) -> dict[str, Any]:
+    """Return the first limit, which holds for all cases, and the further ones, which may hold for some only."""
+    first, *further = variant.limits or (VariantLimit(),)
+    return {"limits": asdict(first), "further_limits": [asdict(limit) for limit in further]}
+
+
+def _availability(missing: Sequence[str]) -> dict[str, Any]:
+    return {"available": not missing, "reason": "; ".join(missing) or None}
+
+
+def _names(name: str) -> dict[str, list[str]]:
+    """Return the algorithms of a collective, each with its requirements in words."""
+    needs = {a.name: [need.text for need in a.needs] for a in COLLECTIVES[name].algorithms.values()}
+    return {**needs, NATIVE: []}
+
+
+def listing_lines(tables: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the printed listing: one per entry, and one per reason for entries that are unavailable.
+
+    Args:
+        tables: the listing, as ``listing`` returns it.
+    """
+    for row in tables["algorithms"]:
+        parameters = tables["collectives"][row["collective"]]["parameters"].get(row["name"], {})
+        values = "".join(f" {name}={value}" for name, value in parameters.items())
+        yield f"{row['collective']} {row['name']}{values}{_needs(row)}{_unavailable(row)}"
+    yield from (f"any {row['name']}{_needs(row)}{_unavailable(row)}" for row in tables["policies"])
+    yield from (f"parameter {name} ({meaning})" for name, meaning in PARAMETERS.items())
+    yield from (
+        f"transport {row['name']} (of {', '.join(row['devices'])}){_unavailable(row)}" for row in tables["transports"]
+    )
+    for row in tables["variants"]:
+        yield f"variant {row['name']} ({row['what']}){_unavailable(row)}"
+        yield f"    {'; '.join([_setting(row), *_limits(row['limits'])])}"
+    for row in tables["workloads"]:
+        values = "".join(f" {name}={key['default']}" for name, key in row["keys"].items())
+        yield f"workload {row['name']}{values}"
+    for row in tables["models"]:
+        yield f"model {row['name']} ({row['parameters']:,} parameters in {row['tensors']} tensors)"
+    reasons: defaultdict[str, list[str]] = defaultdict(list)
+    for kind in ("algorithms", "policies", "transports", "variants"):
+        for row in tables[kind]:
+            if not row["available"]:
+                reasons[row["reason"]].append(" ".join(filter(None, (row.get("collective"), row["name"]))))
+    if reasons:
+        yield "not here:"
+        yield from (f"  {', '.join(names)}: {reason}" for reason, names in reasons.items())
+
+
+def _needs(row: Mapping[str, Any]) -> str:
+    return f" (needs {', '.join(row['needs'])})" if row["needs"] else ""
+
+
+def _unavailable(row: Mapping[str, Any]) -> str:
+    return "" if row["available"] else ", not here"
+
+
+def _setting(row: Mapping[str, Any]) -> str:
+    variables = (assignment(name, value) for name, value in row["environment"].items())
+    settings = (f"{name}={value}" for name, value in row["communicator"].items())
+    return f"over {row['transport']} sets {' '.join([*variables, *settings])}"
+
+
+def _limits(limits: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the limits of a variant on collectives, nodes and ranks; those on dtypes and ops are in the JSON only."""
+    least, most, each = (limits[name] for name in ("least_nodes", "most_nodes", "most_per_node"))
+    least_each = limits["least_per_node"]
+    if limits["collectives"]:
+        yield f"for {', '.join(limits['collectives'])}"
+    if least > 1:
+        yield f"at least {least} nodes"
+    if most:
+        yield f"at most {most} node{'s' * (most > 1)}"
+    if least_each > 1:
+        yield f"at least {least_each} ranks per node"
+    if each:
+        yield f"at most {each} rank{'s' * (each > 1)} per node"

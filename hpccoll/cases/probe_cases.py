@@ -1,0 +1,49 @@
+"""The cases that the library's logs can explain, derived from a job alone, so that plans can name them."""
+
+from dataclasses import replace
+
+from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.case import SINGLE, Case, Job, Shape
+from hpccoll.cases.catalogue import distinct_placements
+from hpccoll.evidence.requested_algorithm import requested_by_environment
+from hpccoll.evidence.variants import named_variants
+from hpccoll.schedule.collective import NATIVE
+
+
+def requested_algorithm(job: Job, case: Case) -> str | None:
+    """Return the algorithm that the variant of ``job`` requests of the library; None for our own schedules."""
+    if case.algorithm != NATIVE:
+        return None
+    by_nccl = case.transport == "nccl"
+    variables = {name: value for name, value in job.environment.items() if name.startswith("NCCL_") == by_nccl}
+    return requested_by_environment(variables, case.collective, job.communicator if by_nccl else None)
+
+
+def has_library_logs(job: Job, case: Case) -> bool:
+    """Return whether logs of the library can tell what it did in ``case``.
+
+    Those of NCCL always can; those of MPI can if the variant requests SHARP or is a control for it.
+    """
+    if case.algorithm != NATIVE:
+        return False
+    known = named_variants().get(job.variant) if job.variant else None
+    expects_evidence = known is not None and known.transport == "mpi" and known.expected_evidence.is_met is not None
+    return case.transport == "nccl" or expects_evidence or requested_algorithm(job, case) is not None
+
+
+def _probed_placement(case: Case) -> bool:
+    """Return whether a case is logged in place: only if its call knows nothing else, such as one with one buffer."""
+    return all(distinct_placements(case.collective, case.algorithm, (False, True)))
+
+
+def probe_cases(job: Job, shape: Shape) -> list[Case]:
+    """Return the cases of ``shape`` to be logged, each once: no library chooses by the placement or by how it is timed.
+
+    If only our own schedules run over NCCL, return one of them: the log names the network that all of them use.
+    Training steps are left out: a log tells nothing of a step as a whole.
+    """
+    calls = (case for case in job.cases if job.shape(case) == shape and case.collective not in WORKLOADS)
+    alike = (replace(case, in_place=_probed_placement(case), timing=SINGLE) for case in calls)
+    cases = {case.id: case for case in alike}
+    with_logs = [case for case in cases.values() if has_library_logs(job, case)]
+    return with_logs or [case for case in cases.values() if case.transport == "nccl"][:1]

@@ -1,0 +1,170 @@
+"""The schedule that the arguments of a command line request: an algorithm of a collective on a layout."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from hpccoll.cases.algorithm_registry import COLLECTIVES, collective
+from hpccoll.cases.catalogue import PLAN_PARAMETERS
+from hpccoll.cases.channel_defaults import WINDOW
+from hpccoll.common.errors import BadInputError, to_one_line
+from hpccoll.schedule import (
+    Algorithm,
+    Collective,
+    CollectiveCall,
+    Cut,
+    Layout,
+    Parameter,
+    Schedule,
+    itemsize,
+    out_of_place,
+)
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.schedule.layout import racks_of_aggregators
+
+DTYPE = "float32"
+"""The dtype of the elements, which is also the default of ``hpccoll run``."""
+
+
+class RequestedSchedule(NamedTuple):
+    """An algorithm of a collective on a layout.
+
+    Args:
+        call: the call of the collective.
+        algorithm: the registered algorithm.
+        slices: the schedules in their in-place form, one for each slice of the buffer.
+    """
+
+    call: CollectiveCall
+    algorithm: Algorithm
+    slices: tuple[Schedule, ...]
+
+
+def requested_schedule(
+    algorithm: str,
+    collective_name: str | None,
+    layout: Layout,
+    *,
+    root: int | None = None,
+    parameters: Mapping[str, Parameter],
+) -> RequestedSchedule:
+    """Return the requested schedule.
+
+    Args:
+        algorithm: the bare name of the algorithm.
+        collective_name: the name of its collective [the first that has such an algorithm].
+        layout: the layout of the ranks.
+        root: the root of a rooted collective.
+        parameters: parameters of the call and of the algorithm.
+
+    Raises:
+        BadInputError: if an argument is invalid, or the algorithm cannot run on the layout.
+    """
+    family = collective(collective_name) if collective_name and algorithm != NATIVE else _first_with(algorithm)
+    registered, values = family.algorithm(algorithm), dict(parameters)
+    call = family.call(layout.workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
+    return RequestedSchedule(call, registered, call.slices(registered, layout, **values))
+
+
+class RequestedOperation(NamedTuple):
+    """A schedule for messages of a size.
+
+    Args:
+        schedules: the schedules of the slices, out of place if the collective has no in-place form.
+        cut: the positions of the units.
+        window: the number of channels in flight.
+        words: the schedule and the size in words, one line.
+    """
+
+    schedules: tuple[Schedule, ...]
+    cut: Cut
+    window: int
+    words: str
+
+
+def requested_operation(
+    algorithm: str,
+    collective_name: str | None,
+    layout: Layout,
+    nbytes: int,
+    *,
+    root: int | None = None,
+    dtype: str = DTYPE,
+    parameters: Mapping[str, Parameter],
+) -> RequestedOperation:
+    """Return the requested schedule for messages of a size.
+
+    Args:
+        algorithm: the bare name of the algorithm.
+        collective_name: the name of its collective [the first that has such an algorithm].
+        layout: the layout of the ranks.
+        nbytes: the size S.
+        root: the root of a rooted collective.
+        dtype: the dtype of the elements.
+        parameters: parameters as for ``requested_schedule``, ``channels`` [1] and ``window``.
+
+    Raises:
+        BadInputError: if an argument is invalid, or the algorithm cannot run on the layout.
+    """
+    own = {name: value for name, value in parameters.items() if name not in ("channels", "window")}
+    call, _, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=own)
+    family, size = call.collective, itemsize(dtype)
+    for name in [name for name in parameters if name not in own]:
+        if family.uncut:
+            raise BadInputError(
+                f"parameter of {algorithm}", name, f"left out: {family.name} is never cut into channels"
+            )
+        PLAN_PARAMETERS[name].check(f"parameter {name}", parameters[name])
+    if family.elements(nbytes, size, 1) < 1:
+        raise BadInputError("--bytes", nbytes, f"at least one {dtype}, {size} bytes")
+    channels = int(parameters.get("channels", 1))
+    window = int(parameters.get("window", min(channels, WINDOW)))
+    count = family.elements(nbytes, size, layout.workers)
+    lanes = {**parameters, "channels": channels, "window": window}
+    words = f"{family.name} by {algorithm}, {layout.workers} workers, {call.bytes(count, size)} bytes"
+    return RequestedOperation(
+        slices if family.in_place else tuple(out_of_place(call, schedule) for schedule in slices),
+        Cut(call, count, slices[0].units, len(slices) * channels, size),
+        window,
+        to_one_line(", ".join([words, *(f"{name}={value}" for name, value in lanes.items())])),
+    )
+
+
+def _first_with(algorithm: str) -> Collective:
+    """Return the first collective that has an algorithm of this name."""
+    families = COLLECTIVES.values()
+    if first := next((family for family in families if algorithm in family.algorithms), None):
+        return first
+    known = sorted({name for family in families for name in family.algorithms})
+    traced = f"it is the library's own and has no schedule; choose from {', '.join(known)}"
+    raise BadInputError("algorithm", algorithm, traced if algorithm == NATIVE else known)
+
+
+def requested_layout(
+    workers: int, ranks_per_node: int | None, racks: int, aggregators: int, max_workers: int
+) -> Layout:
+    """Return the requested layout.
+
+    Args:
+        workers: the number of workers.
+        ranks_per_node: workers on each node but the last [all].
+        racks: the number of racks, to which nodes are assigned in blocks.
+        aggregators: the number of aggregators, each on a node of its own.
+        max_workers: the maximum of each of these numbers.
+
+    Raises:
+        BadInputError: if a number is out of range, or there are more racks than nodes.
+    """
+    for key, number, least in (
+        ("--workers", workers, 1),
+        ("--ranks-per-node", workers if ranks_per_node is None else ranks_per_node, 1),
+        ("--racks", racks, 1),
+        ("--aggregators", aggregators, 0),
+    ):
+        if not least <= number <= max_workers:
+            raise BadInputError(key, number, f"a number from {least} to {max_workers}")
+    flat = Layout.of(workers, ranks_per_node, aggregators)
+    nodes = flat.nodes  # which it counts
+    if racks > nodes:
+        raise BadInputError("--racks", racks, f"at most the number of nodes, which is {nodes}")
+    rack = [node * racks // nodes for node in flat.node[:workers]]
+    return Layout(flat.node, (*rack, *racks_of_aggregators(aggregators, racks)), aggregators=aggregators)

@@ -1,0 +1,212 @@
+"""The table of transports: what each can carry, and which class implements it.
+
+This module imports neither MPI nor CuPy, so that login nodes can plan. ``measure/transport_factory.py`` imports the
+classes when it creates a transport.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpccoll.cases.case import SINGLE, TIMINGS
+from hpccoll.common.errors import BadInputError, format_choices
+from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Requirement
+
+DEVICES = ("cpu", "cuda")
+"""The memory that holds the buffers: the host's, or a GPU's."""
+
+
+ALL_DTYPES = (*DTYPES, BFLOAT16)
+"""All element types. MPI has no datatype for bfloat16, which schedules fold themselves and send as bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSpec:
+    """A row of the table: one transport.
+
+    Args:
+        schedules: for each device whose buffers this transport moves, the class that runs schedules, as
+            ``module:Class``.
+        native: likewise, the class that calls the library's own collectives, for each device on which they are
+            measured over this transport.
+        hardware: the requirements on the machine besides MPI, by their names in ``requirements.REQUIREMENTS``.
+        needs: the requirements on the layout of the ranks.
+        dtypes: the element types of schedules, for each device.
+        native_dtypes: the element types of the library's own collectives.
+        queued: whether operations are queued on a GPU's stream, so that they can be timed in each of TIMINGS.
+        gpu_sharing_variable: the environment variable that must be 1 for several ranks to share a GPU; None if they
+            always may.
+    """
+
+    schedules: Mapping[str, str]
+    native: Mapping[str, str] = field(default_factory=dict)
+    hardware: tuple[str, ...] = ()
+    needs: tuple[Requirement, ...] = ()
+    dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ALL_DTYPES, "cuda": DTYPES})
+    native_dtypes: tuple[str, ...] = DTYPES
+    queued: bool = False
+    gpu_sharing_variable: str | None = None
+
+    def dtypes_on(self, device: str, *, native: bool) -> tuple[str, ...]:
+        """Return the element types on a device, of schedules or of the library's own collectives (``native``)."""
+        return self.native_dtypes if native else self.dtypes[device]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices whose buffers this transport moves."""
+        return tuple(self.schedules)
+
+
+NCCL_GPU_SHARING_VARIABLE = "NCCL_MULTI_RANK_GPU_ENABLE"
+"""The variable that lets several ranks share a GPU in NCCL 2.30 and later."""
+
+SHARED_GPU_CHOICES = (
+    f"NCCL 2.30 or newer with {NCCL_GPU_SHARING_VARIABLE}=1", "NCCL_HOSTID=<different for each rank>",
+    "transport staged or mpi",
+)  # fmt: skip
+"""How ranks can share a GPU, or be on slices of one: as NCCL allows it (initTransportsRank in src/init.cc of 2.30.7),
+as ranks of different hosts, or without NCCL."""
+
+_MPI, _NCCL = "hpccoll.transports.mpi", "hpccoll.transports.nccl"
+
+TRANSPORTS: Mapping[str, TransportSpec] = {
+    "mpi": TransportSpec(
+        schedules={"cpu": f"{_MPI}.persistent:MpiTransport", "cuda": f"{_MPI}.gpu_memory:GpuMpiTransport"},
+        native={"cpu": f"{_MPI}.vendor:MpiVendorTransport", "cuda": f"{_MPI}.gpu_memory:GpuVendorTransport"},
+    ),
+    "shm": TransportSpec(
+        schedules={"cpu": f"{_MPI}.persistent:TieredTransport"},
+        needs=(Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),),
+    ),
+    "tiered": TransportSpec(
+        schedules={"cpu": f"{_MPI}.persistent:TieredTransport"},
+        needs=(Requirement("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
+    ),
+    "staged": TransportSpec(
+        schedules={"cuda": f"{_MPI}.gpu_memory:StagedMpiTransport"},
+        native={"cuda": f"{_MPI}.gpu_memory:StagedVendorTransport"},
+        hardware=("cuda",),
+    ),
+    "nccl": TransportSpec(
+        schedules={"cuda": f"{_NCCL}.transport:NcclTransport"},
+        native={"cuda": f"{_NCCL}.vendor:NcclVendorTransport"},
+        hardware=("cuda", "nccl"),
+        dtypes={"cuda": ALL_DTYPES},
+        native_dtypes=ALL_DTYPES,
+        queued=True,
+        gpu_sharing_variable=NCCL_GPU_SHARING_VARIABLE,
+    ),
+}
+"""The transports by name. ``tiered`` uses shared memory inside nodes and messages between them; ``shm`` is the same on
+one node. Buffers on GPUs: ``mpi`` passes them to a CUDA-aware MPI, ``staged`` copies them to the host for MPI, and
+``nccl`` passes them to NCCL."""
+
+NATIVE_TRANSPORT = "mpi"
+"""The transport of the library's own collectives on the host."""
+
+
+def _has_tiers(layout: Layout) -> bool:
+    return 1 < len(set(layout.node)) < layout.ranks
+
+
+def transports_of_device(device: str, requested: Sequence[str] = tuple(TRANSPORTS)) -> tuple[str, ...]:
+    """Return those of the transports ``requested`` that move buffers on ``device``."""
+    return tuple(name for name in requested if device in TRANSPORTS[name].devices)
+
+
+def check_transport(transport: str, devices: Sequence[str]) -> None:
+    """Check that a transport moves buffers on at least one of ``devices``.
+
+    Raises:
+        BadInputError: if it moves none of them; names the transports that do, and the devices of this one.
+    """
+    valid = tuple(name for name in TRANSPORTS if {*devices} & {*TRANSPORTS[name].devices})
+    if transport not in valid:
+        elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
+        hint = f" ({transport} needs device {' or '.join(elsewhere)})" if elsewhere else ""
+        raise BadInputError("transport", transport, format_choices(transport, valid, hint))
+
+
+def check_timings(key: str, timings: Sequence[str], transports: Sequence[str]) -> None:
+    """Check that at least one of ``transports`` can be timed in each of ``timings``.
+
+    Args:
+        key: the name of the key or option, for messages.
+        timings: the requested timings.
+        transports: the requested transports.
+
+    Raises:
+        BadInputError: if a timing does not exist, or none of the transports has it.
+    """
+    for timing in timings:
+        if timing not in TIMINGS:
+            raise BadInputError(key, timing, TIMINGS)
+        if timing != SINGLE and not any(TRANSPORTS[name].queued for name in transports):
+            raise BadInputError(key, timing, _valid_timings(transports))
+
+
+def _valid_timings(transports: Sequence[str]) -> str:
+    queued = " or ".join(name for name, spec in TRANSPORTS.items() if spec.queued)
+    return f"{SINGLE} over {' and '.join(transports)}, where the host takes part; over {queued} {', '.join(TIMINGS)}"
+
+
+def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return, for each device, those of the transports ``requested`` that move its buffers.
+
+    Raises:
+        BadInputError: if a name is unknown, if a transport moves the buffers of none of the devices, or if none of the
+            transports moves the buffers of a device.
+    """
+    for device in devices:
+        if device not in DEVICES:
+            raise BadInputError("device", device, DEVICES)
+    for transport in requested:
+        check_transport(transport, devices)
+    by_device = {device: transports_of_device(device, requested) for device in devices}
+    for device, transports in by_device.items():
+        if not transports:
+            raise BadInputError(
+                "device", device, f"left out, or give it a transport: {', '.join(transports_of_device(device))}"
+            )
+    return by_device
+
+
+def transports_of_native(native: bool, device: str, requested: Sequence[str]) -> Sequence[str]:
+    """Return the transports over which the library's own collectives are measured.
+
+    Args:
+        native: True for the library's own collectives; False for an algorithm whose result does not depend on the
+            transport (a floor or ``auto``), for which one transport is enough.
+        device: the device that holds the buffers.
+        requested: the transports requested for schedules, all of ``device``. On the host the library's own collectives
+            always use ``mpi``, whether it was requested or not.
+    """
+    over = tuple(name for name in requested if device in TRANSPORTS[name].native) or (NATIVE_TRANSPORT,)
+    return over if native else over[:1]
+
+
+def unmet_by_transport(
+    transport: str, device: str, dtype: str, timing: str, layout: Layout, parameters: Mapping[str, int | str] | None
+) -> str | None:  # fmt: skip
+    """Return the reason why ``transport`` cannot run a case, None if it can.
+
+    Args:
+        transport: the name of the transport.
+        device: the device of the buffers.
+        dtype: the element type of the case.
+        timing: the timing of the case.
+        layout: the layout of the ranks.
+        parameters: the parameters of the algorithm; None for the library's own collective.
+    """
+    spec = TRANSPORTS[transport]
+    native = parameters is None
+    if dtype not in spec.dtypes_on(device, native=native):
+        others = [
+            name for name in transports_of_device(device) if dtype in TRANSPORTS[name].dtypes_on(device, native=native)
+        ]
+        remedy = f"; use {' or '.join(others)}" if others else ""
+        over = f"the library's own collectives over {transport} have" if native else f"transport {transport} has"
+        return f"{over} no dtype {dtype} on device {device}{remedy}"
+    if timing != SINGLE and not spec.queued:
+        return str(BadInputError("timing", timing, _valid_timings((transport,))))
+    unmet = [need.text for need in spec.needs if not need.met(layout, parameters or {})]
+    return f"{transport} needs {' and '.join(unmet)}" if unmet else None

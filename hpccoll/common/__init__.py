@@ -1,0 +1,1 @@
+"""What every room uses: errors, files, limits, units, YAML, and text that is safe for terminals."""

@@ -1,0 +1,172 @@
+"""Readers of whole files that people or programs wrote: regular files of a bounded size, text and JSON."""
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from hpccoll.common.errors import UnusableError, file_error, format_value
+from hpccoll.common.units import format_size
+
+MAX_LINE_BYTES = 1 << 16
+"""The maximum number of bytes of a line of a log; a longer line is read in pieces."""
+MAX_CONTAINERS = 1_000_000
+"""The maximum number of lists and objects in a JSON text; each takes 30 times the memory of its brackets."""
+
+_KINDS = {
+    stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def open_regular(path: Path, key: str) -> BinaryIO:
+    """Open a regular file for reading; opening a pipe or a device may block, and reading it may never end.
+
+    Args:
+        path: the path of the file.
+        key: the option or key that names the file, which begins the message: ``CONFIG``, ``--job``, ``table``.
+
+    Raises:
+        UnusableError: if the file cannot be opened or is not a regular file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # open() of a socket
+            raise UnusableError(
+                key, f"{format_value(str(path))} cannot be read: it is a socket, not a regular file"
+            ) from None
+        raise file_error(key, path, error) from None
+    except ValueError:  # a NUL, or a surrogate that no file system accepts
+        raise UnusableError(key, f"{format_value(str(path))} is not the name of a file") from None
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if kind == stat.S_IFREG:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    what = _KINDS.get(kind, "something else")
+    raise UnusableError(key, f"{format_value(str(path))} cannot be read: it is {what}, not a regular file")
+
+
+def read_bytes(path: Path, key: str, max_bytes: int) -> bytes:
+    """Return the content of a regular file.
+
+    Args:
+        path: the path of the file.
+        key: the option or key that names the file.
+        max_bytes: the maximum size of such a file in bytes.
+
+    Raises:
+        UnusableError: if the file cannot be read, is not a regular file, or has more than ``max_bytes`` bytes.
+    """
+    with open_regular(path, key) as file:
+        try:
+            content = file.read(max_bytes + 1)
+        except OSError as error:
+            raise file_error(key, path, error) from None
+    if len(content) > max_bytes:
+        raise _too_large(path, key, max_bytes)
+    return content
+
+
+_ENCODINGS = (
+    ((b"\x1f\x8b", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd"), "it is compressed; do: decompress it"),
+    ((b"\xff\xfe", b"\xfe\xff"), "it is text in UTF-16, as of PowerShell; do: iconv -f UTF-16 -t UTF-8"),
+)
+"""First bytes of files that hold text in another form (gzip, xz, bzip2, zstd; byte order marks), and what to do."""
+
+
+def encoding_hint(path: Path, key: str) -> str:
+    """Return how to make text in UTF-8 of a file, as the end of a message; empty if it is nothing known.
+
+    Raises:
+        UnusableError: if the file cannot be read.
+    """
+    with open_regular(path, key) as file:
+        begin = file.read(8)
+    return next((f": {hint}" for begins, hint in _ENCODINGS if begin.startswith(begins)), "")
+
+
+def _too_large(path: Path, key: str, max_bytes: int) -> UnusableError:
+    return UnusableError(key, f"{format_value(str(path))} is larger than such a file can be, {format_size(max_bytes)}")
+
+
+def read_text(path: Path, key: str, max_bytes: int, errors: str = "strict") -> str:
+    """Return the text of a regular file in UTF-8.
+
+    Args:
+        path: the path of the file.
+        key: the option or key that names the file.
+        max_bytes: the maximum size of such a file in bytes.
+        errors: ``strict`` refuses bytes that are not UTF-8; ``replace`` puts U+FFFD in their place.
+
+    Raises:
+        UnusableError: if the file cannot be read, is not a regular file, is too large or is not text.
+    """
+    try:
+        return read_bytes(path, key, max_bytes).decode(errors=errors)
+    except UnicodeDecodeError as error:
+        raise UnusableError(key, f"{format_value(str(path))} is not text in UTF-8, at byte {error.start}") from None
+
+
+def read_lines(path: Path, key: str, max_bytes: int) -> Iterator[str]:
+    """Yield the lines of a regular file that may be large; U+FFFD replaces bytes that are not UTF-8.
+
+    Args:
+        path: the path of the file.
+        key: the option or key that names the file.
+        max_bytes: the maximum size of such a file in bytes.
+
+    Raises:
+        UnusableError: if the file cannot be read, is not a regular file, or has more than ``max_bytes`` bytes.
+    """
+    with open_regular(path, key) as file:
+        read = 0
+        try:
+            while line := file.readline(MAX_LINE_BYTES):
+                read += len(line)
+                if read > max_bytes:
+                    raise _too_large(path, key, max_bytes)
+                yield line.decode(errors="replace")
+        except OSError as error:
+            raise file_error(key, path, error) from None
+
+
+def read_json(path: Path, key: str, max_bytes: int) -> Any:
+    """Return the value of a JSON file.
+
+    Args:
+        path: the path of the file.
+        key: the option or key that names the file.
+        max_bytes: the maximum size of such a file in bytes.
+
+    Raises:
+        UnusableError: if ``read_text`` raises it or the text is not JSON; also for deep nesting,
+            NaN, integers of thousands of digits.
+    """
+    try:
+        return parse_json(read_text(path, key, max_bytes))
+    except UnusableError:
+        raise
+    except ValueError as error:
+        raise UnusableError(key, f"{format_value(str(path))} is not JSON: {error}") from None
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: if the text is not JSON (NaN and Infinity are not), or too deeply nested or too large.
+    """
+    if text.count("[") + text.count("{") > MAX_CONTAINERS:
+        raise ValueError(f"it holds more than {MAX_CONTAINERS} lists and objects")
+    try:
+        return json.loads(text, parse_constant=_reject_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _reject_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a number")

@@ -1,0 +1,175 @@
+"""Parsers and formatters of sizes and times: sizes are binary (64M is 64 MiB); GB is 1e9 bytes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import product
+from math import floor, isfinite, log10
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import MAX_BYTES
+
+TWICE = 2.0
+"""The ratio from which on sentences print a factor and not a percentage."""
+
+_SIZE = re.compile(r"(?P<number>[0-9]{1,19})\s*(?P<prefix>[kKmMgGtT]?)(?:i?[bB])?")
+_PREFIXES = ("", "K", "M", "G", "T")
+
+
+def parse_size(text: str | int, key: str = "bytes") -> int:
+    """Parse a size in bytes: ``8``, ``64K``, ``4 MiB``; prefixes are powers of 1024.
+
+    Raises:
+        BadInputError: if ``text`` is not a size.
+    """
+    if isinstance(text, int) and (isinstance(text, bool) or not 0 <= text <= MAX_BYTES):
+        match = None
+    else:
+        match = _SIZE.fullmatch(str(text).strip())
+    prefix: int = 1024 ** _PREFIXES.index(match["prefix"].upper()) if match else 0
+    if not match or int(match["number"]) * prefix > MAX_BYTES:
+        expected = f"a number of bytes such as 8, 64K, 4M or 1G (powers of 1024), at most {format_size(MAX_BYTES)}"
+        raise BadInputError(key, text, expected)
+    return int(match["number"]) * prefix
+
+
+def size_range(begin: str, end: str, factor: int) -> list[int]:
+    """Return the sizes from the option -b to the option -e, each ``factor`` times the one before.
+
+    Raises:
+        BadInputError: if one is no size, the first is nothing, or larger than the last.
+    """
+    first, last = parse_size(begin, "-b"), parse_size(end, "-e")
+    if first < 1:
+        raise BadInputError("-b", begin, "at least one byte")
+    if first > last:
+        raise BadInputError("-e", end, f"at least the first size, -b {format_size(first)}")
+    sizes = [first]
+    while sizes[-1] * factor <= last:
+        sizes.append(sizes[-1] * factor)
+    return sizes
+
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_BITS_PER_SECOND = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
+
+
+MIN_QUANTITY, MAX_QUANTITY = 1e-15, 1e21
+"""The bounds of durations in seconds and rates in bits a second: products and ratios of them are finite."""
+
+
+def parse_seconds(text: str, key: str) -> float:
+    """Parse a duration: ``3.5ms``, ``2 s``; a number without a unit is in seconds.
+
+    Raises:
+        BadInputError: if ``text`` is no duration from MIN_QUANTITY to MAX_QUANTITY.
+    """
+    units = {**_SECONDS, "": 1.0}
+    bounds = f"from {MIN_QUANTITY:g} to {MAX_QUANTITY:g} s"
+    return _parse_quantity(text, units, key, f"a duration {bounds}, such as 3.5ms, with us, ms or s")
+
+
+def parse_rate(text: str, key: str) -> float:
+    """Parse a rate in bits a second: ``400gbit``, ``100 Mbit``.
+
+    Raises:
+        BadInputError: if ``text`` is no rate with a unit (400 alone could be meant in any), or beyond the bounds.
+    """
+    return _parse_quantity(text, _BITS_PER_SECOND, key, "a rate such as 400gbit, with mbit, gbit or tbit")
+
+
+def _parse_quantity(text: str, units: Mapping[str, float], key: str, expected: str) -> float:
+    match = re.fullmatch(r"\s*([0-9.]+(?:e[-+]?[0-9]+)?)\s*([a-z]*)(?:/s)?\s*", text.lower())
+    factor = units.get(match[2]) if match else None
+    try:
+        value = float(match[1]) * factor if match and factor else 0.0
+    except ValueError:
+        value = 0.0
+    if not MIN_QUANTITY <= value <= MAX_QUANTITY:
+        raise BadInputError(key, text, expected)
+    return value
+
+
+def parse_parameter(text: str) -> tuple[str, int | str]:
+    """Parse the name and the value of ``channels=4`` or ``outer=ring``; digits are a whole number.
+
+    Raises:
+        BadInputError: if ``text`` is not a name and a value.
+    """
+    name, equals, value = text.partition("=")
+    if not (name and equals) or re.fullmatch(r"-?[0-9]{19,}", value):
+        raise BadInputError("--param", text, "a name and a value, such as channels=4, a number of at most 18 digits")
+    return name, int(value) if re.fullmatch(r"-?[0-9]+", value) else value
+
+
+def parameter_sets(texts: Iterable[str]) -> list[dict[str, int | str]]:
+    """Return every combination of the values of ``channels=1,4`` and others, each once, as names and values.
+
+    Raises:
+        BadInputError: if one of ``texts`` is not a name and values.
+    """
+    choices: dict[str, list[int | str]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        parsed = (parse_parameter(f"{name}{equals}{value}")[1] for value in values.split(","))
+        choices[name] = list(dict.fromkeys(parsed))
+    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+
+
+def format_size(nbytes: int) -> str:
+    """Format a size exactly, with the largest prefix that divides it: ``8 B``, ``64 KiB``, ``4 MiB``, ``1000 B``."""
+    power = 0
+    while nbytes and nbytes % 1024 == 0 and power < len(_PREFIXES) - 1:
+        nbytes //= 1024
+        power += 1
+    return f"{nbytes} {_PREFIXES[power]}{'iB' if power else 'B'}"
+
+
+def format_rounded_size(nbytes: int) -> str:
+    """Format a size with about three digits: ``1.88 MiB``, ``594 KiB``; exactly if that is as short."""
+    exact = format_size(nbytes)
+    if len(exact) <= 7:  # as 999 KiB
+        return exact
+    power = min(len(_PREFIXES) - 1, (nbytes.bit_length() - 1) // 10)
+    return f"{nbytes / 1024**power:.3g} {_PREFIXES[power]}iB"
+
+
+def format_number(value: float, decimals: int) -> str:
+    """Format a number with ``decimals`` decimals, or with more if its first three digits need them."""
+    first = floor(log10(abs(value))) if value and isfinite(value) else 0
+    return f"{value:.{max(decimals, 2 - first if first < 0 else 0)}f}"
+
+
+def format_wait(seconds: float) -> str:
+    """Format a duration for planning, rounded: ``90 s``, ``43 min``, ``5.2 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration with three significant digits: ``5.61 us``, ``12.8 ms``."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= 0.9995 * scale:  # 0.9995 rounds to 1
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def format_bit_rate(rate: float) -> str:
+    """Format a rate in bits a second with a decimal prefix: ``400 Gbit/s``, ``56,000 Gbit/s``."""
+    for scale, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s")):
+        if rate >= 0.9995 * scale:
+            return f"{rate / scale:,.0f} {unit}" if rate >= 1000 * scale else f"{rate / scale:.3g} {unit}"
+    return f"{rate:.3g} bit/s"
+
+
+def format_decimal_bytes(nbytes: float) -> str:
+    """Format bytes with three significant digits and a decimal prefix: ``14 GB``, ``8.2 MB``."""
+    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if nbytes >= 0.9995 * scale:
+            return f"{nbytes / scale:.3g} {unit}"
+    return f"{nbytes:.0f} B"
+
+
+def format_count(count: object, noun: str) -> str:
+    """Return a count with its noun: ``1 rank``, ``2 ranks``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

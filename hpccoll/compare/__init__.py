@@ -1,1 +1,0 @@
-"""What changed between two runs: cases matched, shifts with intervals, verdicts, and what else differs."""

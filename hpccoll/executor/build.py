@@ -1,0 +1,151 @@
+"""Builds the C library of the compiled executor: hatchling's build hook, and ``python -m hpccoll.executor.build``.
+
+hatchling loads this file by its path, before hpccoll is installed. It therefore imports the standard library alone,
+and hatchling within the hook.
+"""
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FOLDER = Path(__file__).parent
+LIBRARY = FOLDER / "libhpccoll.so"
+FLAGS = (
+    "-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-ffp-contract=off",
+    "-Wall", "-Wextra", "-Werror=implicit-function-declaration",
+)  # fmt: skip
+SANITIZER_FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-O1", "-g")
+UNSUITABLE_FLAGS = ("-Ofast", "-ffast-math", "-funsafe-math", "-ffinite-math", "-march", "-mcpu")
+"""Prefixes of flags of the environment that are left out: with them results would differ from NumPy's, or the library
+would not run on nodes with an older processor than that of the node that builds it."""
+
+REBUILD = "python -m hpccoll.executor.build"
+"""The command that builds the library in place."""
+
+
+class BuildError(Exception):
+    """The library cannot be built: there is no C compiler, or it fails."""
+
+
+def source_hash() -> str:
+    """Return the hash of the C sources and the compiler flags; a library built from them exports the same hash.
+
+    The flags of the sanitizers and of the environment are not part of it: they do not change what the library does.
+    """
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    for path in sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")]):
+        content = path.read_bytes()
+        digest.update(f"\n{path.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def compiler() -> list[str]:
+    """Return the command of the C compiler: ``$CC``, or else cc or gcc.
+
+    Raises:
+        BuildError: if the program is not on PATH.
+    """
+    import shlex
+    import shutil
+
+    candidates = [shlex.split(os.environ["CC"])] if os.environ.get("CC", "").strip() else [["cc"], ["gcc"]]
+    for command in candidates:
+        if shutil.which(command[0]):
+            return command
+    names = " or ".join(command[0] for command in candidates)
+    raise BuildError(f"no C compiler: {names} is not on PATH; do: install gcc and libc6-dev, or set CC")
+
+
+def build(output: Path, *, sanitize: bool = False) -> None:
+    """Compile the library and move it to ``output`` in one step: processes that have mapped the old file keep it.
+
+    The environment's CFLAGS and LDFLAGS come after hpccoll's own flags, without UNSUITABLE_FLAGS.
+
+    Args:
+        output: the file of the library.
+        sanitize: whether to build with AddressSanitizer and UndefinedBehaviorSanitizer.
+
+    Raises:
+        BuildError: if there is no compiler, it fails, or the file cannot be written; an older file then stays.
+    """
+    import shlex
+    import subprocess
+    import tempfile
+
+    flags = [*FLAGS, *(SANITIZER_FLAGS if sanitize else ()), f'-DHPCCOLL_SOURCE_HASH="{source_hash()}"']
+    cflags, ldflags = (
+        [flag for flag in shlex.split(os.environ.get(name, "")) if not flag.startswith(UNSUITABLE_FLAGS)]
+        for name in ("CFLAGS", "LDFLAGS")
+    )
+    command = [*compiler(), *flags, *cflags, *map(str, sorted(FOLDER.glob("*.c")))]
+    try:
+        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as directory:
+            built = Path(directory, output.name)
+            linked = [*command, "-o", str(built), *ldflags, "-lm"]
+            compiled = subprocess.run(linked, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+            if compiled.returncode:
+                raise BuildError(f"{shlex.join(linked)} failed:\n{compiled.stderr.rstrip()}")
+            sys.stderr.write(compiled.stderr)  # warnings
+            built.replace(output)
+    except OSError as error:
+        raise BuildError(f"{output} cannot be built: {error}") from error
+
+
+def get_build_hook() -> "type[BuildHookInterface[Any]]":
+    """Return the build hook; hatchling calls this function."""
+    import sysconfig
+    import tempfile
+
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+    class NativeBuildHook(BuildHookInterface[Any]):
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            """Build the library: in place for an editable install, else for the wheel, which it ties to a platform."""
+            try:
+                if version == "editable":
+                    build(LIBRARY)
+                    return
+                self._directory = tempfile.TemporaryDirectory()
+                library = Path(self._directory.name, LIBRARY.name)
+                build(library)
+            except BuildError as error:
+                self.app.display_warning(
+                    f"{error}\nhpccoll is installed without its compiled executor: the Python executor is used, and "
+                    f"small messages take microseconds longer. To add it later, with a C compiler: {REBUILD}"
+                )
+                return
+            build_data["force_include"][str(library)] = f"hpccoll/executor/{LIBRARY.name}"
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+
+        def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
+            """Remove the library that the wheel now contains."""
+            if version != "editable":
+                self._directory.cleanup()
+
+    return NativeBuildHook
+
+
+def main() -> int:
+    """Build the library in place and return the exit code."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog=REBUILD, description=f"Build {LIBRARY}.")
+    parser.add_argument("--sanitize", action="store_true", help="build with AddressSanitizer and UBSan")
+    sanitize = parser.parse_args().sanitize
+    try:
+        build(LIBRARY, sanitize=sanitize)
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(LIBRARY)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,456 @@
+"""Groups of rows that may share a chart, with the names, colours and shapes of their series.
+
+Rows share a chart if they have the same collective and agree in every coordinate that is neither an axis nor part of
+the name of a series. Series are named after transport, parameters and so on only if these differ.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import TypeAlias
+
+from hpccoll.analysis.measured_choices import choice_of, setting_of
+from hpccoll.analysis.recommendations import Recommendation
+from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.table import Choice, mpi_version
+from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
+from hpccoll.cases.case import PYTHON, SINGLE
+from hpccoll.common.units import format_count, format_size
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.render import call_arguments
+from hpccoll.render.executed_labels import fell_back
+from hpccoll.render.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
+from hpccoll.render.series_colours import (
+    FLOOR_GREY,
+    FOREGROUND,
+    PREDICTED_SHAPE,
+    assign_numbers,
+    series_colour,
+    series_shape,
+)
+from hpccoll.render.series_names import group_file_names, series_namer, setting_keys
+from hpccoll.render.wire_bandwidth import Wire
+from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.store.host_names import canonical_hosts
+from hpccoll.store.rows import Results, Row, Run, timing_mode
+from hpccoll.store.step_times import StepTimes
+
+MeasuredCall: TypeAlias = tuple[Setting, str, str]
+"""A setting of both placements, the executor, and the id of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """A row with the name of its series, and the machine, hosts and wires of its run."""
+
+    row: Row
+    series: str
+    machine: str
+    hosts: tuple[str, ...]  # one for each node, in order
+    wire: Wire
+    hosts_changed: bool = False  # whether its rounds were measured on different hosts
+    library: str = ""  # the library and its network, from its logs
+    expected_s: float | None = None  # the time that the library's own model predicts for what ran
+    mpi: str = ""  # the version of the MPI library
+    nccl: str = ""  # NCCL and its version, of a row over NCCL
+    colour_of: str = ""  # the series whose colour a prediction has, measured or not
+    prediction: str = ""  # the machine file of a prediction, and its error on held-out measurements
+    fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
+    step: StepTimes | None = field(default=None, compare=False)  # of a training step, the times of one iteration
+
+    @property
+    def kind(self) -> str:
+        """The kind of the result, with the rate of the wires if they are those of a testbed."""
+        return ", ".join(filter(None, (self.row.kind, self.wire.rate_label)))
+
+    def rank_label(self, rank: int) -> str:
+        """Return the number of a worker, with its host if there are several."""
+        row, node = self.row, call_arguments.node_of_rank(self.row, rank)
+        host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
+        return f"{rank} ({host})" if host else str(rank)
+
+    @property
+    def pair_label(self) -> str:
+        """The two ranks that exchange messages, with their hosts if there are several; empty if all take part."""
+        pair = call_arguments.rank_pair(self.row)
+        return f"ranks {' and '.join(map(self.rank_label, pair))}" if pair else ""
+
+
+@dataclass(frozen=True)  # no slots: every point asks for what is cached
+class ChartGroup:
+    """Rows that may share a chart.
+
+    Args:
+        name: a unique name that is valid in a file name.
+        collective: the collective of all rows.
+        kind: the kind of all rows, such as ``measured``.
+        setting: the other coordinates that all rows share, in words.
+        points: the measured rows, in the order in which their runs were created.
+        colours: the colour of every series of the report, the same in all charts.
+        shapes: the mark of every series of the report, the same in all charts.
+        recommendations: what to use, in each setting of these rows.
+        choice_series: the series of every choice of the report, by the call that it was measured for.
+        predictions: the predicted rows, which charts of times draw dashed, and which nothing else takes.
+    """
+
+    name: str
+    collective: str
+    kind: str
+    setting: str
+    points: tuple[SeriesPoint, ...]
+    colours: Mapping[str, str]
+    shapes: Mapping[str, str]
+    recommendations: tuple[Recommendation, ...] = ()
+    choice_series: Mapping[tuple[MeasuredCall, Choice], str] = field(default_factory=dict)
+    predictions: tuple[SeriesPoint, ...] = ()
+
+    def series_of(self, choice: Choice, recommendation: Recommendation) -> str:
+        """Return the name of the series of a choice in a setting.
+
+        The choice may have been measured with another element type or root, whose rows are of another group.
+        """
+        calls = _recommended_calls(recommendation)
+        return next(self.choice_series[call, choice] for call in calls if (call, choice) in self.choice_series)
+
+    def distinguishing_setting(self, others: Iterable["ChartGroup"]) -> str:
+        """Return the parts of the setting that not all of ``others`` share."""
+        shared = set.intersection(*({*other.setting.split(", "), other.kind} for other in others))
+        return ", ".join(word for word in (*self.setting.split(", "), self.kind) if word not in shared) or "others"
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether the rows are training steps."""
+        return self.collective in WORKLOADS
+
+    @property
+    def has_size(self) -> bool:
+        """Whether the collective has a message size."""
+        return call_arguments.has_size(self.collective)
+
+    def size_label(self, nbytes: int) -> str:
+        """Return a size with its unit; empty if the collective has none."""
+        return format_size(nbytes) if self.has_size else ""
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The measured pairs of ranks, if messages go between two ranks."""
+        return tuple(sorted({two for point in self.usable if (two := call_arguments.rank_pair(point.row))}))
+
+    @cached_property
+    def many_pairs(self) -> bool:
+        """Whether a line stands for several pairs of ranks."""
+        pairs = {(p.row.ranks, p.row.nodes, two) for p in self.usable if (two := call_arguments.rank_pair(p.row))}
+        return len({(ranks, nodes) for ranks, nodes, _ in pairs}) < len(pairs)
+
+    @property
+    def emulations(self) -> tuple[str, ...]:
+        """The algorithms that emulate hardware in software, with their number of aggregators."""
+        return tuple(
+            filter(None, (_emulation_label(self, name, emulation.label) for name, emulation in EMULATIONS.items()))
+        )
+
+    @cached_property
+    def usable(self) -> tuple[SeriesPoint, ...]:
+        """The points that may be drawn and compared."""
+        return tuple(point for point in self.points if is_usable(point.row))
+
+    @cached_property
+    def drawn(self) -> tuple[SeriesPoint, ...]:
+        """The points that axes have to include: usable ones and predictions."""
+        return (*self.usable, *(point for point in self.predictions if is_usable(point.row)))
+
+    @property
+    def modelled(self) -> bool:
+        """Whether a library's own model predicts the time of a point."""
+        return any(point.expected_s for point in self.usable)
+
+    @property
+    def several_mappings(self) -> bool:
+        """Whether several mappings of ranks to nodes were measured."""
+        return len({point.row.mapping for point in self.usable}) > 1
+
+    @property
+    def several_executors(self) -> bool:
+        """Whether both executors measured rows."""
+        return len({point.row.executor for point in self.usable}) > 1
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines, in order of first use."""
+        return tuple(dict.fromkeys(point.machine for point in self.points))
+
+    @property
+    def machine_of_run(self) -> dict[str, str]:
+        """The machine of each run, by run_id."""
+        return {point.row.run_id: point.machine for point in self.points}
+
+    def machine_label(self, point: SeriesPoint) -> str:
+        """Return the short name of the machine of ``point``: ``machine 1``."""
+        if point.row.predicted:
+            return f"prediction: {point.machine}"
+        return f"machine {self.machines.index(point.machine) + 1}"
+
+    @cached_property
+    def ranks_per_node(self) -> int | None:
+        """The ranks of each node if curves run over nodes; None if they run over ranks."""
+        rows = [point.row for point in self.drawn]
+        each = {row.ranks_per_node for row in rows}
+        return each.pop() if len(each) == 1 and any(row.nodes > 1 for row in rows) else None
+
+    @property
+    def unit(self) -> str:
+        """The field of a row that curves run over: ``nodes`` or ``ranks``."""
+        return "ranks" if self.ranks_per_node is None else "nodes"
+
+    @property
+    def unit_title(self) -> str:
+        """The title of that axis: ``nodes (1 rank each)``."""
+        return "ranks" if self.ranks_per_node is None else f"nodes ({format_count(self.ranks_per_node, 'rank')} each)"
+
+    def axis_value(self, row: Row) -> int:
+        """Return the nodes or ranks of ``row``: its position on a curve."""
+        return row.ranks if self.ranks_per_node is None else row.nodes
+
+    @property
+    def oversubscribed_counts(self) -> list[int]:
+        """The positions on a curve at which there were more ranks than cores."""
+        return sorted({self.axis_value(point.row) for point in self.usable if point.row.oversubscribed})
+
+    def coordinates(self, point: SeriesPoint) -> dict[str, object]:
+        """Return the values by which findings identify a point: series, shape, nbytes, pair and placement."""
+        return {
+            "series": point.series,
+            "shape": self.shape_label(point.row),
+            "nbytes": point.row.requested_bytes if self.has_size else None,
+            "pair": point.pair_label,
+            "placement": call_arguments.placement_label(point.row),
+        }
+
+    def shape_label(self, row: Row) -> str:
+        """Return that position in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""
+        if self.ranks_per_node is not None:
+            return format_count(row.nodes, "node")
+        return format_count(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+
+
+def is_usable(row: Row) -> bool:
+    """Return whether ``row`` may be drawn and compared: its result is correct, and it has a time and a size.
+
+    A row with missing rounds is usable.
+    """
+    return row.status in ("ok", "partial") and not row.wrong and bool(row.median_s) and row.bytes > 0
+
+
+def is_ranked(row: Row) -> bool:
+    """Return whether ``row`` is part of rankings.
+
+    The floor moves no data, a single rank exchanges none, and ``auto`` duplicates another row.
+    """
+    return not row.floor and row.algorithm != AUTO and row.exchanges_data
+
+
+def chart_groups(
+    results: Results, recommendations: Sequence[Recommendation] = (), inputs: Mapping[str, str] = MappingProxyType({})
+) -> tuple[ChartGroup, ...]:
+    """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows.
+
+    Settings with other timings than of single operations follow.
+
+    Args:
+        results: the results.
+        recommendations: what to use in their settings.
+        inputs: the name of the input of each run, by run_id; it follows the names of series.
+    """
+    points = _series_points(results, inputs)
+    choice_series: dict[tuple[MeasuredCall, Choice], str] = {}
+    for point in points:
+        choice_series.setdefault((_measured_call(point.row), choice_of(point.row)), point.series)
+    keys = setting_keys(point.row for point in points)
+    members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
+    predictions: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
+    for key, point in zip(keys, points, strict=True):
+        if not point.row.predicted:
+            members[*key, point.kind].append(point)
+    for key, point in zip(keys, points, strict=True):
+        if point.row.predicted:
+            for joined in _groups_of_prediction(point, key, members) or [(*key, "predicted")]:
+                predictions[joined].append(point)
+    order = {name: i for i, name in enumerate(COLLECTIVES)}
+    every = {key: [*members.get(key, ()), *predictions.get(key, ())] for key in (*members, *predictions)}
+    ordered = sorted(
+        every,
+        key=lambda key: (
+            order.get(key[0], len(order)), key[0], timing_mode(every[key][0].row.timing) != SINGLE,
+            key not in members, -len(every[key]), key,
+        ),
+    )  # fmt: skip
+    names = group_file_names(ordered)
+    answers = {
+        choice_series[call, choice]
+        for each in recommendations
+        for verdict in each.verdicts.values()
+        for choice in (verdict.choice, verdict.runner_up)
+        for call in _recommended_calls(each)
+        if choice and (call, choice) in choice_series
+    }
+    colours, shapes = series_styles(points, answers)
+    return tuple(
+        ChartGroup(
+            names[key],
+            key[0],
+            key[-1],
+            ", ".join(filter(None, key[1:-1])),
+            tuple(members.get(key, ())),
+            colours,
+            shapes,
+            tuple(_recommendations_for(members.get(key, ()), recommendations)),
+            choice_series,
+            tuple(predictions.get(key, ())),
+        )
+        for key in ordered
+    )
+
+
+def _groups_of_prediction(
+    point: SeriesPoint, setting: tuple[str, ...], members: Mapping[tuple[str, ...], Sequence[SeriesPoint]]
+) -> list[tuple[str, ...]]:
+    """Return the keys of the groups of measured rows that a prediction joins.
+
+    These are groups of its setting that have as many ranks on a node: of several machines, the groups of the machine
+    that it was fitted to, and otherwise the first.
+    """
+    per_node = point.row.ranks_per_node
+    of_setting = [
+        key
+        for key, others in members.items()
+        if key[:-1] == setting and any(other.row.ranks_per_node == per_node for other in others)
+    ]
+    fitted = [key for key in of_setting if any(other.machine == point.fitted_to for other in members[key])]
+    return fitted or of_setting[:1]
+
+
+def _recommendations_for(
+    points: Iterable[SeriesPoint], recommendations: Iterable[Recommendation]
+) -> Iterator[Recommendation]:
+    """Yield the recommendations for calls of usable points."""
+    calls = {_measured_call(point.row) for point in points if is_usable(point.row)}
+    return (each for each in recommendations if not calls.isdisjoint(_recommended_calls(each)))
+
+
+def _measured_call(row: Row) -> MeasuredCall:
+    return replace(setting_of(row), in_place=None), row.executor or PYTHON, row.run_id
+
+
+def _recommended_calls(recommendation: Recommendation) -> list[MeasuredCall]:
+    setting, measured = replace(recommendation.setting, in_place=None), recommendation.measured
+    return [(setting, measured.conditions.executor, run) for run in measured.runs]
+
+
+def series_styles(
+    points: Iterable[SeriesPoint], answers: Collection[str] = ()
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the colour and the shape of every series: dark for the library's own, grey for the floor.
+
+    Series of different collectives may share a colour, because the palette is limited; ``answers``, which share the
+    charts of all collectives, do not.
+    """
+    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
+    kinds = {point.colour_of or point.series: point.row for point in points}
+    floors = [name for name in sorted(kinds) if kinds[name].floor]
+    native_names = (name for name in kinds if kinds[name].algorithm == NATIVE)
+    native = sorted(native_names, key=lambda name: (fell_back(kinds[name]), name))[:1]
+    by_collective: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        by_collective[point.row.collective].add(point.colour_of or point.series)
+    by_name = sorted(kinds, key=lambda name: (kinds[name].predicted, name))
+    others = [name for name in by_name if name not in floors and name not in native]
+    numbers = assign_numbers(others, [*by_collective.values(), answers])
+    colours = dict.fromkeys(native, FOREGROUND) | {name: series_colour(i) for name, i in numbers.items()}
+    shapes = dict.fromkeys(native, series_shape(0)) | {name: series_shape(i + 1) for name, i in numbers.items()}
+    colours |= dict.fromkeys(floors, FLOOR_GREY)
+    shapes |= dict.fromkeys(floors, series_shape(0))
+    predicted = {point.series: colours[point.colour_of] for point in points if point.colour_of}
+    return (
+        colours | predicted,
+        shapes | dict.fromkeys(predicted, PREDICTED_SHAPE),
+    )
+
+
+def _emulation_label(group: ChartGroup, name: str, label: str) -> str:
+    """Return an emulating algorithm with its aggregators, for each number of ranks if they differ; empty without it."""
+    counts = {group.shape_label(p.row): p.row.aggregators for p in group.usable if p.row.algorithm == name}
+    if not counts:
+        return ""
+    equal = len(set(counts.values())) == 1
+    aggregators = {
+        f"{format_count(count, 'aggregator')}{'' if equal else f' ({shape})'}": None for shape, count in counts.items()
+    }
+    return f"{name}: {label}, with {', '.join(aggregators)}"
+
+
+def _series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoint]:
+    runs = {run.run_id: run for run in results.runs}
+    created = {run_id: run.created for run_id, run in runs.items()}
+    incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see critical_findings
+    requested = (row for row in results.rows if row.run_id not in incomplete)
+    rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
+    measured_name = series_namer(row for row in rows if not row.predicted)  # predictions change no measured name
+    predicted_name = series_namer(rows)
+
+    def name(row: Row) -> str:
+        if not row.predicted:
+            return measured_name(row)
+        run = runs.get(row.run_id)
+        assumed = ", assumed" if run and run.provenance.get("assumed") else ""
+        return f"{predicted_name(row)} ({row.kind}{assumed})"
+
+    probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
+    names = canonical_hosts(host for run in runs.values() for host in _hosts(run))
+    hosts = {run_id: tuple(names[host] for host in _hosts(run)) for run_id, run in runs.items()}
+    suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
+    return [
+        replace(
+            _series_point(
+                row,
+                name(row) + suffixes.get(row.run_id, ""),
+                runs,
+                hosts,
+                probes,
+                measured_name(row) if row.predicted else "",
+            ),
+            step=results.step_times.get(row.key),
+        )
+        for row in rows
+    ]
+
+
+def _series_point(
+    row: Row,
+    series: str,
+    runs: Mapping[str, Run],
+    hosts: Mapping[str, tuple[str, ...]],
+    probes: Mapping[str, ProbeResult],
+    colour_of: str,
+) -> SeriesPoint:
+    run = runs.get(row.run_id)
+    if run is None:
+        return SeriesPoint(row, series, "unknown machine", (), Wire())
+    if row.predicted:
+        prediction, fitted_to = (str(run.provenance.get(name) or "") for name in ("prediction", "fitted_to"))
+        return SeriesPoint(
+            row, series, run.machine, (), Wire(), colour_of=colour_of, prediction=prediction, fitted_to=fitted_to
+        )
+    host_sets = {hosts[run_id] for run_id in row.round_run_ids if run_id and run_id in runs}
+    return SeriesPoint(
+        row, series, run.machine, hosts[row.run_id], Wire.of(run), hosts_changed=len(host_sets) > 1,
+        library=library_summary(probes[run.run_id]) if row.algorithm == NATIVE else "",
+        expected_s=expected_s(probes[run.run_id], row), mpi=mpi_version(run.provenance),
+        nccl=nccl_name(run) if row.transport == "nccl" else "",
+    )  # fmt: skip
+
+
+def _hosts(run: Run) -> tuple[str, ...]:
+    hosts = run.provenance.get("hosts")
+    return tuple(hosts if isinstance(hosts, list | tuple) else ())

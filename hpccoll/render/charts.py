@@ -1,0 +1,372 @@
+"""The charts: a function of a group of rows for each, and the table ``FIGURES`` of all."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from altair.utils.schemapi import debug_mode
+
+from hpccoll.analysis.answers import Answers
+from hpccoll.analysis.measured_choices import choice_of, setting_of
+from hpccoll.analysis.recommendations import Recommendation
+from hpccoll.cases.case import PYTHON
+from hpccoll.render import chart_axes
+from hpccoll.render.call_arguments import placement_label
+from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.render.chart_panels import (
+    Chart,
+    ChartRecord,
+    chart_record,
+    curves_over_ranks,
+    curves_over_size,
+    expected_lines,
+    interval_label,
+    panels_of_collectives,
+    predicted_records,
+    unity_rule,
+    wire_rule,
+)
+from hpccoll.render.choice_map import choice_map
+from hpccoll.render.comparisons import best_placements, efficiencies, mixed_hosts, speedups
+from hpccoll.render.definitions import heading_of
+from hpccoll.render.host_ranges import jobs_and_hosts
+from hpccoll.render.pair_heatmap import pair_busbw_map, pair_time_map
+from hpccoll.render.rail_usage import port_bytes_chart
+from hpccoll.render.rank_pairs import curve_points, map_sizes
+from hpccoll.render.round_statistics import busbw_interval, median_interval, median_seconds, round_stats
+from hpccoll.render.step_charts import share_against_ranks, time_against_bucket
+from hpccoll.render.step_timeline_chart import step_timeline_chart
+from hpccoll.render.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
+from hpccoll.store.statistics import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart of the report.
+
+    Args:
+        name: a unique name that is valid in a file name.
+        title: a format string with ``{unit}`` (ranks or nodes), ``{by}`` (the unit and the size), ``{least}`` and
+            ``{most}`` (the smallest and the largest size of pairs of ranks).
+        caption: how to read the chart, with the definition of derived quantities.
+        draw: a function that returns the chart of a group; None if there is nothing to draw.
+        pairs_caption: the caption if lines stand for several pairs of ranks; empty: ``caption``.
+        model_caption: an addition to the caption if a library's own model predicts times.
+    """
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[ChartGroup], Chart | None]
+    pairs_caption: str = ""
+    model_caption: str = ""
+
+    def group_caption(self, group: ChartGroup) -> str:
+        """Return the caption for ``group``."""
+        caption = self.pairs_caption if group.many_pairs and self.pairs_caption else self.caption
+        return f"{caption} {self.model_caption}" if self.model_caption and group.modelled else caption
+
+    def specification(self, group: ChartGroup) -> dict[str, object] | None:
+        """Return the Vega-Lite specification for ``group``; None if there is nothing to draw."""
+        with debug_mode(arg=False):  # no validation by schema: the tests do that
+            chart = self.draw(group)
+            return (
+                chart_axes.apply_theme(chart, *self.heading(group), [p.series for p in group.drawn]) if chart else None
+            )
+
+    def title_of(self, group: ChartGroup) -> str:
+        """Return the title for ``group``, without its collective."""
+        least, most = map_sizes(group)
+        by = f"{group.unit} and size" if group.has_size else group.unit
+        return self.title.format(unit=group.unit, by=by, least=least, most=most)
+
+    def heading(self, group: ChartGroup) -> tuple[str, tuple[str, ...]]:
+        """Return the title of a picture for ``group`` and the lines below it."""
+        return f"{heading_of(group.collective)}: {self.title_of(group)}", heading_lines(group)
+
+
+def heading_lines(group: ChartGroup) -> tuple[str, ...]:
+    """Return the lines that describe all charts of ``group``: machines, setting, and the meaning of marks."""
+    machines = group.machines
+    where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
+    several = "each machine has its own marks and lines" if len(machines) > 1 else ""
+    python = PYTHON_NOTE if group.several_executors else ""
+    crowded = ", ".join(map(str, group.oversubscribed_counts))
+    hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
+    joined = mixed_hosts(group.points)
+    mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
+    on = (f"{group.kind} on {name}" for name in where)
+    predicted = dict.fromkeys(
+        f"dashed or dotted: predicted, not measured; {point.prediction}" for point in group.predictions
+    )
+    return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed, *predicted)))
+
+
+PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"
+
+
+def time_against_size(group: ChartGroup) -> Chart | None:
+    if not group.has_size:
+        return None
+    data = [
+        chart_record(group, p, median_seconds(p), ends)
+        | _range_field(ends)
+        | _round_ticks(group, p)
+        | {"expected": p.expected_s}
+        for p, ends in curve_points(group)
+    ]
+    data += predicted_records(group, median_seconds, median_interval)
+    return curves_over_size(group, data, chart_axes.time_axis, expected_lines if group.modelled else None)
+
+
+def _range_field(ends: Interval) -> ChartRecord:
+    """Return the tooltip field of a line of several pairs of ranks."""
+    return {"range": interval_label(ends)}
+
+
+def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
+    """Return the value of each of several rounds: its time, or ``work`` per second."""
+    times = [stats.median for stats in round_stats(point).values()]
+    if len(times) == 1 or point.row.floor or group.many_pairs:
+        return {}
+    return {"ticks": times if work is None else [work / time for time in times]}
+
+
+def busbw_against_size(group: ChartGroup) -> Chart | None:
+    # The upper end of the interval of the time is the lower end of the bandwidth.
+    data = [
+        chart_record(
+            group, p, busbw, ends and (busbw * median_seconds(p) / ends[1], busbw * median_seconds(p) / ends[0])
+        )
+        | {"wire": wire_limit(p.row, p.wire), "wires": wire_label(p.row, p.wire).removeprefix("the ")}
+        | _range_field(ends)
+        | _round_ticks(group, p, busbw * median_seconds(p))
+        for p, ends in curve_points(group)
+        if not p.row.floor and (busbw := p.row.busbw_Bps)
+    ]
+    data += predicted_records(group, lambda p: p.row.busbw_Bps, busbw_interval)
+    calibrated = any(d.get("wire") for d in data)
+    return curves_over_size(group, data, chart_axes.rate_axis, wire_rule if calibrated else None)
+
+
+def sent_against_size(group: ChartGroup) -> Chart | None:
+    if group.many_pairs:
+        return None
+    # The placement of buffers does not change the bytes.
+    data = [
+        chart_record(group, p, sent) | {"expected": in_units_of_size(p.row, p.row.worker_sent_predicted), "place": ""}
+        for p in best_placements(group.points)
+        if (sent := in_units_of_size(p.row, p.row.worker_sent_measured))
+    ]
+    return curves_over_size(group, data, chart_axes.sent_axis, expected_lines)
+
+
+def time_against_ranks(group: ChartGroup) -> Chart | None:
+    data = [chart_record(group, p, median_seconds(p), median_interval(p)) for p in best_placements(group.points)]
+    data += predicted_records(group, median_seconds, median_interval)
+    return curves_over_ranks(group, data, chart_axes.time_axis)
+
+
+def efficiency_against_ranks(group: ChartGroup) -> Chart | None:
+    return curves_over_ranks(
+        group, [chart_record(group, e.point, e.value) for e in efficiencies(group.points)], chart_axes.percent_axis
+    )
+
+
+def speedup_against_size(group: ChartGroup) -> Chart | None:
+    if not group.has_size or group.many_pairs:
+        return None
+    data = [
+        chart_record(group, each.point, each.value, each.ends) | {"speedup": f"{each.value:.2f}"}
+        for each in speedups(group.points)
+    ]
+    return curves_over_size(group, data, chart_axes.ratio_axis, unity_rule)
+
+
+def speedups_of_collectives(group: ChartGroup) -> Chart | None:
+    """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
+    data = [
+        chart_record(group, each.point, each.value, each.ends)
+        | {"speedup": f"{each.value:.2f}", "panel": each.point.row.collective}
+        for each in speedups(group.points)
+    ]
+    return panels_of_collectives(group, data, chart_axes.ratio_axis, unity_rule)
+
+
+def busbw_of_collectives(group: ChartGroup) -> Chart | None:
+    """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
+    data = [
+        chart_record(group, point, busbw) | {"panel": point.row.collective}
+        for point in group.points
+        if (busbw := point.row.busbw_Bps)
+    ]
+    return panels_of_collectives(group, data, chart_axes.rate_axis)
+
+
+def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup:
+    """Return one group of the points of the foremost setting of every collective, in one placement."""
+    points: list[SeriesPoint] = []
+    for name in answers.by_collective:
+        foremost = answers.foremost(name)[0]
+        # Of several groups, such as one for each element type, the first has the most rows.
+        group = next((group for group in groups if group.has_size and foremost in group.recommendations), None)
+        points += [point for point in group.usable if belongs_to_answer(point, foremost)] if group else []
+    kinds = " and ".join(dict.fromkeys(point.kind for point in points))
+    overview = replace(groups[0], name=OVERVIEW, collective=OVERVIEW, kind=kinds, setting="")
+    return replace(overview, points=tuple(points), recommendations=(), predictions=())
+
+
+def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> bool:
+    """Return whether a point is a choice of a recommendation, a runner-up, or native, in its setting.
+
+    If the choices serve both placements, the points in place are.
+    """
+    setting = recommendation.setting
+    verdicts = recommendation.verdicts.values()
+    named = {choice for each in verdicts for choice in (each.choice, each.runner_up)}
+    choice = choice_of(point.row)
+    if not choice.is_native and choice not in named:
+        return False
+    row, in_place = point.row, True if setting.in_place is None else setting.in_place
+    of_setting = replace(setting_of(row), in_place=in_place) == replace(setting, in_place=in_place)
+    placed = row.in_place == in_place or not placement_label(row)
+    measured = recommendation.measured
+    of_run = row.run_id in measured.runs and (row.executor or PYTHON) == measured.conditions.executor
+    return of_setting and placed and of_run
+
+
+PLACEMENT_NOTE = "Each series is represented by the faster of its in-place and out-of-place calls of the same run."
+ROUNDS_NOTE = "With several rounds: the median of their medians, a tick at each, and a band around all intervals."
+PAIRS_NOTE = (
+    "Lines show the median pair of ranks; bands reach from the fastest to the slowest pair. Pairs on one node and "
+    "pairs between nodes have their own lines."
+)
+CELLS_NOTE = "An empty cell was not measured. Colours are spaced by ratio: equal steps are equal factors."
+OVERVIEW = "overview"
+"""The name of the page's first part, and of its chart, if there are several collectives."""
+
+OVERVIEW_NOTE = (
+    "On the most ranks that had cores of their own; only choices and runners-up are drawn, next to native. Both axes "
+    "are logarithmic."
+)
+OVERVIEW_FIGURES = (
+    Figure(
+        "speedup",
+        "speed-up over native against size",
+        "How many times as long the library's own collective takes: above 1 the algorithm is faster. The median of the "
+        f"rounds, with a band from the least to the most. {OVERVIEW_NOTE}",
+        speedups_of_collectives,
+    ),
+    Figure(
+        "busbw",
+        "bus bandwidth against size",
+        f"busbw = algbw times the factor of the collective, comparable with nccl-tests. Small messages may "
+        f"exceed the rate of a wire, as a burst. {OVERVIEW_NOTE}",
+        busbw_of_collectives,
+    ),
+)
+"""The charts of several collectives, with a small panel for each."""
+
+FIGURES = (
+    Figure(
+        "choice",
+        "the choice by {by}, and its lead over the next best",
+        "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
+        "Pale: tie, no choice is clearly faster in every round; below 1x, another is faster at this size, by less than "
+        "a range of its own is worth; alone, nothing else was measured. Placements share a panel if one choice serves "
+        "both.",
+        choice_map,
+    ),
+    Figure(
+        "speedup",
+        "speed-up over native against size",
+        "How many times as long the library's own collective takes, in the same placement: above 1 the algorithm is "
+        "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic.",
+        speedup_against_size,
+    ),
+    Figure(
+        "time",
+        "time against size",
+        f"Median over the timed iterations; the band is the 95 % confidence interval of the median. {ROUNDS_NOTE} Both "
+        "axes are logarithmic. The thin dotted grey line, if any, is the floor: the cost of an empty schedule.",
+        time_against_size,
+        f"{PAIRS_NOTE} Both axes are logarithmic.",
+        "Dashed: the time that NCCL's own model predicts for the algorithm and protocol that ran, from its log.",
+    ),
+    Figure(
+        "busbw",
+        "bus bandwidth against size",
+        "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per second, "
+        f"MB/s 1e6. The band is the 95 % confidence interval. {ROUNDS_NOTE} Both axes are logarithmic. A "
+        "dashed rule, if any, is the calibrated rate of the wire, from the smallest size for which it holds; smaller "
+        "messages may exceed it as a burst.",
+        busbw_against_size,
+        f"busbw is that of the two ranks alone. {PAIRS_NOTE} Both axes are logarithmic.",
+    ),
+    Figure(
+        "pairs-time",
+        "time of each pair of ranks at {least}",
+        f"Darker is slower. {CELLS_NOTE}",
+        pair_time_map,
+    ),
+    Figure(
+        "pairs-busbw",
+        "bus bandwidth of each pair of ranks at {most}",
+        f"Darker is faster. {CELLS_NOTE}",
+        pair_busbw_map,
+    ),
+    Figure(
+        "scaling",
+        "time against {unit}",
+        f"Median time at a few of the sizes. {PLACEMENT_NOTE}",
+        time_against_ranks,
+    ),
+    Figure(
+        "efficiency",
+        "parallel efficiency against {unit}",
+        "Parallel efficiency: busbw divided by the busbw of the same series and size on the fewest ranks measured on "
+        f"the same machine. {PLACEMENT_NOTE}",
+        efficiency_against_ranks,
+    ),
+    Figure(
+        "wire",
+        "bytes on the wire against size",
+        "Bytes that the ports of a node sent for one operation, in units of S; dashed: bytes counted from the "
+        f"schedule, without headers. {HEADER_MODEL}",
+        sent_against_size,
+    ),
+    Figure(
+        "rails",
+        "bytes of each port at the largest size",
+        "Bytes that each port of a node sent for one operation, in units of S: the mean over the nodes of workers. A "
+        "library that uses several rails spreads the bytes over them.",
+        port_bytes_chart,
+    ),
+)
+"""All charts of collectives, in order."""
+
+STEP_FIGURES = (
+    Figure(
+        "timeline",
+        "the timeline of one step",
+        "The iteration of the foremost workload closest to its median. Of each rank: above, the forward and the "
+        "backward pass; below, the collectives, each with its bytes, from its begin to its end on that rank. A thin "
+        "line leads from when it was ready to its begin; a message that is received is such a line only. Red: the step "
+        "goes on, and nothing is computed. Of many ranks the first, the last, the slowest and a few others are drawn. "
+        "The per cent of exposed communication are by the null step.",
+        step_timeline_chart,
+    ),
+    Figure(
+        "share",
+        "communication in the step against {unit}",
+        "Exposed: what the step takes longer than the same step without communication (null), over the step. All: the "
+        "durations of all collectives of a rank, added up, over the step, whether or not computation hides them.",
+        share_against_ranks,
+    ),
+    Figure(
+        "bucket",
+        "time of the step against the limit of a bucket",
+        "Median, with its 95 % interval as a band. The dotted grey line is the step without communication.",
+        time_against_bucket,
+    ),
+)
+"""The charts of training steps, which have no size and no bandwidth."""

@@ -1,0 +1,76 @@
+"""The map of what to use: a cell for each size and number of ranks, in the colour of the choice."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import altair as alt
+
+from hpccoll.analysis.answers import Answers
+from hpccoll.analysis.recommendations import Recommendation, SizeVerdict
+from hpccoll.common.units import format_seconds
+from hpccoll.render import chart_axes
+from hpccoll.render.chart_groups import ChartGroup
+from hpccoll.render.chart_panels import Chart, ChartRecord, facet_chart, field_values, inline_data, tooltip
+from hpccoll.render.series_colours import FOREGROUND
+
+
+def choice_map(group: ChartGroup) -> Chart | None:
+    """Return the map; None if nothing was compared."""
+    compared = [each for each in group.recommendations if each.is_compared]
+    if not compared or group.many_pairs:
+        return None
+    data = [cell for each in compared for cell in _choice_cells(group, each, compared)]
+    sizes = list(dict.fromkeys(group.size_label(n) for n in sorted({n for e in compared for n in e.verdicts})))[::-1]
+    hollow = f"(indexof({group.oversubscribed_counts}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
+    base = alt.Chart().encode(
+        x=alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow)),
+        y=alt.Y("size:N", title="size", sort=sizes, axis=alt.Undefined if group.has_size else None),
+    )
+    cells = base.mark_rect(stroke=chart_axes.BACKGROUND, strokeWidth=2).encode(
+        color=chart_axes.series_colour(group, field_values(data, "series"), symbol="square"),
+        opacity=alt.OpacityValue(**alt.condition("datum.clear", alt.value(1), alt.value(0.35))),
+        tooltip=tooltip("size", "on", "series", "time", "second"),
+    )
+    labels = base.mark_text(fontSize=12, fontWeight=600).encode(
+        text=alt.Text("lead:N"), color=alt.Color("text_colour:N", scale=None)
+    )
+    width = max(240, 90 * len({cell["at"] for cell in data}))
+    chart = alt.layer(cells, labels).properties(width=width, height=26 * len(sizes))
+    panels = list(dict.fromkeys(field_values(data, "panel")))
+    return facet_chart(chart, data, "panel", 2, panels) if len(panels) > 1 else chart.properties(data=inline_data(data))
+
+
+def _choice_cells(
+    group: ChartGroup, recommendation: Recommendation, compared: Sequence[Recommendation]
+) -> Iterator[ChartRecord]:
+    """Yield a cell for each size; a choice for both placements is in the panels of both if others are separate."""
+    setting = recommendation.setting
+    placements = dict.fromkeys(each.setting.in_place for each in compared)
+    own = (setting.in_place,) if setting.in_place is not None or len(placements) == 1 else (False, True)
+    answers = Answers(replace(each, setting=replace(each.setting, in_place=None)) for each in compared)
+    details = answers.setting_details(replace(recommendation, setting=replace(setting, in_place=None)))
+    for in_place in own:
+        placement = "" if in_place is None else "in place" if in_place else "out of place"
+        for verdict in recommendation.verdicts.values():
+            yield {
+                "panel": ", ".join(filter(None, (*details, placement))),
+                "at": setting.ranks if group.ranks_per_node is None else setting.nodes,
+                "on": setting.shape_label,
+                "size": group.size_label(verdict.nbytes),
+                "series": group.series_of(verdict.choice, recommendation),
+                "time": format_seconds(verdict.seconds),
+            } | _verdict_fields(group, verdict, recommendation)
+
+
+def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:
+    """Return the fields of a cell that say how sure it is; its text colour keeps its contrast in dark mode."""
+    if verdict.runner_up is None or verdict.lead is None:
+        return {"lead": "alone", "second": "none", "clear": False, "text_colour": FOREGROUND}
+    clear = verdict.verdict == "clear"
+    on_ink = group.colours[group.series_of(verdict.choice, recommendation)] == FOREGROUND
+    return {
+        "lead": "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x",
+        "second": f"{group.series_of(verdict.runner_up, recommendation)}, {verdict.lead:.2f} times as long",
+        "clear": clear,
+        "text_colour": FOREGROUND if not clear else chart_axes.BACKGROUND if on_ink else chart_axes.FIXED_WHITE,
+    }

@@ -1,0 +1,219 @@
+"""The page of a comparison: one chart of all shifts, the cases by verdict, and what else changed."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+import altair as alt
+
+from hpccoll.analysis.comparison import (
+    IMPROVEMENT,
+    MISSING,
+    NEW,
+    REGRESSION,
+    UNCHANGED,
+    UNDECIDED,
+    VERDICTS,
+    WRONG,
+    CaseComparison,
+    Comparison,
+)
+from hpccoll.analysis.comparison_text import change_label, count_cases, interval_label, summary
+from hpccoll.analysis.shift import Shift
+from hpccoll.analysis.side_by_side import SideBySide
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.terminal import printable
+from hpccoll.common.units import format_seconds, format_size
+from hpccoll.render import chart_axes
+from hpccoll.render.chart_panels import Chart, ChartRecord, inline_data, tooltip
+from hpccoll.render.html_tables import plain_table
+from hpccoll.render.other_programs import side_by_side_table
+from hpccoll.render.page_frame import chart_figure, page_head, page_scripts
+from hpccoll.render.prediction_chart import write_picture
+from hpccoll.render.series_colours import FLOOR_GREY, FOREGROUND
+from hpccoll.store.durable_files import replacing_file
+
+COLOURS = {REGRESSION: "#c8443f", IMPROVEMENT: "#2f9467", UNDECIDED: "#a9811a", UNCHANGED: FLOOR_GREY}
+"""The colours of the verdicts on cases with a shift."""
+
+MEANINGS = {
+    REGRESSION: "the shift is no chance, and at least the tolerance",
+    WRONG: "the new result is wrong, or failed",
+    MISSING: "the old run has a result, the new one has none",
+    IMPROVEMENT: "likewise, and faster",
+    UNDECIDED: "neither a change nor its absence is known: more rounds would tell",
+    UNCHANGED: "the whole 95 % interval of the shift is within the tolerance",
+    NEW: "only the new run has a result",
+}
+
+FINE_TICKS = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.7, 2
+COARSE_TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
+DECADES = tuple(10.0**exponent for exponent in range(-9, 10))
+"""The labelled factors: fine ones up to twice the time, coarse ones up to 100 times, and powers of ten."""
+
+MAX_SIZE_LABELS = 7
+"""The most sizes that fit below a panel."""
+
+MAX_PANELS = 8
+"""The most panels; the cases of further collectives and shapes are in the tables only."""
+
+
+def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
+    """Write the page of a comparison (html), or its chart alone (svg, png).
+
+    Args:
+        comparison: the comparison.
+        out: the path; its suffix is the format.
+        title: the two runs, in words.
+
+    Raises:
+        UnusableError: if the chart has nothing to show.
+        OSError: if the file cannot be written.
+    """
+    chart = comparison_chart(comparison, title)
+    if out.suffix == ".html":
+        with replacing_file(out.resolve()) as unfinished:
+            unfinished.write_text(comparison_page(comparison, title, chart), encoding="utf-8")
+        return
+    if chart is None:
+        raise UnusableError(
+            "--out", f"{out}: there is no chart, because no case has a time in several rounds of both runs"
+        )
+    write_picture(chart, out)
+
+
+def comparison_page(comparison: Comparison, title: str, chart: Mapping[str, object] | None) -> str:
+    """Return the HTML of the page."""
+    heading = "What changed" if comparison.cases else "Side by side"
+    parts = [
+        page_head(f"Compared: {title}"),
+        f"<header><h1>{heading}</h1>\n<p class=lede>{escape(title)}.</p></header>",
+    ]
+    if comparison.cases:
+        parts.append(f'<div class="answers"><p>{escape(summary(comparison))}.</p>{_loads(comparison)}</div>')
+    if chart:
+        parts.append(
+            chart_figure("shifts", "Time of the new run over that of the old one", chart, CAPTION[comparison.unit])
+        )
+    parts += [_verdict_table(verdict, comparison) for verdict in VERDICTS]
+    parts += [_side_by_side_section(comparison.beside), _changes_table(comparison.changes) if comparison.cases else ""]
+    return (
+        printable("\n".join(filter(None, parts)))
+        + "\n"
+        + page_scripts(with_charts=chart is not None)
+        + "\n</body>\n</html>\n"
+    )
+
+
+CAPTION = {
+    unit: f"Each mark is a case: by how much its time changed, with the 95 % interval from {samples}. Shifts within "
+    "the grey band are smaller than the tolerance."
+    for unit, samples in (
+        ("round", "the medians of the rounds of both runs"), ("run", "the times of the runs of the reference"),
+    )
+}  # fmt: skip
+"""How to read the chart, by what a sample is."""
+
+
+def _loads(comparison: Comparison) -> str:
+    lines = (
+        f"<p>The {which} run was disturbed: {escape(load)}.</p>"
+        for which, load in zip(("old", "new"), comparison.loads, strict=True)
+        if load
+    )
+    return "".join(lines)
+
+
+def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object] | None:
+    """Return the chart: the shift of each case by size, in a panel for each collective and shape; None without one."""
+    cases = [case for case in comparison.cases if case.shift]
+    panels = list(dict.fromkeys(map(_panel, sorted(cases, key=lambda case: str(_panel(case))))))[:MAX_PANELS]
+    data = [_record(case, case.shift) for case in cases if case.shift and _panel(case) in panels]
+    if not data:
+        return None
+    sizes = [format_size(n) for n in sorted({case.coordinates["requested_bytes"] for case in cases})]
+    algorithms = sorted({str(each["algorithm"]) for each in data})
+    ends = [end for case in cases if case.shift for end in (case.shift.low, case.shift.high)]
+    most = max(*ends, 1 / min(ends), 1 + 2 * comparison.tolerance) * 1.02
+    labelled = sizes[:: -(-len(sizes) // MAX_SIZE_LABELS)]
+    x = alt.X("size:N", title=None, sort=sizes, axis=alt.Axis(labelAngle=0, values=labelled))
+    ticks = next(each for each in (FINE_TICKS, COARSE_TICKS, DECADES) if most < max(each) or each is DECADES)
+    axis = alt.Axis(format=".3~g", values=[tick for tick in ticks if 1 / most < tick < most])
+    scale = alt.Scale(type="log", domain=[1 / most, most], nice=False)
+    y = alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
+    legend = alt.Legend(title=None, columns=5, symbolFillColor=FOREGROUND, symbolStrokeColor=FOREGROUND)
+    colours = alt.Color(
+        "verdict:N", scale=alt.Scale(domain=[*COLOURS], range=[*COLOURS.values()]), legend=alt.Legend(title=None)
+    )
+    shapes = alt.Shape("algorithm:N", scale=alt.Scale(domain=algorithms), legend=legend)
+    base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))
+    band = (
+        alt.Chart()
+        .transform_aggregate(cases="count()", groupby=["panel"])  # one rectangle, not one for each case
+        .mark_rect(opacity=0.3, color=FLOOR_GREY)
+        .encode(y=alt.YDatum(1 / (1 + comparison.tolerance)), y2=alt.Y2Datum(1 + comparison.tolerance))
+    )
+    intervals = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colours)
+    points = base.mark_point(size=45, filled=True, opacity=1).encode(
+        y=y, color=colours, shape=shapes, tooltip=tooltip("case", "verdict", "change", "interval")
+    )
+    one: Chart = alt.layer(band, intervals, points, data=inline_data(data)).properties(
+        width=chart_axes.WIDTH if len(panels) == 1 else chart_axes.WIDTH // 2, height=260
+    )
+    whole = one if len(panels) == 1 else one.facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=2)
+    names = [*COLOURS, *algorithms]
+    return chart_axes.apply_theme(whole, printable(title), [summary(comparison)], names)
+
+
+def _record(case: CaseComparison, shift: Shift) -> ChartRecord:
+    where = case.coordinates
+    return {
+        "panel": _panel(case), "size": format_size(where["requested_bytes"]), "algorithm": where["algorithm"],
+        "offset": f"{where['algorithm']} {where['in_place']}", "verdict": case.verdict, "case": case.label,
+        "factor": shift.factor, "low": shift.low, "high": shift.high, "change": change_label(shift.factor),
+        "interval": interval_label(shift),
+    }  # fmt: skip
+
+
+def _panel(case: CaseComparison) -> str:
+    where = case.coordinates
+    nodes = where["nodes"]
+    return f"{where['collective']}, {where['ranks']} ranks on {nodes} node{'s' * (nodes > 1)}"
+
+
+def _verdict_table(verdict: str, comparison: Comparison) -> str:
+    """Return the cases of a verdict as a table; folded if they are no news."""
+    cases, name = comparison.of(verdict), count_cases(verdict, comparison)
+    if not cases:
+        return ""
+    head = ["case", "old", "new", "change", "95 % interval", "why"]
+    body = [_cells(case) for case in cases]
+    columns = [i for i in range(len(head)) if any(cells[i] for cells in body)]
+    table = plain_table(
+        [head[i] for i in columns], [[cells[i] for i in columns] for cells in body], tall=len(body) > 15
+    )
+    note = f'<p class="note">{escape(MEANINGS[verdict][0].upper() + MEANINGS[verdict][1:])}.</p>'
+    if verdict in (UNCHANGED, NEW):
+        return f"<h2>{name}</h2><details><summary>{escape(MEANINGS[verdict])}</summary>{table}</details>"
+    return f"<h2>{name}</h2>{note}{table}"
+
+
+def _cells(case: CaseComparison) -> list[str]:
+    shift = case.shift
+    change, interval = (change_label(shift.factor), interval_label(shift)) if shift else ("", "")
+    old, new = (format_seconds(seconds) if seconds else "" for seconds in (case.old_s, case.new_s))
+    return [case.label, old, new, change, interval, case.reason or ""]
+
+
+def _side_by_side_section(pairs: Sequence[SideBySide]) -> str:
+    """Return results of other programs next to ours."""
+    if not pairs:
+        return ""
+    return f"<h2>Timed differently</h2>{side_by_side_table(pairs)}"
+
+
+def _changes_table(changes: Mapping[str, tuple[str, str]]) -> str:
+    if not changes:
+        return "<h2>What else changed</h2><p>Nothing that the files record.</p>"
+    table = plain_table(["what", "old", "new"], [[name, *values] for name, values in changes.items()])
+    return f"<h2>What else changed</h2>{table}"

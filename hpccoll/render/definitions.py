@@ -1,0 +1,150 @@
+"""Definitions of the report: a description of each collective, and a definition of each term."""
+
+import re
+from collections.abc import Sequence
+from html import escape
+
+from hpccoll.cases.algorithm_registry import EMULATIONS
+from hpccoll.render import call_arguments
+from hpccoll.render.chart_groups import ChartGroup
+from hpccoll.render.wire_bandwidth import HEADER_MODEL
+
+COLLECTIVE_DESCRIPTIONS = {
+    "all_reduce": "Every rank ends with the reduction of the buffers of all ranks. S is one buffer.",
+    "reduce_scatter": "Every rank ends with its block of the reduction of the buffers of all ranks. S is the whole "
+    "input buffer of a rank, n blocks.",
+    "all_gather": "Every rank ends with the blocks of all ranks. S is the whole result, n blocks.",
+    "broadcast": "Every rank ends with the buffer of the root. S is that buffer.",
+    "reduce": "The root ends with the reduction of the buffers of all ranks. S is one buffer.",
+    "gather": "The root ends with the blocks of all ranks. S is the whole result at the root, n blocks.",
+    "scatter": "Every rank ends with its block of the buffer of the root. S is the whole buffer at the root, n blocks.",
+    "all_to_all": "Every rank has a block for every rank. S is the blocks of one rank, its own included.",
+    "all_to_all_v": "Every rank has a block for every rank, with sizes that the traffic pattern defines. S is the "
+    "blocks of one rank, its own included: the mean over the ranks.",
+    "barrier": "No rank continues before all ranks have arrived. A barrier moves no user data: it has a time, but no "
+    "size and no bandwidth.",
+    "send_recv": "Ping-pong: the first rank sends a message of S bytes to the second, which sends one back. The time "
+    "is that of the round trip, and busbw = 2 S / t: the bandwidth of the wire in the direction in use. Benchmarks "
+    "that report half of the round trip as latency show half of this time. All other ranks are idle.",
+    "bidirectional": "Two ranks send a message of S bytes to each other at the same time. busbw = S / t, for each of "
+    "the two directions. All other ranks are idle.",
+    "training_step": "Every rank computes a step of the model, and meanwhile runs the collectives of its parallelism, "
+    "with the named algorithm if they have it. Exposed communication is the time by which the step is longer than "
+    "that of null, which has no collectives.",
+    "multi_pair": "Pairs, a rank of the first half and one of the second, send messages of S bytes to each other. "
+    "busbw = S / t, of one pair: k pairs at once carry k times as much. All other ranks are idle.",
+}
+
+HEADINGS = {"training_step": "Training steps"}
+"""The headings of parts of the page that are not named after a collective."""
+
+DEFINITIONS = {
+    "size": "S, the bytes of the collective as nccl-tests count them: the whole buffer, even if each rank has only a "
+    "block of it. KiB, MiB and GiB are powers of 1024. A limit between two measured sizes is where "
+    "the curves of two choices cross.",
+    "algbw": "S / t, in GB/s of 1e9 bytes per second, or in MB/s of 1e6.",
+    "busbw": "algbw times a factor of the n ranks, comparable with nccl-tests: 2(n-1)/n for all-reduce; (n-1)/n for "
+    "reduce-scatter, all-gather, all-to-all, gather and scatter; 1 for broadcast and reduce. nccl-tests have neither "
+    "ping-pong nor unequal blocks: the factor of all_to_all_v is (n-1)/n, with the mean bytes of a rank; that of "
+    "send_recv is 2, because S is sent in both directions within the time; those of bidirectional and multi_pair "
+    "are 1, as for sendrecv of nccl-tests. A barrier has no busbw.",
+    "timing": "How the time of an operation is derived from the clocks of its ranks: max is the longest duration over "
+    "the ranks; span is the latest end minus the earliest start. It is never an average over ranks. Over NCCL "
+    "operations may also be aggregated: many are queued back to back, and the longest duration over the ranks is "
+    "divided by their number, as nccl-tests does. Rows of different timings are never compared.",
+    "median, interval": "The median over the timed iterations, and its 95 % confidence interval. With several rounds: "
+    "the median of their medians, and an interval that contains the intervals of all rounds (with 9 rounds or more, it "
+    "drops as many of the lowest and of the highest ends as the interval of a median drops samples).",
+    "round": "One pass over all cases of a launch, in an order of its own. All series of a call are measured one after "
+    "another and compared round by round. A ratio is the median of the ratios of the rounds. The winner has, in each "
+    "round, a median below the 95 % interval of each other series; with one round, the intervals must be disjoint. "
+    "Without intervals there is no winner.",
+    "speed-up over native": "The time of the library's own collective over that of the choice, as the geometric mean "
+    "over the sizes of the range: at 1.20x native takes 20 % longer. With the median, minimum and maximum over rounds.",
+    "how sure": "clear: in each round the median of the choice is below the 95 % interval of every other choice; with "
+    "one round, the intervals are disjoint. a tie: neither is clearly faster. slightly slower: another is clearly "
+    "faster at that size, by less than a range of its own is worth. The rule is that of hpccoll tune: native stays "
+    "unless another choice gains more than the noise, and a range has to gain more than the noise, too.",
+    "exposed, share": "In a training step, exposed is the median of the step minus that of the same step without "
+    "communication (null), in a pipeline with the bubble; share is exposed over the whole step.",
+    "null": "The same training step without communication.",
+    "all communication": "In a training step, the sum of the durations of all collectives of a rank, whether or not "
+    "computation hides them: the median over iterations of the largest over ranks.",
+    "forward, backward": "In a training step, for the computations of that phase, the sum of the times since the end "
+    "of the preceding computation, waiting included: the median over iterations of the largest over ranks.",
+    "pairs of ranks": "If two ranks exchange messages, lines show the median pair (of two, the faster); a pair that "
+    "was measured repeatedly has its last measurement.",
+    "traffic": "The distribution of the blocks of an all_to_all_v: uniform, all equal; zipf, rank j is as popular as "
+    "1/(j + 1); random, each pair has a random size; or weights from a file, with the first digits of its digest.",
+    "native": "The library's own collective at its default settings: the faster of its in-place and out-of-place call "
+    "in the same run, and thus in the same variant; it is compared with series of the same mapping.",
+    "auto": "The choice of a table of hpccoll tune for the size, named in executed (and in evidence, with its "
+    "transport). It is left out of rankings, because it duplicates another row, but drawn in the charts of time and of "
+    "busbw against size.",
+    **{name: emulation.definition for name, emulation in EMULATIONS.items()},
+    "aggregators": "Ranks that only aggregate, in addition to the workers; algorithms without aggregation leave them "
+    "idle. No number of ranks includes them.",
+    "mapping": "The order in which ranks are assigned to nodes. block: consecutive ranks are on one node, and "
+    "consecutive nodes in one rack; cyclic: ranks are dealt one by one to the racks, and in each rack to its nodes; "
+    "mixed: neither. A case that requests a mapping renumbers its ranks inside the job, so that both mappings are "
+    "measured on the same hosts; the root has its number in the mapping.",
+    "variant": "A named environment of the sweep file, with the settings of its NCCL communicators. Each variant is a "
+    "job of its own, and compared within itself.",
+    "of the wire": "busbw over the calibrated rate of a wire between two nodes: on a testbed whose wires were "
+    "calibrated within 2 % of the TCP throughput at their rate, without racks that share a wire, with one rank on each "
+    "node, and from the smallest size for which the calibration holds; smaller messages may be faster, as a burst. "
+    "With several rails it is over the total rate of the rails in use. Other results have no percentage, and neither "
+    "has aggregation by ranks or by switches, because workers then send fewer bytes.",
+    "counted, sent": "Bytes that all nodes send to each other in one operation: counted from the schedule that we ran; "
+    "sent, from the counters of their ports, with headers. Between racks: the counted bytes that leave a rack. The "
+    "bytes of a node are the mean over the nodes of workers; hosts of aggregators are listed separately. "
+    + HEADER_MODEL,
+    "rails": "Ports of a node, each to a network of its own. A port is in use if it carries more than 2 % of the bytes "
+    "that the node sends.",
+    "floor": "An empty schedule: the cost of the harness itself. It is left out of maps, efficiencies and ratios.",
+    "oversubscribed": "More ranks than cores: the ranks wait for each other's time slices.",
+    "status": "Only ok and partial rows are drawn or compared. partial: rounds are missing; wrong: the timed buffer "
+    "had wrong elements; failed, skipped and partial rows have a reason.",
+    "requested, executed": "The algorithm that was requested of the library, and the algorithm that ran according to "
+    "the evidence; unknown without evidence. Evidence comes from the logs of an untimed launch of the same environment "
+    "before the timed one. If the two differ, series are named after both: native (sharp asked, ring ran).",
+    "offloaded": "sharp, nvls, nvls_tree, symmetric_multicast, collnet_direct, collnet_chain: switches reduce, "
+    "and ranks send a vector once. busbw assumes more bytes and may exceed every link: compare algbw; there is no "
+    "percentage.",
+    "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires at the given rate; the "
+    "nodes share the CPUs of one machine); measured on a shared GPU; simulated (from a schedule) and modelled (by "
+    "NCCL's own formulas): predictions, which charts draw dashed or dotted, and which no answer, finding or ratio "
+    "includes.",
+}  # fmt: skip
+
+
+def heading_of(collective: str) -> str:
+    """Return the heading of the part of the page on a collective."""
+    return HEADINGS.get(collective, collective)
+
+
+def describe_collective(collective: str, groups: Sequence[ChartGroup]) -> str:
+    """Return the description of a collective, with its root if that is always rank 0."""
+    roots = {call_arguments.root_rank(point.row) for group in groups for point in group.points}
+    one_buffer = "The library's call has one buffer and no placement: it is drawn in the panels of both placements."
+    shared = collective == "broadcast" and {call_arguments.placement_label(p.row) for g in groups for p in g.usable} > {
+        ""
+    }
+    return " ".join(
+        filter(
+            None, (COLLECTIVE_DESCRIPTIONS.get(collective), "The root is rank 0." * (roots == {0}), one_buffer * shared)
+        )
+    )
+
+
+def with_tooltip(heading: str) -> str:
+    """Return a heading as HTML, with the definition of its term as tooltip if there is one."""
+    meaning = _BY_TERM.get(re.sub(r" \(.*\)$", "", heading))
+    return f'<abbr title="{escape(meaning)}">{escape(heading)}</abbr>' if meaning else escape(heading)
+
+
+_BY_TERM = {term: meaning for terms, meaning in DEFINITIONS.items() for term in terms.split(", ")} | {
+    "95 % interval": DEFINITIONS["median, interval"],
+    "by round": DEFINITIONS["round"],
+    "start skew": "How far apart the ranks start, the median over the iterations: a time includes it.",
+}

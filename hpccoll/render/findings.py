@@ -1,0 +1,92 @@
+"""The findings about the rows of a group, in the order of the page."""
+
+from collections.abc import Iterator
+
+from hpccoll.render.chart_groups import ChartGroup, SeriesPoint, is_ranked
+from hpccoll.render.comparisons import best_placements
+from hpccoll.render.executed_labels import offloaded
+from hpccoll.render.mapping_comparison import mapping_findings
+from hpccoll.render.measurement_quality import agreement_findings, convergence_findings, weakness_findings
+from hpccoll.render.rail_usage import rail_findings
+from hpccoll.render.rank_pairs import pair_findings
+from hpccoll.render.report_finding import ReportFinding, info
+from hpccoll.render.round_statistics import busbw_interval
+from hpccoll.render.vendor_findings import vendor_findings
+from hpccoll.render.wire_bandwidth import wire_ceiling, wire_label, wire_limit, wire_share
+from hpccoll.schedule.collective import AUTO
+
+
+def group_findings(group: ChartGroup) -> list[ReportFinding]:
+    """Return the findings of ``group`` besides what to use: what ran, the highest bandwidth, what weakens the results.
+
+    Warnings come first.
+    """
+    findings = [
+        *vendor_findings(group),
+        *mapping_findings(group),
+        *pair_findings(group),
+        *_highest_busbw(group),
+        *_wire_shares(group),
+        *rail_findings(group),
+        *agreement_findings(group),
+        *weakness_findings(group),
+        *convergence_findings(group),
+    ]
+    return sorted(findings, key=lambda finding: finding.severity == "info")
+
+
+def _highest_busbw(group: ChartGroup) -> Iterator[ReportFinding]:
+    points = [p for p in group.usable if p.row.busbw_Bps and is_ranked(p.row) and not _is_burst(p)]
+    if points:
+        best = max(points, key=_certain_busbw)
+        yield info(
+            "highest_busbw",
+            busbw=best.row.busbw_Bps or 0.0,
+            interval=busbw_interval(best),
+            offloaded_algbw=best.row.algbw_Bps or 0.0 if offloaded(best.row) else None,
+            auto_busbw=max((p.row.busbw_Bps or 0.0 for p in group.usable if p.row.algorithm == AUTO), default=0.0),
+            **group.coordinates(best),
+        )
+
+
+def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
+    """Return the sort key of the highest busbw: with cores for all ranks, then by the lower end of its interval.
+
+    A cell of noise has a wide interval, and so a low end. A point without an interval counts only if no other has one.
+    """
+    ends = busbw_interval(point)
+    return not point.row.oversubscribed, ends is not None, ends[0] if ends else point.row.busbw_Bps or 0.0
+
+
+def _is_burst(point: SeriesPoint) -> bool:
+    """Return whether a small message exceeded the calibrated wire."""
+    row, most = point.row, wire_ceiling(point.row, point.wire)
+    return most is not None and not wire_limit(row, point.wire) and (row.busbw_Bps or 0.0) > most
+
+
+def _wire_shares(group: ChartGroup) -> Iterator[ReportFinding]:
+    """Yield the share of the wires in use that the best series reaches at the largest size, on each number of nodes.
+
+    A wire that misses its rate was calibrated on a busy machine: a percentage of its rate would be too high.
+    """
+    best: dict[tuple[str, int, float], tuple[int, float, SeriesPoint]] = {}
+    for point in best_placements(group.points):
+        if reached := wire_share(point.row, point.wire):
+            key = point.machine, point.row.ranks, wire_limit(point.row, point.wire) or 0.0
+            entry = (point.row.requested_bytes, reached, point)
+            best[key] = max(best.get(key, entry), entry, key=lambda entry: entry[:2])
+    clauses = tuple(
+        {
+            "series": point.series,
+            "share": reached,
+            "wire": wire_label(point.row, point.wire),
+            "nbytes": nbytes,
+            "shape": group.shape_label(point.row),
+        }
+        for _, (nbytes, reached, point) in sorted(best.items(), key=lambda item: item[0])
+    )
+    if clauses:
+        yield info("wire_share", best=clauses)
+    wires = [point.wire for point in group.usable if point.row.nodes > 1]
+    for label, ratio in sorted({(wire.rate_label, wire.rate_ratio) for wire in wires if wire.rate_ratio}):
+        yield info("wire_uncalibrated", wire=label, ratio=ratio)

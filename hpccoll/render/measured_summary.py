@@ -1,0 +1,103 @@
+"""What was measured where: the heading of the page, and one sentence."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from hpccoll.analysis.answers import library_name
+from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.common.units import format_count, format_size
+from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.render.definitions import heading_of
+from hpccoll.render.library_evidence import nccl_name
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.rows import Results
+
+MAX_SERIES = 8
+"""The series that the sentence names; of more it names the algorithms."""
+
+
+def measured_heading(groups: Sequence[ChartGroup]) -> str:
+    """Return the collective, or their number, and the ranks or nodes: ``all_reduce on 2, 4 and 8 nodes``."""
+    measured = [point for group in groups for point in group.points]
+    points = measured or [point for group in groups for point in group.predictions]
+    if not points:
+        return "No results"
+    names = list(dict.fromkeys(point.row.collective for point in points))
+    predicted = "" if measured else ", predicted"
+    return f"{heading_of(names[0]) if len(names) == 1 else _counted(names)} on {_shapes(points)}{predicted}"
+
+
+def _counted(names: Sequence[str]) -> str:
+    """Return the number of collectives, and that there are training steps, too."""
+    collectives = [name for name in names if name not in WORKLOADS]
+    counted = f"{len(collectives)} collectives" if len(collectives) > 1 else collectives[0]
+    return counted + (" and training steps" if len(collectives) < len(names) else "")
+
+
+def _shapes(points: Iterable[SeriesPoint]) -> str:
+    shapes = sorted({(point.row.nodes, point.row.ranks) for point in points})
+    if all(nodes == 1 for nodes, _ in shapes):
+        return _listed([ranks for _, ranks in shapes], "rank")
+    if all(nodes == ranks for nodes, ranks in shapes):
+        return _listed([nodes for nodes, _ in shapes], "node")
+    ranks, nodes = (sorted({shape[i] for shape in shapes}) for i in (1, 0))
+    return f"{_listed(ranks, 'rank')} of {_listed(nodes, 'node')}"
+
+
+def _listed(numbers: Sequence[int], noun: str) -> str:
+    *first, last = map(str, numbers)
+    words = f"{', '.join(first)} and {last}" if first else last
+    return f"{words} {noun}{'' if words == '1' else 's'}"
+
+
+def measured_summary(groups: Sequence[ChartGroup]) -> str:
+    """Return one sentence: algorithms, sizes, types, machines and libraries; what native is."""
+    points = [point for group in groups for point in group.usable]
+    predicted = {id(point): point for group in groups for point in group.drawn if point.row.predicted}
+    also = f"{format_count(len(predicted), 'prediction')} on {_shapes(predicted.values())}" if predicted else ""
+    if not points and predicted:
+        return f"Nothing was measured. {also}."
+    if not points:
+        return "There is no usable result: nothing can be drawn or compared."
+    rows = [point.row for point in points]
+    sizes = sorted({p.row.requested_bytes for group in groups if group.has_size for p in group.usable})
+    ends = " to ".join(format_size(size) for size in dict.fromkeys((*sizes[:1], *sizes[-1:])))
+    calls = list(dict.fromkeys(" ".join(filter(None, (row.dtype, row.op))) for row in rows if row.op))
+    rounds = sorted({row.rounds for row in rows})
+    kinds = " and ".join(sorted({point.kind for point in points}))
+    kinds = kinds.replace("measured on a testbed", "measured on a testbed (virtual nodes of one machine)")
+    machines = "; ".join(dict.fromkeys(point.machine for point in points))
+    parts = filter(None, (_algorithms(points), ends, ", ".join(calls), _rounds(rounds)))
+    return f"{', '.join(parts)}; {kinds} on {machines}{_libraries(points)}.{f' Next to it: {also}.' if also else ''}"
+
+
+def _algorithms(points: Sequence[SeriesPoint]) -> str:
+    """Return the series of a single collective, the algorithms of many series, the number of several collectives'."""
+    algorithms = dict.fromkeys(point.row.algorithm for point in points if not point.row.floor)
+    if len({point.row.collective for point in points}) > 1:
+        return format_count(len(algorithms), "algorithm")
+    series = dict.fromkeys(point.series for point in points if not point.row.floor)
+    return ", ".join(series) if len(series) <= MAX_SERIES else f"{len(series)} series of {', '.join(algorithms)}"
+
+
+def _rounds(rounds: Sequence[int]) -> str:
+    return f"{' to '.join(dict.fromkeys((str(rounds[0]), str(rounds[-1]))))} {'round' if rounds[-1] == 1 else 'rounds'}"
+
+
+def _libraries(points: Sequence[SeriesPoint]) -> str:
+    """Return the libraries with their versions, and those whose own call native is."""
+    versions = dict.fromkeys([*(point.mpi for point in points), *(point.nccl for point in points)])
+    versions.pop("", None)
+    named = [name for name in versions if not any(other.startswith(f"{name}+") for other in versions)]  # + is a build
+    native = (point for point in points if point.row.algorithm == NATIVE)
+    own = dict.fromkeys(
+        "NCCL" if point.row.transport == "nccl" else library_name(point.mpi) for point in native if point.mpi
+    )
+    meaning = f" (native: {' or '.join(own)}'s own)" if own else ""
+    return f"; {' and '.join(named)}{meaning}" if named else ""
+
+
+def gpu_machines(results: Results) -> Iterator[str]:
+    """Yield each machine with GPUs and its NCCL in a sentence, for a terminal, where no page shows it."""
+    on_gpus = (run for run in results.runs if run.provenance.get("gpus"))
+    parts = ((f"{run.kind} on {run.machine}", nccl_name(run)) for run in on_gpus)
+    yield from dict.fromkeys("; ".join(filter(None, each)) for each in parts)

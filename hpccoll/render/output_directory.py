@@ -1,0 +1,85 @@
+"""The directory of a report, and the inputs of a report that it already contains."""
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from html import escape, unescape
+from pathlib import Path
+
+from hpccoll.common.errors import UnusableError, format_value
+from hpccoll.common.files import open_regular
+from hpccoll.store.rows import Results
+
+PAGE_NAME = "index.html"
+
+_META_TAG = re.compile(r'<meta name="hpccoll-inputs" content="([^"]*)">')
+_HEAD_CHARS = 1 << 14
+"""Bytes at the beginning of a page that contain its head."""
+
+
+def default_directory(paths: Sequence[Path]) -> Path:
+    """Return the default directory of a report: ``DIR/report``, or ``FILE.report`` next to a raw file."""
+    first = paths[0]
+    return first / "report" if first.is_dir() else first.with_name(f"{results_name(first)}.report")
+
+
+def results_name(path: Path) -> str:
+    """Return the name of results: that of their directory, or of their raw file without its suffix."""
+    return path.resolve().name.partition(".h5")[0]
+
+
+def input_names(results: Results, paths: Sequence[Path]) -> dict[str, str]:
+    """Return the name of the input of each run, by run_id, if several inputs measured the same case, or predicted it.
+
+    A name is that of the results, or the path if several inputs have that name.
+    """
+    names = [results_name(path) for path in paths]
+    labels = [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+    by_run: dict[str, str] = {}
+    for run in results.runs:
+        file = Path(run.path).resolve()
+        owners = (label for label, path in zip(labels, paths, strict=True) if file.is_relative_to(path.resolve()))
+        by_run[run.run_id] = next(owners, "")
+    measured: dict[tuple[str, int, int, bool], set[str]] = defaultdict(set)
+    for row in results.rows:
+        measured[row.case_id, row.ranks, row.nodes, row.predicted].add(by_run.get(row.run_id, ""))
+    return by_run if any(len(inputs) > 1 for inputs in measured.values()) else {}
+
+
+def inputs_meta_tag(paths: Iterable[Path], out: Path) -> str:
+    """Return the meta element that records the inputs of a page in ``out``, relative to ``out``."""
+    return f'<meta name="hpccoll-inputs" content="{escape(json.dumps(_inputs(paths, out)))}">'
+
+
+def recorded_inputs(out: Path) -> list[str] | None:
+    """Return the inputs of the report in ``out``, relative to it; None if it has no page.
+
+    Raises:
+        UnusableError: if the page is no report, which would be lost, or cannot be read.
+    """
+    if not os.path.lexists(out / PAGE_NAME):
+        return None
+    with open_regular(out / PAGE_NAME, "--out") as page:
+        head = page.read(_HEAD_CHARS).decode(errors="replace")
+    if not head:
+        return None
+    try:
+        (match,) = _META_TAG.findall(head)
+        return [str(name) for name in json.loads(unescape(match))]
+    except (ValueError, TypeError):
+        reason = f"its {PAGE_NAME} is no report of hpccoll; do: choose another directory"
+        raise UnusableError("--out", f"{format_value(str(out))} cannot be written: {reason}") from None
+
+
+def other_inputs(paths: Iterable[Path], out: Path) -> str | None:
+    """Return the inputs of the report in ``out`` if they differ from ``paths``, as text; else None."""
+    inputs = recorded_inputs(out)
+    if inputs is None or inputs == _inputs(paths, out):
+        return None
+    return ", ".join(os.path.relpath(out / name) for name in inputs)
+
+
+def _inputs(paths: Iterable[Path], out: Path) -> list[str]:
+    return sorted({os.path.relpath(path.resolve(), out.resolve()) for path in paths})

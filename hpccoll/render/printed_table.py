@@ -1,0 +1,353 @@
+"""The table that rank 0 prints: one row per case, the cases of one size next to each other, sizes ascending.
+
+Cases are measured in random order. A row is printed as a comment when its case has been measured for the first time and
+when its last round is complete, so that nothing is lost if the job is killed. In between, a log has a line with the
+time left every half a minute, and a terminal always. The table follows at the end: lines that do not begin with # have
+each case once. In each size, the last column marks the fastest case. Cases without numbers come last; those of one name
+that have the same reason share a line.
+"""
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from hpccoll.analysis.measured_choices import choice_of, setting_of
+from hpccoll.analysis.recommendations import SizeVerdict
+from hpccoll.analysis.setting import Setting
+from hpccoll.cases.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
+from hpccoll.common.terminal import show_status
+from hpccoll.common.units import format_count, format_number, format_size, format_wait
+from hpccoll.host.cpu_and_memory import CPU_QUOTA_REMEDY
+from hpccoll.measure.round_order import call_key
+from hpccoll.render.printed_evidence import found_lines
+from hpccoll.schedule.collective import AUTO
+from hpccoll.store.raw_results import Attempt, CaseHistory
+from hpccoll.store.rows import Row
+from hpccoll.store.statistics import make_row
+
+CLEAR, UNCLEAR = "*", "~"
+"""The marks of a choice at a size: clearly faster than every other algorithm, or not clearly."""
+
+MAX_SILENCE_S = 30.0
+"""Seconds without a line after which a log has a line about the progress."""
+
+_COLUMNS = (
+    ("size", "", 8), ("place", "", 5), ("time", "(us)", 8), ("+-", "(%)", 5), ("p99", "(us)", 8),
+    ("algbw", "(GB/s)", 8), ("busbw", "(GB/s)", 8), ("#wrong", "", 6),
+)  # fmt: skip
+"""The columns of all rows after the name: heading, unit and width. With names of 18 characters a line has 100."""
+_ITERATIONS, _ROUND_SPREAD, _BEST = ("iters", "", 5), ("rounds", "(%)", 6), ("best", "", 4)
+"""The columns of the table at the end only; that of the rounds is left out if there is one round."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TableRow:
+    """One case in the table.
+
+    Args:
+        ranks: the number of ranks and nodes, in words.
+        call: the position of the case's call, and its size: only cases of one call are compared.
+        series: the position of the case's series, whose cases differ in size and placement only.
+        name: the name of the series.
+        result: the result of the case.
+        incomplete: whether rounds are missing, and that is all.
+    """
+
+    ranks: str
+    call: tuple[int, int]
+    series: int
+    name: str
+    result: Row
+    incomplete: bool
+
+    @property
+    def failure(self) -> str:
+        """The status and the reason of a case without numbers, else empty."""
+        return f"{self.result.status}: {self.result.reason}" if self.result.median_s is None else ""
+
+    @property
+    def remark(self) -> str | None:
+        """The status and the reason of a case that is not ok, unless only rounds are missing."""
+        r = self.result
+        return None if r.status == "ok" or self.incomplete else f"{r.status}: {r.reason}"
+
+
+def _cells(r: Row) -> tuple[str, ...]:
+    """Return the cells of a row with a time, in the order of ``_COLUMNS``."""
+    assert r.median_s is not None and r.p99_s is not None  # noqa: S101, PT018 - with a time
+    interval = "-"
+    if r.median_s and r.ci_high_s is not None and r.ci_low_s is not None:
+        interval = _per_cent((r.ci_high_s - r.ci_low_s) / 2 / r.median_s)
+    bandwidths = ("-" if rate is None else _gigabytes(rate) for rate in (r.algbw_Bps, r.busbw_Bps))
+    wrong = "-" if r.wrong is None else str(r.wrong)
+    return format_size(r.bytes), _placement(r), _us(r.median_s), interval, _us(r.p99_s), *bandwidths, wrong
+
+
+def _us(seconds: float) -> str:
+    """Return a time in microseconds, with at least three significant digits."""
+    return format_number(seconds * 1e6, 2 if seconds < 0.1 else 0)
+
+
+def _gigabytes(rate: float) -> str:
+    """Return a bandwidth in GB/s, with at least three significant digits."""
+    return f"{rate / 1e9:.3f}" if rate >= 1e8 else f"{rate / 1e9:.3g}"
+
+
+def _per_cent(part: float) -> str:
+    return f"{part * 100:.1f}" if part < 1 else f"{part * 100:.0f}"
+
+
+def _round_spread(r: Row) -> str:
+    """Return the range of the medians of the rounds, in per cent of the median."""
+    medians = [median for median in r.round_medians_s if median is not None]
+    return _per_cent((max(medians) - min(medians)) / r.median_s) if r.median_s and len(medians) > 1 else "-"
+
+
+def _executed(r: Row) -> str:
+    """Return what ran instead of what the name of the row says; empty if that is the same."""
+    return r.executed or "" if r.algorithm == AUTO or r.requested not in (None, r.executed) else ""
+
+
+def _placement(r: Row) -> str:
+    return "in" if r.in_place else "out"
+
+
+def _coordinates(case: Case) -> dict[str, str]:
+    """Return the coordinates of a case besides its algorithm, size and placement, as words of its name."""
+    return {
+        "collective": case.collective,
+        "dtype": case.dtype,
+        "op": case.op or "",
+        "transport": f"over {case.transport}",
+        "root": "" if case.root is None else f"root {case.root}",
+        "params": " ".join(f"{name}={value}" for name, value in case.params.items()),
+        "mapping": f"{case.mapping} mapping" if case.mapping else "",
+        "timing": "" if case.timing == SINGLE else case.timing,
+    }
+
+
+_MAY_BE_EMPTY = "params", "timing"
+"""Coordinates whose absence distinguishes a case: algorithms with and without parameters differ."""
+
+_TIMINGS: Mapping[str, str] = {
+    AGGREGATED: "aggregated: {operations} operations queued back to back, over their number",
+}
+
+
+def _describe_ranks(attempt: Attempt) -> str:
+    """Return the number of ranks and nodes of an attempt, in words."""
+    dedicated_aggregators = len({place.node for place in attempt.places}) > attempt.nodes
+    return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, dedicated_aggregators).text
+
+
+def _mark(r: Row, verdicts: Mapping[tuple[Setting, int], SizeVerdict]) -> str:
+    verdict = verdicts.get((setting_of(r), r.requested_bytes))
+    if verdict is None or verdict.choice != choice_of(r):
+        return ""
+    return CLEAR if verdict.verdict == "clear" else UNCLEAR
+
+
+class PrintedTable:
+    """Prints a header with the machine, each case as it is measured, and the sorted rows at the end."""
+
+    def __init__(self) -> None:
+        self.empty = True
+        self._varying: tuple[str, ...] = ()  # the coordinates that differ between cases and are part of their names
+        self._width = 0
+        self._calls: dict[tuple[object, ...], int] = {}  # the position of each call in the table, by its key
+        self._series: dict[str, int] = {}  # the position of each series, by its name
+        self._round = 0  # the last round that was announced
+        self._shapes: dict[str, None] = {}  # the ranks and nodes of each attempt, in words
+        self._seen: set[tuple[int, str]] = set()  # attempt and case of the rows that were printed
+        self._begun = self._printed = time.monotonic()  # the launch of the ranks, and the last line
+        self._attempt, self._first = 1, 0  # the attempt, and its measurements before self._begun
+
+    def show(self, job: Job, history: CaseHistory, position: int, count: int) -> None:
+        """Print the first and the last result of a case; ``position`` of ``count`` rounds have been measured."""
+        attempt, outcome, _ = history
+        if self.empty:
+            self._begin(job, attempt, count)
+        if attempt.number != self._attempt:  # ranks were lost, and the others go on
+            self._attempt, self._first, self._begun = attempt.number, position, time.monotonic()
+        row = self._row(job, history)
+        self._shapes[row.ranks] = None
+        if job.effort.rounds > 1 and outcome.rounds:
+            self._announce_round(max(outcome.rounds), job.effort.rounds)
+        key = attempt.number, outcome.case.id
+        if row.incomplete and key in self._seen:
+            self._show_progress(position, count)
+            return
+        self._seen.add(key)
+        self._printed = time.monotonic()
+        first, *more = self._lines(row)
+        print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
+
+    def _show_progress(self, position: int, count: int) -> None:
+        """Print how many measurements there are, and the time left, on a terminal or after a silence."""
+        now, done = time.monotonic(), position - self._first
+        left = f", about {format_wait((now - self._begun) / done * (count - position))} left" if done else ""
+        text = f"# [{position}/{count}]{left}"
+        if sys.stdout.isatty():
+            show_status(sys.stdout, text)
+        elif now - self._printed >= MAX_SILENCE_S:
+            self._printed = now
+            print(text, flush=True)
+
+    def end(
+        self, job: Job, histories: Iterable[CaseHistory], verdicts: Mapping[tuple[Setting, int], SizeVerdict]
+    ) -> None:
+        """Print the table of the cases that ran on as many ranks as those shown; nothing if no case was shown.
+
+        Args:
+            job: the job.
+            histories: the cases of the job so far; those that an earlier launch measured are part of the table.
+            verdicts: what to use in each setting at each size.
+        """
+        rows = [row for row in (self._row(job, history) for history in histories) if row.ranks in self._shapes]
+        if not rows:
+            return
+        last = [_ROUND_SPREAD] if job.effort.rounds > 1 else []
+        if executed := max(len(_executed(row.result)) for row in rows):
+            last.append(("executed", "", max(executed, len("executed"))))
+        last += [_BEST] if verdicts else []
+        columns = (*_COLUMNS, _ITERATIONS, *last)
+        rounds = "in every round " if job.effort.rounds > 1 else ""
+        best = f" best: {CLEAR} {rounds}below the 95 % interval of each other; {UNCLEAR} chosen, and not clearly faster"
+        print(f"#\n#{best}" if verdicts else "#")
+        print("\n".join(self._headings(columns)))
+        for shape in self._shapes:
+            if shape != next(iter(self._shapes)):
+                print(f"# {shape}")
+            of_shape = [row for row in rows if row.ranks == shape]
+            print("\n".join([*self._compared(of_shape, columns, verdicts), *self._failures(of_shape)]))
+        if partial := sum(row.incomplete for row in rows):
+            print(f"# {format_count(partial, 'case')} with fewer than {job.effort.rounds} rounds: the run ended before")
+        sys.stdout.flush()
+
+    def _compared(
+        self,
+        rows: Iterable[_TableRow],
+        columns: Sequence[tuple[str, str, int]],
+        verdicts: Mapping[tuple[Setting, int], SizeVerdict],
+    ) -> Iterator[str]:
+        """Yield the lines of the rows with numbers, call by call, with a line between calls of several rows."""
+        calls: dict[tuple[int, int], list[_TableRow]] = defaultdict(list)
+        for row in rows:
+            if not row.failure:
+                calls[row.call].append(row)
+        several = any(len(of_call) > 1 for of_call in calls.values())
+        for number, call in enumerate(sorted(calls)):
+            if several and number:
+                yield "#"
+            for row in sorted(calls[call], key=lambda row: (row.series, row.result.in_place)):
+                more = {
+                    "iters": str(row.result.iterations), "rounds": _round_spread(row.result),
+                    "executed": _executed(row.result), "best": _mark(row.result, verdicts),
+                }  # fmt: skip
+                yield from self._lines(row, [(more[name], width) for name, _, width in columns[len(_COLUMNS) :]])
+
+    def _failures(self, rows: Iterable[_TableRow]) -> Iterator[str]:
+        """Yield the lines of the rows without numbers, one for those of a series that have the same reason."""
+        failed = sorted((row for row in rows if row.failure), key=lambda row: (row.series, row.result.requested_bytes))
+        by_reason: Mapping[tuple[str, str], list[_TableRow]] = defaultdict(list)
+        for row in failed:
+            by_reason[row.name, row.failure].append(row)
+        for (name, failure), group in by_reason.items():
+            sizes = [row.result.bytes for row in group]
+            ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+            which = _placement(group[0].result) if len(group) == 1 else f"{len(group)} cases"
+            yield f"{name:>{self._width}} {ends:>8} {which} {failure}"
+
+    def _lines(self, row: _TableRow, more: Iterable[tuple[str, int]] = ()) -> list[str]:
+        """Return the line of a case, followed by a line with its reason if its status is not ok.
+
+        Args:
+            row: the case.
+            more: further cells and their widths.
+        """
+        r, name = row.result, f"{row.name:>{self._width}}"
+        place = f"{name} {format_size(r.bytes):>8} {_placement(r)}"
+        if row.failure:
+            return [f"{place} {row.failure}"]
+        widths = (width for _, _, width in _COLUMNS)
+        cells = [*zip(_cells(r), widths, strict=True), *more]
+        line = " ".join([name, *(f"{cell:>{width}}" for cell, width in cells)])
+        executed = f"  {_executed(r)}" if not more and _executed(r) else ""
+        return [line.rstrip() + executed, *([f"{place} {row.remark}"] if row.remark else [])]
+
+    def _headings(self, columns: Iterable[tuple[str, str, int]]) -> list[str]:
+        """Return the line of headings and that of units; comments, as long as the rows."""
+        columns = [("algorithm", "", self._width), *columns]
+        lines = [" ".join(f"{text:>{width}}" for text, width in part) for part in (
+            [(heading, width) for heading, _, width in columns], [(unit, width) for _, unit, width in columns],
+        )]  # fmt: skip
+        return [f"#{line[1:]}".rstrip() for line in lines]
+
+    def _announce_round(self, number: int, rounds: int) -> None:
+        if number != self._round:
+            self._round = number
+            print(f"# round {number} of {rounds}{': the results of all rounds' * (number == rounds)}", flush=True)
+
+    def _row(self, job: Job, history: CaseHistory) -> _TableRow:
+        attempt, outcome, runs = history
+        r = make_row(job, attempt, outcome, runs=runs)
+        name, call = self._name(outcome.case), self._calls[call_key(outcome.case)[1:]]
+        return _TableRow(
+            ranks=_describe_ranks(attempt), call=(call, outcome.case.bytes), series=self._series[name], name=name,
+            result=r, incomplete=r.status == "partial" and not outcome.reason,
+        )  # fmt: skip
+
+    def _name(self, case: Case) -> str:
+        """Return the algorithm, followed by the other coordinates that distinguish the case."""
+        coordinates = _coordinates(case)
+        return " ".join(filter(None, (case.algorithm, *(coordinates[name] for name in self._varying))))
+
+    def _begin(self, job: Job, attempt: Attempt, count: int) -> None:
+        self._attempt = attempt.number
+        values: dict[str, dict[str, None]] = {name: {} for name in _coordinates(job.cases[0])}  # in order of the cases
+        for case in job.cases:
+            for name, text in _coordinates(case).items():
+                if text or name in _MAY_BE_EMPTY:
+                    values[name][text] = None
+        self._varying = tuple(name for name, texts in values.items() if len(texts) > 1)
+        self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))
+        oversubscribed = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
+        launch = [f"job {job.name}"] if job.name != RUN_JOB else []
+        launch += [f"attempt {attempt.number}"] if attempt.number > 1 else []
+        where = f"{', '.join(launch)}: " if launch else ""
+        cases, rounds = format_count(len(job.cases), "case"), format_count(job.effort.rounds, "round")
+        what = f"{format_count(count, 'measurement')} ({cases} in {rounds})"
+        likely = format_wait(count / job.effort.rounds * job.effort.seconds)
+        print(f"# {where}{what}, random order (seed {job.seed}), about {likely} or more")
+        if attempt.ranks == 1:
+            print("# a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ...")
+        print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
+        quota = cast("float | None", attempt.provenance.get("cpu_quota"))
+        if quota is not None and quota < (attempt.ranks_per_node or attempt.ranks):
+            print(
+                f"# ranks that wait use up the quota of {quota:g} CPUs, and Linux then stops all ranks until its period"
+            )
+            print(f"# ends; do: {CPU_QUOTA_REMEDY}")
+        if alone := cast("list[int]", attempt.provenance.get("ranks_seeing_one_gpu")):
+            print(f"# {format_count(len(alone), 'rank')} see only one of several GPUs in use on their node: if Slurm")
+            print("# hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none")
+        mpi = cast("dict[str, str]", attempt.provenance["mpi"])
+        print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
+        print("".join(f"# {line}\n" for line in found_lines(attempt)), end="")
+        if any(case.device == "cpu" for case in job.cases):
+            print("# {executor} executor; a waiting rank {waiting}".format(**attempt.provenance))
+        print("# time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval")
+        for timing in sorted({case.timing for case in job.cases} - {SINGLE}):
+            print(f"# {_TIMINGS[timing].format(operations=job.effort.operations)}")
+        if job.effort.rounds > 1:
+            print("# several rounds: the median of their medians; rounds: the range of these medians")
+        print("# all:", *(text for texts in values.values() for text in texts if text and len(texts) == 1))
+        names = dict.fromkeys(map(self._name, job.cases))
+        self._series = {name: position for position, name in enumerate(names)}
+        calls = dict.fromkeys(call_key(case)[1:] for case in job.cases)
+        self._calls = {call: position for position, call in enumerate(calls)}
+        print("\n".join(self._headings(_COLUMNS)), flush=True)
+        self.empty = False

@@ -1,0 +1,116 @@
+"""Use of rails: the bytes of each port of a node, and the gain of further ports."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import altair as alt
+
+from hpccoll.analysis.round_comparison import disjoint
+from hpccoll.render import chart_axes
+from hpccoll.render.call_arguments import algorithm_params
+from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.render.chart_panels import Chart, ChartRecord, chart_record, facet_chart, field_values, tooltip
+from hpccoll.render.comparisons import best_placements
+from hpccoll.render.report_finding import ReportFinding, info
+from hpccoll.render.round_statistics import (
+    clearly_faster,
+    median_interval,
+    median_seconds,
+    paired_rounds,
+    time_ratio,
+)
+from hpccoll.render.series_colours import series_colour
+from hpccoll.render.wire_bandwidth import in_units_of_size, ports_used
+
+
+def rail_findings(group: ChartGroup) -> Iterator[ReportFinding]:
+    """Yield the ports that each algorithm used at the largest size on the most ranks, and the gain of further ports."""
+    points = _largest_points(group)
+    most = max((point.row.ranks for point in points), default=0)
+    by_algorithm: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    for point in points:
+        row = point.row
+        if row.ranks == most:
+            shared = point.machine, row.executor, row.algorithm, row.transport, row.mapping, row.nodes
+            by_algorithm[*shared, tuple(sorted(algorithm_params(row).items()))].append(point)
+    if by_algorithm:
+        row = next(iter(by_algorithm.values()))[0].row
+        yield info(
+            "rails",
+            shape=group.shape_label(row),
+            nbytes=row.requested_bytes if group.has_size else None,
+            series=tuple(usage for points in by_algorithm.values() for usage in _port_usage(group, points)),
+        )
+
+
+def _port_usage(group: ChartGroup, points: Sequence[SeriesPoint]) -> Iterator[dict[str, object]]:
+    """Yield the ports of each point of one algorithm in several environments; gains are over the fewest ports."""
+    base = min(points, key=lambda point: (len(ports_used(point.row)), median_seconds(point)))
+    for point in points:
+        used = ports_used(point.row)
+        yield {
+            "name": point.series,
+            "machine": group.machine_label(point) if len(group.machines) > 1 else "",
+            "ports": used,
+            "unused": tuple(port for port in point.row.port_sent if port not in used),
+            "base": base.series,
+            "gain": _gain(point, base) if len(used) > len(ports_used(base.row)) else None,
+            "other_launch": not paired_rounds(point, base),
+        }
+
+
+def _gain(point: SeriesPoint, base: SeriesPoint) -> float | None:
+    """Return how many times as fast as ``base`` the point is; None if neither is clearly faster."""
+    same_launch = bool(paired_rounds(point, base))
+    for one, other in ((point, base), (base, point)):
+        disjoint_intervals = disjoint(median_interval(one), median_interval(other))
+        if clearly_faster(one, other) if same_launch else disjoint_intervals:
+            return time_ratio(base, point)
+    return None
+
+
+def port_bytes_chart(group: ChartGroup) -> Chart | None:
+    """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
+    data = [
+        chart_record(group, point, sent) | {"port": port, "panel": _panel_title(group, point), "part": f"{share:.1%}"}
+        for point in _largest_points(group)
+        for port, nbytes in point.row.port_sent.items()
+        if (sent := in_units_of_size(point.row, nbytes)) is not None
+        for share in [nbytes / (sum(point.row.port_sent.values()) or 1)]
+    ]
+    return _stacked(group, data) if data else None
+
+
+def _panel_title(group: ChartGroup, point: SeriesPoint) -> str:
+    return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
+
+
+def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:
+    ports = sorted(set(field_values(data, "port")))
+    series = [name for name in group.colours if name in field_values(data, "series")]
+    scale = alt.Scale(domain=ports, range=[series_colour(i) for i in range(len(ports))])
+    bars = (
+        alt.Chart()
+        .mark_bar(stroke=chart_axes.BACKGROUND)
+        .encode(
+            x=alt.X("value:Q", title=chart_axes.SENT_TITLE, axis=alt.Axis(tickCount=5)),
+            y=alt.Y("series:N", title=None, sort=series, axis=alt.Axis(labelLimit=260)),
+            color=alt.Color("port:N", scale=scale, legend=alt.Legend(symbolType="square")),
+            order=alt.Order("port:N"),
+            tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
+        )
+    )
+    panels = list(dict.fromkeys(field_values(data, "panel")))
+    columns = min(2, len(panels))
+    sized: Chart = alt.layer(bars).properties(width=chart_axes.WIDTH // 2, height=30 * len(series))
+    return facet_chart(sized, data, "panel", columns, panels)
+
+
+def _largest_points(group: ChartGroup) -> list[SeriesPoint]:
+    """Return the last measured points at the largest size whose nodes have several ports, by ranks and series."""
+    with_ports = [p for p in best_placements(group.points) if p.row.nodes > 1 and len(p.row.port_sent) > 1]
+    largest = max((p.row.requested_bytes for p in with_ports), default=0)
+    order = list(group.colours)
+    points = [p for p in with_ports if p.row.requested_bytes == largest and not group.many_pairs]
+    last = {(p.machine, p.series, p.row.ranks, p.row.nodes): p for p in points}
+    return sorted(last.values(), key=lambda p: (p.row.ranks, order.index(p.series)))

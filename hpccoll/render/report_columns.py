@@ -1,0 +1,208 @@
+"""The columns of the table of rows: one declaration for each, in order."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.common.units import format_number, format_size
+from hpccoll.render.call_arguments import concurrent_label, has_size, traffic_pattern
+from hpccoll.render.chart_groups import SeriesPoint
+from hpccoll.render.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
+from hpccoll.schedule.collective import AUTO
+from hpccoll.store.exposed_times import workload_of
+from hpccoll.store.rows import Row
+from hpccoll.store.schema import RESULT_COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumn:
+    """The declaration of a column.
+
+    Args:
+        key: a field of ``Row``, or a key of ``DERIVED``.
+        heading: the name in the table, with the unit; ``{rate}`` is the unit of bandwidths.
+        format: a key of ``FORMATS``.
+        always: whether the column is shown even if all rows agree; else one sentence above the table has the value.
+    """
+
+    key: str
+    heading: str
+    format: str = "text"
+    always: bool = False
+
+
+REPORT_COLUMNS = (
+    ReportColumn("collective", "collective"),
+    ReportColumn("series", "series", always=True),
+    ReportColumn("size", "size", "size", always=True),
+    ReportColumn("ranks", "ranks", "count", always=True),
+    ReportColumn("nodes", "nodes", "count"),
+    ReportColumn("in_place", "in place"),
+    ReportColumn("transport_of_series", "transport"),
+    ReportColumn("device", "device"),
+    ReportColumn("dtype", "dtype"),
+    ReportColumn("op", "op"),
+    ReportColumn("root", "root"),
+    ReportColumn("pair", "pair"),
+    ReportColumn("traffic", "traffic"),
+    ReportColumn("concurrent", "concurrent"),
+    ReportColumn("aggregators", "aggregators", "count"),
+    ReportColumn("mapping", "mapping"),
+    ReportColumn("workload", "workload"),
+    ReportColumn("median_s", "median (us)", "us", always=True),
+    ReportColumn("interval_s", "95 % interval (us)", "interval_us", always=True),
+    ReportColumn("medians_of_rounds_s", "by round (us)", "list_us"),
+    ReportColumn("p99_s", "p99 (us)", "us", always=True),
+    ReportColumn("skew_s", "start skew (us)", "us"),
+    ReportColumn("device_s", "by events of GPUs (us)", "us"),
+    ReportColumn("gpu_sm_clock", "lowest GPU clock (MHz)", "mega"),
+    ReportColumn("gpu_power", "highest GPU power (W)", "whole"),
+    ReportColumn("gpu_temperature", "highest GPU temperature (°C)", "whole"),
+    ReportColumn("gpu_nvlink_sent", "sent by a GPU over NVLink (B)", "whole"),
+    ReportColumn("forward_s", "forward (us)", "us"),
+    ReportColumn("backward_s", "backward (us)", "us"),
+    ReportColumn("communication_s", "all communication (us)", "us"),
+    ReportColumn("exposed_s", "exposed (us)", "us"),
+    ReportColumn("share", "share", "percent"),
+    ReportColumn("algbw_Bps", "algbw ({rate})", "rate", always=True),
+    ReportColumn("busbw_Bps", "busbw ({rate})", "rate", always=True),
+    ReportColumn("wire_share", "of the wire", "percent"),
+    ReportColumn("wire_bytes_predicted_between_nodes", "counted (B)", "whole"),
+    ReportColumn("rack_bytes_predicted_between_nodes", "between racks (B)", "whole"),
+    ReportColumn("wire_bytes_measured_between_nodes", "sent (B)", "whole"),
+    ReportColumn("worker_sent_over_size", "sent by a node (S)", "ratio"),
+    ReportColumn("worker_received_over_size", "received by a node (S)", "ratio"),
+    ReportColumn("port_shares", "by port"),
+    ReportColumn("measured_to_counted", "sent / counted with headers", "ratio"),
+    ReportColumn("wrong", "wrong", "count", always=True),
+    ReportColumn("status", "status", always=True),
+    ReportColumn("reason", "reason"),
+    ReportColumn("rounds", "rounds", "count"),
+    ReportColumn("iterations", "iterations", "count"),
+    *(ReportColumn(column.name, column.heading, column.format) for column in RESULT_COLUMNS if column.heading),
+    ReportColumn("converged", "converged"),
+    ReportColumn("oversubscribed", "oversubscribed"),
+    ReportColumn("requested", "requested"),
+    ReportColumn("executed", "executed"),
+    ReportColumn("evidence", "evidence"),
+    ReportColumn("timing", "timing"),
+    ReportColumn("kind_with_rate", "kind"),
+    ReportColumn("run_id", "run"),
+)
+
+
+def _interval(row: Row) -> tuple[float, float] | None:
+    low, high = row.ci_low_s, row.ci_high_s
+    return None if low is None or high is None else (low, high)
+
+
+def _between_nodes(row: Row, nbytes: float | None) -> float | None:
+    return nbytes if row.nodes > 1 else None
+
+
+def _workload(row: Row) -> str:
+    """Return the requested keys of the workload of a training step; empty for other rows."""
+    known = workload_of(row) if row.collective in WORKLOADS else {}
+    return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()) if name in known)
+
+
+def _port_shares(row: Row) -> str:
+    """Return the part of the bytes that each port carried; empty if there is one port."""
+    return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items()) if len(row.port_sent) > 1 else ""
+
+
+DERIVED: Mapping[str, Callable[[SeriesPoint], object]] = {
+    "series": lambda p: p.series,
+    "size": lambda p: p.row.requested_bytes if has_size(p.row.collective) else None,
+    "transport_of_series": lambda p: "" if p.row.algorithm == AUTO else p.row.transport,  # auto: see its evidence
+    "workload": lambda p: _workload(p.row),
+    "share": lambda p: p.row.exposed_share,
+    "pair": lambda p: p.pair_label,
+    "traffic": lambda p: traffic_pattern(p.row),
+    "concurrent": lambda p: concurrent_label(p.row),
+    "interval_s": lambda p: _interval(p.row),
+    "medians_of_rounds_s": lambda p: p.row.round_medians_s if len(p.row.round_medians_s) > 1 else None,
+    "wire_share": lambda p: wire_share(p.row, p.wire),
+    "wire_bytes_predicted_between_nodes": lambda p: _between_nodes(p.row, p.row.wire_bytes_predicted),
+    "rack_bytes_predicted_between_nodes": lambda p: _between_nodes(p.row, p.row.rack_bytes_predicted),
+    "wire_bytes_measured_between_nodes": lambda p: _between_nodes(p.row, p.row.wire_bytes_measured),
+    "worker_sent_over_size": lambda p: in_units_of_size(p.row, p.row.worker_sent_measured),
+    "worker_received_over_size": lambda p: in_units_of_size(p.row, p.row.worker_received_measured),
+    "port_shares": lambda p: _port_shares(p.row),
+    "measured_to_counted": lambda p: measured_to_counted(p.row, p.wire),
+    "kind_with_rate": lambda p: p.kind,
+}
+"""The values that are not fields of ``Row``, by the key of their column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFormat:
+    """How the values of a column are written and sorted.
+
+    Args:
+        text: the text of a value that is not None.
+        sort_key: the number that a value is sorted by; None if rows are sorted by the text.
+    """
+
+    text: Callable[[Any], str]
+    sort_key: Callable[[Any], float] | None = None
+
+
+def _yes_no_or_text(value: object) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _number(text: Callable[[float], str]) -> ColumnFormat:
+    return ColumnFormat(text, lambda value: value)
+
+
+FORMATS: Mapping[str, ColumnFormat] = {
+    "text": ColumnFormat(_yes_no_or_text),
+    "count": _number(str),
+    "size": _number(lambda nbytes: format_size(int(nbytes))),
+    "us": _number(lambda seconds: format_number(seconds / 1e-6, 2)),
+    "interval_us": ColumnFormat(lambda ends: " to ".join(f"{end * 1e6:.2f}" for end in ends), lambda ends: ends[0]),
+    "list_us": ColumnFormat(lambda times: ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times)),
+    "rate": _number(lambda rate: format_number(rate, 3)),  # in the unit of the table
+    "percent": _number(lambda share: f"{share:.1%}"),
+    "whole": _number(lambda number: f"{number:.0f}"),
+    "mega": _number(lambda number: f"{number / 1e6:.0f}"),
+    "ratio": _number(lambda ratio: f"{ratio:.3f}"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCells:
+    """A column of the table.
+
+    Args:
+        heading: the name with the unit.
+        texts: the text of each cell; empty if there is no value.
+        sort_keys: the number that each cell is sorted by, None for an empty cell; None for columns of text.
+        always: whether the column is shown even if all cells agree.
+    """
+
+    heading: str
+    texts: Sequence[str]
+    sort_keys: Sequence[float | None] | None
+    always: bool
+
+
+def table_columns(points: Sequence[SeriesPoint]) -> tuple[ColumnCells, ...]:
+    """Return all columns of the table, with bandwidths in the unit that suits the highest busbw of ``points``."""
+    scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
+    return tuple(_cells(column, points, scale, unit) for column in REPORT_COLUMNS)
+
+
+def _cells(column: ReportColumn, points: Sequence[SeriesPoint], scale: float, unit: str) -> ColumnCells:
+    form = FORMATS[column.format]
+    values = [_value(column.key, point) for point in points]
+    keys = [None if value is None else form.sort_key(value) for value in values] if form.sort_key else None
+    shown = [value / scale if column.format == "rate" and value is not None else value for value in values]
+    texts = ["" if value is None else form.text(value) for value in shown]
+    return ColumnCells(column.heading.format(rate=unit), texts, keys, column.always)
+
+
+def _value(key: str, point: SeriesPoint) -> Any:
+    return DERIVED[key](point) if key in DERIVED else getattr(point.row, key)

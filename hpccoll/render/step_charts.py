@@ -1,0 +1,106 @@
+"""Charts of training steps: the share of communication against nodes, and the time of a step against buckets."""
+
+import json
+from collections.abc import Iterable
+
+import altair as alt
+
+from hpccoll.analysis.step_answers import workload_namer
+from hpccoll.common.units import format_size
+from hpccoll.render import chart_axes
+from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.render.chart_panels import Chart, ChartRecord, PanelLayout, chart_record, curves
+from hpccoll.render.round_statistics import median_interval, median_seconds
+from hpccoll.store.exposed_times import workload_of
+from hpccoll.store.rows import Row
+from hpccoll.store.statistics import Interval
+
+EXPOSED, ALL = "exposed communication", "all communication"
+
+MAX_WORKLOADS = 3
+"""Workloads whose shares are drawn below each other."""
+
+MAX_BUCKET_PANELS = 6
+
+
+def share_against_ranks(group: ChartGroup) -> Chart | None:
+    """Return the share of exposed and of all communication in the step; None for one number of ranks only."""
+    name = workload_namer([point.row for point in group.drawn])
+    points = [point for point in group.drawn if not point.row.floor]
+    counts: dict[tuple[str, ...], set[int]] = {}
+    for point in sorted(points, key=lambda point: (not workload_of(point.row)["overlap"], bucket_of(point.row))):
+        counts.setdefault(name(point.row), set()).add(group.axis_value(point.row))
+    workloads = [words for words, of_words in counts.items() if len(of_words) > 1][:MAX_WORKLOADS]
+    data: list[ChartRecord] = []
+    panels = {(words, part): ", ".join((part, *words)) for words in workloads for part in (EXPOSED, ALL)}
+    for point in points:
+        for part in (EXPOSED, ALL):
+            share, ends = _share(point.row, part)
+            if share is not None and (title := panels.get((name(point.row), part))):
+                data.append(chart_record(group, point, share, ends) | {"panel": title})
+    titles = [title for title in panels.values() if any(d["panel"] == title for d in data)]
+    if not data:
+        return None
+    return curves(group, data, _share_axis, PanelLayout(titles, 2, chart_axes.count_axis(group)))
+
+
+def _share(row: Row, part: str) -> tuple[float | None, Interval]:
+    if not row.median_s:
+        return None, None
+    if part == ALL:
+        return (None if row.communication_s is None else row.communication_s / row.median_s), None
+    low, high = row.exposed_low_s, row.exposed_high_s
+    ends = None if low is None or high is None else (max(0.0, low / row.median_s), min(1.0, high / row.median_s))
+    return (None if row.exposed_s is None else max(0.0, row.exposed_s) / row.median_s), ends
+
+
+def _share_axis(_values: Iterable[float]) -> alt.Y:
+    axis = alt.Axis(format=".0%", tickCount=5)
+    return alt.Y("value:Q", title="share of the step (%)", axis=axis, scale=alt.Scale(zero=True, nice=True))
+
+
+def time_against_bucket(group: ChartGroup) -> Chart | None:
+    """Return the time of the step against the limit of buckets; None if no workload has several limits."""
+    points = list(group.usable)
+    name = workload_namer([point.row for point in points], without=("bucket",))
+    panels: dict[str, list[SeriesPoint]] = {}
+    for point in sorted(points, key=_foremost):
+        panels.setdefault(", ".join((group.shape_label(point.row), *name(point.row))), []).append(point)
+    several = [title for title, members in panels.items() if len({bucket_of(p.row) for p in members}) > 1]
+    titles = several[:MAX_BUCKET_PANELS]
+    limits = sorted({bucket_of(point.row) for title in titles for point in panels[title]})
+    data = [
+        chart_record(group, point, median_seconds(point), median_interval(point))
+        | {"panel": title, "bucket": limits.index(bucket_of(point.row))}
+        for title in titles
+        for point in panels[title]
+    ]
+    if not data:
+        return None
+    scales = sorted({int(workload_of(point.row)["scale"]) for title in titles for point in panels[title]} - {1})
+    scaled = f", of the full model: here divided by {', '.join(map(str, scales))}" if scales else ""
+    labels = f"{json.dumps([bucket_label(limit) for limit in limits])}[datum.value]"
+    x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=alt.Axis(labelExpr=labels, labelAngle=0))
+    return curves(group, data, step_axis, PanelLayout(titles, min(2, len(titles)), x))
+
+
+def _foremost(point: SeriesPoint) -> tuple[bool, bool, int, int]:
+    row = point.row
+    return row.oversubscribed, not workload_of(row)["overlap"], -row.nodes, -row.ranks
+
+
+def bucket_of(row: Row) -> int:
+    """Return the limit of buckets of a row, of the unscaled model in bytes; 0: the default of the rule."""
+    return int(workload_of(row)["bucket"])
+
+
+def bucket_label(limit: int) -> str:
+    """Return a limit of buckets in words."""
+    return format_size(limit) if limit else "default"
+
+
+def step_axis(values: Iterable[float]) -> alt.Y:
+    """Return the vertical axis of the seconds of a step: linear."""
+    axis = alt.Axis(labelExpr=chart_axes.LINEAR_TIME_LABEL, tickCount=5)
+    scale = alt.Scale(zero=False, nice=True, domainMin=0.0 if min(values) < 0.5 * max(values) else alt.Undefined)
+    return alt.Y("value:Q", title="time of the step", axis=axis, scale=scale)

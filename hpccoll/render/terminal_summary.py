@@ -1,0 +1,116 @@
+"""Summaries of results for a terminal: opening findings, counts of cases, and reasons for missing ones."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from hpccoll.analysis.answers import Answers, answer_lines, name_settings, unanswered_lines
+from hpccoll.analysis.noise_sentence import noise_sentence
+from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.step_answers import step_lines
+from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.common.units import format_wait
+from hpccoll.render.critical_findings import find_busy_machine, opening_findings
+from hpccoll.render.finding_templates import render_finding
+from hpccoll.render.measured_summary import gpu_machines
+from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
+
+MAX_REASONS = 5
+"""Reasons that are printed after a sweep, or one more if that is all; the report has all of them."""
+MAX_JOBS_NAMED = 6
+"""Maximum number of jobs that are named with a reason."""
+UNFINISHED = "not run", "partial"
+"""The statuses of cases that a running job has yet to measure."""
+
+
+def _reason_lines(gaps: Iterable[Gap], *, named: bool = False) -> Iterator[str]:
+    """Yield one line for each status and reason.
+
+    Args:
+        gaps: the cases without a result.
+        named: whether an earlier line names their job.
+    """
+    by_reason: defaultdict[tuple[str, str], list[Gap]] = defaultdict(list)
+    for gap in gaps:
+        by_reason[gap.status, gap.reason].append(gap)
+    for (status, reason), some in by_reason.items():
+        jobs = list(dict.fromkeys(gap.job for gap in some))
+        where = "" if named else f" in {', '.join(jobs) if len(jobs) <= MAX_JOBS_NAMED else f'{len(jobs)} jobs'}"
+        cases = some[0].case if len(some) == 1 else f"{len(some)} cases"
+        yield f"  {status}{where}: {cases}: {reason}"
+
+
+def case_counts(results: Results) -> str:
+    """Return the number of planned cases that are done, and the numbers of the others by status."""
+    done, on_fewer_ranks = results.done
+    others = Counter(gap.status for gap in (*results.missing, *results.skipped))
+    not_planned = others.pop(NOT_PLANNED, 0)
+    counts = {
+        "predicted": sum(row.predicted for row in results.rows),
+        "imported": sum(row.imported for row in results.rows),
+    }
+    of_others = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    first = f"{done} of {results.planned} cases{f' ({of_others})' if of_others else ''}"
+    parts = [first, *(f"{count} {status}" for status, count in sorted(others.items()))]
+    parts += [f"{on_fewer_ranks} more on fewer ranks"] if on_fewer_ranks else []
+    return ", ".join(parts) + (f"; {not_planned} left out of the plan" if not_planned else "")
+
+
+def measurement_progress(progress: Iterable[JobProgress]) -> str:
+    """Return the number of measurements that are done, and the remaining time at the current rate."""
+    jobs = list(progress)
+    done, total = sum(job.done for job in jobs), sum(job.total for job in jobs)
+    rate = sum(job.rate or 0.0 for job in jobs)
+    left = f", about {format_wait((total - done) / rate)} left" if rate and done < total else ""
+    return f"{done} of {total} measurements{left}"
+
+
+def outcome_lines(results: Results) -> Iterator[str]:
+    """Yield opening findings, machines with GPUs, counts of cases, reasons for missing ones, what to use, the noise."""
+    remarks = {finding.kind: render_finding(finding)[1] for finding in find_busy_machine(results.ours)}
+    for finding in opening_findings(results):
+        if finding.kind not in remarks:
+            yield render_finding(finding)[1]
+    yield from gpu_machines(results)
+    if results.skipped and not (results.measured or results.missing):
+        yield "nothing was measured: every case is skipped"
+    yield case_counts(results)
+    missing = sorted(results.missing, key=lambda gap: gap.status == "not run")
+    reasons = list(_reason_lines((*missing, *results.skipped)))
+    shown = reasons if len(reasons) <= MAX_REASONS + 1 else reasons[:MAX_REASONS]
+    yield from shown
+    if more := len(reasons) - len(shown):
+        yield f"  and more for {more} other reasons, which the report lists"
+    answers, steps = Answers(recommend(results)), step_lines(results)
+    answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
+    yield from (*answer_lines(answers), *steps)
+    yield from _folded_answers(answers)
+    yield from unanswered_lines(results, answered)
+    if noise := noise_sentence(results):
+        yield noise
+    yield from remarks.values()
+
+
+def _folded_answers(answers: Answers) -> Iterator[str]:
+    """Yield for which settings only the report has the answers."""
+    for name in answers.by_collective:
+        if settings := answers.other_settings(name):
+            yield f"{name}: the report has the answers for {name_settings(settings)}."
+
+
+def status_lines(results: Results, directory: Path) -> Iterator[str]:
+    """Yield the progress, the Slurm jobs, the log and the missing cases of each job of the sweep in ``directory``.
+
+    Cases that are not part of the plan come last.
+    """
+    for job in dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)]):
+        of_job = results.for_job(job)
+        is_running = any(one.is_running for one in of_job.progress)
+        progress = f"running, {measurement_progress(of_job.progress)}; " if is_running else ""
+        yield f"{job}: {progress}{case_counts(of_job)}"
+        yield from (f"  {scheduled.description}" for scheduled in of_job.scheduled)
+        if (log := directory / "logs" / f"{job}.log").exists():
+            yield f"  output of its ranks: {log}"
+        gaps = (gap for gap in of_job.missing if not (is_running and gap.status in UNFINISHED))
+        yield from _reason_lines((*gaps, *of_job.skipped), named=True)
+    yield from _reason_lines(gap for gap in results.skipped if gap.status == NOT_PLANNED)

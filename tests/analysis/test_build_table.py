@@ -1,0 +1,314 @@
+"""The making of a table: which choice for which sizes."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import raw_examples
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_timings import (
+    KIB,
+    MIB,
+    choices_by_first_size,
+    linear_curve,
+    measured_results,
+    measured_table,
+    merged_results,
+)
+
+from hpccoll.analysis.build_table import build_table, table_warnings
+from hpccoll.analysis.judge_table import judge_table
+from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
+from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.size_ranges import MIN_CUT_PRICE, choose_ranges, cut_price
+from hpccoll.analysis.table import Choice, Conditions, TuneTable
+from hpccoll.common.errors import BadInputError
+from hpccoll.schedule import Layout
+from hpccoll.store.rows import Gap
+
+CONDITIONS = Conditions("2 nodes", "MPICH 5", "python")
+SIZES = [KIB << 2 * i for i in range(8)]
+EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB
+
+
+def test_each_choice_serves_the_sizes_where_it_is_faster_and_the_cut_is_the_crossing():
+    made = measured_table({"recursive_doubling": EARLY, "ring": LATE})
+    (first, before), (cut, after) = choices_by_first_size(made)
+    assert (first, before, after) == (0, "recursive_doubling", "ring")
+    assert cut == pytest.approx(112_500, rel=0.2)  # lines of logarithms are chords of alpha + beta S
+    assert [r.below for r in made.entries[0].ranges] == [cut, None]
+    assert [size for r in made.entries[0].ranges for size in r.sizes] == SIZES
+
+
+def test_a_cut_between_two_sizes_is_where_the_logarithms_cross():
+    assert choices_by_first_size(measured_table({"ring": {1024: 1.0, 4096: 4.0}, "star": {1024: 2.0, 4096: 2.0}}))[
+        1
+    ] == (2048, "star")
+
+
+def test_a_difference_within_the_noise_makes_no_range():
+    wobbly = {size: seconds * (0.96 if size == SIZES[3] else 1.06) for size, seconds in LATE.items()}
+    assert choices_by_first_size(measured_table({"ring": LATE, "star": wobbly}, spread=0.2)) == [(0, "ring")]
+    assert (
+        len(choices_by_first_size(measured_table({"ring": LATE, "star": {**wobbly, SIZES[3]: LATE[SIZES[3]] * 0.8}})))
+        == 3
+    )
+
+
+def test_a_small_gain_at_many_sizes_makes_a_range_but_not_at_one_size():
+    for first, labels in ((SIZES[4], ["ring", "star"]), (SIZES[-1], ["ring"])):
+        other = {size: seconds * (1.2 if size < first else 0.9) for size, seconds in LATE.items()}
+        made = choices_by_first_size(measured_table({"ring": LATE, "star": other}, spread=0.2))
+        assert [label for _, label in made] == labels
+
+
+def test_a_round_that_is_slow_for_all_choices_is_no_noise():
+    def curve(factor, drift):
+        turns = {("sum", "run-1", number): d * factor for number, d in enumerate(drift)}
+        return {
+            size: ChoiceTime(s * factor, 2.0, {turn: s * d for turn, d in turns.items()}) for size, s in LATE.items()
+        }
+
+    def cuts(drift, other):
+        late = {size: curve(1.2 if size < SIZES[5] else 0.9, other)[size] for size in SIZES}
+        return len(
+            choose_ranges(
+                MeasuredSetting(
+                    {Choice("ring", "mpi"): curve(1, drift), Choice("star", "mpi"): late}, ("run-1",), CONDITIONS
+                )
+            ).ranges
+        )
+
+    assert cuts((1, 5, 2), (1, 5, 2)) == 2
+    assert cuts((1, 5, 2), (5, 1, 2)) == 1
+
+
+def test_settings_whose_fastest_choice_is_uncertain_have_a_warning():
+    curves = {"ring": LATE, "star": linear_curve(1.1e-4, 2.2e-10, SIZES)}
+    assert list(table_warnings(measured_results(curves, spread=0.02))) == []
+    loose = measured_results(curves, spread=0.4, number=2, in_place=True)
+    unsure, warning = table_warnings(merged_results(measured_results(curves, spread=0.02), loose))
+    assert unsure.startswith("no advice: for 1 range of the table")
+    assert warning.startswith("noise: in 1 of 2 settings the ratio of the two fastest may be off by 10 % or more")
+    assert "in all_reduce in place, " in warning
+
+
+def test_a_choice_without_another_one_has_a_warning_and_no_advice():
+    lone, compared = measured_results({"ring": LATE}), measured_results({"ring": LATE, "native": EARLY})
+    (warning,) = table_warnings(lone)
+    assert warning.startswith("no advice: for 1 range of the table")
+    assert [[r.advice for entry in build_table(of).entries for r in entry.ranges] for of in (lone, compared)] == [
+        [False], [True, True],
+    ]  # fmt: skip
+    assert TuneTable.from_json(build_table(lone).to_json()) == build_table(lone)
+
+
+def test_partial_results_have_a_warning():
+    gap = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
+    partial = replace(measured_results({"ring": LATE}), missing=(gap,), planned=9)
+    assert next(table_warnings(partial)) == "partial: 1 of 9 cases are missing, and the table does not consider them"
+
+
+def test_a_choice_without_a_slow_round_is_not_faster_for_it():
+    turns = {("sum", "run-1", number): seconds for number, seconds in ((1, 1.0), (2, 5.0), (3, 5.0))}
+    slow = ChoiceTime(5.0, 0.0, turns)
+    quick = ChoiceTime(1.1, 0.0, {turn: 1.1 * seconds for turn, seconds in turns.items() if turn[2] < 2})
+    ring, star = Choice("ring", "mpi"), Choice("star", "mpi")
+    assert comparable_seconds({ring: slow, star: quick}) == {ring: pytest.approx(1.0), star: pytest.approx(1.1)}
+    curves = {ring: dict.fromkeys(SIZES, slow), star: dict.fromkeys(SIZES, quick)}
+    assert [r.choice for r in choose_ranges(MeasuredSetting(curves, ("run-1",), CONDITIONS)).ranges] == [ring]
+    unsure = {Choice("direct", "mpi"): dict.fromkeys(SIZES, ChoiceTime(3.0, 0.5, dict.fromkeys(quick.rounds, 3.0)))}
+    assert (
+        cut_price(MeasuredSetting(curves, ("run-1",), CONDITIONS))
+        == cut_price(MeasuredSetting(curves | unsure, ("run-1",), CONDITIONS))
+        == MIN_CUT_PRICE
+    )
+
+
+SLOW_FIRST, SLOW_LAST = (5, 1, 2), (1, 2, 5)
+
+
+def noise_of_ratio(results):
+    """Return the uncertainty of the ratio of two choices at one size."""
+    (of,) = measured_settings(results).values()
+    one, other = (curve[KIB] for curve in of.curves.values())
+    return one.ratio_noise(other)
+
+
+def test_rounds_of_different_launches_are_not_paired():
+    ring, star = measured_results({"ring": {KIB: 1.0}}, drift=SLOW_FIRST), {"star": {KIB: 1.0}}
+    together = measured_results({"ring": {KIB: 1.0}, **star}, drift=SLOW_FIRST)
+    assert noise_of_ratio(together) == 0
+    assert noise_of_ratio(merged_results(ring, measured_results(star, number=2, drift=SLOW_FIRST))) > 1, (
+        "that both begin slowly is chance"
+    )
+    again = measured_results({"ring": {KIB: 2.0}, **star}, number=2, drift=SLOW_LAST)
+    assert noise_of_ratio(merged_results(together, again)) == pytest.approx(np.log(2) / 2), (
+        "what two launches say of their ratio"
+    )
+
+
+def test_types_and_ops_of_a_setting_are_paired_separately():
+    ring, star = {"ring": {KIB: 1.0}}, {"star": {KIB: 1.1}}
+    for one, other in ({"op": "sum"}, {"op": "max"}), ({"dtype": "float32"}, {"dtype": "int32"}):
+        together = measured_results(ring | star, drift=SLOW_FIRST, **one)
+        assert noise_of_ratio(
+            merged_results(together, measured_results(ring, drift=SLOW_LAST, **other))
+        ) == pytest.approx(0)
+        assert noise_of_ratio(
+            merged_results(together, measured_results(ring | star, drift=SLOW_LAST, **other))
+        ) == pytest.approx(0)
+
+
+def test_choices_that_no_launch_measured_together_are_named():
+    slow = {size: 9 * seconds for size, seconds in EARLY.items()}
+    unpaired = build_table(
+        merged_results(measured_results({"ring": LATE, "star": EARLY}), measured_results({"native": slow}, number=2))
+    )
+    assert [r.unpaired for r in unpaired.entries[0].ranges] == [("native",), ("native",)]
+    assert TuneTable.from_json(unpaired.to_json()) == unpaired
+    joined = merged_results(
+        measured_results({"ring": LATE, "native": slow}), measured_results({"star": EARLY, "ring": LATE}, number=2)
+    )
+    ring = next(r for r in build_table(joined).entries[0].ranges if r.choice.algorithm == "ring")
+    assert ring.unpaired == ()
+
+
+@given(
+    st.lists(st.lists(st.floats(1e-6, 1e-2), min_size=5, max_size=5), min_size=1, max_size=4),
+    st.floats(0, 0.5),
+)
+def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_every_cut(times, spread):
+    names = ["ring", "star", "rabenseifner", "native"][: len(times)]
+    results = measured_results(
+        {n: dict(zip(SIZES, t, strict=False)) for n, t in zip(names, times, strict=True)}, spread=spread
+    )
+    (of,) = measured_settings(results).values()
+    cut = choose_ranges(of).ranges
+    assert cut[0].first == 0
+    assert cut[-1].below is None
+    assert all(a.below == b.first and a.choice != b.choice for a, b in pairwise(cut))
+    for r in cut:
+        assert all(r.first <= size and (r.below is None or size < r.below) for size in r.sizes)
+    logs = np.log(times)
+    price, native_is_known = cut_price(of), "native" in names
+    entry = np.array([price * (native_is_known and name != "native") for name in names])  # see RULE
+    lost = sum(len(r.sizes) * np.log(r.over_best) for r in cut)  # which is rounded
+    changes = int((np.diff(logs.argmin(axis=0)) != 0).sum())
+    total = lost + price * (len(cut) - 1) + entry[names.index(cut[0].choice.algorithm)]
+    single = ((logs - logs.min(axis=0)).sum(axis=1) + entry).min()
+    every_cut = price * changes + entry[logs[:, 0].argmin()]
+    assert total <= min(single, every_cut) + 1e-3
+
+
+def test_floors_policies_and_wrong_or_failed_results_are_never_chosen():
+    fast = dict.fromkeys(SIZES, 1e-9)
+    bad = {"status": "wrong", "wrong": 3}, {"status": "partial"}
+    for name, more in (("null", {}), ("auto", {}), *(("star", how) for how in bad)):
+        found = merged_results(measured_results({"ring": LATE}), measured_results({name: fast}, **more))
+        assert choices_by_first_size(build_table(found)) == [(0, "ring")]
+    with pytest.raises(BadInputError, match=r"PATHS: no complete and correct result .*: 1 ok"):
+        build_table(measured_results({"null": {8: 1e-6}}))
+
+
+def test_a_table_has_no_choice_for_a_single_rank_and_results_of_one_alone_are_refused():
+    both = measured_results({"ring": LATE, "native": EARLY})
+    rows = tuple(replace(row, ranks=1, nodes=1, ranks_per_node=1) for row in both.rows)
+    alone = replace(both, rows=rows)
+    assert {entry.setting.ranks for entry in build_table(merged_results(both, alone)).entries} == {2}
+    with pytest.raises(BadInputError, match=r"PATHS: one rank exchanges nothing.*mpiexec -n 2"):
+        build_table(alone)
+    with pytest.raises(BadInputError, match=r"PATHS: .*one rank exchanges nothing.*mpiexec -n 2"):
+        judge_table(build_table(both), alone)
+
+
+def test_a_choice_holds_its_parameters_and_how_it_moves_bytes():
+    made = measured_table({"ring channels=4": EARLY, "ring": LATE}, transport="tiered")
+    assert [label for _, label in choices_by_first_size(made)] == ["ring channels=4 over tiered", "ring over tiered"]
+
+
+def test_arguments_of_a_call_are_of_the_setting():
+    curves = {"pairwise traffic=zipf window=2": {8: 1e-6}, "pairwise traffic=uniform": {8: 1e-6}}
+    made = measured_table(curves, collective="all_to_all_v", op=None)
+    assert [dict(entry.setting.arguments) for entry in made.entries] == [{"traffic": "zipf"}, {"traffic": "uniform"}]
+    assert [entry.ranges[0].choice.label for entry in made.entries] == ["pairwise window=2", "pairwise"]
+
+
+def test_a_choice_is_never_extrapolated():
+    made = measured_table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {16 * KIB: 9.0, 64 * KIB: 9.0}})
+    assert choices_by_first_size(made) == [(0, "ring"), (8 * KIB, "star")]
+    made = measured_table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, MIB: 9.0}})
+    assert choices_by_first_size(made) == [(0, "ring"), (4 * KIB + 1, "star")]
+
+
+def test_missing_sizes_of_a_choice_are_interpolated():
+    made = measured_table({"ring": {KIB: 1.0, 16 * KIB: 16.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, 16 * KIB: 19.0}})
+    assert choices_by_first_size(made) == [(0, "ring")]
+    assert made.entries[0].ranges[0].sizes == (KIB, 4 * KIB, 16 * KIB)
+
+
+def test_the_ratio_to_native_is_given_if_that_was_measured():
+    (entry,) = measured_table({"ring": {KIB: 1.0, 4 * KIB: 2.0}, "native": {KIB: 2.0, 4 * KIB: 8.0}}).entries
+    assert entry.ranges[0].over_native == pytest.approx(8**-0.5, abs=1e-4)
+    assert measured_table({"ring": LATE}).entries[0].ranges[0].over_native is None
+
+
+def test_several_runs_are_one_number_and_their_spread_is_noise():
+    twice = merged_results(measured_results({"ring": {8: 1.0}}), measured_results({"ring": {8: 4.0}}, number=2))
+    ((found,),) = (list(m.curves.values()) for m in measured_settings(twice).values())
+    assert found[8].seconds == pytest.approx(2.0)
+    assert found[8].noise == pytest.approx(0.75)
+    assert build_table(twice).entries[0].runs == ("run-1", "run-2")
+
+
+def test_machines_and_libraries_are_not_mixed():
+    here = measured_results({"ring": LATE})
+    with pytest.raises(
+        BadInputError, match=r"PATHS: '2 nodes with MPICH 5 .*; 3 nodes with MPICH 5 .*' .* one machine"
+    ):
+        build_table(merged_results(here, measured_results({"star": LATE}, number=2, about={"machine": "3 nodes"})))
+    with pytest.raises(BadInputError, match="Open MPI"):
+        build_table(
+            merged_results(
+                here, measured_results({"star": LATE}, number=2, about={"provenance": {"mpi": {"version": "Open MPI"}}})
+            )
+        )
+
+
+def test_executors_are_not_mixed_within_a_setting():
+    python, compiled = (
+        measured_results({name: LATE}, number=number, executor=executor)
+        for number, (name, executor) in enumerate((("ring", "python"), ("star", "compiled")), 1)
+    )
+    with pytest.raises(
+        BadInputError, match=r"the compiled executor; .* the python executor' .* executor for all_reduce"
+    ):
+        build_table(merged_results(python, compiled))
+    other_setting = measured_results({"ring": LATE}, number=2, executor="compiled", in_place=True)
+    made = build_table(merged_results(python, other_setting))
+    assert {entry.setting.in_place: entry.executor for entry in made.entries} == {False: "python", True: "compiled"}
+    assert TuneTable.from_json(made.to_json()) == made
+
+
+def test_a_table_has_its_timings_apart_and_names_none_for_single_operations():
+    single, aggregated = (
+        measured_results({"ring": LATE}, number=number, timing=timing, transport="nccl", device="cuda")
+        for number, timing in enumerate(("single", "aggregated"), 1)
+    )
+    made = build_table(merged_results(single, aggregated))
+    assert [entry["setting"].get("timing") for entry in made.to_json()["entries"]] == [None, "aggregated"]
+    assert TuneTable.from_json(made.to_json()) == made
+    case = raw_examples.case(1024, algorithm="auto", transport="nccl", device="cuda", timing="aggregated")
+    assert made.entry(Setting.of(case, Layout.of(2, 1))).runs == ("run-2",)
+
+
+def test_a_table_survives_its_json_and_names_its_runs():
+    made = measured_table({"recursive_doubling": EARLY, "ring channels=4": LATE, "native": LATE}, spread=0.1)
+    assert TuneTable.from_json(made.to_json()) == made
+    assert made.runs[0] == {
+        "run_id": "run-1", "job": "mpi.p2", "created": "2026-01-05T10:00:00+00:00", "kind": "measured",
+        "machine": "2 nodes", "hosts": ["n0", "n1"], "mpi": "MPICH 5", "path": "here.h5",
+    }  # fmt: skip
+    assert str(MIN_CUT_PRICE) in made.rule

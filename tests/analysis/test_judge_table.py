@@ -1,0 +1,206 @@
+"""Regret: what the choices of a table cost in results that it was not made of."""
+
+import json
+
+import pytest
+from cli_runner import invoke
+from raw_examples import case, outcome, raw
+from synthetic_timings import KIB, linear_curve, measured_results, measured_table, merged_results, times_around
+
+from hpccoll.analysis.judge_table import judge_table
+from hpccoll.common.errors import BadInputError
+from hpccoll.store import hdf5
+
+SIZES = [KIB << 2 * i for i in range(8)]
+BETWEEN = [KIB << i for i in range(15)]
+EARLY, LATE = (1e-5, 1e-9), (1e-4, 2e-10)
+
+
+def model(sizes, **more):
+    curves = {"recursive_doubling": linear_curve(*EARLY, sizes), "ring": linear_curve(*LATE, sizes)}
+    return measured_results(curves, **more)
+
+
+@pytest.fixture(scope="module")
+def made():
+    curves = {"recursive_doubling": linear_curve(*EARLY, SIZES), "ring": linear_curve(*LATE, SIZES)}
+    return measured_table(curves, number=9)  # another run than those that are judged
+
+
+def test_the_best_choice_has_no_regret_also_between_the_sizes_of_the_table(made):
+    judgement = judge_table(made, model(BETWEEN))
+    assert [regret.nbytes for regret in judgement.regrets] == BETWEEN
+    assert judgement.mean == 1.0
+    assert judgement.unjudged == ()
+
+
+def test_regret_is_the_time_of_the_choice_over_that_of_the_best(made):
+    judgement = judge_table(
+        made, measured_results({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}, "null": {KIB: 0.1}})
+    )
+    (regret,) = judgement.regrets
+    assert (regret.choice.label, regret.best.label) == ("recursive_doubling", "ring")
+    assert regret.regret == pytest.approx(1.5)
+
+
+def test_sizes_outside_the_measured_ones_are_marked(made):
+    judgement = judge_table(made, model([KIB // 2, KIB, SIZES[-1], 2 * SIZES[-1]]))
+    assert [regret.extrapolated for regret in judgement.regrets] == [True, False, False, True]
+
+
+def test_regret_is_the_median_of_ratios_over_rounds(made):
+    mine = measured_results({"recursive_doubling": {KIB: 1.0}}, drift=(1.2, 6.0, 2.4))
+    other = measured_results({"ring": {KIB: 1.0}}, drift=(1.0, 5.0, 4.0))  # in the same rounds
+    (regret,) = judge_table(made, merged_results(mine, other)).regrets
+    assert regret.regret == pytest.approx(1.2)
+    assert regret.best.label == "ring"
+
+
+def test_means_are_geometric_by_setting_and_over_all(made):
+    times = {"recursive_doubling": {KIB: 2.0, 4 * KIB: 8.0}, "ring": {KIB: 1.0, 4 * KIB: 1.0}}
+    judgement = judge_table(made, merged_results(measured_results(times), measured_results(times, in_place=True)))
+    assert judgement.mean == pytest.approx(4.0)
+    assert [most for *_, most, _ in judgement.by_setting()] == [pytest.approx(4.0)]
+    (words,) = judgement.unjudged
+    assert words.startswith("all_reduce in place, 2 ranks on 2 nodes: ")
+
+
+def test_a_choice_without_measurement_is_not_judged(made):
+    judgement = judge_table(
+        made, measured_results({"recursive_doubling": {KIB: 1.0}, "star": {KIB: 9.0, 16 * KIB: 9.0}})
+    )
+    assert [regret.nbytes for regret in judgement.regrets] == [KIB]
+    assert judgement.unjudged == (
+        "all_reduce out of place, 2 ranks on 2 nodes: recursive_doubling was not measured at 16 KiB",
+    )
+    with pytest.raises(BadInputError, match=r"PATHS: .*: recursive_doubling was not measured at 1 KiB"):
+        judge_table(made, measured_results({"star": {KIB: 1.0}}))
+
+
+def test_a_choice_without_another_one_is_not_judged(made):
+    times = {"recursive_doubling": {KIB: 1.0, 4 * KIB: 1.0}, "ring": {KIB: 2.0}}
+    judgement = judge_table(made, measured_results(times))
+    assert [regret.nbytes for regret in judgement.regrets] == [KIB]
+    assert judgement.unjudged == (
+        "all_reduce out of place, 2 ranks on 2 nodes: only recursive_doubling was measured at 4 KiB",
+    )
+    with pytest.raises(BadInputError, match=r"PATHS: .*: only recursive_doubling was measured at 4 KiB"):
+        judge_table(made, measured_results({"recursive_doubling": {4 * KIB: 1.0}}))
+
+
+def test_the_best_single_choice_is_listed_with_its_mean(made):
+    times = {"recursive_doubling": {KIB: 3.0, 4096 * KIB: 20.0}, "ring": {KIB: 6.0, 4096 * KIB: 5.0}}
+    judgement = judge_table(
+        made, measured_results({**times, "star": {KIB: 3.0}})
+    )  # one that was not measured at all sizes is none
+    ((choice, mean),) = judgement.single_choices.values()
+    assert (choice.label, mean) == ("ring", pytest.approx(2**0.5))
+    assert judgement.to_json()["settings"][0]["fixed"] == {"choice": "ring", "geometric_mean": mean}
+
+
+def test_a_regret_within_the_noise_is_not_significant(made):
+    hardly, clearly = (
+        measured_results({"recursive_doubling": {KIB: 2.1}, "ring": {KIB: 2.0}}, spread=spread) for spread in (0.5, 0.0)
+    )
+    (regret,) = judge_table(made, hardly).regrets
+    assert regret.noise > regret.regret - 1
+    assert not regret.is_significant
+    assert judge_table(made, clearly).regrets[0].is_significant
+
+
+def test_a_best_choice_of_another_launch_is_marked(made):
+    slow, quick = measured_results({"recursive_doubling": {KIB: 3.0}}), measured_results({"ring": {KIB: 2.0}}, number=2)
+    judgement = judge_table(made, merged_results(slow, quick))
+    assert judgement.regrets[0].unpaired
+    assert (
+        not judge_table(made, measured_results({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}}))
+        .regrets[0]
+        .unpaired
+    )
+
+
+def test_the_lines_are_the_golden_text(made):
+    """Every kind of line and note that a judgement has."""
+    slow = measured_results({"recursive_doubling": {KIB // 2: 3.0, KIB: 2.1, 4096 * KIB: 20.0}}, spread=0.5)
+    quick = measured_results({"ring": {KIB // 2: 2.0, KIB: 2.0, 4096 * KIB: 5.0}}, number=2, spread=0.5)
+    other = measured_results({"ring": {KIB: 1.0}}, number=3, in_place=True)
+    judgement = judge_table(made, merged_results(slow, quick, other))
+    assert list(judgement.lines()) == [
+        "regret: time of the table's choice over that of the best choice in these results; 1 if it is the best",
+        "all_reduce out of place, 2 ranks on 2 nodes",
+        (
+            "       512 B  1.500  recursive_doubling: 3 s; best ring: 2 s, in another launch; "
+            "outside the measured sizes of the table"
+        ),
+        (
+            "       1 KiB  1.050  recursive_doubling: 2.1 s; best ring: 2 s, in another launch, but not clearly: "
+            "noise may change the regret by 33 %"
+        ),
+        "       4 MiB  1.000  ring: 5 s",
+        "        mean  1.163 at most, 1.000 at least, because of noise",
+        " one for all  1.000  ring, the best single choice for these sizes",
+        "not judged: all_reduce in place, 2 ranks on 2 nodes: the table has no choice for it",
+        "geometric mean of the regret at 3 sizes: 1.163 at most, 1.000 at least, because of noise",
+    ]
+
+
+def test_a_table_that_was_made_from_the_same_results_is_marked(made):
+    (words,) = judge_table(made, model(SIZES, number=9)).other_conditions
+    assert "the table was made from these results" in words
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"about": {"machine": "3 nodes"}},
+        {"about": {"provenance": {"mpi": {"version": "Open MPI"}}}},
+        {"executor": "compiled"},
+    ],
+)
+def test_a_table_of_another_machine_library_or_executor_is_marked(made, more):
+    judgement = judge_table(made, model(SIZES, **more))
+    (words,) = judgement.other_conditions
+    assert "2 nodes with MPICH 5" in words
+    assert judgement.to_json()["strange"] == [words]
+    assert judge_table(made, model(SIZES)).other_conditions == ()
+
+
+def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path):
+    for name, sizes in (("a.h5", SIZES), ("b.h5", BETWEEN)):
+        curves = {"recursive_doubling": linear_curve(*EARLY, sizes), "ring": linear_curve(*LATE, sizes)}
+        outcomes = [
+            outcome(case(size, algorithm=algorithm), bytes=size, times=times_around(seconds))
+            for algorithm, curve in curves.items()
+            for size, seconds in curve.items()
+        ]
+        hdf5.write_raw_file(raw(*outcomes), tmp_path / name)
+    result = invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json")
+    assert result.code == 0, result.err
+    assert result.out.splitlines()[0] == "all_reduce on 2 nodes"
+    assert result.out.splitlines()[1].startswith(
+        "  from 1 KiB to 120 KiB: recursive_doubling, speed-up over native unknown; clear"
+    )
+    assert result.out.splitlines()[-1] == f"table: {tmp_path / 't.json'}"
+    result = invoke("tune", tmp_path / "b.h5", "--judge", tmp_path / "t.json")
+    assert result.out.splitlines()[-1] == "geometric mean of the regret at 15 sizes: 1.000"
+    result = invoke("tune", tmp_path / "b.h5", "--judge", tmp_path / "t.json", "--json")
+    assert [size["regret"] for size in json.loads(result.out)["settings"][0]["sizes"]] == [1.0] * 15
+
+
+def test_a_table_overwrites_a_table_and_never_a_raw_file(tmp_path):
+    raws, made = tmp_path / "a.h5", tmp_path / "t.json"
+    hdf5.write_raw_file(raw(outcome(case(KIB), bytes=KIB, times=times_around(1e-5))), raws)
+    before = raws.read_bytes()
+    assert invoke("tune", raws, "--out", raws).is_bad_input("--out", "a new file, or a table")
+    assert raws.read_bytes() == before
+    assert [invoke("tune", raws, "--out", made).code for _ in range(2)] == [0, 0]
+
+
+def test_wrong_options_and_empty_results_take_one_line(tmp_path):
+    hdf5.write_raw_file(raw(), tmp_path / "a.h5")
+    assert invoke("tune", tmp_path / "a.h5").is_bad_input("hpccoll tune: ", "--out", "--judge")
+    assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json", "--json").is_bad_input("--json", "--out")
+    both_ways = ["--out", tmp_path / "t.json", "--judge", tmp_path / "t.json"]
+    assert invoke("tune", tmp_path / "a.h5", *both_ways).is_bad_input("--out", "--judge")
+    assert invoke("tune", tmp_path / "a.h5", "--judge", tmp_path / "no.json").is_bad_input("--judge", "no.json")
+    assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").is_bad_input("PATHS", "results: no rows")

@@ -1,0 +1,175 @@
+"""References: bounds that hold for one more run as often as they say, and files that are read back or refused."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cli_runner import invoke
+from row_examples import make_row
+from written_runs import write_run
+
+from hpccoll.analysis.compared_case import cases_of_rows
+from hpccoll.analysis.comparison import REGRESSION
+from hpccoll.analysis.reference import compare_with_reference, make_reference, read_reference, write_reference
+from hpccoll.common.errors import BadInputError
+from hpccoll.store.rows import Results
+
+CASES = 40
+SLOW = {("ring", 4096): 1.3}
+
+
+def run(generator, *, common=0.0, between=0.02, within=0.005, cases=CASES, slow=()):
+    """Return a run whose times differ from those of other runs, of all its cases and of each, and between rounds."""
+    rows, of_run = [], common * generator.standard_normal()
+    for number in range(cases):
+        factor = np.exp(of_run + between * generator.standard_normal()) * dict(slow).get(number, 1.0)
+        medians = 1e-6 * (number + 1) * factor * np.exp(within * generator.standard_normal(5))
+        rows.append(
+            make_row(
+                nbytes=1024 * (number + 1), seconds=float(np.median(medians)),
+                round_medians_s=tuple(map(float, medians)),
+            )
+        )  # fmt: skip
+    return Results(rows=tuple(rows), runs=(), planned=cases)
+
+
+@pytest.mark.parametrize("spread", [{}, {"common": 0.05, "between": 0.01}])
+@pytest.mark.parametrize("runs", [3, 6])
+def test_bounds_hold_for_one_more_run_at_least_as_often_as_they_say(runs, spread):
+    generator = np.random.default_rng(runs)
+    within = []
+    for _ in range(300):
+        reference = make_reference([run(generator, cases=5, **spread) for _ in range(runs)])
+        further = cases_of_rows(run(generator, cases=5, **spread).rows)
+        within += [each.low_s <= further[each.case.identity].middle <= each.high_s for each in reference.cases]
+    assert np.mean(within) > 0.93  # 95 %, less three standard errors of 300 runs
+
+
+def test_a_slower_case_is_a_regression_and_runs_that_scatter_as_before_are_none():
+    generator = np.random.default_rng(5)
+    reference = make_reference([run(generator) for _ in range(8)])
+    slower = compare_with_reference(reference, run(generator, slow={7: 1.2}), 0.05)
+    assert [case.coordinates["requested_bytes"] for case in slower.of(REGRESSION)] == [1024 * 8]
+    alarms = [compare_with_reference(reference, run(generator), 0.05).worse for _ in range(40)]
+    assert sum(alarms) <= 2
+
+
+def test_a_reference_has_the_cases_that_all_runs_have_with_a_time():
+    one, other = run(np.random.default_rng(1)), run(np.random.default_rng(2))
+    broken = make_row(nbytes=1024, status="wrong", reason="3 elements differ")
+    untimed = replace(make_row(nbytes=2048), median_s=0.0, round_medians_s=(0.0,))
+    other = Results(rows=(broken, untimed, *other.rows[2:-1]), runs=(), planned=CASES)
+    assert len(make_reference([one, one, other]).cases) == CASES - 3
+
+
+def test_two_runs_or_runs_without_a_common_case_make_no_reference():
+    one = run(np.random.default_rng(1))
+    with pytest.raises(BadInputError, match="3 runs"):
+        make_reference([one, one])
+    with pytest.raises(BadInputError, match="no case in common"):
+        make_reference([one, one, Results(rows=(make_row(ranks=4),), runs=(), planned=1)])
+
+
+def test_a_reference_is_read_as_it_was_written(tmp_path):
+    reference = make_reference([run(np.random.default_rng(seed)) for seed in range(3)])
+    write_reference(reference, tmp_path / "F.json")
+    assert read_reference(tmp_path / "F.json") == reference
+
+
+DAMAGED_CASES = {
+    "a time below 0": lambda _case: {"low_s": -1.0},
+    "a huge time": lambda _case: {"times_s": [10**400] * 3},
+    "bounds exchanged": lambda case: {"low_s": case["high_s"], "high_s": case["low_s"]},
+    "too few times": lambda case: {"times_s": case["times_s"][:2]},
+    "no size": lambda _case: {"requested_bytes": "large"},
+    "another size": lambda case: {"requested_bytes": case["requested_bytes"] ^ 1},
+    "another collective": lambda _case: {"collective": "all_reducd"},
+    "a key that it has not": lambda _case: {"case_ie": "x"},
+    "an identity that is none": lambda _case: {"identity": ""},
+}
+
+
+def damage(content, kind):
+    """Return a text that is no reference, made from the content of one."""
+    case = content["cases"][0]
+    match kind:
+        case "truncated":
+            return json.dumps(content)[:-40]
+        case "foreign":
+            return json.dumps({"version": 2})
+        case "another schema":
+            return json.dumps(content | {"schema": "hpccoll-reference 99"})
+        case "without cases":
+            return json.dumps({name: value for name, value in content.items() if name != "cases"})
+        case "no list of cases":
+            return json.dumps(content | {"cases": "none"})
+        case _:
+            case.update(DAMAGED_CASES[kind](case))
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "truncated", "foreign", "another schema", "without cases", "no list of cases", *DAMAGED_CASES,
+    ],
+)  # fmt: skip
+def test_a_damaged_or_foreign_reference_is_refused_in_one_line(tmp_path, kind):
+    file = tmp_path / "F.json"
+    write_reference(make_reference([run(np.random.default_rng(seed)) for seed in range(3)]), file)
+    file.write_text(damage(json.loads(file.read_text()), kind))
+    new = write_run(tmp_path / "new.h5")
+    assert invoke("compare", new, "--reference", file).is_bad_input("--reference", file)
+
+
+def test_text_of_a_reference_is_printed_without_control_characters(tmp_path):
+    runs = [write_run(tmp_path / f"{seed}.h5", seed=seed) for seed in range(3)]
+    file = tmp_path / "F.json"
+    assert invoke("compare", "--make-reference", *runs, "--out", file).code == 0
+    content = json.loads(file.read_text())
+    for case in content["cases"]:
+        case["case"] = "\x1b[2J\ud800"
+        if case["requested_bytes"] <= 1024:
+            case["identity"] = case["identity"].replace('"mpi"', '"shm"')
+    file.write_text(json.dumps(content))
+    printed = invoke("compare", runs[0], "--reference", file)
+    assert printed.code == 3
+    assert "\x1b" not in printed.out
+    assert printed.out.encode()
+
+
+def test_the_command_makes_a_reference_and_compares_a_run_with_it(tmp_path):
+    runs = [write_run(tmp_path / f"run-{seed}" / "raw" / "a.h5", seed=seed, between=0.01) for seed in range(8)]
+    file = tmp_path / "F.json"
+    made = invoke("compare", "--make-reference", *(path.parents[1] for path in runs), "--out", file)
+    assert (made.code, made.err) == (0, "")
+    assert made.out.startswith(f"{file}: 8 cases of 8 runs")
+    same, slower = (write_run(tmp_path / f"{n}.h5", factors, seed=9) for n, factors in enumerate(({}, SLOW)))
+    assert invoke("compare", same, "--reference", file).code == 0
+    compared = invoke("compare", slower, "--reference", file, "--json")
+    assert compared.code == 3
+    (regression,) = json.loads(compared.out)["regressions"]
+    assert (regression["algorithm"], regression["requested_bytes"]) == ("ring", 4096)
+
+
+def test_the_command_says_how_many_cases_a_reference_leaves_out(tmp_path):
+    gone = {("ring", 4096): None, ("ring", 1024): None}
+    runs = [write_run(tmp_path / f"{seed}.h5", gone if seed else {}, seed=seed) for seed in range(3)]
+    made = invoke("compare", "--make-reference", *runs, "--out", tmp_path / "F.json")
+    assert made.out.splitlines()[1].startswith("left out: 2 cases")
+
+
+def test_the_command_refuses_what_makes_no_reference(tmp_path):
+    one, other, third = (write_run(tmp_path / f"{seed}.h5", seed=seed) for seed in range(3))
+    file = tmp_path / "F.json"
+    make = "compare", "--make-reference"
+    assert invoke(*make, one, other, "--out", file).is_bad_input("3 runs")
+    assert invoke(*make, one, other, third).is_bad_input("--out")
+    assert invoke(*make, one, other, third, "--out", tmp_path / "F.txt").is_bad_input("--out")
+    assert invoke(*make, one, other, "--reference", file, "--out", file).is_bad_input("exclude each other")
+    assert invoke(*make, one, other, one, "--out", file).is_bad_input("twice", one)
+    copy = tmp_path / "copy.h5"
+    copy.write_bytes(one.read_bytes())
+    assert invoke(*make, one, other, copy, "--out", file).is_bad_input("twice", copy)
+    assert not file.exists()

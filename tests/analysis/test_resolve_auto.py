@@ -1,0 +1,208 @@
+"""From an auto case to a concrete one, by a table."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from catalogue_cases import case
+from hypothesis import example, given
+from hypothesis import strategies as st
+from synthetic_timings import KIB, MIB, linear_curve, measured_table
+
+from hpccoll.analysis.resolve_auto import check_table_given, resolve_auto
+from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.table import TuneTable, load_table
+from hpccoll.cases.catalogue import check_case, distinct_placements, unmet_needs
+from hpccoll.common.errors import BadInputError
+from hpccoll.schedule import Layout
+
+SIZES = [KIB << 2 * i for i in range(8)]
+TWO_NODES = Layout.of(2, 1)
+MADE = measured_table(
+    {"recursive_doubling": linear_curve(1e-5, 1e-9, SIZES), "ring channels=4": linear_curve(1e-4, 2e-10, SIZES)}
+)
+CUT = MADE.entries[0].ranges[1].first
+
+
+def auto(nbytes=4096, **more):
+    return case(algorithm="auto", bytes=nbytes, in_place=False, **more)
+
+
+def test_other_cases_than_auto_are_unchanged():
+    requested = case()
+    assert resolve_auto(requested, TWO_NODES, None) == (requested, None)
+
+
+@given(st.integers(4, 64 * MIB))
+@example(CUT - 1)
+@example(CUT)
+def test_the_size_decides_and_everything_else_stays(nbytes):
+    resolved, _ = resolve_auto(auto(nbytes), TWO_NODES, MADE)
+    ours = {} if nbytes < CUT else {"channels": 4}
+    algorithm = "recursive_doubling" if nbytes < CUT else "ring"
+    assert resolved == case(algorithm=algorithm, bytes=nbytes, in_place=False, params=ours)
+    check_case(resolved)
+    assert unmet_needs(resolved, TWO_NODES) is None
+
+
+def test_the_reason_names_the_table_the_range_and_the_measured_limits():
+    _, text = resolve_auto(auto(MIB), TWO_NODES, MADE)
+    assert text == f"ring channels=4 by the table of {MADE.created}, from {CUT} B to 16 MiB"
+    _, text = resolve_auto(auto(8), TWO_NODES, MADE)
+    assert text.endswith(f", from 1 KiB to {CUT} B, extrapolated: measured from 1 KiB to 16 MiB")
+
+
+@pytest.mark.parametrize(
+    "here",
+    [
+        "3 nodes with MPICH 5 and the python executor",
+        "2 nodes with Open MPI 5 and the python executor",
+        "2 nodes with MPICH 5 and the compiled executor",
+    ],
+)
+def test_the_reason_names_other_conditions_of_the_table(here):
+    _, text = resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=here)
+    there = "2 nodes with MPICH 5 and the python executor"
+    assert text.endswith(f", made on {there}, not on {here}")
+    assert resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=there) == resolve_auto(auto(MIB), TWO_NODES, MADE)
+
+
+@pytest.mark.parametrize(
+    ("requested", "layout", "variant", "text"),
+    [
+        (auto(), Layout.of(4, 2), None, "all_reduce out of place, 4 ranks on 2 nodes"),
+        (auto(), Layout.of(2), None, "all_reduce out of place, 2 ranks on 1 node"),
+        (auto(), Layout((0, 1), (0, 1)), None, "2 ranks on 2 nodes, 2 racks"),
+        (auto(), Layout.of(2, 1, 1), None, "2 ranks and 1 aggregator on 2 nodes"),
+        (auto(mapping="cyclic"), TWO_NODES, None, "mapping cyclic"),
+        (auto(dtype="float16"), TWO_NODES, None, "float16"),
+        (auto(), TWO_NODES, "funneled", "variant funneled"),
+        (case("broadcast", "auto"), TWO_NODES, None, "broadcast out of place"),
+    ],
+)
+def test_a_missing_setting_is_refused_with_those_of_the_table(requested, layout, variant, text):
+    with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$") as refused:
+        resolve_auto(requested, layout, MADE, variant)
+    assert text in str(refused.value).partition(": the table has")[0]
+    assert str(refused.value).startswith("auto: no choice for ")
+
+
+def test_settings_of_the_same_call_are_named_first():
+    both = replace(MADE, entries=(*MADE.entries, *measured_table({"ring": {8: 1.0}}, in_place=True).entries))
+    with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$"):
+        resolve_auto(auto(), Layout.of(4, 1), both)
+    with pytest.raises(BadInputError, match=r"2 ranks on 2 nodes; all_reduce in place, 2 ranks on 2 nodes$"):
+        resolve_auto(case("broadcast", "auto"), TWO_NODES, both)
+
+
+def test_types_with_the_same_arithmetic_share_a_setting():
+    def setting(*of, **more):
+        return Setting.of(case(*of, **more), TWO_NODES)
+
+    assert setting(dtype="int64", op="max") == setting(dtype="float32", op="avg") != setting(dtype="float16")
+    assert setting("all_gather", dtype="float16") == setting("all_gather", dtype="int64")
+    assert setting("broadcast", "binomial", root=1) == setting("broadcast", "binomial")
+    assert setting("send_recv", "ping_pong", root=0, params={"peer": -1}) == setting("send_recv", "ping_pong")
+    assert setting("send_recv", "ping_pong", root=1, params={"peer": 0}) != setting("send_recv", "ping_pong")
+    assert setting("multi_pair", "exchange", params={"concurrent": 1}) == setting(
+        "multi_pair", "exchange"
+    )  # of 2 ranks
+
+
+def test_a_call_keeps_its_arguments():
+    curves = {"pairwise traffic=random window=1": {8: 1e-6}}
+    made = measured_table(curves, collective="all_to_all_v", op=None)
+    requested = case("all_to_all_v", "auto", params={"traffic": "random"})
+    assert dict(resolve_auto(requested, TWO_NODES, made)[0].params) == {"traffic": "random", "window": 1}
+    with pytest.raises(BadInputError, match="traffic=zipf"):
+        resolve_auto(case("all_to_all_v", "auto"), TWO_NODES, made)
+
+
+def test_auto_is_measured_in_both_placements_without_parameters():
+    assert distinct_placements("broadcast", "auto", (False, True)) == (False, True)
+    with pytest.raises(BadInputError, match="parameter of auto: 'channels'"):
+        check_case(auto(params={"channels": 2}))
+
+
+def test_without_a_table_auto_is_refused_with_the_command_that_makes_one():
+    with pytest.raises(BadInputError, match="--table is missing: a table that 'hpccoll tune PATHS --out"):
+        check_table_given("--table", None, ["ring", "auto"])
+    with pytest.raises(BadInputError, match=r"--table: 'a.json' is not valid: left out: it is for the algorithm auto"):
+        check_table_given("--table", "a.json", ["ring"])
+    with pytest.raises(BadInputError, match=r"table is missing: .*hpccoll tune"):
+        resolve_auto(auto(), TWO_NODES, None)
+
+
+def edited(**change):
+    """Return a change of the table by hand: of its first entry, or of all ranges in it."""
+    entry = MADE.to_json()["entries"][0]
+    of_entry = "ranges" in change
+    ranges = change["ranges"] if of_entry else [one | change for one in entry["ranges"]]
+    return {"entries": [entry | {"ranges": ranges}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.5"),
+        ({"schema": "other"}, "it is other 1.5"),
+        ({"entries": [{"setting": {}}]}, "missing: "),
+        (edited(ranges=[]), "2 nodes: its ranges do not cover all sizes"),
+        (edited(below=1 << 40), "its ranges do not cover all sizes"),
+        (edited(below="64K"), "invalid literal"),
+        (edited(sizes=[]), "none of its ranges has sizes"),
+        (edited(sizes=None), "its structure is not that of a table"),
+    ],
+)
+def test_another_document_is_no_table(tmp_path, change, text):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(MADE.to_json() | change))
+    with pytest.raises(BadInputError, match=text):
+        load_table(path, "--table")
+
+
+@pytest.mark.parametrize(
+    ("word", "other", "near"),
+    [
+        ('"cpu"', '"gpu"', "choose from cpu, cuda"),
+        ('"full"', '"fulm"', "half, bfloat16, full or nothing"),
+        ('"mapping": "block"', '"mapping": "blocj"', "did you mean block"),
+        ('"collective": "all_reduce"', '"collective": "all_reducd"', "did you mean all_reduce"),
+        ('"ring"', '"rinf"', "did you mean ring"),
+        ('"transport": "mpi"', '"transport": "mpj"', "choose from mpi"),
+        ('"mpi": ', '"mph": ', "choose from run_id"),
+        ('"apart": ', '"apast": ', "did you mean apart"),
+        ('"executor": ', '"executos": ', "did you mean executor"),
+        ('"variant": ', '"variaot": ', "did you mean variant"),
+        ('"machine": ', '"maciine": ', "did you mean machine"),
+    ],
+)
+def test_a_key_or_a_word_of_a_table_that_is_none_is_refused_with_the_valid_ones(tmp_path, word, other, near):
+    path, text = tmp_path / "t.json", json.dumps(MADE.to_json())
+    assert word in text
+    path.write_text(text.replace(word, other))
+    with pytest.raises(BadInputError, match=near):
+        load_table(path, "--table")
+
+
+def test_a_raw_file_is_no_table(tmp_path):
+    path = tmp_path / "a.h5"
+    path.write_bytes(b"\x89HDF\r\n\x1a\n")
+    with pytest.raises(BadInputError, match=r"not text in UTF-8.*makes of raw files"):
+        load_table(path, "--judge")
+
+
+def test_a_table_of_a_later_minor_version_is_read(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(MADE.to_json() | {"schema_version": "1.9", "more": 1}))
+    assert TuneTable.from_json(load_table(path, "--table")) == MADE
+
+
+def test_a_table_of_the_first_version_is_read(tmp_path):
+    path = tmp_path / "t.json"
+    made = MADE.to_json() | {"schema_version": "1.0"}
+    for taken in made["entries"][0]["ranges"]:
+        del taken["apart"]
+    del made["entries"][0]["executor"]
+    path.write_text(json.dumps(made))
+    assert TuneTable.from_json(load_table(path, "--table")) == MADE

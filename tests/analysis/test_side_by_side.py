@@ -1,0 +1,125 @@
+"""Results of other programs next to ours: paired by operation, and never a verdict."""
+
+import json
+
+import pytest
+from cli_runner import invoke
+from imported_outputs import OUTPUTS, import_example, import_files
+from row_examples import make_row
+
+from hpccoll.analysis.comparison import compare
+from hpccoll.analysis.comparison_text import comparison_json, comparison_lines
+from hpccoll.analysis.side_by_side import operation_label, side_by_side
+from hpccoll.store.rows import Results, Run
+from hpccoll.store.sources import QUEUE_MEAN, SOURCES
+
+VERDICTS = "regressions", "improvements", "unchanged", "undecided", "missing", "wrong", "new"
+
+
+def ours(**changes):
+    return make_row("native", transport="mpi", device="cpu", **changes)
+
+
+def theirs(seconds=2e-5, **changes):
+    return ours(seconds=seconds, kind="imported", **{"source": "osu", "timing": "mean", "variant": None, **changes})
+
+
+def results(*rows):
+    kind = "imported" if rows[0].imported else "measured"
+    run = Run(
+        run_id="run-1", job="local", attempt=1, created="2026-11-01T00:00:00+00:00", status="complete", kind=kind,
+        machine="here", path="a.h5", provenance={},
+    )  # fmt: skip
+    return Results(rows=rows, runs=(run,), planned=len(rows), missing=())
+
+
+def test_a_result_stands_next_to_ours_of_the_same_operation():
+    (pair,) = side_by_side([theirs()], [ours(), ours(nbytes=2048), ours(ranks=4)])
+    assert (pair.ours, pair.factor) == (ours(), pytest.approx(2.0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nbytes": 2048}, {"ranks": 4}, {"nodes": 2}, {"collective": "all_gather"}, {"algorithm": "ring"},
+        {"transport": "nccl"}, {"device": "cuda"}, {"status": "wrong"}, {"floor": True}, {"median_s": None},
+    ],
+)  # fmt: skip
+def test_another_operation_or_one_without_a_correct_time_is_no_pair(change):
+    (pair,) = side_by_side(
+        [theirs()], [make_row(**{"algorithm": "native", "transport": "mpi", "device": "cpu", **change})]
+    )
+    assert (pair.ours, pair.factor, pair.row()["our_s"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("nearer", "farther"),
+    [
+        ({"variant": None}, {"variant": "tcp"}),
+        ({"dtype": "float32"}, {"dtype": "int8"}),
+        ({"in_place": False}, {"in_place": True}),
+        ({"seconds": 1e-5}, {"seconds": 1.5e-5}),
+        ({"dtype": "float32", "in_place": True}, {"dtype": "int8", "in_place": False}),
+        ({"timing": "max"}, {"timing": "aggregated"}),
+    ],
+)
+def test_of_several_of_ours_the_one_that_is_measured_most_alike_is_taken(nearer, farther):
+    near, far = ours(**nearer), ours(**{"seconds": 1e-6, **farther})
+    for rows in ([near, far], [far, near]):
+        assert side_by_side([theirs()], rows)[0].ours == near
+
+
+@pytest.mark.parametrize("graph", [0, 1])
+def test_operations_of_a_graph_stand_next_to_ours_of_a_graph(graph):
+    of_ours = [ours(params={"graph": 0}), ours(params={"graph": 1}, seconds=1e-6)]
+    (pair,) = side_by_side([theirs(params={"graph": 1} if graph else {})], of_ours)
+    assert pair.ours == of_ours[graph]
+
+
+def test_options_of_the_other_program_are_in_the_label():
+    label = operation_label(theirs(params={"graph": 1, "agg_iters": 16}))
+    assert "graph=1" in label
+    assert "agg_iters=16" in label
+
+
+def test_operations_that_are_queued_stand_next_to_ours_that_are_aggregated():
+    single, aggregated = ours(seconds=1e-6), ours(timing="aggregated")
+    (pair,) = side_by_side([theirs(timing=QUEUE_MEAN, source="nccl-tests")], [single, aggregated])
+    assert pair.ours == aggregated
+
+
+def test_a_result_without_a_time_is_left_out():
+    assert side_by_side([theirs(median_s=None)], [ours()]) == []
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_an_import_is_compared_with_ours_without_a_verdict(swapped):
+    sides = results(ours()), results(theirs())
+    compared = compare(*(reversed(sides) if swapped else sides))
+    content = comparison_json(compared)
+    assert {key: content[key] for key in VERDICTS} == {key: [] for key in VERDICTS}
+    assert [(pair["source"], pair["factor"]) for pair in content["beside"]] == [("osu", pytest.approx(2.0))]
+    assert not compared.worse
+    text = "\n".join(comparison_lines(compared))
+    assert SOURCES["osu"].meaning in text
+
+
+def test_two_imports_of_one_program_are_compared_as_two_runs(tmp_path):
+    files = []
+    for run, factor in (("old", 1.0), ("new", 2.0)):
+        outputs = []
+        for number in range(5):
+            seconds = 4.10 * factor * (1 + 0.002 * number)
+            outputs.append(tmp_path / f"{run}-{number}.txt")
+            outputs[-1].write_text((OUTPUTS / "osu_allreduce.txt").read_text().replace("4.10", f"{seconds:.2f}"))
+        assert import_files(tmp_path / f"{run}.h5", *outputs).code == 0
+        files.append(tmp_path / f"{run}.h5")
+    ended = invoke("compare", *files, "--json")
+    content = json.loads(ended.out)
+    assert (ended.code, len(content["regressions"]), content["beside"]) == (3, 1, [])
+
+
+def test_imports_of_two_programs_have_no_case_in_common(tmp_path):
+    import_example("osu_allreduce.txt", tmp_path / "osu.h5")
+    import_example("imb_mpi1.txt", tmp_path / "imb.h5")
+    assert invoke("compare", tmp_path / "osu.h5", tmp_path / "imb.h5").is_bad_input("no case in common")

@@ -1,0 +1,169 @@
+"""The estimated memory of a case, compared with the allocated memory."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from catalogue_cases import ALL, case
+from schedule_examples import ALGORITHMS, case_of, cases
+
+from hpccoll.cases.catalogue import NATIVE, unmet_needs
+from hpccoll.cases.memory_estimate import check_memory, memory_needed
+from hpccoll.common.errors import BadInputError
+from hpccoll.measure.payload_values import PERIOD
+from hpccoll.schedule import COLLECTIVES, Layout
+from hpccoll.schedule.unequal_blocks import PATTERNS
+from hpccoll.training.model_file import model_from_json
+from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.transports.nccl.compile import NcclCompiler
+
+MIB = 2**20
+
+
+def memory_cases():
+    for name, algorithm in ALL:
+        family = COLLECTIVES[name]
+        if family.token:
+            continue
+        for params in [{"traffic": pattern} for pattern in PATTERNS] if "traffic" in family.arguments else [{}]:
+            requested = case(name, algorithm, bytes=4 * MIB, dtype="int32", params=params)
+            if not unmet_needs(requested, Layout.of(4)):
+                yield requested
+
+
+@pytest.mark.mpi
+def test_no_rank_allocates_more_memory_than_estimated(mpiexec, tmp_path):
+    (tmp_path / "cases.json").write_text(json.dumps([asdict(requested) for requested in memory_cases()]))
+    script = __file__.replace("test_memory_estimate", "measured_memory")
+    ended = mpiexec(4, script, tmp_path / "cases.json")
+    assert ended.returncode == 0, ended.stderr
+    shares = json.loads(ended.stdout)
+    assert len(shares) > 20
+    assert {name: share for name, share in shares.items() if share > 1.05} == {}  # what does not grow with the size
+    assert max(shares.values()) > 0.9  # and not much less, or it would keep cases from running
+
+
+def test_the_memory_of_the_ranks_of_a_node_adds_up():
+    ring, star = (case(algorithm=algorithm, bytes=MIB) for algorithm in ("ring", "star"))
+    assert memory_needed(ring, 16, 8) == pytest.approx(8 * memory_needed(ring, 16, 1), rel=0.01)
+    assert memory_needed(star, 16, 1) == memory_needed(ring, 16, 1) + 14 * MIB  # all the others' vectors at the root
+    assert memory_needed(star, 16, 8) == memory_needed(ring, 16, 8) + 14 * MIB  # of which there is one
+
+
+def test_the_ranks_with_the_largest_blocks_may_share_a_node():
+    of = case("all_to_all_v", NATIVE, bytes=MIB)
+    equal = replace(of, params={"traffic": "uniform"})
+    assert memory_needed(of, 64, 64) == memory_needed(equal, 64, 64)  # all together have as much
+    assert memory_needed(of, 64, 1) > 5 * memory_needed(equal, 64, 1)
+
+
+def step(**params):
+    workload = Workload.of(params)
+    return case(TRAINING_STEP, bytes=workload.gradient_bytes("float32"), in_place=True, params=workload.params)
+
+
+def test_a_training_step_needs_the_memory_of_its_collectives():
+    gradients = memory_needed(case(bytes=step().bytes), 4, 4)
+    assert memory_needed(step(), 4, 4) == gradients
+    assert memory_needed(step(), 1, 1) == 0  # a single rank synchronises nothing
+    assert memory_needed(step(sharding="zero1"), 4, 4) == pytest.approx(2 * gradients, rel=0.01)
+    assert memory_needed(step(sharding="zero2", micro_batches=3), 4, 4) == pytest.approx(4 * gradients, rel=0.01)
+    assert memory_needed(step(parallel="dp=3"), 4, 4) == 0  # it will be skipped
+
+
+def test_activations_and_divided_gradients_count():
+    whole, divided = step(model="gpt2"), step(model="gpt2", parallel="dp=2,tp=4")
+    assert 0 < memory_needed(divided, 8, 1) < memory_needed(whole, 8, 1) / 3
+    activations = 4096 * 1024 * 768 * 4
+    many = step(model="gpt2", parallel="tp=2", samples=4096)
+    assert memory_needed(many, 2, 2) == memory_needed(case(bytes=activations), 2, 2)
+
+
+def test_the_memory_of_a_model_of_the_user_is_that_of_its_gradients():
+    own = {"mine": model_from_json("mine", {"modules": [{"name": "fc", "tensors": {"weight": MIB}}]})}
+    params = {"model": "mine"}
+    mine = case(TRAINING_STEP, bytes=4 * MIB, in_place=True, params=params)
+    assert memory_needed(mine, 2, 2, models=own) == memory_needed(case(bytes=4 * MIB), 2, 2)
+    with pytest.raises(BadInputError, match="GiB are free"):
+        check_memory([mine], 2, 2, MIB, models=own)
+
+
+def test_a_case_that_does_not_fit_is_bad_input_with_the_needed_memory():
+    with pytest.raises(BadInputError, match=r"2 ranks need .* GiB for it and 0.0977 GiB are free: at most about"):
+        check_memory([case(), case(bytes=64 * MIB)], 2, 2, 100 * MIB)
+    check_memory([case(bytes=MIB)], 2, 2, 100 * MIB)
+
+
+def test_a_case_on_a_gpu_needs_host_memory_only_if_staged():
+    requested = {over: case(bytes=MIB, device="cuda", transport=over) for over in ("nccl", "mpi", "staged")}
+    of_host, of_gpu = (
+        {over: memory_needed(each, 4, 2, device) for over, each in requested.items()} for device in ("cpu", "cuda")
+    )
+    assert of_host == {"nccl": 0, "mpi": 0, "staged": 6 * MIB}  # both buffers and scratch, of two ranks
+    tables = 2 * 2 * 16 * PERIOD  # of either rank one of what fills and one of what is expected
+    assert of_gpu == {"nccl": 6 * MIB + tables, "mpi": 6 * MIB + tables, "staged": 4 * MIB + tables}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, algorithm) in ALGORITHMS.items() if not algorithm.aggregates])
+def test_a_plan_over_nccl_allocates_no_more_than_estimated(name):
+    collective, algorithm = ALGORITHMS[name]
+    on = case_of(name, 4)
+    operation = on.operation(1 << 24, "int32", in_place=on.placements[0], channels=4, window=4)
+    compilers = [NcclCompiler(me, operation) for me in range(4)]
+    elements = (
+        sum(c.lengths.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in compilers
+    )
+    requested = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
+                 bytes=operation.call.bytes(1 << 24, 4))  # fmt: skip
+    assert max(elements) * 4 <= memory_needed(requested, 4, 1, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("workers", "params"),
+    [(16, {"channels": 1}), (16, {"channels": 8, "window": 2}), (36, {"radix": 6, "channels": 1}), (16, {})],
+)
+def test_an_aggregator_allocates_no_more_than_estimated(workers, params):
+    own = {name: value for name, value in params.items() if name == "radix"}
+    layout = Layout.of(workers, aggregators=10)
+    (on,) = cases(*ALGORITHMS["all_reduce-sharp_emulated"], layout, **own)
+    requested = case(algorithm="sharp_emulated", bytes=64 * MIB, dtype="int32", device="cuda", transport="nccl",
+                 params=params)  # fmt: skip
+    channels, window = params.get("channels", 16), params.get("window", 4)  # 16 segments of 4 MiB
+    operation = on.operation(requested.bytes // 4, "int32", in_place=True, channels=channels, window=window)
+    compiled = [NcclCompiler(me, operation) for me in range(workers, layout.ranks)]
+    taken = [4 * (sum(c.lengths.values()) + operation.elements("dst", c.me)) for c in compiled]
+    needed = [memory_needed(requested, workers, ranks, "cuda", aggregators=10) for ranks in (1, 10)]
+    assert max(taken) <= needed[0] < max(taken) + 4 * requested.bytes  # a worker has up to 3
+    assert sum(taken) <= needed[1]
+
+
+def test_the_arrivals_at_an_aggregator_must_fit_into_memory():
+    requested = case(algorithm="sharp_emulated", bytes=64 * MIB, params={"channels": 1})
+    check_memory([requested], 32, 1, 512 * MIB)
+    with pytest.raises(BadInputError, match=r"1 ranks need 2.06 GiB for it and 0.5 GiB are free"):
+        check_memory([requested], 32, 1, 512 * MIB, aggregators=1)
+    check_memory([case(algorithm="ring", bytes=64 * MIB)], 32, 1, 512 * MIB, aggregators=1)
+
+
+def test_a_check_on_a_gpu_has_tables_of_each_unit():
+    def taken(size):
+        return memory_needed(case("all_gather", bytes=size, device="cuda", transport="nccl"), 512, 1, "cuda") - 3 * size
+
+    assert taken(512 * MIB) == 2 * 512 * 16 * PERIOD  # a GiB, whatever the size
+    assert taken(512 * 64) == pytest.approx(2 * 512 * 16 * 256, rel=0.6)  # of 16 elements
+
+
+def test_a_case_may_not_fit_into_a_gpu_although_it_fits_into_the_host():
+    requested = [case(bytes=64 * MIB, device="cuda", transport="nccl")]
+    check_memory(requested, 2, 2, 0)
+    words = r"2 ranks need 0.379 GiB for it and 0.0977 GiB are free on their GPU, 10% of it for libraries: at most"
+    with pytest.raises(BadInputError, match=words):
+        check_memory(requested, 2, 2, 100 * MIB, "cuda")
+
+
+def test_cases_leave_a_part_of_a_gpu_to_libraries():
+    requested = case(bytes=64 * MIB, device="cuda", transport="nccl")
+    needed = memory_needed(requested, 2, 1, "cuda")
+    check_memory([requested], 2, 1, int(needed / 0.9) + 2, "cuda")
+    with pytest.raises(BadInputError, match="for libraries"):
+        check_memory([requested], 2, 1, int(needed / 0.91), "cuda")

@@ -1,0 +1,90 @@
+"""The table of transports: the devices of each, and the checks of requested ones."""
+
+import pytest
+from catalogue_cases import ALL, case
+
+from hpccoll.cases.catalogue import AUTO, NATIVE, check_case, distinct_transports, unmet_needs
+from hpccoll.cases.listing import listing
+from hpccoll.cases.transport_table import DEVICES, TRANSPORTS, transports_by_device, transports_of_device
+from hpccoll.common.errors import BadInputError
+from hpccoll.schedule import BFLOAT16, DTYPES, Layout
+
+
+def test_each_device_has_its_transports_and_only_those():
+    assert transports_of_device("cpu") == ("mpi", "shm", "tiered")
+    assert transports_of_device("cuda") == ("mpi", "staged", "nccl")
+    assert {*transports_of_device("cpu"), *transports_of_device("cuda")} == {*TRANSPORTS}
+
+
+def test_native_collectives_have_one_transport_on_the_host_and_each_requested_one_on_a_gpu():
+    assert distinct_transports("all_reduce", NATIVE, ("shm", "mpi")) == ("mpi",)
+    assert distinct_transports("all_reduce", NATIVE, ("shm",)) == ("mpi",)
+    assert distinct_transports("all_reduce", NATIVE, ("nccl", "staged"), "cuda") == ("nccl", "staged")
+
+
+@pytest.mark.parametrize("algorithm", ["null", AUTO])
+def test_floors_and_auto_have_one_transport(algorithm):
+    assert distinct_transports("all_reduce", algorithm, ("shm", "tiered")) == ("mpi",)
+    assert distinct_transports("all_reduce", algorithm, ("nccl", "mpi"), "cuda") == ("nccl",)
+
+
+@pytest.mark.parametrize(("name", "algorithm"), ALL)
+def test_every_listed_algorithm_is_valid_over_every_transport_of_a_gpu(name, algorithm):
+    for transport in transports_of_device("cuda"):
+        requested = case(name, algorithm, transport=transport, device="cuda")
+        check_case(requested)
+        assert unmet_needs(requested, Layout.of(4)) == unmet_needs(case(name, algorithm), Layout.of(4))
+
+
+def test_transports_go_to_the_devices_whose_buffers_they_move():
+    assert transports_by_device(("cpu", "cuda"), ("nccl", "mpi", "shm")) == {
+        "cpu": ("mpi", "shm"),
+        "cuda": ("nccl", "mpi"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("devices", "asked", "words"),
+    [
+        (("cpu",), ("tierd",), "transport: 'tierd' is not valid: did you mean tiered. choose from "),
+        (("gpu",), ("mpi",), "device: 'gpu' is not valid: choose from cpu, cuda"),
+        (("cpu",), ("ucx",), "transport: 'ucx' is not valid: choose from mpi, shm, tiered$"),
+        (("cpu",), ("mpi", "nccl"), r"transport: 'nccl' .* mpi, shm, tiered \(nccl needs device cuda\)"),
+        (("cuda",), ("shm",), r"transport: 'shm' .* mpi, staged, nccl \(shm needs device cpu\)"),
+        (("cpu", "cuda"), ("shm",), "device: 'cuda' is not valid: left out, or give it a transport: mpi, staged, nccl"),
+    ],
+)
+def test_a_transport_that_no_device_has_is_bad_input(devices, asked, words):
+    with pytest.raises(BadInputError, match=words):
+        transports_by_device(devices, asked)
+
+
+def test_a_transport_of_another_device_is_bad_input():
+    with pytest.raises(BadInputError, match="'staged' is not valid: choose from mpi, shm, tiered"):
+        check_case(case(transport="staged"))
+    with pytest.raises(BadInputError, match="device: 'tpu' is not valid: choose from cpu, cuda"):
+        check_case(case(device="tpu"))
+
+
+SUPPORTS_BFLOAT16 = {
+    "ring": {("cpu", "mpi"), ("cpu", "shm"), ("cpu", "tiered"), ("cuda", "nccl")},
+    NATIVE: {("cuda", "nccl")},
+}
+"""By algorithm, the devices and transports on which it runs with bfloat16."""
+
+
+@pytest.mark.parametrize("algorithm", SUPPORTS_BFLOAT16)
+def test_bfloat16_is_skipped_where_the_transport_or_the_library_lacks_it(algorithm):
+    for device in DEVICES:
+        for transport in distinct_transports("all_reduce", algorithm, transports_of_device(device), device):
+            requested = case(algorithm=algorithm, dtype=BFLOAT16, device=device, transport=transport)
+            check_case(requested)
+            unmet = unmet_needs(requested, Layout.of(1, 4) if transport == "shm" else Layout.of(4, 2)) or ""
+            assert ("no dtype bfloat16" in unmet) == ((device, transport) not in SUPPORTS_BFLOAT16[algorithm]), unmet
+            assert unmet.endswith("; use nccl") == ("no dtype" in unmet and device == "cuda")
+    assert BFLOAT16 not in DTYPES
+
+
+def test_the_listing_has_the_devices_of_a_transport():
+    devices = {row["name"]: row["devices"] for row in listing()["transports"]}
+    assert devices == {name: [*way.devices] for name, way in TRANSPORTS.items()}

@@ -1,0 +1,56 @@
+"""How a rank begins, and how it reports the exception that ends it."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from hpccoll.cli import rank_program
+from hpccoll.common.errors import GpuFailedError
+
+FAILED = GpuFailedError("GPU 0000:1b:00.0 of n1 failed: cudaErrorECCUncorrectable")
+
+
+def test_a_failed_gpu_is_one_line_also_in_a_probe_and_anything_else_has_its_traceback(monkeypatch, capsys):
+    monkeypatch.setenv("PMI_RANK", "3")
+    reported = []
+    program = SimpleNamespace(progress=SimpleNamespace(case="ring"), report_failure=reported.append)
+    for error, of_program in ((FAILED, program), (FAILED, None), (RuntimeError("x"), program)):
+        try:
+            raise error
+        except RuntimeError:
+            rank_program._report_failure(of_program, error)
+    assert reported == [f"{FAILED} (case ring)", "RuntimeError: x (case ring)"]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"r3 | {FAILED}"
+    assert lines[1].startswith("Traceback")
+
+
+BEGINS = """
+import os, sys
+from hpccoll.cli.rank_program import main
+main(sys.argv[2:], sys.argv[1])  # refused before MPI starts: --hosts belongs to a --shape
+print(os.environ.get("OPENBLAS_NUM_THREADS"), "numpy" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "threads"),
+    [
+        (["run"], None, "1"),
+        (["run"], "4", "4"),
+        (["run", "--job", "steps.json"], None, "None"),
+        (["train", "--model", "resnet50"], None, "None"),
+    ],
+)
+def test_only_training_steps_and_who_asks_for_them_have_openblas_threads(words, variable, threads):
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment |= {"OPENBLAS_NUM_THREADS": variable} if variable else {}
+    command = [sys.executable, "-c", BEGINS, *words, "--hosts", "n1"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "--hosts" in ended.stderr
+    found, numpy_is_imported = ended.stdout.split()
+    assert found == threads
+    assert threads != "1" or numpy_is_imported == "False"  # NumPy reads the variable when it is imported

@@ -1,0 +1,348 @@
+"""``hpccoll run``: what ranks make of their command line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runner import answers_of_a_rank, invoke, rows, spawn
+from job_from_command_line import job
+
+from hpccoll.cases.case import Job
+from hpccoll.cases.catalogue import algorithms_of, distinct_placements
+from hpccoll.store.load_results import read_results
+
+
+@pytest.mark.mpi
+def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a_skipped_row(
+    tmp_path, mpiexec, nccl_library
+):
+    ranks = Path(__file__).parents[1] / "measure" / "timed_ranks.py"
+    small = ("--device", "cuda", "-t", "nccl", "-a", "ring,native", "-b", "8", "-e", "8", "-n", "6", "--in-place")
+    result = mpiexec(2, ranks, nccl_library, *small, "--variant", "nccl-ring", "--out", tmp_path / "a.h5")
+    assert result.returncode == 0, result.stderr
+    results = read_results([tmp_path / "a.h5"])
+    assert results.runs[0].provenance["variables"]["NCCL_ALGO"] == "Ring"
+    outcomes = {row.algorithm: (row.status, row.reason) for row in results.rows}
+    why = "nccl-ring: the variant affects the library's own collectives only"
+    assert outcomes == {"ring": ("skipped", why), "native": ("ok", None)}
+
+
+@pytest.mark.mpi
+def test_a_variant_that_changes_nothing_here_is_refused_before_anything_runs(tmp_path):
+    small = ("-a", "ring,native", "-b", "8", "-e", "8", "-n", "1", "--out", tmp_path / "a.h5")
+    result = spawn("run", *small, "--variant", "ucx-one-rail")
+    assert (result.code, (tmp_path / "a.h5").exists()) == (2, False)
+    assert "ucx-one-rail: the variant takes at least 2 nodes" in result.err
+
+
+@pytest.mark.mpi
+def test_a_probe_begins_without_the_logs_of_an_earlier_one(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "nccl.elsewhere.1.log").write_text("elsewhere:1:1 [0] NCCL INFO Using network IB\n")
+    result = spawn("run", "-a", "native", "-b", "8", "-e", "8", "--in-place", "--probe", logs)
+    assert result.code == 0, result.err
+    assert not list(logs.glob("nccl.*.log"))
+
+
+SMALL = ["-a", "ring", "-b", "8", "-e", "8", "-n", "1"]
+BAD = {
+    "unknown algorithm": (["-a", "rin"], ["algorithm", "'rin'", "recursive_doubling", "native"]),
+    "no algorithm": (["-a", ""], ["algorithm", "''", "ring"]),
+    "unknown collective": (["-c", "all_redus"], ["collective", "'all_redus'", "all_gather"]),
+    "unknown dtype": (["-d", "float33"], ["dtype", "'float33'", "float16"]),
+    "unknown op": (["-o", "xor"], ["op", "'xor'", "sum", "max"]),
+    "unknown transport": (["-t", "ucx"], ["transport", "'ucx'", "mpi"]),
+    "unknown variant": ([*SMALL, "--variant", "ring"], ["--variant", "'ring'", "nccl-ring, nccl-tree"]),
+    "a variant of what does not run": (
+        [*SMALL, "--variant", "nccl-ring"],
+        ["2 cases", "nccl-ring: its settings affect cases over nccl, not over mpi"],
+    ),
+    "a setting of communicators over MPI": (
+        [*SMALL, "--communicator", "max_ctas=4"],
+        ["2 cases", "max_ctas=4: its settings affect cases over nccl, not over mpi"],
+    ),
+    "a setting that a variant has otherwise": (
+        [*SMALL, "--variant", "nccl-symmetric", "--communicator", "buffers=allocated"],
+        ["--communicator.buffers", "'allocated'", "symmetric, the value of nccl-symmetric"],
+    ),
+    "unknown setting of communicators": ([*SMALL, "--communicator", "max_cta=4"], ["--communicator", "'max_cta'"]),
+    "unknown option": (["--frob"], ["hpccoll run: unrecognized arguments: --frob: see 'hpccoll run --help'"]),
+    "a misspelt option": (["--algoritms=ring"], ["--algoritms=ring: did you mean --algorithms? see 'hpccoll"]),
+    "an algorithm of others": (["-a", "bruck"], ["'bruck'", "(it is an algorithm of all_gather, all_to_all)"]),
+    "an option cut short": (["--iter", "4"], ["--iter", "--help"]),
+    "unknown unit": (["-b", "8X"], ["-b", "'8X'", "64K"]),
+    "nothing": (["-b", "0"], ["-b", "'0'", "at least one byte"]),
+    "a negative size": (["-b", "-8"], ["-b", "'-8'"]),
+    "less than an element": ([*SMALL, "-b", "2", "-e", "2"], ["bytes", "2", "float32, 4 bytes"]),
+    "an end below the beginning": (["-b", "64", "-e", "8"], ["-e", "'8'", "-b 64 B"]),
+    "more than the memory": (
+        ["-a", "ring", "-b", "16T", "-e", "16T"],
+        ["bytes", "16 TiB", "GiB are free", "at most"],
+    ),
+    "a factor of one": (["-f", "1"], ["-f", "'1'", "from 2 to"]),
+    "a factor in words": (["-f", "two"], ["-f", "'two'", "from 2 to"]),
+    "no iterations": (["-n", "0"], ["-n", "'0'", "from 1 to"]),
+    "negative warm-up": (["-w", "-1"], ["-w", "'-1'", "from 0 to"]),
+    "no time": (["--seconds", "0"], ["--seconds", "'0'", "above 0"]),
+    "endless time": (["--timeout", "inf"], ["--timeout", "'inf'", "above 0"]),
+    "a seed in words": (["--seed", "x"], ["--seed", "'x'"]),
+    "a root where there is none": ([*SMALL, "-r", "0"], ["root", "0", "all_reduce has no root"]),
+    "a parameter without a value": (["--param", "channels"], ["--param", "'channels'", "channels=4"]),
+    "unknown parameter": (
+        [*SMALL, "--param", "chanels=2"],
+        ["parameter", "'chanels'", "channels, graph, segment, window"],
+    ),
+    "unknown mapping": ([*SMALL, "--mapping", "plane"], ["mapping", "'plane'", "block, cyclic"]),
+    "a mapping that changes nothing": ([*SMALL, "--mapping", "cyclic"], ["2 cases", "as block does: all on one node"]),
+    "an unknown argument": (
+        ["-c", "send_recv", "--param", "pear=1"],
+        ["parameter", "'pear'", "choose from copies, graph, messages, peer"],
+    ),
+    "unknown traffic": (
+        ["-c", "all_to_all_v", "--param", "traffic=rush"],
+        ["traffic", "'rush'", "uniform, zipf, random", "*.csv"],
+    ),
+    "a parameter of another algorithm": (
+        [*SMALL, "--param", "radix=2"],
+        ["parameter", "'radix'", "channels, graph, segment, window"],
+    ),
+    "a root in words": (["-c", "broadcast", "-r", "last"], ["-r", "'last'", "from 0 to"]),
+    "a negative root": (["-c", "broadcast", "-r", "-1"], ["-r"]),
+    "nothing but aggregators": ([*SMALL, "--aggregators", "1"], ["--aggregators", "1", "at most 0"]),
+    "aggregators in words": ([*SMALL, "--aggregators", "x"], ["--aggregators", "'x'", "from 0 to"]),
+    "fewer aggregators": ([*SMALL, "--shape", "1x1+1"], ["launch", "1 rank: 1 on", "1 rank and 1 aggregator on 1"]),
+    "no channels": ([*SMALL, "--param", "channels=0"], ["parameter channels", "0", "from 1 to 4096"]),
+    "no such job file": (["--job", "nope.json"], ["--job", "nope.json", "No such file"]),
+    "a job file that is none": (["--job", "text.json"], ["--job", "text.json", "hpccoll plan"]),
+    "a job file that is a number": (["--job", "number.json"], ["--job", "number.json", "hpccoll plan"]),
+    "a job for more ranks": (["--job", "four.json"], ["launch: 1 rank on 1 node, and job run is for 4 ranks on 1"]),
+    "a shape that is none": ([*SMALL, "--shape", "4"], ["--shape", "'4'", "4x2"]),
+    "another shape": ([*SMALL, "--shape", "2x1"], ["launch", "1 rank: 1 on", "2 ranks on 2 nodes"]),
+    "other hosts": ([*SMALL, "--shape", "1x1", "--hosts", "n7"], ["launch", "1 rank on 1 node", "of n7"]),
+    "an output below a file": ([*SMALL, "--out", "text.json/a.h5"], ["--out", "text.json/a.h5", "cannot be written"]),
+    "an output that is no result": ([*SMALL, "--out", "text.json"], ["text.json"]),
+    "an output that is a directory": ([*SMALL, "--out", "."], ["'.'"]),
+}
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory):
+    here = tmp_path_factory.mktemp("bad")
+    (here / "text.json").write_text("what")
+    (here / "number.json").write_text("5")
+    (here / "four.json").write_text(job(*SMALL, ranks=4).to_json())
+    answers = answers_of_a_rank("run", {name: arguments for name, (arguments, _) in BAD.items()}, here)
+    assert (here / "text.json").read_text() == "what"
+    return answers
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_takes_one_line_with_the_key_the_value_and_the_choices(name, complaints):
+    assert complaints[name].is_bad_input(*BAD[name][1])
+
+
+@pytest.mark.mpi
+def test_of_many_ranks_one_complains():
+    result = spawn("run", "-a", "rin", launcher=["mpiexec", "-n", "2"])
+    assert result.is_bad_input("algorithm", "'rin'")
+    assert spawn("run", "-b", "8X", launcher=["mpiexec", "-n", "2"]).is_bad_input("-b", "'8X'")
+
+
+@pytest.mark.mpi
+def test_everything_is_printed_before_mpi_is_finalized():
+    # nothing is flushed on exit
+    program = "import os, sys; from hpccoll.cli.rank_program import main; os._exit(main(sys.argv[1:]))"
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *SMALL], env=buffered, capture_output=True, text=True, check=False, timeout=240
+    )
+    lines = [line for line in ended.stdout.splitlines() if not line.startswith("# busy machine: ")]
+    assert "no advice follows" in lines[-1]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("variables", "launcher"),
+    [
+        ({"PMI_SIZE": "4", "PMI_RANK": "0"}, "mpiexec of MPICH started 4 ranks"),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}, "Open MPI"),
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}, "srun started 4 ranks"),
+    ],
+)
+def test_a_launcher_of_another_library_is_named(variables, launcher):
+    assert spawn("run", *SMALL, **variables).is_bad_input("launcher", launcher, "use the")
+
+
+def test_no_mpi_library_takes_one_line_that_says_what_to_do():
+    nowhere = {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": "/nowhere/libmpi.so", "LD_LIBRARY_PATH": ""}
+    assert spawn("run", *SMALL, **nowhere).is_bad_input("MPI library", "pip install 'hpccoll[local]'", "MPI module")
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("arguments", "code"), [(SMALL, 2), (["--frob"], 0), (["--hosts", "n1"], 0)])
+def test_of_many_ranks_that_are_alone_only_the_first_complains(arguments, code):
+    program = (
+        "import sys; from hpccoll.cli import rank_program; rank_program.ROOT_FIRST_S = 0.1; "
+        "sys.exit(rank_program.main(sys.argv[1:]))"
+    )
+    alone = {**os.environ, "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=alone, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert (ended.returncode, ended.stderr) == (code, "")
+
+
+@pytest.mark.mpi
+def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp_path):
+    small, large = job(*SMALL, ranks=1), job("-a", "ring", "-b", "16T", "-e", "16T", "-n", "1", ranks=1)
+    planned = Job(name="both", ranks=1, effort=small.effort, cases=(*small.cases, *large.cases))
+    (tmp_path / "job.json").write_text(planned.to_json())
+    result = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
+    assert result.code == 0, result.err
+    # Both placements share a line unless the free memory, which the reason names, has changed between them.
+    skipped = [row for row in rows(result.out) if "skipped: bytes: '16 TiB' is not valid" in row]
+    assert [row.split(" skipped: ")[0].endswith("2 cases") for row in skipped] in ([True], [False, False])
+    assert (tmp_path / "a.h5").exists()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["-c", "broadcast", "-r", "7"], "root: 7 is not valid: a rank from 0 to 1"),
+        (["-c", "multi_pair", "--param", "concurrent=2"], "concurrent: 2 is not valid: a number of pairs from 0 "),
+        (["-a", "sharp_emulated"], "sharp_emulated of all_reduce needs an aggregator for every"),
+    ],
+)
+def test_where_nothing_fits_the_ranks_it_takes_one_line(arguments, reason):
+    result = spawn("run", *SMALL[2:], *arguments, launcher=["mpiexec", "-n", "2"])
+    assert result.is_bad_input("run: none of its ", " can run here: ", reason)
+
+
+@pytest.mark.mpi
+def test_cases_that_do_not_fit_the_ranks_are_skipped_rows_with_the_reason():
+    result = spawn("run", *SMALL[2:], "-a", "ring,sharp_emulated", launcher=["mpiexec", "-n", "2"])
+    assert (result.code, result.err) == (0, "")
+    (*_, skipped) = sorted(
+        (line for line in result.out.splitlines() if not line.startswith("#")), key=lambda r: "skipped" in r
+    )
+    assert "skipped: sharp_emulated of all_reduce needs an aggregator for every" in skipped
+
+
+@pytest.mark.mpi
+def test_if_all_cases_are_skipped_the_run_exits_with_3_and_its_file_shows_it(tmp_path):
+    huge = ["run", "-a", "ring", "-b", "16T", "-e", "16T", "-n", "1"]
+    (tmp_path / "job.json").write_text(job(*huge[1:], ranks=1).to_json())
+    words = "# nothing was measured; see the reason of each case"
+    for _ in range(2):
+        result = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
+        assert (result.code, result.out.splitlines()[-1]) == (3, words), result.err
+    assert spawn("run", "--job", "job.json", "--out", "a.h5", "--exit-zero", cwd=tmp_path).code == 0
+    result = invoke("report", tmp_path / "a.h5", "--out", tmp_path / "report")
+    assert (result.code, result.out.splitlines()[0]) == (3, "nothing was measured: every case is skipped")
+    assert invoke("status", tmp_path).code == 3
+
+
+@pytest.mark.mpi
+def test_rank_0_alone_ends_badly_for_a_launcher_ends_who_is_left_when_one_does(tmp_path):
+    huge = job("-a", "ring", "-b", "16T", "-e", "16T", "-n", "1", ranks=2)
+    (tmp_path / "job.json").write_text(huge.to_json())
+    rank = '"$0" "$@" > /dev/null; code=$?; echo "$PMI_RANK $code"; exit $code'
+    result = spawn("run", "--job", "job.json", launcher=["mpiexec", "-n", "2", "sh", "-c", rank], cwd=tmp_path)
+    assert result.code == 3, result.err
+    assert sorted(result.out.splitlines()) == ["0 3", "1 0"]
+
+
+@pytest.mark.mpi
+def test_a_check_of_one_rank_says_that_it_is_alone_and_one_of_two_that_they_know_of_each_other():
+    alone = spawn("run", "--check")
+    assert (alone.code, alone.err) == (0, "")
+    assert alone.out.startswith("# MPI works, and this rank is alone: 1 on ")
+    assert "mpiexec -n 2 hpccoll run --check" in alone.out
+    assert spawn("run", "--check", launcher=["mpiexec", "-n", "2"]).out.startswith("# 2 ranks are connected: 2 on ")
+
+
+@pytest.mark.mpi
+def test_a_run_of_a_single_rank_has_times_but_no_advice(tmp_path):
+    small = ("-b", "1K", "-e", "1K", "-n", "9", "--out", "a.h5")
+    result = spawn("run", *small, launcher=("mpiexec", "-n", "1"), cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert len(rows(result.out)) == 6
+    assert not [line for line in rows(result.out) if line.endswith(("*", "~"))]
+    assert [line for line in result.out.splitlines() if line.startswith("# all_reduce: one rank exchanges nothing")]
+    assert "best" not in result.out
+    assert "as fast" not in result.out
+    assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").is_bad_input("one rank", "mpiexec -n 2")
+    report = invoke("report", tmp_path / "a.h5")
+    assert (report.code, "one rank exchanges nothing" in report.out) == (0, True)
+    assert "one rank exchanges nothing" in (tmp_path / "a.report" / "index.html").read_text()
+    exported = json.loads(invoke("export", tmp_path / "a.h5").out)
+    assert {(row["ranks"], row["status"], row["median_s"] > 0) for row in exported} == {(1, "ok", True)}
+
+
+@pytest.mark.mpi
+def test_a_broadcast_from_rank_1_is_measured():
+    result = spawn("run", "-c", "broadcast", "-r", "1", *SMALL[2:], launcher=["mpiexec", "-n", "2"])
+    assert (result.code, result.err) == (0, "")
+    rows = [line for line in result.out.splitlines() if not line.startswith("#")]
+    assert len(rows) == sum(
+        len(distinct_placements("broadcast", own, (False, True))) for own in algorithms_of("broadcast")
+    )
+    assert not [row for row in rows if "skipped" in row or "wrong:" in row], result.out
+
+
+@pytest.mark.mpi
+def test_common_values_of_all_rows_are_above_the_table():
+    result = spawn("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
+    assert "\n# all: all_reduce float32 sum over mpi channels=2\n" in result.out
+    result = spawn("run", "-a", "ring,native", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
+    assert "\n# all: all_reduce float32 sum over mpi\n" in result.out
+    assert "ring channels=2 " in result.out
+
+
+@pytest.mark.mpi
+def test_a_ping_pong_is_one_message_that_goes_and_comes_back_however_large(tmp_path):
+    raw = tmp_path / "a.h5"
+    arguments = "-c", "send_recv", "-a", "ping_pong", "-b", "16M", "-e", "16M", "-n", "1"
+    result = spawn("run", *arguments, "--out", raw, launcher=["mpiexec", "-n", "2"])
+    assert (result.code, result.err) == (0, "")
+    (row,) = read_results([raw]).rows
+    assert "(channels=1, window=1, peer=1)" in row.evidence
+    assert row.busbw_Bps == pytest.approx(2 * row.bytes / row.median_s)
+
+
+@pytest.mark.mpi
+def test_ranks_that_aggregate_are_asked_for_and_are_there():
+    result = spawn(
+        "run", "-a", "sharp_emulated", *SMALL[2:], "--in-place", "--aggregators", "1", "--shape", "1x2+1",
+        launcher=["mpiexec", "-n", "3"],
+    )  # fmt: skip
+    assert (result.code, result.err) == (0, "")
+    assert "2 ranks and 1 aggregator on 1 node" in result.out
+    assert "skipped" not in result.out
+
+
+HELP = """
+import sys
+sys.argv[1:] = ["run", "--help"]
+from hpccoll.__main__ import main
+try:
+    main()
+finally:
+    print(sorted({"mpi4py", "numpy", "typer", "rich", "pydantic"} & set(sys.modules)))
+"""
+
+
+def test_help_shows_examples_without_starting_mpi():
+    ended = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True, timeout=240)
+    assert "mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M" in ended.stdout
+    assert ended.stdout.endswith("[]\n")
+
+
+def test_run_is_the_same_through_the_list_of_commands():
+    assert "hpccoll run [-h]" in invoke("run", "--help").out

@@ -1,0 +1,85 @@
+"""MPI as it starts and ends: ranks that never come are not waited for as long as the job may last."""
+
+import faulthandler
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from namespaces import PROGRAM, unshared
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.measure import mpi_startup
+from hpccoll.sweep.child_process import root_cause
+
+LATE = Path(__file__).with_name("late_ranks.py")
+LITTLE = ("-a", "null", "-b", "8", "-e", "8", "-n", "1")
+
+
+@pytest.fixture(scope="module")
+def late(mpiexec):
+    """What came of two ranks of which one is late as MPI starts, of two as it ends, and of two as
+    rank 0 writes the results; all wait at the same time."""
+    with ThreadPoolExecutor() as pool:
+        launched = {when: pool.submit(mpiexec, 2, LATE, when, *LITTLE) for when in ("starts", "ends", "writes")}
+    return {when: launch.result() for when, launch in launched.items()}
+
+
+@pytest.mark.mpi
+def test_a_rank_that_never_comes_ends_the_others_who_say_what_they_wait_in(late):
+    ended = late["starts"]
+    assert ended.returncode != 0
+    told = "a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: Timeout (0:00:04)!"
+    assert root_cause(ended.stderr.splitlines()) == told
+
+
+@pytest.mark.mpi
+def test_the_others_do_not_wait_for_ever_for_rank_0_to_write_the_results(late):
+    ended = late["writes"]
+    assert ended.returncode != 0
+    assert "null" in ended.stdout
+    assert "Timeout (0:00:04)!" in ended.stderr
+
+
+@pytest.mark.mpi
+def test_a_rank_that_never_ends_is_not_waited_for(late):
+    ended = late["ends"]
+    assert ended.returncode != 0
+    assert "null" in ended.stdout  # it has come to the end
+    assert "Alarm clock" in ended.stdout + ended.stderr
+
+
+def test_seconds_that_are_none_are_refused_by_the_name_of_their_variable(monkeypatch):
+    monkeypatch.setenv(mpi_startup.START_TIMEOUT_VARIABLE, "soon")
+    with pytest.raises(BadInputError, match="HPCCOLL_START_S: 'soon' is not valid: a number of seconds above 0"):
+        mpi_startup.start_deadline()
+
+
+def test_what_a_watchdog_watches_has_no_limit_and_what_follows_has(monkeypatch):
+    calls = []
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: calls.append("limit"))
+    monkeypatch.setattr(mpi_startup, "cancel_deadline", lambda: calls.append("none"))
+    with suppress(RuntimeError), mpi_startup.without_deadline():
+        calls.append("watched")
+        raise RuntimeError
+    assert calls == ["none", "watched", "limit"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "warned"), [(2, "2m", True), (4, "16m", True), (2, "64m", False), (1, "2m", False)]
+)
+def test_small_shared_memory_is_named_before_mpich_dies_of_it(require, mpiexec, ranks, size, warned):  # noqa: ARG001
+    check = f"mpiexec -n {ranks} {PROGRAM} run --check"
+    ended = unshared(require, ["-m"], f"mount -t tmpfs -o size={size} tmpfs /dev/shm && {check}")
+    warning = [line for line in ended.err.splitlines() if line.startswith("# shared memory: /dev/shm has ")]
+    assert bool(warning) == warned, ended.err
+    if warned:
+        assert "--shm-size" in warning[0]
+    else:
+        assert ended.code == 0, ended.err
+
+
+def test_full_shared_memory_is_named_before_mpich_dies_of_it(require, mpiexec):  # noqa: ARG001
+    fill = "mount -t tmpfs -o size=64m tmpfs /dev/shm && head -c 62M /dev/zero > /dev/shm/full"
+    ended = unshared(require, ["-m"], f"{fill} && mpiexec -n 2 {PROGRAM} run --check")
+    assert "# shared memory: /dev/shm has 64 MiB, " in ended.err  # and less free: the other rank may have begun

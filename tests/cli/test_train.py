@@ -1,0 +1,145 @@
+"""``hpccoll train``: training steps from a command line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runner import ENVIRONMENT, answers_of_a_rank, invoke, rows
+
+from hpccoll.cli.rank_program import main
+from hpccoll.store.load_results import read_results
+
+FILE = """
+modules:
+  - {name: body, tensors: {weight: 9000}, forward_flops: 2.4e+3}
+  - {name: head, tensors: {weight: 500, bias: 10}}
+"""
+
+BAD = {
+    "unknown model": (["--model", "resnet51"], ["model", "'resnet51'", "resnet50, vgg16"]),
+    "missing file": (["--model", "none.yaml"], ["--model", "none.yaml"]),
+    "no bucket": (["--bucket", "-1"], ["--bucket", "'-1'", "a number of bytes"]),
+    "a file with the name of a model": (["--model", "resnet50.yaml"], ["resnet50.yaml", "a file with another name"]),
+    "a file with a wrong key": (
+        ["--model", "mine.yaml"],
+        ["mine.yaml: modules.0.flops", "no such key", "forward_flops"],
+    ),
+    "unknown rule": (["--buckets", "dpp"], ["--buckets", "'dpp'", "ddp", "horovod"]),
+    "unknown algorithm": (["-a", "rin"], ["algorithm", "'rin'", "ring", "native"]),
+    "a mesh that does not multiply": (["--parallel", "dp=3"], ["parallel", "'dp=3'", "tp x dp x pp = 1"]),
+    "an axis that is none": (["--parallel", "xp=3"], ["parallel", "'xp=3'", "tp, dp, pp"]),
+    "tensors that are not divided": (["--parallel", "pp=1,tp=1,dp=1,shard=2"], ["parallel shard", "2", "dp=1"]),
+    "a flag of three values": (["--overlap", "2"], ["--overlap", "'2'", "0 to 1"]),
+    "JSON of a measurement": (["--json"], ["--json", "--dry-run"]),
+    "ranks of a measurement": (["--ranks", "4"], ["--ranks", "--dry-run"]),
+    "an unknown algorithm of a dry run": (
+        ["--dry-run", "-a", "rin"],
+        ["algorithm", "'rin'", "ring, bidirectional_ring"],
+    ),
+    "an option of run": (["--begin", "8"], ["hpccoll train: unrecognized arguments", "'hpccoll train --help'"]),
+    "a table without auto": (["--table", "t.json"], ["--table"]),
+    "unknown parameter": (["--param", "foo=3"], ["parameter", "'foo'", "channels"]),
+    "a key of the workload as a parameter": (["--param", "scale=16"], ["parameter", "'scale'", "channels"]),
+    "unknown type": (["-d", "float"], ["-d", "'float'", "float32"]),
+    "unknown type of a dry run": (["--dry-run", "-d", "float"], ["-d", "'float'", "float32"]),
+}
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory):
+    here = tmp_path_factory.mktemp("bad")
+    (here / "resnet50.yaml").write_text(FILE)
+    (here / "mine.yaml").write_text(FILE.replace("forward_flops", "flops"))
+    return answers_of_a_rank("train", {name: arguments for name, (arguments, _) in BAD.items()}, here)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_takes_one_line(what, complaints):
+    assert complaints[what].is_bad_input(*BAD[what][1])
+
+
+@pytest.mark.mpi
+def test_a_step_that_is_too_large_for_the_memory_is_bad_input(mpiexec):
+    ended = mpiexec(2, "-m", "hpccoll", "train", "--model", "gpt2", "--parallel", "tp=2", "--samples", "1000000")
+    assert ended.returncode == 2
+    assert "GiB are free" in ended.stderr
+
+
+@pytest.mark.parametrize("names", [("one/mine.yaml", "two/mine.yaml"), ("resnet50.yaml",)])
+def test_two_models_of_one_name_are_refused(names, tmp_path):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(FILE)
+    arguments = ["--model", ",".join(str(tmp_path / name) for name in names)]
+    ended = invoke("train", "--dry-run", *arguments)
+    assert ended.code == 2
+    assert "a file with another name" in ended.err
+
+
+def test_a_dry_run_of_several_workloads_is_a_list_of_them():
+    ended = invoke("train", "--dry-run", "--json", "--bucket", "5M,25M", "--ranks", "4")
+    assert ended.code == 0
+    small, large = json.loads(ended.out)
+    assert large["buckets"] == [30257056, 26255360, 28366848, 17348864]
+    assert len(small["buckets"]) > len(large["buckets"])
+    alone = json.loads(invoke("train", "--dry-run", "--json").out)
+    assert alone["buckets"] == [8196000, 31502336, 26255360, 26550272, 9724160]
+
+
+def test_a_dry_run_ends_in_silence_if_nobody_reads_on():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "hpccoll", "train", "--dry-run"]
+    with os.fdopen(writer, "w") as closed:
+        ended = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_every_option_of_a_workload_is_in_the_help(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"], "train")
+    printed = capsys.readouterr().out
+    assert all(option in printed for option in ("--model", "--micro-batches", "--first-bucket", "--dry-run", "-a"))
+
+
+@pytest.mark.mpi
+def test_steps_of_every_combination_are_measured_and_resumed(tmp_path, mpiexec):
+    model, out = tmp_path / "mine.yaml", tmp_path / "steps.h5"
+    model.write_text(FILE)
+    arguments = [
+        "train", "--model", model, "--compute-us", "500", "--overlap", "0,1", "-a", "ring,native,null",
+        "-n", "6", "--rounds", "1", "--out", out,
+    ]  # fmt: skip
+    first = mpiexec(2, "-m", "hpccoll", *arguments)
+    assert first.returncode == 0, first.stderr
+    assert len(rows(first.stdout)) == 6
+    read = read_results([out])
+    assert {row.status for row in read.rows} == {"ok"}
+    assert {row.bytes for row in read.rows} == {4 * 9510}
+    assert {row.params["model"] for row in read.rows} == {"mine"}
+    assert all(row.median_s >= 500e-6 for row in read.rows)
+    again = mpiexec(2, "-m", "hpccoll", *arguments)
+    assert again.returncode == 0, again.stderr
+    assert "nothing left to measure" in again.stdout
+    model.write_text(FILE.replace("9000", "9001"))
+    other = mpiexec(2, "-m", "hpccoll", *arguments)
+    assert other.returncode == 2
+    assert str(Path(out)) in other.stderr
+
+
+@pytest.mark.mpi
+def test_computations_that_are_too_small_for_a_product_of_matrices_are_named(tmp_path, mpiexec):
+    model = tmp_path / "mine.yaml"
+    model.write_text(FILE)
+    arguments = ["train", "--model", model, "--compute", "gemm,none", "-a", "native", "-n", "6", "--rounds", "1"]
+    small = mpiexec(2, "-m", "hpccoll", *arguments)
+    assert small.returncode == 0, small.stderr
+    (line,) = (each for each in small.stdout.splitlines() if "product of matrices" in each)
+    assert line.startswith("# mine on 2 ranks")
+    large = mpiexec(2, "-m", "hpccoll", *arguments, "--samples", "100000")
+    assert large.returncode == 0, large.stderr
+    assert "product of matrices" not in large.stdout

@@ -1,0 +1,137 @@
+"""Errors of bad input: one line with key, value and valid choices."""
+
+import errno
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+import hpccoll.common.errors
+from hpccoll.common.errors import (
+    MAX_MESSAGE_CHARACTERS,
+    BadInputError,
+    UnusableError,
+    combine_errors,
+    fault_with_line,
+    file_error,
+    refusal_of,
+)
+from hpccoll.common.terminal import OutputError
+
+
+def test_the_line_names_the_key_the_value_and_the_valid_choices():
+    error = BadInputError("op", "xor", ["sum", "max"])
+    assert str(error) == "op: 'xor' is not valid: choose from sum, max"
+
+
+def test_a_phrase_may_describe_valid_values():
+    assert str(BadInputError("-b", 0, "at least one byte")) == "-b: 0 is not valid: at least one byte"
+
+
+def test_only_a_similar_choice_is_suggested():
+    summ = str(BadInputError("op", "summ", ["sum", "max"]))
+    assert summ == "op: 'summ' is not valid: did you mean sum? choose from sum, max"
+    assert str(BadInputError("device", "gpu", ["cpu", "cuda"])).endswith("choose from cpu, cuda")
+    assert str(BadInputError("partition", None, ["work"])).endswith("choose from work")
+
+
+def test_an_error_without_a_value_gives_only_the_reason():
+    error = UnusableError("a.yaml", "it is no YAML:\n line 1")
+    assert str(error) == "a.yaml: it is no YAML: line 1"
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
+    assert (type(copy), str(copy)) == (UnusableError, str(error))
+
+
+def test_a_missing_value_is_reported_as_missing():
+    assert str(BadInputError("--table", None, "a file")) == "--table is missing: a file"
+
+
+@pytest.mark.parametrize("error", [BadInputError("op", "xor", ["sum"]), UnusableError("op", "it is none")])
+def test_with_key_keeps_the_message_and_the_other_errors(error):
+    made = combine_errors(error, BadInputError("seed", "x", "a number")).with_key("a.yaml: op")
+    assert (type(made), str(made)) == (type(error), f"a.yaml: {error}")
+    assert [str(other) for other in made.others] == ["seed: 'x' is not valid: a number"]
+
+
+def test_a_file_error_contains_the_message_of_the_system():
+    missing = FileNotFoundError(2, "No such file or directory")
+    assert str(file_error("CONFIG", "a.yaml", missing)) == "CONFIG: 'a.yaml' cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (BadInputError("op", "xor", ["sum"]), 2, "op"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "mpiexec"), 2, "mpiexec"),
+        (PermissionError(errno.EACCES, "Permission denied", b"a.h5"), 2, "a.h5"),
+        (OSError(errno.ELOOP, "Too many levels", Path("a")), 2, "a"),
+        (RuntimeError("Symlink loop from 'a'"), 2, "loop"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), 2, "working directory"),
+        (OSError(errno.ENOSPC, "No space left on device", "a.h5"), 1, "a.h5"),
+        (OSError(errno.EMFILE, "Too many open files", "a.h5"), 1, "ulimit -n"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 1, "unavailable"),
+        (RuntimeError("can't start new thread"), 1, "unavailable"),
+        (MemoryError(), 1, "memory"),
+        (ImportError("libx.so: failed to map segment from shared object"), 1, "memory"),
+        (ImportError("libx.so: cannot open shared object file: Too many open files"), 1, "ulimit -n"),
+        (OutputError(errno.EBADF), 1, "stdout"),
+    ],
+    ids=repr,
+)
+def test_an_error_of_the_input_or_the_system_is_one_line_with_its_exit_code(error, code, words):
+    refusal = refusal_of(error)
+    assert refusal.exit_code == code
+    assert words in str(refusal)
+    copy = pickle.loads(pickle.dumps(refusal))  # noqa: S301  mpi4py does the same between ranks
+    assert (str(copy), copy.exit_code) == (str(refusal), code)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), KeyError("x"), ValueError("x"), ImportError("no module x")])
+def test_an_error_of_the_program_is_no_refusal(error):
+    assert refusal_of(error) is None
+
+
+def test_line_breaks_of_a_library_message_become_blanks():
+    error = BadInputError("path", "x.h5", "a raw file:\n  errno = 21,\n\terror message")
+    assert str(error) == "path: 'x.h5' is not valid: a raw file: errno = 21, error message"
+
+
+def test_errors_survive_pickling_between_ranks():
+    error = BadInputError("op", "xor", ["sum", "max"])
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
+    assert (str(copy), copy.key, copy.value, copy.expected) == (str(error), error.key, error.value, error.expected)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, [10**5000], "x" * 100_000, ["x" * 1000] * 1000, {f"k{i}": [[[[[[i]]]]]] for i in range(10_000)}],
+    ids=["integer", "list", "text", "texts", "nested"],
+)
+def test_a_value_of_any_length_leaves_its_line_readable(value):
+    line = str(BadInputError("k" * 10_000, value, "x" * 100_000))
+    assert len(line) < MAX_MESSAGE_CHARACTERS + 100
+    assert line.startswith("kkk")
+    assert len(str(BadInputError("ranks", value, "at most 8"))) < 500
+
+
+def test_no_control_character_reaches_the_terminal():
+    evil = "\x1b[31m\x07\x00\u202e\x9b\ud800\u2028"
+    for error in (BadInputError(evil, evil, evil), UnusableError(evil, evil), file_error(evil, evil, OSError(2, evil))):
+        assert str(error).isprintable()
+        assert "\\x1b[31m" in str(error)
+
+
+def test_a_fault_below_a_page_of_an_algorithm_names_the_line_of_the_page():
+    page = Path(hpccoll.common.errors.__file__).parents[1] / "algorithms" / "mine.py"
+    page_code = compile("\nregister()\n", str(page), "exec")
+
+    def register():
+        raise ValueError("it is there already")
+
+    with pytest.raises(ValueError, match="already") as raised:
+        exec(page_code, {"register": register})  # noqa: S102  it stands for a page of a user
+    assert fault_with_line(raised.value) == "ValueError: it is there already (mine.py, line 2)"
+    with pytest.raises(ValueError, match="already") as raised:
+        register()
+    assert re.fullmatch(r".* \(test_errors\.py, line \d+\)", fault_with_line(raised.value))

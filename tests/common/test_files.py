@@ -1,0 +1,86 @@
+"""Readers of files: only regular files of bounded size, text and JSON are accepted."""
+
+import gzip
+import os
+import socket
+
+import pytest
+from cli_runner import invoke
+
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.files import open_regular, parse_json, read_bytes, read_json, read_text
+
+
+def refused(read, path, *words):
+    with pytest.raises(UnusableError) as caught:
+        read(path, "--table", 100)
+    line = str(caught.value)
+    assert line.startswith("--table: ")
+    assert "\n" not in line
+    assert not [word for word in words if word not in line], line
+
+
+def test_a_regular_file_is_read_whole_even_if_its_size_is_unknown(tmp_path):
+    file = tmp_path / "a"
+    file.write_bytes(b"x" * 100)
+    assert read_bytes(file, "a", 100) == b"x" * 100
+    assert "Name" in read_text(file.__class__("/proc/self/status"), "a", 1 << 16)
+    with open_regular(file, "a") as opened:
+        assert opened.read() == b"x" * 100
+
+
+def test_a_file_above_the_maximum_size_is_refused_with_the_size(tmp_path):
+    file = tmp_path / "a"
+    file.write_bytes(b"x" * 101)
+    refused(read_bytes, file, "larger", "100 B")
+
+
+def test_a_file_that_is_not_regular_is_refused_without_blocking(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        for name, word in {"fifo": "a pipe", "zero": "a device", ".": "a directory", "socket": "regular"}.items():
+            refused(read_bytes, tmp_path / name, word)
+
+
+def test_a_file_that_cannot_be_opened_is_refused_with_the_reason(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    for name, word in {"none": "No such file", "loop": "symbolic links", "x" * 5000: "name too long"}.items():
+        refused(read_bytes, tmp_path / name, word)
+    for name in ("a\0b", "\ud800"):
+        refused(read_bytes, tmp_path / name, "not the name of a file")
+
+
+def test_bytes_that_are_not_utf8_are_refused_or_replaced(tmp_path):
+    file = tmp_path / "a"
+    file.write_bytes(b"ab\xff")
+    refused(read_text, file, "byte 2")
+    assert read_text(file, "a", 100, errors="replace") == "ab\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5000, "NaN", "[-Infinity]", "{", "{'a': 1}", ""])
+def test_invalid_or_extreme_json_is_refused(text, tmp_path):
+    file = tmp_path / "a"
+    file.write_text(text)
+    with pytest.raises(UnusableError):
+        read_json(file, "a", 1 << 20)
+    with pytest.raises(ValueError):  # noqa: PT011  json's own words
+        parse_json(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (gzip.compress(b"# OSU MPI", mtime=0), ["it is compressed; do: decompress it"]),
+        ("# OSU MPI".encode("utf-16"), ["it is text in UTF-16", "iconv"]),
+        (b"\x1f", []),
+    ],
+)  # fmt: skip
+def test_text_in_another_form_is_refused_with_what_to_do(content, words, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    for command, key in (("evidence", "log"), ("import", "FILE")):
+        ran = invoke(command, path, *(["--out", tmp_path / "a.h5"] if command == "import" else []))
+        assert ran.is_bad_input(key, *words)
+        assert ("; do: " in ran.err) == bool(words)

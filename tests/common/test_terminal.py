@@ -1,0 +1,161 @@
+"""Escaping: no text of a file reaches a terminal as a control sequence, or a page as a script."""
+
+import errno
+import io
+import sys
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+import raw_examples
+from cli_runner import invoke
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.terminal import ERASE_LINE, OutputError, PrintableStream, printable, show_status
+from hpccoll.store import hdf5
+from hpccoll.store.journal import Journal
+
+FULL = Path("/dev/full")
+HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07\x9b31m\r\u202e"
+"""A script, a window title, a colour, a carriage return and a change of the writing direction."""
+
+
+def test_bytes_cannot_bypass_the_stream():
+    stream = PrintableStream(io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    click.echo("a\x1b[31m", file=stream, color=True)
+    stream.flush()
+    assert stream._stream.buffer.getvalue() == b"a\\x1b[31m\n"
+
+
+@given(st.text())
+def test_printable_text_has_no_control_character_and_can_be_encoded(text):
+    escaped = printable(text)
+    assert [c for c in escaped if unicodedata.category(c) == "Cc" and c not in "\n\t"] == []
+    escaped.encode()
+    assert printable(escaped) == escaped
+
+
+@given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))) | st.sampled_from(["\n", "\t", "é", "±", "漢字"]))
+def test_ordinary_text_is_unchanged(text):
+    assert printable(text) == text
+
+
+def test_a_stream_escapes_text_and_otherwise_delegates():
+    below = io.StringIO()
+    stream = PrintableStream(below)
+    print("a\x1b[2Jb", file=stream, flush=True)
+    assert below.getvalue() == "a\\x1b[2Jb\n"
+    assert stream.getvalue() == below.getvalue()
+    assert not stream.isatty()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_status_line_is_replaced_and_needs_a_terminal():
+    log, terminal = io.StringIO(), Terminal()
+    for stream in map(PrintableStream, (log, terminal)):
+        show_status(stream, "1 of 2\x1b[31m")
+        print("done", file=stream)
+        show_status(stream, "2 of 2")
+        show_status(stream, "")
+    assert log.getvalue() == "done\n"
+    *_, last = terminal.getvalue().split("\n")
+    assert terminal.getvalue().startswith(f"{ERASE_LINE}1 of 2\\x1b[31m{ERASE_LINE}done\n")
+    assert last == f"{ERASE_LINE}2 of 2{ERASE_LINE}"
+
+
+def test_text_that_an_encoding_lacks_is_written_as_escapes():
+    below = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    print("\N{MICRO SIGN}s", file=PrintableStream(below), flush=True)
+    assert below.buffer.getvalue() == b"\\xb5s\n"
+
+
+@pytest.mark.parametrize("buffering", [-1, 1])
+def test_a_full_stdout_is_an_error_each_time_and_then_writes_nowhere(buffering):
+    with FULL.open("w", buffering=buffering) as below:
+        stream = PrintableStream(below)
+        for _ in range(2):
+            with pytest.raises(OutputError) as raised:
+                print("text", file=stream, flush=True)
+            assert raised.value.number == errno.ENOSPC
+        below.flush()  # as Python does when it exits
+
+
+def test_a_full_stderr_loses_messages_silently():
+    with FULL.open("w") as below:
+        stream = PrintableStream(below, must_succeed=False)
+        print("text", file=stream, flush=True)
+        print("text", file=stream, flush=True)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A directory with a raw file and a journal whose every name is hostile."""
+    out = tmp_path_factory.mktemp("hostile")
+    (out / "raw").mkdir()
+    places = tuple(replace(place, host=HOSTILE) for place in raw_examples.attempt().places)
+    provenance = {"mpi": {"version": HOSTILE, HOSTILE: HOSTILE}, "hosts": [HOSTILE]}
+    attempt = raw_examples.attempt(machine=HOSTILE, places=places, provenance=provenance, run_id=HOSTILE)
+    case = raw_examples.case(params={"channels": HOSTILE})
+    outcome = raw_examples.outcome(case, reason=HOSTILE, evidence=HOSTILE, executed=HOSTILE, status="wrong", wrong=1)
+    whole = replace(raw_examples.raw(), attempts=[(attempt, [outcome])], job=raw_examples.job(case))
+    hdf5.write_raw_file(whole, out / "raw" / "mpi.p2.h5")
+    other = raw_examples.case(64, algorithm=HOSTILE)
+    journal = Journal(out / "raw" / "other.h5", raw_examples.job(case, other, name="other"))
+    journal.begin(attempt)
+    journal.record(raw_examples.skipped(other, reason=HOSTILE))
+    journal.close(remove=False)
+    return out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"],
+        ["validate"],
+        ["report"],
+        ["export"],
+        ["export", "--format", "csv"],
+        ["export", "--format", "nccl-tests"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_prints_no_control_character_from_a_file(hostile, arguments):
+    result = invoke(*arguments, hostile)
+    assert result.out
+    assert result.code in (0, 3)
+    assert printable(result.out + result.err) == result.out + result.err
+
+
+def test_control_characters_on_stderr_are_escaped(hostile, monkeypatch):
+    def fail(*_):
+        print(HOSTILE, file=sys.stderr)
+        raise BadInputError("key", 1, "2")
+
+    monkeypatch.setattr("hpccoll.store.load_results.read_results", fail)
+    result = invoke("status", hostile)
+    assert result.code == 2
+    assert printable(result.err) == result.err
+
+
+def test_control_characters_of_a_log_are_escaped(tmp_path):
+    (tmp_path / "a.log").write_text(f"n1:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.8{HOSTILE}\n{HOSTILE}\n")
+    result = invoke("evidence", tmp_path)
+    assert printable(result.out) == result.out
+
+
+def test_the_report_of_a_hostile_file_escapes_scripts_and_draws_charts(hostile, tmp_path):
+    result = invoke("report", hostile, "--out", tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert result.code == 3
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert printable(page.partition("<noscript>")[0]) == page.partition("<noscript>")[0]
+    assert all("\x1b" not in picture.read_text() for picture in tmp_path.rglob("*.svg"))

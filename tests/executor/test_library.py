@@ -1,0 +1,73 @@
+"""The loader takes the library that was built from the sources next to it, and no other."""
+
+import pytest
+
+LOAD = """
+from ctypes import c_char
+from hpccoll.executor.library import load_library
+try:
+    print("loaded", (c_char * 17).in_dll(load_library(), "hpccoll_source_hash").value.decode())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+REMEDY = "python -m hpccoll.executor.build"
+
+
+def load(tree):
+    ended = tree.python("-c", LOAD)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.strip()
+
+
+def hash_of(tree):
+    return tree.python("-c", "from hpccoll.executor.build import source_hash; print(source_hash())").stdout.strip()
+
+
+def test_a_library_of_the_sources_beside_it_is_loaded(built):
+    assert load(built) == f"loaded {hash_of(built)}"
+
+
+def test_a_library_that_is_not_built_is_unavailable(tree):
+    assert load(tree) == f"NativeUnavailableError executor: {tree.library} is not built; do: {REMEDY}"
+
+
+def test_a_library_that_the_loader_refuses_is_unavailable(tree):
+    tree.library.write_text("of another machine")
+    message = load(tree)
+    assert message.startswith(f"NativeUnavailableError executor: {tree.library} cannot be loaded: ")
+    assert message.endswith(REMEDY)
+
+
+def edit(tree):
+    tree.source.write_text(tree.source.read_text() + "\n")
+
+
+def rename(tree):
+    tree.source.rename(tree.native / "libraries.c")  # the order of the files stays
+
+
+def add_header(tree):
+    (tree.native / "more.h").touch()
+
+
+def change_flags(tree):
+    build = tree.native / "build.py"
+    build.write_text(build.read_text().replace('"-O3"', '"-O2"'))
+
+
+@pytest.mark.parametrize("change", [edit, rename, add_header, change_flags])
+def test_a_library_of_other_sources_is_refused_by_name_until_it_is_rebuilt(built, change):
+    before = hash_of(built)
+    change(built)
+    message = load(built)
+    assert message.startswith(f"UnusableError executor: {built.library} is stale: ")
+    assert before in message
+    assert f"do: {REMEDY}, or choose --executor python" in message
+    assert built.build().returncode == 0
+    assert load(built).startswith("loaded")
+
+
+def test_a_library_without_a_hash_is_refused(built):
+    built.source.write_text("extern int none;\n")
+    assert built.build().returncode == 0
+    assert load(built).startswith(f"UnusableError executor: {built.library} is stale: ")

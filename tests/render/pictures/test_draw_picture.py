@@ -1,0 +1,183 @@
+"""The picture as a whole: an SVG that is well formed, in which nothing is cut off and no two words overlap."""
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from drawing_examples import NAMES, view, views
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.render.pictures import draw, picture, view_of
+from hpccoll.schedule import Copy, Layout, Schedule, Step, dst, tmp
+
+SVG = "{http://www.w3.org/2000/svg}"
+SHAPES = {"title", "desc", "rect", "circle", "path", "text"}
+NARROW = 0.55
+"""The width of a character in font sizes, as fonts have it on average: labels may not overlap even by that."""
+
+
+def parse(svg):
+    return ET.fromstring(svg)  # noqa: S314  it is our own
+
+
+def numbers(element, *names):
+    return [float(element.get(name)) for name in names]
+
+
+def text_box(element):
+    x, y, size = numbers(element, "x", "y", "font-size")
+    width = NARROW * size * len(element.text)
+    left = x - {"start": 0, "middle": width / 2, "end": width}[element.get("text-anchor")]
+    return left, y - 0.72 * size, left + width, y + 0.2 * size
+
+
+def box(element):
+    """Return what an element covers: left, top, right, bottom."""
+    kind = element.tag.removeprefix(SVG)
+    if kind == "text":
+        return text_box(element)
+    if kind == "circle":
+        x, y, r = numbers(element, "cx", "cy", "r")
+        return x - r, y - r, x + r, y + r
+    if kind == "rect":
+        x, y, width, height = numbers(element, "x", "y", "width", "height")
+        return x, y, x + width, y + height
+    points = [float(number) for number in re.findall(r"-?\d+\.?\d*", element.get("d"))]
+    if "Q" in element.get("d"):  # the middle one only draws the line towards it
+        points = points[:2] + points[4:]
+    return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
+
+
+def overlaps(boxes):
+    """Return the pairs of words that overlap."""
+    boxes = sorted(boxes)
+    found = []
+    for i, ((left, top, right, bottom), labels) in enumerate(boxes):
+        for (other_left, other_top, _, other_bottom), other in boxes[i + 1 :]:
+            if other_left >= right:
+                break
+            if left <= other_left and top < other_bottom and other_top < bottom:
+                found.append((labels, other))
+    return found
+
+
+def check(svg):
+    root = parse(svg)
+    left, top, width, height = map(float, root.get("viewBox").split())
+    elements = list(root)
+    assert {element.tag.removeprefix(SVG) for element in elements} <= SHAPES
+    assert [element.tag for element in elements[:3]] == [f"{SVG}title", f"{SVG}desc", f"{SVG}rect"]
+    assert (elements[2].get("fill"), box(elements[2])) == ("#ffffff", (left, top, left + width, top + height))
+    for element in elements[3:]:
+        a, b, c, d = box(element)
+        assert left <= a <= c <= left + width, (element.tag, element.text, element.attrib)
+        assert top <= b <= d <= top + height, (element.tag, element.text, element.attrib)
+    labels = [(text_box(element), element.text) for element in elements if element.tag == f"{SVG}text"]
+    assert overlaps(labels) == []
+    return elements
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_words_overlap_and_nothing_is_cut_off(name):
+    drawn = 0
+    for ranks in (1, 5, 8, 16):
+        for one in views(name, ranks):
+            check(picture(one))
+            drawn += 1
+    assert drawn > 1
+
+
+def test_the_check_sees_words_that_overlap_and_marks_that_are_cut_off():
+    one = view("all_reduce-ring", 4)
+    svg = picture(one)
+    a, b = [text for text in parse(svg).iter(f"{SVG}text") if text.text in {"a", "b"}][:2]
+    moved = svg.replace(f'x="{b.get("x")}" y="{b.get("y")}"', f'x="{a.get("x")}" y="{a.get("y")}"')
+    with pytest.raises(AssertionError, match="'a', 'b'"):
+        check(moved)
+    left, _, width, _ = map(float, parse(svg).get("viewBox").split())
+    with pytest.raises(AssertionError, match="text"):
+        check(svg.replace(f'x="{a.get("x")}" y="{a.get("y")}"', f'x="{left + width}" y="{a.get("y")}"'))
+
+
+@pytest.mark.parametrize("layout", [(8, 2, 1), (8, 4, 2), (7, 3, 1), (16, 4, 2), (8, 1, 2), (16, 1, 16)])
+@pytest.mark.parametrize("name", ["ring", "recursive_doubling", "double_binary_tree"])
+def test_so_it_is_on_several_nodes_and_racks(name, layout):
+    workers, each, racks = layout
+    check(picture(view_of(name, "all_reduce", workers, ranks_per_node=each, racks=racks)))
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        ("all_reduce-ring", 40),
+        ("all_reduce-bidirectional_ring", 24),
+        ("broadcast-binomial", 40),
+        ("all_gather-bruck", 128),
+    ],
+)
+def test_more_ranks_than_have_room_for_names_are_drawn_too(name, ranks):
+    texts = {element.text for element in check(picture(view(name, ranks))) if element.tag == f"{SVG}text"}
+    assert "0" in texts
+
+
+def test_idle_aggregators_are_drawn_too():
+    elements = check(picture(view_of("ring", "all_reduce", 4, aggregators=2)))
+    squares = [element for element in elements if element.get("fill") == "#fdf3d7"]
+    assert len(squares) == 2 * 3  # in each of the three panels
+
+
+def test_a_screen_reader_gets_a_description():
+    title, desc, *_ = parse(picture(view_of("ring", "all_reduce", 4)))
+    assert title.text == "all_reduce by ring, 4 workers on 1 node"
+    assert desc.text.startswith("Ring: p units")
+    assert desc.text.endswith("Cost: 6 rounds, 1.5 S sent, 0.75 S reduced (declared and counted).")
+
+
+def test_what_is_written_about_an_algorithm_cannot_break_the_file():
+    one = replace(view("all_reduce-ring", 3), name='<&">', sentence="a < b & c")
+    elements = check(picture(one))
+    assert 'all_reduce by <&">, 3 workers on 1 node' in {element.text for element in elements}
+
+
+def test_the_legend_only_names_what_there_is():
+    def labels_of(name, ranks):
+        return {element.text for element in check(picture(view(name, ranks)))}
+
+    reduced, replaces, copy = "the arrival is reduced", "the arrival replaces", "a loop is a copy"
+    assert labels_of("all_reduce-ring", 4) & {reduced, replaces, copy} == {reduced, replaces}
+    assert labels_of("all_reduce-recursive_doubling", 4) & {reduced, replaces, copy} == {reduced}
+    assert labels_of("all_gather-bruck", 4) & {reduced, replaces, copy} == {replaces}
+    assert labels_of("all_reduce-null", 4) & {reduced, replaces, copy} == set()
+    assert {"slice 1", "slice 2"} <= labels_of("all_reduce-bidirectional_ring", 4)
+    assert {"inside a node", "between nodes"} <= labels_of("nodes", 8)
+    assert {"inside a node", "between nodes", "between racks"} <= labels_of("racks", 8)
+
+
+def test_a_copy_is_a_loop_and_the_legend_says_so():
+    def steps(me):
+        yield Step(Copy(dst[me], tmp[0]))
+
+    copies = replace(view("all_gather-ring", 1), slices=(Schedule(Layout.of(1), 1, steps),))
+    assert "a loop is a copy" in {element.text for element in check(picture(copies))}
+
+
+@pytest.mark.parametrize("ending", [".svg", ".png"])
+def test_a_file_is_what_its_ending_says(ending, tmp_path):
+    path = tmp_path / f"ring{ending}"
+    draw(view("all_reduce-ring", 3), path)
+    assert path.read_bytes().startswith({".svg": b"<svg ", ".png": b"\x89PNG"}[ending])
+
+
+def test_a_png_has_two_pixels_for_one_of_the_svg(tmp_path):
+    one = view("all_reduce-ring", 3)
+    draw(one, tmp_path / "ring.png")
+    width = int.from_bytes((tmp_path / "ring.png").read_bytes()[16:20])
+    assert width == pytest.approx(2 * float(parse(picture(one)).get("width")), abs=2)
+
+
+def test_another_ending_and_a_place_that_is_not_there_are_bad_input(tmp_path):
+    for path, labels in ((tmp_path / "ring.jpg", ".svg or .png"), (tmp_path / "no" / "ring.svg", "cannot be written")):
+        with pytest.raises(BadInputError, match=labels):
+            draw(view("all_reduce-ring", 3), path)
+    assert not list(tmp_path.iterdir())

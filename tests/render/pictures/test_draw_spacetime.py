@@ -1,0 +1,109 @@
+"""The picture over time: arrows go from who sends to who hears, from the round of one to that of the other."""
+
+import pytest
+from drawing_examples import NAMES, view, views
+
+from hpccoll.render.pictures import view_of
+from hpccoll.render.pictures.arrow_labels import labels
+from hpccoll.render.pictures.buffer_state import buffer_state
+from hpccoll.render.pictures.message_arrows import arrows
+from hpccoll.render.pictures.message_trace import trace_schedule
+from hpccoll.render.pictures.picture import cells
+from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
+from hpccoll.render.pictures.svg_shapes import Box, LineStyle, Text
+from hpccoll.render.pictures.timeline_grid import Grid, rank_heads
+
+
+def drawn(one):
+    traces = [trace_schedule(schedule) for schedule in one.slices]
+    grid, style = Grid.of(traces), Style.of(traces)
+    return grid, [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrows_begin_and_end_at_the_lines_of_their_ranks_in_their_rounds(name):
+    for ranks in (2, 5, 8):
+        for one in views(name, ranks):
+            grid, all_arrows = drawn(one)
+            for arrow in all_arrows:
+                m, start, end = arrow.message, arrow.pieces[0].start, arrow.pieces[-1].end
+                assert start.x == pytest.approx(grid.point(m.source, 0).x, abs=2)
+                assert end.x == pytest.approx(grid.point(m.target, 0).x, abs=2)
+                assert m.departs * grid.down <= start.y < (m.departs + 1) * grid.down
+                assert m.lands * grid.down < end.y <= (m.lands + 1) * grid.down
+
+
+def test_a_rotation_goes_round_the_back_and_stays_inside():
+    grid, all_arrows = drawn(view("all_reduce-ring", 6))
+    wrapped = [arrow for arrow in all_arrows if len(arrow.pieces) == 2]
+    assert {(arrow.message.source, arrow.message.target) for arrow in wrapped} == {(5, 0)}
+    for leaves, comes in (arrow.pieces for arrow in wrapped):
+        assert (leaves.end.x, comes.start.x) == (5.5 * grid.across, -0.5 * grid.across)
+        assert leaves.end.y == pytest.approx(comes.start.y)
+        assert (leaves.head, comes.head) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["all_reduce-recursive_doubling", "broadcast-binomial", "line"])
+@pytest.mark.parametrize("ranks", [5, 8])
+def test_what_is_no_rotation_goes_straight(name, ranks):
+    assert {len(arrow.pieces) for arrow in drawn(view(name, ranks))[1]} == {1}
+
+
+def test_where_aggregators_stand_between_nothing_goes_round_the_back():
+    assert {len(arrow.pieces) for arrow in drawn(view_of("ring", "all_reduce", 4, aggregators=1))[1]} == {1}
+
+
+def test_reduced_and_replaced_arrivals_look_different():
+    def style(name):
+        return {(arrow.message.folds, arrow.pieces[0].line_style) for arrow in drawn(view(name, 4))[1]}
+
+    assert style("all_reduce-ring") == {(True, LineStyle(FOLDS)), (False, LineStyle(REPLACES, hollow=True))}
+    by_slice = {(folds, line.dashed, line.hollow) for folds, line in style("all_reduce-bidirectional_ring")}
+    assert by_slice == {(True, False, False), (False, True, True)}
+
+
+def test_slices_and_tiers_have_colours_of_their_own():
+    def colours(name, ranks):
+        return {arrow.pieces[0].line_style.colour for arrow in drawn(view(name, ranks))[1]}
+
+    assert (len(colours("all_reduce-bidirectional_ring", 5)), len(colours("nodes", 8)), len(colours("racks", 8))) == (
+        2,
+        2,
+        3,
+    )
+
+
+def test_messages_that_arrive_together_have_ends_of_their_own():
+    ends = [arrow.pieces[-1].end for arrow in drawn(view("one_switch", 9))[1] if arrow.message.target == 8]
+    assert len({round(end.y) for end in ends}) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"), [("all_reduce-ring", 4), ("all_reduce-ring", 16), ("line", 8), ("nodes", 8)]
+)
+def test_every_arrow_says_which_units_it_carries(name, ranks):
+    grid, all_arrows = drawn(view(name, ranks))
+    texts = [shape for shape in labels(all_arrows, grid) if isinstance(shape, Text)]
+    assert len(texts) == len(all_arrows)
+
+
+@pytest.mark.parametrize("name", ["all_reduce-recursive_doubling", "broadcast-binomial", "one_switch"])
+def test_where_all_messages_carry_everything_labels_would_say_nothing(name):
+    grid, all_arrows = drawn(view(name, 8))
+    assert labels(all_arrows, grid) == []
+
+
+def test_cells_have_an_edge_where_a_round_has_changed_them():
+    one = view("all_reduce-ring", 4)
+    trace = trace_schedule(one.slices[0])
+    grid = Grid.of([trace])
+    boxes = [shape for shape in cells(buffer_state(one, trace), grid) if isinstance(shape, Box)]
+    assert len(boxes) == 4 * (trace.rounds + 1)
+    assert sum(box.stroke != "none" for box in boxes) == trace.rounds
+
+
+def test_ranks_without_room_are_not_all_named():
+    traces = [trace_schedule(view("broadcast-binomial", 100).slices[0])]
+    named = [shape.text for shape in rank_heads(Grid.of(traces)) if isinstance(shape, Text)]
+    assert 10 < len(named) < 60
+    assert named[0] == "0"

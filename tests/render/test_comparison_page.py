@@ -1,0 +1,107 @@
+"""The page of a comparison: the chart of shifts, a table for each verdict, what else changed."""
+
+from dataclasses import replace
+from html import unescape
+
+import pytest
+from compared_runs import SIZES, results
+from row_examples import make_row
+
+from hpccoll.analysis.comparison import MISSING, REGRESSION, UNCHANGED, compare
+from hpccoll.analysis.comparison_text import count_cases
+from hpccoll.common.errors import UnusableError
+from hpccoll.render.comparison_page import comparison_chart, comparison_page, write_comparison
+
+
+@pytest.fixture(scope="module")
+def compared():
+    old = results(noise=0.001)
+    new = results({1024: 1.2, 2048: None}, seed=2, noise=0.001, provenance={"kernel": "Linux <new>"})
+    return compare(old, new)
+
+
+def records(chart):
+    layers = chart.get("layer") or chart["spec"]["layer"]
+    data = chart.get("data") or next(layer["data"] for layer in layers if "data" in layer)
+    return data["values"] if "values" in data else chart["datasets"][data["name"]]
+
+
+def test_the_chart_has_the_shift_and_the_verdict_of_every_case_with_a_time_in_both_runs(compared):
+    found = {each["size"]: each for each in records(comparison_chart(compared, "a and b"))}
+    assert len(found) == len(SIZES) - 1
+    assert found["1 KiB"]["verdict"] == REGRESSION
+    assert found["1 KiB"]["low"] < 1.2 < found["1 KiB"]["high"]
+    assert {each["verdict"] for size, each in found.items() if size != "1 KiB"} == {UNCHANGED}
+
+
+def test_collectives_and_shapes_have_panels_of_their_own():
+    def both(shift, seed):
+        rows = [
+            replace(row, collective=collective, ranks=ranks)
+            for collective in ("all_reduce", "broadcast")
+            for ranks in (2, 4)
+            for row in results({1024: shift}, seed=seed).rows
+        ]
+        return replace(results(seed=seed), rows=tuple(rows))
+
+    panels = {each["panel"] for each in records(comparison_chart(compare(both(1.0, 1), both(1.2, 2)), "a and b"))}
+    assert panels == {f"{name}, {n} ranks on 1 node" for name in ("all_reduce", "broadcast") for n in (2, 4)}
+
+
+def test_the_page_has_a_table_for_each_verdict_and_what_else_changed(compared):
+    page = unescape(comparison_page(compared, "a <and> b", comparison_chart(compared, "a <and> b")))
+    for verdict in (REGRESSION, MISSING, UNCHANGED):
+        assert f"<h2>{count_cases(verdict, compared)}</h2>" in page
+    assert "Linux <new>" in page
+    assert page.count("+20") >= 1
+
+
+def test_text_of_results_is_escaped(compared):
+    page = comparison_page(compared, "</title><script>", comparison_chart(compared, "</title><script>"))
+    assert "</title><script>" not in page
+    assert "Linux <new>" not in page
+
+
+def test_without_a_shift_there_is_no_chart_but_a_page(tmp_path):
+    old = results(rounds=1)
+    compared = compare(old, results(rounds=1, seed=2))
+    assert comparison_chart(compared, "a and b") is None
+    assert "undecided" in comparison_page(compared, "a and b", None)
+    with pytest.raises(UnusableError, match="no chart"):
+        write_comparison(compared, tmp_path / "a.png", "a and b")
+
+
+@pytest.mark.parametrize("suffix", [".html", ".svg", ".png"])
+def test_it_is_written_in_the_format_of_the_suffix(compared, tmp_path, suffix):
+    out = tmp_path / f"changes{suffix}"
+    write_comparison(compared, out, "a and b")
+    begins = {".html": b"<!DOCTYPE html>", ".svg": b"<svg", ".png": b"\x89PNG"}[suffix]
+    assert out.read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize("slower", [1.3, 30, 20_000])
+def test_an_axis_has_labels_up_to_the_largest_change(slower):
+    chart = comparison_chart(compare(results(), results({1024: slower}, seed=2)), "a and b")
+    (values,) = {tuple(axis["values"]) for axis in axes(chart) if axis.get("format") == ".3~g"}
+    assert slower / 10 < values[-1]
+    assert values[0] < 10 / slower
+
+
+def axes(node):
+    """Yield the axes of a chart, wherever they are in it."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        if key == "axis" and isinstance(value, dict):
+            yield value
+        elif isinstance(value, dict | list):
+            yield from axes(value)
+
+
+def test_more_panels_than_fit_are_left_to_the_tables():
+    rows = lambda seed: tuple(  # noqa: E731
+        replace(make_row(nbytes=1024, seconds=1e-6, round_medians_s=(1e-6, 1.01e-6 + seed * 1e-9, 1e-6)), ranks=ranks)
+        for ranks in range(2, 14)
+    )
+    old, new = (replace(results(), rows=rows(seed)) for seed in (1, 2))
+    compared = compare(old, new)
+    assert len({each["panel"] for each in records(comparison_chart(compared, "a and b"))}) == 8
+    assert len(compared.cases) == 12

@@ -1,0 +1,76 @@
+"""The section of other programs: a chart and a table of their times next to ours, and no ranking."""
+
+from row_examples import make_row
+
+from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.side_by_side import side_by_side
+from hpccoll.render.other_programs import MAX_PANELS, other_programs_chart, other_programs_section
+from hpccoll.store.rows import Results
+from hpccoll.store.sources import SOURCES
+
+SIZES = 1024, 4096, 16384
+
+
+def ours(size, **changes):
+    return make_row("native", nbytes=size, seconds=size * 1e-9, transport="mpi", device="cpu", **changes)
+
+
+def theirs(size, factor=2.0, **changes):
+    about = {"source": "osu", "timing": "mean", **changes}
+    return make_row(
+        "native", nbytes=size, seconds=size * 1e-9 * factor, transport="mpi", device="cpu", kind="imported", **about
+    )
+
+
+def results(*rows):
+    return Results(rows=rows, runs=(), planned=len(rows), missing=())
+
+
+def points(chart):
+    """Return the points of a chart: panel, whose, size and microseconds."""
+    (data,) = chart["datasets"].values()
+    return {(each["panel"], each["by"], each["bytes"], round(each["value"] * 1e6, 6)) for each in data}
+
+
+def test_without_imports_there_is_no_section():
+    assert other_programs_section(results(*map(ours, SIZES))) == ""
+
+
+def test_the_chart_has_their_times_and_ours_of_each_size():
+    chart = other_programs_chart(side_by_side(map(theirs, SIZES), map(ours, SIZES)))
+    found = points(chart)
+    assert {point[1:] for point in found} == {
+        (who, size, round(factor * size * 1e-3, 6)) for who, factor in (("ours", 1), ("theirs", 2)) for size in SIZES
+    }
+    assert len({panel for panel, *_ in found}) == 1
+
+
+def test_an_operation_of_one_size_is_in_the_table_only():
+    assert other_programs_chart(side_by_side([theirs(1024)], [ours(1024)])) is None
+    section = other_programs_section(results(theirs(1024), ours(1024)))
+    assert "<table" in section
+    assert "other-programs-times" not in section
+
+
+def test_more_operations_than_panels_are_in_the_table_only():
+    rows = [theirs(size, ranks=ranks) for ranks in range(2, 2 + MAX_PANELS + 3) for size in SIZES]
+    chart = other_programs_chart(side_by_side(rows, []))
+    assert len({point[0] for point in points(chart)}) == MAX_PANELS
+    assert other_programs_section(results(*rows)).count("<tr>") >= len(rows)
+
+
+def test_the_section_says_what_each_number_means():
+    suites = [theirs(1024, source=f"{name}-tests", timing="queue_mean") for name in ("nccl", "rccl")]
+    rows = [theirs(1024), theirs(1024, source="imb"), *suites]
+    section = other_programs_section(results(*rows, ours(1024)))
+    assert [name for name in SOURCES if SOURCES[name].title not in section] == []
+    assert section.count("2.00") >= len(rows)
+
+
+def test_a_faster_time_of_another_program_changes_no_recommendation():
+    measured = [ours(size) for size in SIZES]
+    foreign = [theirs(size, 0.01) for size in SIZES]
+    alone, both = recommend(results(*measured)), recommend(results(*measured, *foreign))
+    assert alone
+    assert alone == both
+    assert recommend(results(*foreign)) == ()

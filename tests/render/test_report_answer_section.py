@@ -1,0 +1,166 @@
+"""The first screen: it agrees with the table of ``hpccoll tune`` and with the map below it at every size."""
+
+import re
+from dataclasses import replace
+from html import escape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_timings import KIB, linear_curve, measured_results, merged_results
+
+from hpccoll.analysis.answers import Answers
+from hpccoll.analysis.build_table import build_table
+from hpccoll.analysis.recommendations import recommend
+from hpccoll.common.units import format_size, parse_size
+from hpccoll.render.answer_section import answer_section, answer_table
+from hpccoll.render.chart_groups import chart_groups
+from hpccoll.render.charts import FIGURES
+
+SIZES = [KIB << 2 * i for i in range(6)]
+(MAP,) = (figure for figure in FIGURES if figure.name == "choice")
+TIMES = st.lists(st.floats(1e-6, 1e-3), min_size=len(SIZES), max_size=len(SIZES))
+
+
+def map_cells(results):
+    """Return the cells of the map, by placement (None for one panel) and size, and its group."""
+    recommendations = recommend(results)
+    (group,) = chart_groups(results, recommendations)
+    (cells,) = MAP.specification(group)["datasets"].values()
+    placements = {"": None, "out of place": False, "in place": True}
+    by_place = {(placements[cell["panel"]], cell["size"]): cell for cell in cells}
+    assert len(by_place) == len(cells), "a cell is drawn once"
+    return by_place, Answers(recommendations)
+
+
+@st.composite
+def random_results(draw):
+    """Results of three choices, out of place and in place, of one round or three."""
+    drift = draw(st.sampled_from([(1,), (1, 3, 2)]))
+    spread = draw(st.sampled_from([0.0, 0.02, 0.3]))
+    names = draw(st.sampled_from([("ring", "star", "native"), ("ring", "star")]))
+    agree = draw(st.booleans())
+    curves = {name: dict(zip(SIZES, draw(TIMES), strict=True)) for name in names}
+    others = curves if agree else {name: dict(zip(SIZES, draw(TIMES), strict=True)) for name in names}
+    return merged_results(
+        *(
+            measured_results(each, number=number, in_place=number == 2, drift=drift, spread=spread)
+            for number, each in enumerate((curves, others), 1)
+        )
+    )
+
+
+def in_range(words, size):
+    """Return whether a size is in a range in words, such as ``from 12 KiB to 64 KiB``."""
+    preposition, *ends = re.findall(r"^\w+|\d+ \w+", words)
+    first, *last = map(parse_size, ends)
+    (end,) = last or [first]
+    return first <= size < end or (size == end and (preposition == "at" or end == SIZES[-1]))
+
+
+def sizes_of(words, clause, all_sizes):
+    """Return at how many sizes of its range a clause says ``words``; None if it does not say them."""
+    found = re.search(rf"[(,] ?{words}(?: at (?:(\d+) of \d+ sizes|all \d+ sizes|both sizes))?[,)]", clause)
+    return found and int(found[1] or all_sizes)
+
+
+@given(random_results())
+def test_tune_the_table_of_the_page_and_the_map_agree_on_every_setting_and_size(results):
+    cells, answers = map_cells(results)
+    shared = {placement for placement, _ in cells} == {None}
+    for entry in build_table(results).entries:
+        for in_place in (False, True) if entry.setting.in_place is None else (entry.setting.in_place,):
+            lines = [
+                line
+                for line in answers.table("all_reduce")
+                if line.setting in ("2 nodes", f"2 nodes, {'in place' if in_place else 'out of place'}")
+            ]
+            for size in SIZES:
+                choice = entry.range_of(size).choice.algorithm
+                cell = cells[None if shared else in_place, format_size(size)]
+                (line,) = (line for line in lines if in_range(line.sizes, size))
+                assert (cell["series"], line.choice) == (choice, choice)
+
+
+@given(random_results())
+def test_no_sentence_of_the_first_screen_is_contradicted_by_a_cell_of_the_map(results):
+    cells, answers = map_cells(results)
+    for sentence in answers.sentences("all_reduce"):
+        subject, _, statement = sentence.rstrip(".").partition(": use ")
+        in_place = {"in place": True, "out of place": False}.get(subject.partition(", ")[2])
+        for clause in filter(None, statement.split("; ")):
+            if clause.startswith(("for smaller sizes", "no advice")):
+                continue
+            name, sizes = re.match(r"(\w+|MPICH's own) ((?:at|from) \d+ \w+(?: to \d+ \w+)?)", clause).groups()
+            named = [size for size in SIZES if in_range(sizes, size)]
+            assert named, "a clause is about measured sizes"
+            shown = [cells[in_place, format_size(size)] for size in named]
+            assert {cell["series"] for cell in shown} == {name.replace("MPICH's own", "native")}
+            clear = sum(cell["clear"] for cell in shown)
+            if (stated := sizes_of("clear", clause, len(shown))) is not None:
+                assert clear == stated
+            if (faster := sizes_of("clearly so", clause, len(shown))) is not None:
+                assert clear <= faster, "what is clearly the fastest is clearly faster than native"
+            if (ties := sizes_of(r"a tie with [\w ]+?", clause, len(shown))) is not None:
+                assert sum(cell["lead"] == "tie" for cell in shown) >= ties
+
+
+EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)
+
+
+@pytest.fixture
+def section():
+    """``section(*results)`` returns the first screen of results of one collective as HTML."""
+
+    def make(*several):
+        results = merged_results(*several)
+        return answer_section(results, Answers(recommend(results)), ["all_reduce"])
+
+    return make
+
+
+def test_the_first_screen_has_sentences_a_table_and_a_line_on_noise(section):
+    html = section(measured_results({"ring": LATE, "native": EARLY}, drift=(1, 3, 2)))
+    parts = [html.index(part) for part in ('<ul class="sentences"><li>', '<table class="answer">', '<p class="noise">')]
+    assert parts == sorted(parts)
+    assert re.search(r"<li><b>all_reduce on 2 nodes</b>: use <code>ring</code> from ", html)
+
+
+def test_that_no_speed_up_is_known_is_said_once(section):
+    note = "The library's own calls were not measured."
+    assert section(measured_results({"ring": LATE, "star": EARLY})).count(escape(note)) == 1
+    assert escape(note) not in section(measured_results({"ring": LATE, "native": EARLY}))
+    assert escape(note) not in section(measured_results({"ring": LATE}))
+
+
+def test_no_line_ends_between_a_number_and_its_unit(section):
+    html = section(measured_results({"ring": LATE, "native": EARLY}, drift=(1, 3, 2)))
+    text = re.sub(r"<[^>]*>", "", html)
+    assert re.findall(r"\d+ (?:[KM]iB|[mu]s|%)", text) == []
+    assert re.findall(r"\d+\N{NO-BREAK SPACE}(?:[KM]iB|%)", text) != []
+
+
+def test_results_without_an_answer_have_a_sentence_and_no_table(section):
+    wrong = measured_results({"ring": LATE}, status="wrong", wrong=1)
+    html = section(wrong)
+    assert "no result is complete and correct" in html
+    assert "<table" not in html
+
+
+def test_a_long_table_is_folded_between_two_settings():
+    def on(ranks):
+        results = measured_results({"ring": LATE, "native": EARLY}, number=ranks)
+        return replace(results, rows=tuple(replace(row, ranks=ranks) for row in results.rows))
+
+    table = answer_table(Answers(recommend(merged_results(*map(on, range(2, 8))))), "all_reduce")
+    shown, folded = table.split("<details>")
+    assert [part.count("<tr><td>") for part in (shown, folded)] == [8, 4]
+    assert folded.count("<tr><td></td>") == 2
+    assert "<summary>3 ranks on 2 nodes; 2 nodes: 4 more lines</summary>" in folded
+
+
+def test_a_collective_without_sizes_has_no_column_of_them():
+    curves = {"dissemination": {1: 1e-5}, "native": {1: 2e-5}}
+    results = measured_results(curves, collective="barrier", op=None, in_place=True)
+    table = answer_table(Answers(recommend(results)), "barrier")
+    assert (table.count("<th "), table.count("<td>")) == (4, 4)

@@ -1,0 +1,92 @@
+"""The heading of the page and the sentence below it: what was measured where."""
+
+import pytest
+
+from hpccoll.evidence.log_record import LogRecord
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.render.chart_groups import chart_groups
+from hpccoll.render.measured_summary import MAX_SERIES, gpu_machines, measured_heading, measured_summary
+
+LOADED = [{"hosts": ["n1"], "library": {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]}}]
+"""The NCCL that the ranks of each host have loaded."""
+
+
+@pytest.mark.parametrize(
+    ("shapes", "heading"),
+    [
+        ([(2, 1)], "all_reduce on 2 ranks"),
+        ([(2, 1), (4, 1), (8, 1)], "all_reduce on 2, 4 and 8 ranks"),
+        ([(4, 4), (2, 2)], "all_reduce on 2 and 4 nodes"),
+        ([(8, 4), (4, 4)], "all_reduce on 4 and 8 ranks of 4 nodes"),
+    ],
+)
+def test_the_heading_has_the_collective_and_its_ranks_or_nodes(make_row, of_rows, shapes, heading):
+    rows = [make_row(ranks=ranks, nodes=nodes, ranks_per_node=ranks // nodes) for ranks, nodes in shapes]
+    assert measured_heading(chart_groups(of_rows(*rows))) == heading
+
+
+def test_several_collectives_are_counted(make_row, of_rows):
+    groups = chart_groups(of_rows(make_row(), make_row(collective="all_gather", op=None)))
+    assert measured_heading(groups) == "2 collectives on 2 ranks"
+    assert measured_summary(groups).startswith("1 algorithm, 1 KiB, float32 sum, 1 round; measured on ")
+
+
+def test_the_summary_names_series_sizes_machines_and_the_library_of_native(make_row, make_run, of_rows):
+    rows = [make_row(name, nbytes=n) for name in ("ring", "native", "null") for n in (8, 64)]
+    known = make_run(provenance={"mpi": {"version": "MPICH 5.0.2"}})
+    summary = measured_summary(chart_groups(of_rows(*rows, runs=(known,))))
+    assert summary == (
+        f"ring, native, 8 B to 64 B, float32 sum, 1 round; measured on {known.machine}; MPICH 5.0.2 (native: MPICH's "
+        "own)."
+    )
+    unknown = measured_summary(chart_groups(of_rows(*rows, runs=(make_run(provenance={}),))))
+    assert unknown.endswith(f"measured on {known.machine}.")
+
+
+def test_the_summary_names_the_build_of_nccl_by_its_log_and_without_a_log_its_version(make_row, make_run, of_rows):
+    rows = [make_row("native", transport="nccl"), make_row("ring", transport="nccl")]
+    log = ProbeResult(record=LogRecord(library="nccl", version="2.30.7", build="+cuda12.9"))
+    provenance = {"mpi": {"version": "MPICH 5.0.2"}, "nccl": LOADED}
+    for evidence, name in ((log.to_json(), "NCCL 2.30.7+cuda12.9"), (None, "NCCL 2.30.7")):
+        run = make_run(provenance=provenance, evidence=evidence)
+        summary = measured_summary(chart_groups(of_rows(*rows, runs=(run,))))
+        assert summary.endswith(f"; MPICH 5.0.2 and {name} (native: NCCL's own).")
+
+
+def test_a_version_of_nccl_without_its_build_is_not_named_next_to_the_same_with_it(make_row, make_run, of_rows):
+    rows = [make_row("native", transport="nccl", run_id=name) for name in ("logged", "unlogged", "newer")]
+    log = ProbeResult(record=LogRecord(library="nccl", version="2.30.7", build="+cuda12.9"))
+    newer = [{"hosts": ["n1"], "library": {"version": "2.30.70", "files": []}}]
+    runs = (
+        make_run(run_id="logged", provenance={"nccl": LOADED}, evidence=log.to_json()),
+        make_run(run_id="unlogged", provenance={"nccl": LOADED}), make_run(run_id="newer", provenance={"nccl": newer}),
+    )  # fmt: skip
+    summary = measured_summary(chart_groups(of_rows(*rows, runs=runs)))
+    assert summary.endswith("; NCCL 2.30.7+cuda12.9 and NCCL 2.30.70.")
+
+
+def test_native_of_two_libraries_is_that_of_both(make_row, make_run, of_rows):
+    rows = [make_row("native", transport="nccl"), make_row("native", transport="mpi")]
+    run = make_run(provenance={"mpi": {"version": "MPICH 5.0.2"}, "nccl": LOADED})
+    summary = measured_summary(chart_groups(of_rows(*rows, runs=(run,))))
+    assert "(native: " in summary
+    assert {*summary.partition("(native: ")[2].removesuffix("'s own).").split(" or ")} == {"NCCL", "MPICH"}
+
+
+def test_of_many_series_the_algorithms_are_named(make_row, of_rows):
+    rows = [make_row(name, params={"channels": n}) for name in ("ring", "swing") for n in range(1, MAX_SERIES)]
+    assert measured_summary(chart_groups(of_rows(*rows))).startswith(f"{len(rows)} series of ring, swing, 1 KiB, ")
+
+
+def test_a_terminal_gets_each_machine_with_gpus_once_and_no_other(make_run, of_rows, make_row):
+    gpus = [{"hosts": ["n1"], "gpus": [{"name": "NVIDIA H100"}]}]
+    with_gpus = [make_run(run_id=name, provenance={"gpus": gpus, "nccl": LOADED}) for name in ("a", "b")]
+    results = of_rows(make_row(), runs=(*with_gpus, make_run(run_id="c", provenance={"gpus": None})))
+    assert [*gpu_machines(results)] == [f"measured on {with_gpus[0].machine}; NCCL 2.30.7"]
+
+
+def test_without_a_usable_row_the_heading_says_what_was_attempted(make_row, of_rows):
+    groups = chart_groups(of_rows(make_row(status="failed", median_s=None, busbw_Bps=None)))
+    assert measured_heading(groups) == "all_reduce on 2 ranks"
+    assert "no usable result" in measured_summary(groups)
+    assert measured_heading(()) == "No results"

@@ -1,0 +1,194 @@
+"""Predictions next to measured rows: drawn dashed in the same charts, and part of nothing else."""
+
+import pytest
+import raw_examples
+from predicted_machines import MEASURED, NCCL, cluster, fitted, in_racks
+
+from hpccoll.analysis.build_table import build_table
+from hpccoll.analysis.recommendations import recommend
+from hpccoll.model.predict import Request, predict
+from hpccoll.model.prediction_file import write_predictions
+from hpccoll.render.chart_groups import chart_groups
+from hpccoll.render.charts import FIGURES, heading_lines
+from hpccoll.render.findings import group_findings
+from hpccoll.render.report_writer import build_report
+from hpccoll.render.terminal_summary import outcome_lines
+from hpccoll.store.hdf5 import write_raw_file
+from hpccoll.store.load_results import read_results
+
+BY_NAME = {figure.name: figure for figure in FIGURES}
+DRAWN = ("time", "busbw", "scaling")
+SIZES = (1 << 12, 1 << 16)
+ERRORS = {"cases": 9, "error_median": 0.07, "error_p90": 0.2}
+MACHINE = "2 nodes"
+"""The machine of the measured rows."""
+
+
+def measure(path, **about):
+    """Write measured rows of ring and native on two nodes, one rank each; return their path."""
+    cases = [
+        raw_examples.case(size, algorithm=name, op="sum", in_place=in_place)
+        for size in SIZES
+        for name in ("ring", "native")
+        for in_place in (False, True)
+    ]
+    raw = raw_examples.raw(*(raw_examples.outcome(of, times=raw_examples.times(8)) for of in cases))
+    attempt = raw_examples.attempt(**{"machine": MACHINE, **about})
+    raw.attempts = [(attempt, raw.attempts[0][1])]
+    write_raw_file(raw, path)
+    return path
+
+
+def foresee(path, machine=None, nodes=(2, 4, 8), algorithms=("ring", "rabenseifner"), **more):
+    """Write predictions; return their path."""
+    request = Request(nodes=nodes, sizes=SIZES, algorithms=algorithms, **more)
+    machine = machine or fitted(measured={**MEASURED, "machine": MACHINE}, validation=ERRORS)
+    write_predictions(predict(machine, request), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    """The files of measured rows and of predictions for the same setting."""
+    directory = tmp_path_factory.mktemp("files")
+    return measure(directory / "measured.h5"), foresee(directory / "predicted.h5")
+
+
+@pytest.fixture(scope="module")
+def both(paths):
+    return read_results(paths)
+
+
+@pytest.fixture(scope="module")
+def measured(paths):
+    return read_results(paths[:1])
+
+
+def records(specification):
+    """Return the records of a chart."""
+    return specification["datasets"][specification["data"]["name"]]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_measured_and_predicted_series_of_a_setting_share_a_chart(both, valid, name):
+    (group,) = chart_groups(both, recommend(both))
+    specification = valid(BY_NAME[name].specification(group))
+    predicted = {d["series"]: d["predicted"] for d in records(specification)}
+    assert predicted == {
+        "ring": "", "native": "", "ring (simulated)": "simulated", "rabenseifner (simulated)": "simulated",
+    }  # fmt: skip
+
+
+def test_a_predicted_series_has_the_colour_of_the_measured_one_and_no_mark_of_a_measurement(both):
+    (group,) = chart_groups(both)
+    assert group.colours["ring (simulated)"] == group.colours["ring"]
+    assert group.shapes["ring (simulated)"] not in {group.shapes["ring"], group.shapes["native"]}
+    assert group.colours["rabenseifner (simulated)"] not in {group.colours["ring"], group.colours["native"]}
+
+
+def test_curves_over_nodes_go_on_where_nothing_was_measured(both):
+    (group,) = chart_groups(both)
+    shown = records(BY_NAME["scaling"].specification(group))
+    nodes = {series: sorted({d["nodes"] for d in shown if d["series"] == series}) for series in group.colours}
+    assert nodes["ring"] == [2]
+    assert nodes["ring (simulated)"] == [2, 4, 8]
+    assert group.unit == "nodes"
+
+
+def test_predictions_are_in_the_panels_of_both_placements_and_beyond_the_measured_nodes_in_one(both):
+    (group,) = chart_groups(both)
+    shown = records(BY_NAME["time"].specification(group))
+    panels = {d["panel"] for d in shown if not d["predicted"]}
+    assert panels == {"2 nodes, in place", "2 nodes, out of place"}
+    assert {d["panel"] for d in shown if d["predicted"]} == {*panels, "4 nodes", "8 nodes"}
+
+
+def test_the_interval_of_a_prediction_is_its_band(both):
+    (group,) = chart_groups(both)
+    rows = {(row.nodes, row.algorithm, row.bytes): row for row in both.rows if row.predicted}
+    for d in records(BY_NAME["time"].specification(group)):
+        if d["predicted"]:
+            row = rows[d["nodes"], d["series"].removesuffix(" (simulated)"), d["bytes"]]
+            assert (d["low"], d["value"], d["high"]) == (row.ci_low_s, row.median_s, row.ci_high_s)
+
+
+def test_a_line_names_the_machine_file_and_its_error(both):
+    (group,) = chart_groups(both)
+    assert [line for line in heading_lines(group) if "7% (median)" in line]
+
+
+def test_predictions_change_nothing_else(both, measured):
+    (group,), (alone,) = chart_groups(both, recommend(both)), chart_groups(measured, recommend(measured))
+    assert group.points == alone.points
+    assert group.setting == alone.setting
+    assert recommend(both) == recommend(measured)
+    assert group_findings(group) == group_findings(alone)
+    for figure in FIGURES:
+        if figure.name not in DRAWN and (specification := figure.specification(alone)):
+            assert records(figure.specification(group)) == records(specification)
+
+
+def test_tables_and_answers_are_those_of_the_measured_rows(both, measured):
+    tables = [build_table(results).to_json() for results in (both, measured)]
+    for table in tables:
+        del table["created"]
+    assert tables[0] == tables[1]
+    assert "rabenseifner" not in "\n".join(outcome_lines(both))
+    assert [*outcome_lines(both)][1:] == [*outcome_lines(measured)][1:]  # the first counts cases
+
+
+def test_predictions_alone_have_charts_and_no_answer(paths, tmp_path):
+    results = read_results(paths[1:])
+    (group,) = chart_groups(results)
+    assert not group.points
+    assert {name for name, figure in BY_NAME.items() if figure.specification(group)} == set(DRAWN)
+    page = build_report(results, tmp_path / "report", "predicted").read_text()
+    assert "Nothing was measured" in page
+    assert "No usable result" not in page
+
+
+def test_the_model_of_nccl_and_simulations_are_different_series(tmp_path):
+    results = read_results([foresee(tmp_path / "nccl.h5", cluster(nccl=NCCL), algorithms=("ring",))])
+    (group,) = chart_groups(results)
+    assert {*group.colours} >= {"ring (simulated)", "nccl_ring (modelled)", "nccl_tree (modelled)"}
+
+
+def test_assumed_switches_share_the_chart_of_other_predictions_and_say_so(tmp_path):
+    machine = cluster(aggregators={"kind": "switches"})
+    results = read_results([foresee(tmp_path / "a.h5", machine, algorithms=("ring", "sharp_emulated"))])
+    (group,) = chart_groups(results)
+    assert {point.series for point in group.predictions} == {"ring (simulated)", "sharp_emulated (simulated, assumed)"}
+
+
+def test_predictions_join_measured_rows_whose_aggregators_are_idle(tmp_path):
+    path = tmp_path / "measured.h5"
+    measure(path, aggregators=0)
+    predicted = foresee(tmp_path / "predicted.h5")
+    raw_with_idle = raw_examples.raw(raw_examples.outcome(times=raw_examples.times(8, ranks=3, workers=2)))
+    idle = raw_examples.attempt(ranks=3, aggregators=1, nodes=2)
+    raw_with_idle.attempts = [(idle, raw_with_idle.attempts[0][1])]
+    write_raw_file(raw_with_idle, path)
+    (group,) = chart_groups(read_results([path, predicted]))
+    assert group.points
+    assert group.predictions
+
+
+def test_predictions_join_the_machine_that_they_were_fitted_to(tmp_path):
+    other = measure(tmp_path / "other.h5", machine="others", run_id="run-2", kind="measured on a testbed")
+    own = measure(tmp_path / "own.h5")
+    groups = chart_groups(read_results([other, own, foresee(tmp_path / "predicted.h5")]))
+    assert {group.machines: bool(group.predictions) for group in groups} == {("others",): False, (MACHINE,): True}
+
+
+@pytest.mark.parametrize("other", [{"dtype": "float64"}, {"ranks_per_node": 2}])
+def test_predictions_of_another_setting_have_a_chart_of_their_own(tmp_path, other):
+    machine = in_racks(layout={"ranks_per_node": 2})
+    predicted = foresee(tmp_path / "predicted.h5", machine, **{"ranks_per_node": 1, **other})
+    groups = chart_groups(read_results([measure(tmp_path / "measured.h5"), predicted]))
+    assert [(bool(group.points), bool(group.predictions)) for group in groups] == [(True, False), (False, True)]
+
+
+def test_the_table_of_rows_lists_predictions_with_their_kind(both, tmp_path):
+    page = build_report(both, tmp_path / "report", "both").read_text()
+    rows = page[page.index('id="rows"') :]
+    assert rows.count("simulated on here") == sum(row.predicted for row in both.rows)
