@@ -16,7 +16,7 @@ from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.store.rows import Results, Row, timing_mode
+from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import Interval, RoundStatistics, median_ratio
 
 RoundKey: TypeAlias = tuple[object, str, int]
@@ -216,7 +216,7 @@ def setting_of(row: Row) -> Setting:
         **call_fields(row.collective, row.op, row.dtype, row.root, row.params, row.ranks),
         device=row.device, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
         ranks_per_node=row.ranks_per_node, racks=row.racks, mapping=row.mapping, aggregators=row.aggregators,
-        variant=row.variant, timing=timing_mode(row.timing),
+        variant=row.variant, timing=row.timing,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from hpccoll.cases.catalogue import GRAPH
 from hpccoll.render.call_arguments import algorithm_params, has_size, placement_label
 from hpccoll.render.chart_groups import is_ranked, is_usable
 from hpccoll.render.report_finding import ReportFinding, info
-from hpccoll.store.rows import Results, Row, timing_mode
+from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import median_ratio
 
 MIN_RATIO = 1.25
@@ -47,7 +47,7 @@ def find_launch_cost(results: Results) -> tuple[ReportFinding, ...]:
 
 def _as_graphs(rows: Sequence[Row]) -> Iterator[_Launches]:
     """Yield single operations that were measured with and without a graph, by one launch."""
-    single = [row for row in rows if timing_mode(row.timing) == SINGLE]
+    single = [row for row in rows if row.timing == SINGLE]
     graphs = {_case_key(replace(row, params=_without_graph(row))): row for row in single if row.params.get(GRAPH)}
     for row in single:
         twin = None if row.params.get(GRAPH) else graphs.get(_case_key(replace(row, params=_without_graph(row))))

@@ -41,7 +41,7 @@ def _step_key(row: Row, machines: Mapping[str, str]) -> tuple[object, ...]:
     workload = tuple(workload_of(row).items()) if row.collective in WORKLOADS else ()
     return (
         row.collective, workload, row.dtype, row.device, row.ranks, row.nodes, row.ranks_per_node, row.mapping,
-        row.variant, row.kind, row.timing, machines.get(row.run_id),
+        row.variant, row.kind, row.timing, row.rule, machines.get(row.run_id),
     )  # fmt: skip
 
 
