@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
+from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 from hpccoll.common.units import format_size
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.communicator_settings import logged_setting
 from hpccoll.evidence.log_parser import HostMembers, LoggedCall, LogMessage, ParserState, Rule, add_warning, line_rules
 from hpccoll.evidence.log_record import CollectiveLine, ModelledCost
-from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 
 _COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
 
@@ -164,13 +164,25 @@ def _add_variable(state: ParserState, match: re.Match[str], _message: LogMessage
     state.settings[match["name"]] = match["value"]
 
 
+def _normalised(name: str) -> str:
+    return re.sub(r"[ _]|flags$", "", name).lower()
+
+
+_SETTINGS = {_normalised(name): name for name in COMMUNICATOR_SETTINGS}
+"""The project's names of communicator settings, such as cta_policy, which NCCL logs as ``CTA policy flags``."""
+
+
+def _logged_setting(name: str) -> str:
+    return _SETTINGS.get(_normalised(name), name)
+
+
 def _add_setting(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.communicator[logged_setting(match["name"])] = match["value"]
+    state.communicator[_logged_setting(match["name"])] = match["value"]
 
 
 def _remove_overridden_setting(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     """Remove a communicator setting that an environment variable overrides, and add that variable."""
-    state.communicator.pop(logged_setting(match["field"]), None)
+    state.communicator.pop(_logged_setting(match["field"]), None)
     _add_variable(state, match, message)
 
 

@@ -5,10 +5,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
+from hpccoll.cases.requested_algorithm import NCCL_FUNCTIONS
+from hpccoll.cases.variants import known_variant
+from hpccoll.evidence.expected_evidence import control_violation, is_shown
 from hpccoll.evidence.log_record import LogRecord
-from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
-from hpccoll.evidence.variants import known_variant
-from hpccoll.evidence.verdict import control_violation, network_mismatch
+from hpccoll.evidence.verdict import network_mismatch
 from hpccoll.render.launch_cost import find_launch_cost
 from hpccoll.render.library_evidence import probe_of_run
 from hpccoll.render.report_finding import ReportFinding, critical, info, warning
@@ -169,15 +170,13 @@ def _variant_findings(run: Run, record: LogRecord, logged_variants: Collection[s
         logged_variants: the variants that left logs.
     """
     name, known = run.variant or "", known_variant(run.variant, {**run.environment, **run.communicator})
-    if known is None or known.expected_evidence.is_met is None:
+    if known is None or not known.shows_in_logs:
         return
-    if evidence := control_violation(record, name):
+    if evidence := control_violation(known, record):
         yield critical("control_failed", variant=name, evidence=evidence.rstrip("."))
-    elif not known.expected_evidence.is_met(record):
+    elif not is_shown(known, record):
         failure = probe_of_run(run).failure
-        yield critical(
-            "evidence_missing", variant=name, expected=known.expected_evidence.description, probe_failure=failure
-        )
+        yield critical("evidence_missing", variant=name, expected=known.evidence_text, probe_failure=failure)
     elif known.control and known.control not in logged_variants:
         yield critical("control_missing", variant=name, control=known.control)
 

@@ -1,6 +1,5 @@
 """Settings of NCCL's communicators, which nccl4py passes when it creates them: names, values, versions, validation."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -146,15 +145,3 @@ def min_nccl_version(settings: CommunicatorSettings) -> int:
     """
     known = ((COMMUNICATOR_SETTINGS[name], str(value)) for name, value in settings.items())
     return max((setting.value_since.get(value, setting.since) for setting, value in known), default=0)
-
-
-def _normalised(name: str) -> str:
-    return re.sub(r"[ _]|flags$", "", name).lower()
-
-
-_LOGGED_NAMES = {_normalised(name): name for name in COMMUNICATOR_SETTINGS}
-
-
-def logged_setting(name: str) -> str:
-    """Return the setting that NCCL's log calls ``name``, such as ``CTA policy flags``; ``name`` if it is unknown."""
-    return _LOGGED_NAMES.get(_normalised(name), name)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS, OVERRIDING_VARIABLES, check_settings
+from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS, OVERRIDING_VARIABLES, check_settings
-from hpccoll.evidence.variants import named_variants
 
 
 def test_settings_are_explained_in_one_line_with_the_overriding_variable():
