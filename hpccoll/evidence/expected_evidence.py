@@ -6,7 +6,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from hpccoll.cases.communicator_settings import OVERRIDING_VARIABLES
+from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.requested_algorithm import SWITCH_ALGORITHMS
 from hpccoll.cases.variants import Variant
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
@@ -60,7 +60,8 @@ def _ran(record: LogRecord, *algorithms: str) -> bool:
 
 
 def _is_set(record: LogRecord, setting: str) -> bool:
-    return record.communicator.get(setting, "0") != "0" and OVERRIDING_VARIABLES.get(setting) not in record.settings
+    overridden = COMMUNICATOR_SETTINGS[setting].variable in record.settings
+    return record.communicator.get(setting, "0") != "0" and not overridden
 
 
 def _switch_lines(record: LogRecord) -> tuple[str, ...]:
