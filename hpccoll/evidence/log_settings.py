@@ -22,9 +22,6 @@ LOG_VARIABLES: Mapping[str, str] = {
 }
 """The variables that switch logging on; ``{dir}`` is the directory. UCC and libsharp log to the launch's output."""
 
-QUIET_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
-"""The variables of a timed launch, unless the user has set them: logging would take time at rank 0."""
-
 PROBE_REMEDY = "hpccoll run with --probe DIR, and then with --evidence DIR"
 """How to get the evidence of NCCL's log."""
 
@@ -95,6 +92,5 @@ def _configuration_files() -> Iterator[tuple[str, Path]]:
 
 
 def quiet_nccl() -> None:
-    """Restrict NCCL's log to warnings, unless the user has set its level."""
-    for name, value in QUIET_VARIABLES.items():
-        os.environ.setdefault(name, value)
+    """Restrict NCCL's log to warnings, unless the user has set its level: logging would take time at rank 0."""
+    os.environ.setdefault("NCCL_DEBUG", "WARN")
