@@ -9,7 +9,6 @@ from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
 from hpccoll.evidence.variants import known_variant
 from hpccoll.evidence.verdict import control_violation, network_mismatch
-from hpccoll.render.launch_cost import find_launch_cost
 from hpccoll.render.library_evidence import probe_of_run
 from hpccoll.render.report_finding import ReportFinding, critical, info, warning
 from hpccoll.store.gpu_throttling import CLOCK_SHARE
@@ -22,7 +21,7 @@ def opening_findings(results: Results) -> tuple[ReportFinding, ...]:
     results = results.ours
     return (
         *find_critical(results), *find_resolved(results), *find_several_executors(results),
-        *find_far_gpus(results), *find_hidden_gpus(results), *find_launch_cost(results), *find_busy_machine(results),
+        *find_far_gpus(results), *find_hidden_gpus(results), *find_busy_machine(results),
         *find_slow_gpus(results),
     )  # fmt: skip
 

@@ -174,17 +174,6 @@ def _between_rounds(values: Values) -> str:
     return _write(text, {**values, "where": _where(values)})
 
 
-def _shared_variance(values: Values) -> str:
-    if (shared := values["shared_variance"]) is None:
-        return ""
-    text = f"All series of a call share {100 * shared:.0f} % of the variance between rounds"
-    cause = (
-        ": the machine changes, because others use it or the host of a virtual machine moves its CPUs. Ratios are then "
-        "more certain than times."
-    )
-    return text + (cause if values["machine_varies"] else ".")
-
-
 def _measured_once(values: Values) -> str:
     if not values["resumed_cases"]:
         return "each case was measured in one launch."
@@ -225,15 +214,6 @@ def _evidence_missing(values: Values) -> str:
     probe = " The probe {probe_failure}." if values["probe_failure"] else ""
     text = "The variant {variant} does not show its expected evidence: {expected}." + probe + " In {jobs:list}."
     return _write(text, values)
-
-
-def _launch_cost(values: Values) -> str:
-    cases = "{cases} of {compared:count case}" + ("" if values["largest"] is None else " up to {largest:size}")
-    text = (
-        f"Launches, not wires, set the time of {{collective}} in {cases}: {{choice}} with {{where}} takes "
-        "{seconds:time}, and {without_launches:time} as a CUDA graph, which is launched in one call."
-    )
-    return _write(text, {**values, "where": _where(values)})
 
 
 def _busy_machine(values: Values) -> str:
@@ -364,7 +344,6 @@ TEMPLATES: Mapping[str, Template] = {
         "series are marked (python). Each of its operations includes microseconds of Python, which are most of "
         "the time of a small message. Lines and ratios are separate for each executor.",
     ),
-    "launch_cost": Template("", _launch_cost),
     "far_gpus": Template(
         "",
         "{number:count rank} (the first is rank {first}) had no CPU on the NUMA node of their GPU, so that small "
@@ -420,7 +399,7 @@ TEMPLATES: Mapping[str, Template] = {
         "the 95 % interval of {loose} of {rows:count row} did not become narrow enough in time.",
         _convergence_remedy,
     ),
-    "between_rounds": Template("Between rounds", _between_rounds, _shared_variance),
+    "between_rounds": Template("Between rounds", _between_rounds),
     "measured_once": Template(
         "Between launches",
         _measured_once,

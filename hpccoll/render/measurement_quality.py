@@ -8,10 +8,6 @@ from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.comparisons import mixed_hosts, repeated_points
 from hpccoll.render.report_finding import ReportFinding, info, warning
 from hpccoll.render.round_statistics import round_stats
-from hpccoll.render.shared_variance import shared_variance
-
-MACHINE_SHARE = 0.5
-"""The shared part of the variance between rounds from which on the machine is the cause."""
 
 
 def convergence_findings(group: ChartGroup) -> Iterator[ReportFinding]:
@@ -41,7 +37,7 @@ def agreement_findings(group: ChartGroup) -> Iterator[ReportFinding]:
 
 
 def _between_rounds(group: ChartGroup) -> Iterator[ReportFinding]:
-    """Yield the ratio of the slowest to the fastest round of cases, and the part of the variance that series share."""
+    """Yield the ratio of the slowest to the fastest round of cases."""
     ratios: list[tuple[float, SeriesPoint]] = []
     for point in group.usable:
         times = [stats.median for stats in round_stats(point).values()]
@@ -49,14 +45,11 @@ def _between_rounds(group: ChartGroup) -> Iterator[ReportFinding]:
             ratios.append((max(times) / min(times), point))
     if ratios:
         largest, point = max(ratios, key=lambda entry: entry[0])
-        shared = shared_variance(group.usable)
         yield info(
             "between_rounds",
             median_ratio=median(ratio for ratio, _ in ratios),
             cases=len(ratios),
             max_ratio=largest,
-            shared_variance=shared,
-            machine_varies=shared is not None and shared >= MACHINE_SHARE,
             **group.coordinates(point),
         )
 

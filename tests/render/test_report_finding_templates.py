@@ -19,10 +19,6 @@ EXAMPLES = {
     "evidence_missing": {**LOGGED, "expected": "channels via NET/.../GDRDMA", "probe_failure": "was killed"},
     "control_missing": {**LOGGED, "control": "nccl-gdr-off"},
     "several_executors": {"rows": {"compiled": 12, "python": 9}},
-    "launch_cost": {
-        **POINT, "collective": "all_reduce", "cases": 24, "compared": 60, "largest": 524288,
-        "choice": "ring channels=2", "shape": "8 ranks", "seconds": 2.1e-4, "without_launches": 4.5e-5,
-    },
     "far_gpus": {"number": 4, "first": 12, "jobs": ("a", "b")},
     "hidden_gpus": {"number": 8, "jobs": ("a", "b")},
     "busy_machine": {
@@ -105,7 +101,7 @@ EXAMPLES = {
         "of": 1,
     },
     "between_rounds": {
-        **POINT, "median_ratio": 1.3, "cases": 3, "max_ratio": 2.0, "shared_variance": 0.9, "machine_varies": True,
+        **POINT, "median_ratio": 1.3, "cases": 3, "max_ratio": 2.0,
     },
     "measured_once": {"resumed_cases": 1},
     "repeated_points": {**POINT, "points": 2, "disagreeing": 1, "max_ratio": 1.5},
