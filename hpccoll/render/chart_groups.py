@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hpccoll.analysis.call_labels import has_size, node_of_rank, placement_label
 from hpccoll.analysis.measured_choices import choice_of, setting_of
@@ -224,7 +224,7 @@ class ChartGroup:
         """The positions on a curve at which there were more ranks than cores."""
         return sorted({self.axis_value(point.row) for point in self.usable if point.row.oversubscribed})
 
-    def coordinates(self, point: SeriesPoint) -> dict[str, object]:
+    def coordinates(self, point: SeriesPoint) -> dict[str, Any]:
         """Return the values by which findings identify a point: series, shape, nbytes, pair and placement."""
         return {
             "series": point.series,
@@ -233,6 +233,12 @@ class ChartGroup:
             "pair": point.pair_label,
             "placement": placement_label(point.row),
         }
+
+    def place(self, point: SeriesPoint) -> str:
+        """Return the coordinates of a point besides its series: ``2 ranks at 1 KiB, in place``."""
+        size = f" at {self.size_label(point.row.requested_bytes)}" if self.has_size else ""
+        words = self.shape_label(point.row) + size, point.pair_label, placement_label(point.row)
+        return ", ".join(filter(None, words))
 
     def shape_label(self, row: Row) -> str:
         """Return that position in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""

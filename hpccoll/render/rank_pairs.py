@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from hpccoll.analysis.call_labels import tier_label
 from hpccoll.analysis.round_comparison import disjoint
+from hpccoll.common.text import Finding, info
+from hpccoll.common.units import format_count, format_seconds
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.report_finding import ReportFinding, info
 from hpccoll.render.round_statistics import clearly_faster, median_interval, median_seconds, paired_rounds
+from hpccoll.render.wire_bandwidth import format_rate
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.statistics import Interval
 
@@ -85,14 +87,14 @@ def map_sizes(group: ChartGroup) -> tuple[str, str]:
     return least, most
 
 
-def pair_findings(group: ChartGroup) -> Iterator[ReportFinding]:
+def pair_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield the fastest, the median and the slowest pair of each series, at the smallest and at the largest size."""
     smallest, largest = smallest_and_largest(map_points(group))
     if not smallest:
         return
-    yield from _extremes(group, smallest, "seconds", median_seconds)
+    yield from _extremes(group, smallest, format_seconds, median_seconds)
     if largest[0].row.requested_bytes > smallest[0].row.requested_bytes:
-        yield from _extremes(group, largest, "busbw", lambda point: point.row.busbw_Bps or 0.0)
+        yield from _extremes(group, largest, format_rate, lambda point: point.row.busbw_Bps or 0.0)
 
 
 def _is_clear(fastest: SeriesPoint, slowest: SeriesPoint) -> bool:
@@ -103,24 +105,24 @@ def _is_clear(fastest: SeriesPoint, slowest: SeriesPoint) -> bool:
 
 
 def _extremes(
-    group: ChartGroup, points: Sequence[SeriesPoint], quantity: str, value: Callable[[SeriesPoint], float]
-) -> Iterator[ReportFinding]:
+    group: ChartGroup, points: Sequence[SeriesPoint], form: Callable[[float], str],
+    value: Callable[[SeriesPoint], float],
+) -> Iterator[Finding]:  # fmt: skip
     for name in group.colours:
         of_series = sorted((point for point in points if point.series == name), key=median_seconds)
         if len(of_series) > 1:
             fastest, slowest, median = of_series[0], of_series[-1], MedianPair(tuple(of_series)).point
+            best, worst = form(value(fastest)), form(value(slowest))
+            ratio, clear = median_seconds(slowest) / median_seconds(fastest), _is_clear(fastest, slowest)
+            range_text = (
+                f"the fastest pair is {fastest.pair_label} with {best}; the slowest pair is {slowest.pair_label} with "
+                f"{worst}, {ratio:.2f} times as long" if clear else f"no pair is clearly slower ({best} to {worst})"
+            )  # fmt: skip
             yield info(
                 "pair_extremes",
-                series=name,
-                nbytes=median.row.requested_bytes,
-                shape=group.shape_label(median.row),
-                quantity=quantity,
-                pairs=len(of_series),
-                median=value(median),
-                fastest=fastest.pair_label,
-                fastest_value=value(fastest),
-                slowest=slowest.pair_label,
-                slowest_value=value(slowest),
-                ratio=median_seconds(slowest) / median_seconds(fastest),
-                clear=_is_clear(fastest, slowest),
-            )
+                f"the median of {format_count(len(of_series), 'pair')} is {form(value(median))}; {range_text}.",
+                title=f"{name}, {group.size_label(median.row.requested_bytes)}, {group.shape_label(median.row)}",
+                series=name, nbytes=median.row.requested_bytes, pairs=len(of_series), median=value(median),
+                fastest=fastest.pair_label, fastest_value=value(fastest), slowest=slowest.pair_label,
+                slowest_value=value(slowest), ratio=ratio, clear=clear,
+            )  # fmt: skip
