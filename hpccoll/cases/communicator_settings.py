@@ -86,7 +86,8 @@ COMMUNICATOR_SETTINGS: Mapping[str, CommunicatorSetting] = {
     ),
     "graph_usage_mode": CommunicatorSetting(
         "1: one CUDA graph at a time; 2 (default): graphs mixed with other launches", 22900,
-        "NCCL_GRAPH_MIXING_SUPPORT", least=1, most=2,  # with 0, no graphs, a case with graph=1 may hang (src/plugin/profiler.cc of 2.29.2)
+        "NCCL_GRAPH_MIXING_SUPPORT",
+        least=1, most=2,  # with 0, no graphs, a case with graph=1 may hang (src/plugin/profiler.cc of 2.29.2)
     ),
     BUFFERS: CommunicatorSetting(
         "memory of ncclMemAlloc: allocated (and no more), registered, or in symmetric windows", 22700,
