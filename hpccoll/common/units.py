@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import product
 from math import floor, isfinite, log10
 
 from hpccoll.common.errors import BadInputError
@@ -101,8 +100,8 @@ def parse_parameter(text: str) -> tuple[str, int | str]:
     return name, int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
-def parameter_sets(texts: Iterable[str]) -> list[dict[str, int | str]]:
-    """Return every combination of the values of ``channels=1,4`` and others, each once, as names and values.
+def parameter_values(texts: Iterable[str]) -> dict[str, list[int | str]]:
+    """Return the values of ``channels=1,4`` and others by their names, each value once.
 
     Raises:
         BadInputError: if one of ``texts`` is not a name and values.
@@ -112,7 +111,7 @@ def parameter_sets(texts: Iterable[str]) -> list[dict[str, int | str]]:
         name, equals, values = text.partition("=")
         parsed = (parse_parameter(f"{name}{equals}{value}")[1] for value in values.split(","))
         choices[name] = list(dict.fromkeys(parsed))
-    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+    return choices
 
 
 def format_size(nbytes: int) -> str:

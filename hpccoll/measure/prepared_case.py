@@ -37,6 +37,7 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
@@ -44,7 +45,6 @@ from hpccoll.transports.mpi.persistent import CHANNELS_KEY
 from hpccoll.transports.mpi.vendor_arguments import result_span
 from hpccoll.transports.nccl.communicators import abort_all_worlds
 from hpccoll.transports.nccl.stream_plan import StreamPlan
-from hpccoll.transports.transport_interface import Operation
 
 
 def _no_device() -> int:

@@ -12,7 +12,7 @@ from hpccoll.common.units import (
     format_number,
     format_seconds,
     format_size,
-    parameter_sets,
+    parameter_values,
     parse_rate,
     parse_seconds,
     parse_size,
@@ -128,7 +128,4 @@ def test_bytes_are_printed_with_decimal_prefixes(nbytes, text):
 
 
 def test_a_value_that_is_given_twice_is_one_choice():
-    assert parameter_sets(["channels=1,01,1,4", "outer=ring,ring"]) == [
-        {"channels": 1, "outer": "ring"},
-        {"channels": 4, "outer": "ring"},
-    ]
+    assert parameter_values(["channels=1,01,1,4", "outer=ring,ring"]) == {"channels": [1, 4], "outer": ["ring"]}

@@ -25,13 +25,13 @@ from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTING
 from hpccoll.measure.ranks import Ranks, abort_job
 from hpccoll.measure.recovery import DeadlineSync, ExcludedError, StalledError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
-from hpccoll.transports.lockstep import run_lockstep
+from hpccoll.schedule.lockstep import run_lockstep
+from hpccoll.schedule.operation import Operation
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.transport import NcclTransport
 from hpccoll.transports.nccl.vendor import NcclVendorTransport
-from hpccoll.transports.transport_interface import Operation
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
