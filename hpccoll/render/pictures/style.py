@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.render.pictures.message_trace import Message, Trace
 from hpccoll.render.pictures.svg_shapes import LineStyle
 from hpccoll.schedule import Layout
+from hpccoll.schedule.walk import Message, Trace
 
 FOLDS = "#2b7bba"
 REPLACES = "#d9662b"
