@@ -12,12 +12,12 @@ from functools import lru_cache
 from hpccoll.cases.algorithm_registry import WORKLOADS, collective
 from hpccoll.cases.case import Case, Shape
 from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
+from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.planned_schedule import mapped_layout, planned_schedule, smallest_message
 from hpccoll.cases.transport_table import unmet_by_transport
+from hpccoll.cases.variants import NodeView, named_variants
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
-from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS
-from hpccoll.evidence.variants import NodeView, named_variants
 from hpccoll.schedule import MAPPINGS, Layout, Schedule, have_same_steps, itemsize, numbering
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
 from hpccoll.training.workload import Workload

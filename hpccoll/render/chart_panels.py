@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import altair as alt
 
+from hpccoll.analysis.call_labels import placement_label
 from hpccoll.common.units import format_seconds
 from hpccoll.render import chart_axes
-from hpccoll.render.call_arguments import placement_label
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.comparisons import evenly_spaced
 from hpccoll.render.executed_labels import executed_note

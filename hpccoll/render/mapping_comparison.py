@@ -9,6 +9,7 @@ from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.comparisons import best_placements, evenly_spaced
 from hpccoll.render.round_statistics import clearly_faster, median_seconds, split_by_launch, time_ratio
 from hpccoll.render.wire_bandwidth import uncounted_reason
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Row
 
 MAX_SIZES = 4
@@ -35,9 +36,9 @@ def _comparable_points(group: ChartGroup) -> list[list[SeriesPoint]]:
     Each series and size has one point, the faster one. Launches of a resumed job count as one.
     """
     compared = group.several_mappings and not group.many_pairs
-    by_ranks: dict[tuple[str, int, int], list[SeriesPoint]] = defaultdict(list)
+    by_ranks = defaultdict[CallKey, list[SeriesPoint]](list)
     for point in best_placements(group.points) if compared else ():
-        by_ranks[point.machine, point.row.ranks, point.row.nodes].append(point)
+        by_ranks[point.key.only("machine", "ranks", "nodes")].append(point)
     works = [_faster_of_each(of_launch) for points in by_ranks.values() for of_launch in split_by_launch(points)]
     return [points for points in works if len({point.row.mapping for point in points}) > 1]
 

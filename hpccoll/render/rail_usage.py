@@ -6,11 +6,12 @@ from typing import Any
 
 import altair as alt
 
+from hpccoll.analysis.measured_choices import choice_of
 from hpccoll.analysis.round_comparison import disjoint
+from hpccoll.analysis.table import Choice
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_size
 from hpccoll.render import chart_axes
-from hpccoll.render.call_arguments import algorithm_params
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.chart_panels import Chart, ChartRecord, chart_record, facet_chart, field_values, tooltip
 from hpccoll.render.comparisons import best_placements
@@ -23,18 +24,17 @@ from hpccoll.render.round_statistics import (
 )
 from hpccoll.render.series_colours import series_colour
 from hpccoll.render.wire_bandwidth import UNUSED_PORT_SHARE, in_units_of_size, ports_used
+from hpccoll.store.call_key import CallKey
 
 
 def rail_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield the ports that each algorithm used at the largest size on the most ranks, and the gain of further ports."""
     points = _largest_points(group)
     most = max((point.row.ranks for point in points), default=0)
-    by_algorithm: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    by_algorithm = defaultdict[tuple[Choice, CallKey], list[SeriesPoint]](list)
     for point in points:
-        row = point.row
-        if row.ranks == most:
-            shared = point.machine, row.executor, row.algorithm, row.transport, row.mapping, row.nodes
-            by_algorithm[*shared, tuple(sorted(algorithm_params(row).items()))].append(point)
+        if point.row.ranks == most:
+            by_algorithm[choice_of(point.row), point.key.without("variant", "in_place")].append(point)
     if by_algorithm:
         row = next(iter(by_algorithm.values()))[0].row
         nbytes = row.requested_bytes if group.has_size else None
@@ -122,5 +122,5 @@ def _largest_points(group: ChartGroup) -> list[SeriesPoint]:
     largest = max((p.row.requested_bytes for p in with_ports), default=0)
     order = list(group.colours)
     points = [p for p in with_ports if p.row.requested_bytes == largest and not group.many_pairs]
-    last = {(p.machine, p.series, p.row.ranks, p.row.nodes): p for p in points}
+    last = {(p.series, p.key.without("in_place")): p for p in points}
     return sorted(last.values(), key=lambda p: (p.row.ranks, order.index(p.series)))

@@ -4,13 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from hpccoll.analysis.call_labels import tier_label
 from hpccoll.analysis.round_comparison import disjoint
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_count, format_seconds
-from hpccoll.render.call_arguments import rank_pair, tier_label
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.round_statistics import clearly_faster, median_interval, median_seconds, paired_rounds
 from hpccoll.render.wire_bandwidth import format_rate
+from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.statistics import Interval
 
 
@@ -36,10 +37,9 @@ class MedianPair:
 
 def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
     """Return the pairs of each machine, series, number of ranks and size; of a repeated pair, the last point."""
-    by_series: dict[tuple[object, ...], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
+    by_series: dict[tuple[str, CallKey], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
     for point in points:
-        row = point.row
-        by_series[point.machine, point.series, row.ranks, row.nodes, row.requested_bytes][rank_pair(row)] = point
+        by_series[point.series, point.key.without("pair")][rank_pair(point.row)] = point
     return tuple(MedianPair(tuple(sorted(of_series.values(), key=median_seconds))) for of_series in by_series.values())
 
 
@@ -62,13 +62,12 @@ def map_points(group: ChartGroup) -> list[SeriesPoint]:
     There is none if a line stands for one pair, or if only floors were measured.
     """
     points = [point for point in group.usable if not point.row.floor] if group.many_pairs else []
-    pairs: dict[tuple[str, int, int], set[object]] = defaultdict(set)
+    pairs: dict[CallKey, set[object]] = defaultdict(set)
     for point in points:
-        pairs[point.machine, point.row.ranks, point.row.nodes].add(rank_pair(point.row))
-    shape = max(pairs, key=lambda shape: (len(pairs[shape]), shape[1]), default=None)
-    chosen = (p for p in points if (p.machine, p.row.ranks, p.row.nodes) == shape)
-    last = {(series_without_tier(p), rank_pair(p.row), p.row.requested_bytes): p for p in chosen}
-    return list(last.values())
+        pairs[point.key.only("machine", "ranks", "nodes")].add(rank_pair(point.row))
+    shape = max(pairs, key=lambda shape: (len(pairs[shape]), shape.ranks), default=None)
+    chosen = (p for p in points if p.key.only("machine", "ranks", "nodes") == shape)
+    return list({(series_without_tier(p), p.key): p for p in chosen}.values())
 
 
 def smallest_and_largest(points: Iterable[SeriesPoint]) -> tuple[list[SeriesPoint], list[SeriesPoint]]:

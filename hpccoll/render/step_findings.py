@@ -1,6 +1,7 @@
 """What measured training steps show: a table, and findings on overlap, buckets, products and the null step."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hpccoll.common.units import format_count, format_rounded_size, format_secon
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.measurement_quality import agreement_findings, convergence_findings, weakness_findings
 from hpccoll.render.step_charts import bucket_of
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.step_times import StepTimes
 
 NULL_SHARE = 0.02
@@ -70,11 +72,10 @@ def step_findings(group: ChartGroup) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.severity == "info")
 
 
-def _without(each: StepComparison, key: str) -> tuple[object, ...]:
+def _without(each: StepComparison, key: str) -> CallKey:
     """Return what a comparison has in common with others that differ in one key of the workload."""
-    row = each.rows[0]
-    others = (value for name, value in each.workload.items() if name != key)
-    return *others, row.nodes, row.ranks, row.mapping, row.dtype, row.variant, row.device, each.machine
+    others = tuple(argument for argument in each.key.arguments or () if argument[0] != key)
+    return replace(each.key, arguments=others, requested_bytes=None)
 
 
 def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
@@ -115,7 +116,7 @@ def _overlap_text(clause: Mapping[str, Any]) -> str:
 
 def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     """Yield the best limit of buckets, and what others cost, for the fastest algorithm of the first such workload."""
-    by_rest: dict[tuple[object, ...], list[StepComparison]] = {}
+    by_rest: dict[CallKey, list[StepComparison]] = {}
     for each in compared:
         if each.has_collectives:
             by_rest.setdefault(_without(each, "bucket"), []).append(each)

@@ -9,7 +9,7 @@ from cli_runner import invoke
 from mpi4py import MPI
 
 from hpccoll.cases.skip_reason import skip_reason
-from hpccoll.evidence.variants import NodeView
+from hpccoll.cases.variants import NodeView
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
