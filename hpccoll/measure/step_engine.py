@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.measure.matrix_products import Products, matrix_products
+from hpccoll.training.step_keys import GEMM, NOTHING, WAIT
 from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
-from hpccoll.training.workload import GEMM, NOTHING, WAIT, Workload
+from hpccoll.training.workload import Workload
 from hpccoll.transports.mpi.native_executor import NativePlan, advance_until
 
 Nanoseconds = NDArray[np.int64]
