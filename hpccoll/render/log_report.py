@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from hpccoll.cases.requested_algorithm import requested_by_environment
 from hpccoll.common.text import Finding, critical, in_brackets, info, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
 from hpccoll.evidence.nccl import NVLS_REFUSED
-from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.verdict import NETWORKS, Verdict, failures, judge_line, network_mismatch
 
 _MAX_MODELLED = 3

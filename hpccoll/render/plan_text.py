@@ -9,10 +9,10 @@ from typing import Any
 from hpccoll.cases.case import Job
 from hpccoll.cases.plan import Plan, Skip
 from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
+from hpccoll.cases.variables import assignment
+from hpccoll.cases.variants import known_variant
 from hpccoll.common.text import first_few, join_words
 from hpccoll.common.units import format_count, format_wait
-from hpccoll.evidence.variables import assignment
-from hpccoll.evidence.variants import known_variant
 from hpccoll.sweep import probe_launch
 from hpccoll.sweep.slurm.partitions import sbatch_options
 
@@ -132,7 +132,7 @@ def _requested_algorithms(job: Job) -> Sequence[str]:
 def _required_evidence(job: Job) -> str | None:
     """Return the evidence that a job requires; None if no log can show it."""
     if known := known_variant(job.variant, job.sets):
-        return known.expected_evidence.description
+        return known.evidence_text
     if not _has_logs(job):
         return None
     if requested := _requested_algorithms(job):

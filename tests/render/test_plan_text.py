@@ -9,7 +9,7 @@ from golden_page import assert_golden
 
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Launcher, Plan, Skip
-from hpccoll.evidence.variants import named_variants
+from hpccoll.cases.variants import named_variants
 from hpccoll.render import plan_text
 
 NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
@@ -71,7 +71,7 @@ def test_json_has_the_evidence_that_each_job_requires():
     document = as_json(*jobs)
     assert document["evidence"]["nccl.n2x8.nccl-sharp"] == {
         "requested": ["sharp"],
-        "demanded": known.expected_evidence.description,
+        "demanded": known.evidence_text,
         "logs": True,
         "control": "nccl-sharp-off",
         "control_job": "nccl.n2x8.nccl-sharp-off",
