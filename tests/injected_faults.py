@@ -150,9 +150,9 @@ def settings(p: int, dtype: str) -> Iterator[tuple[Setting, list[Fault]]]:
     """Yield every right result of so many ranks, with the faults that it may have."""
     for name in FOLDING:
         for op in OPS:
-            yield Setting.of(name, op, dtype, p), [*FAULTS.values()]
+            yield Setting.of_case(name, op, dtype, p), [*FAULTS.values()]
     for name in MOVING:
-        yield Setting.of(name, "sum", dtype, p), [FAULTS[fault] for fault in ALIKE]
+        yield Setting.of_case(name, "sum", dtype, p), [FAULTS[fault] for fault in ALIKE]
 
 
 SIZES: dict[str, Callable[[int], Iterable[int]]] = {

@@ -9,9 +9,9 @@ from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import concatenated
 from hpccoll.measure.result_check import Check, guards_of
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
+from hpccoll.schedule.operation import Operation
 from hpccoll.schedule.unequal_blocks import PATTERNS
 from hpccoll.transports.guarded_memory import allocate_guarded
-from hpccoll.transports.transport_interface import Operation
 
 AGGREGATORS = 1
 

@@ -36,8 +36,8 @@ from hpccoll.schedule import (
     then,
 )
 from hpccoll.schedule.collective import check_parameters
+from hpccoll.schedule.operation import Operation
 from hpccoll.schedule.unequal_blocks import PATTERNS
-from hpccoll.transports.transport_interface import Operation
 
 Array = np.ndarray
 

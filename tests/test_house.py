@@ -16,11 +16,11 @@ MAY_IMPORT = {
     "executor": "common numpy hatchling",
     "schedule": "common numpy ml_dtypes",
     "algorithms": "schedule",
-    "evidence": "common",
-    "host": "numpy mpi4py pynvml",
+    "host": "common numpy mpi4py pynvml",
     "transports": "executor host schedule common numpy mpi4py cupy cupyx cupy_backends nccl",
     "training": "schedule common numpy",
-    "cases": "algorithms training schedule evidence host common",
+    "cases": "algorithms training schedule host common",
+    "evidence": "cases host common",
     "store": "cases schedule common numpy h5py",
     "analysis": "store cases schedule common numpy scipy pandas xarray",
     "model": "analysis store cases training schedule common numpy scipy pydantic",
@@ -37,7 +37,7 @@ MAY_IMPORT = {
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
 LIGHT = (
-    "__main__.py", "cli/rank_program.py", "cli/run_options.py", "cli/job_from_args.py", "cli/workload_job.py",
+    "__main__.py", "cli/rank_program.py", "cli/run_options.py", "cli/job_from_args.py",
     "measure", "evidence", "cases", "training", "host", "executor",
     "render/printed_table.py", "render/printed_evidence.py",
 )  # fmt: skip

@@ -9,18 +9,19 @@ from typing import TypeAlias
 import numpy as np
 
 from hpccoll.analysis.round_comparison import is_clear_lead, round_statistics
-from hpccoll.analysis.setting import Setting, call_fields
+from hpccoll.analysis.setting import Setting
 from hpccoll.analysis.table import Choice, Conditions, machine_name, mpi_version
 from hpccoll.cases.case import PYTHON
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.store.rows import Results, Row, timing_mode
+from hpccoll.store.call_key import CallKey
+from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import Interval, RoundStatistics, median_ratio
 
-RoundKey: TypeAlias = tuple[object, str, int]
-"""A round: the call (element type, op, root and placement), the id of its run, and its number in that run."""
+RoundKey: TypeAlias = tuple[CallKey, str, int]
+"""A round: the call, the id of its run, and its number in that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class ChoiceTime:
         seconds = float(np.exp(np.log(medians).mean()))
         half_intervals = [((row.ci_high_s or 0.0) - (row.ci_low_s or 0.0)) / 2 / seconds for row in rows]
         rounds: dict[RoundKey, RoundStatistics] = {
-            ((row.dtype, row.op, row.root, row.in_place), *round_key): statistics
+            (CallKey.of(row), *round_key): statistics
             for row in rows
             for round_key, statistics in round_statistics(row).items()
             if statistics.median
@@ -212,12 +213,7 @@ def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
 
 def setting_of(row: Row) -> Setting:
     """Return the setting of a row."""
-    return Setting(
-        **call_fields(row.collective, row.op, row.dtype, row.root, row.params, row.ranks),
-        device=row.device, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
-        ranks_per_node=row.ranks_per_node, racks=row.racks, mapping=row.mapping, aggregators=row.aggregators,
-        variant=row.variant, timing=timing_mode(row.timing),
-    )  # fmt: skip
+    return Setting.of(CallKey.of(row))
 
 
 def choice_of(row: Row) -> Choice:

@@ -51,7 +51,7 @@ def resolve_auto(
         return case, None
     if table is None:
         raise BadInputError("table", None, VALID_TABLE)
-    entry = table.entry(Setting.of(case, layout, variant))
+    entry = table.entry(Setting.of_case(case, layout, variant))
     chosen = entry.range_of(case.bytes)
     least, most = entry.measured_limits
     inside = least <= case.bytes <= most

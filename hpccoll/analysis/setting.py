@@ -1,12 +1,13 @@
 """The setting of a choice: everything that it depends on, except the size."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from hpccoll.cases.case import SINGLE, Case, Parameter, Shape
 from hpccoll.common.units import format_count
-from hpccoll.schedule import Layout, collective
+from hpccoll.schedule import Layout
+from hpccoll.store.call_key import CallKey
 
 _ARITHMETIC = {"float16": "half", "bfloat16": "bfloat16"}
 """The kinds of arithmetic of element types that CPUs convert to fold them."""
@@ -52,14 +53,21 @@ class Setting:
     timing: str = SINGLE
 
     @classmethod
-    def of(cls, case: Case, layout: Layout, variant: str | None = None) -> "Setting":
+    def of(cls, key: CallKey) -> "Setting":
+        """Return the setting of a call: it joins element types of one arithmetic, reductions, roots and sizes."""
+        values = {name: getattr(key, name) for name in _SHARED_FIELDS}
+        pair = dict(zip(("root", "peer"), key.pair, strict=True)) if key.pair else {}
+        arguments = tuple(sorted({**dict(key.arguments or ()), **pair}.items()))
+        arithmetic = None if key.op is None else _ARITHMETIC.get(key.dtype or "", FULL)
+        return cls(**values, arithmetic=arithmetic, arguments=arguments)
+
+    @classmethod
+    def of_case(cls, case: Case, layout: Layout, variant: str | None = None) -> "Setting":
         """Return the setting of a case on the ranks as they were launched, in the environment ``variant``."""
-        return cls(
-            **call_fields(case.collective, case.op, case.dtype, case.root, case.params, layout.workers),
-            device=case.device, in_place=case.in_place, ranks=layout.workers, nodes=layout.nodes,
-            ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=case.mapping or layout.mapping,
-            aggregators=layout.aggregators, variant=variant, timing=case.timing,
-        )  # fmt: skip
+        key = CallKey.of_case(replace(case, ranks=layout.workers, nodes=layout.nodes))
+        mapping = case.mapping or layout.mapping
+        placed = replace(key, ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=mapping)
+        return cls.of(replace(placed, aggregators=layout.aggregators, variant=variant))
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> "Setting":
@@ -111,17 +119,4 @@ class Setting:
         return details
 
 
-def call_fields(
-    name: str, op: str | None, dtype: str, root: int | None, params: Mapping[str, Parameter], p: int
-) -> dict[str, Any]:
-    """Return the fields of a ``Setting`` that describe the call; the root of a rooted collective is not among them."""
-    values = {argument: params.get(argument, default) for argument, default in collective(name).arguments.items()}
-    if "peer" in values:
-        values = {"root": root or 0, "peer": int(values["peer"]) % p}
-    if "concurrent" in values:
-        values = {"concurrent": int(values["concurrent"]) or p // 2}
-    return {
-        "collective": name,
-        "arithmetic": None if op is None else _ARITHMETIC.get(dtype, FULL),
-        "arguments": tuple(sorted(values.items())),
-    }
+_SHARED_FIELDS = tuple(field.name for field in fields(Setting) if field.name not in ("arithmetic", "arguments"))

@@ -14,7 +14,7 @@ from hpccoll.analysis.round_comparison import clearly_faster
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.units import format_count, format_seconds, format_size
-from hpccoll.store.exposed_times import workload_of
+from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.step_times import StepTimes
 
@@ -40,6 +40,7 @@ class StepComparison:
     """The steps of one workload on the same ranks, which differ in the algorithm of their collectives.
 
     Args:
+        key: the call of the step.
         workload: the workload, with defaults.
         machine: the machine.
         shape: the nodes and ranks in words: ``4 nodes``, ``4 ranks``.
@@ -49,6 +50,7 @@ class StepComparison:
         oversubscribed: whether there were more ranks than cores.
     """
 
+    key: CallKey
     workload: Workload
     machine: str
     shape: str
@@ -111,12 +113,12 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
     """
     values: dict[tuple[str, str], set[object]] = defaultdict(set)
     for row in rows:
-        workload = workload_of(row)
+        workload = call_arguments(row)
         for key, value in {**workload, **{name: getattr(row, name) for name in _PLACE}}.items():
             values[workload["model"], key].add(value)
 
     def name(row: Row) -> tuple[str, ...]:
-        workload = workload_of(row)
+        workload = call_arguments(row)
         differing = [key for key in (*workload, *_PLACE) if len(values[workload["model"], key]) > 1]
         words = (
             str(getattr(row, key) or "") if key in _PLACE else _coordinate_text(workload, key)
@@ -142,12 +144,12 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
     rows = [row for row in rows if is_step(row)]
     several_machines = len({machines.get(row.run_id) for row in rows}) > 1
     details = workload_namer(rows)
-    grouped: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    grouped: dict[CallKey, list[Row]] = defaultdict(list)
     for row in rows:
-        place = (getattr(row, name) for name in _PLACE)
-        grouped[(*workload_of(row).values(), row.nodes, row.ranks, *place, machines.get(row.run_id))].append(row)
+        key = CallKey.of(row, machines.get(row.run_id, ""))
+        grouped[key.without("op", "in_place", "aggregators", "executor")].append(row)
     made = []
-    for members in grouped.values():
+    for key, members in grouped.items():
         first = members[0]
         best: dict[str, Row] = {}
         for row in sorted(members, key=lambda row: row.median_s or 0.0):
@@ -158,7 +160,8 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
             machine = machines.get(first.run_id, "unknown machine")
             made.append(
                 StepComparison(
-                    workload=workload_of(first),
+                    key=key,
+                    workload=call_arguments(first),
                     machine=machine,
                     shape=setting_of(first).shape_label,
                     details=(*details(first), *([machine] if several_machines else [])),
@@ -267,7 +270,7 @@ def exposed_words(row: Row) -> str:
 
     The stages of a pipeline wait for each other's messages, and without communication they do not.
     """
-    what = "exposed communication and pipeline bubble" if _stages(workload_of(row)) > 1 else "exposed communication"
+    what = "exposed communication and pipeline bubble" if _stages(call_arguments(row)) > 1 else "exposed communication"
     if row.exposed_s is None or row.exposed_share is None:
         return ""
     if row.exposed_s <= 0:

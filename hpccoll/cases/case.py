@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll.cases.input_keys import DEFAULT_OPERATIONS, EFFORT, SWEEP
+from hpccoll.cases.keys import DEFAULT_OPERATIONS, EFFORT, SWEEP
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.files import parse_json, read_text
 from hpccoll.common.limits import (

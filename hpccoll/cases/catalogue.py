@@ -1,7 +1,8 @@
 """The catalogue: which collectives, algorithms and parameters can be requested. It imports no MPI: login nodes plan."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import TypeVar
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
 from hpccoll.cases.case import TIMINGS, Case, Parameter
@@ -23,6 +24,8 @@ from hpccoll.schedule import (
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
 from hpccoll.training.workload import Workload
+
+Values = TypeVar("Values")
 
 PLAN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": IntegerRange(1, MAX_BYTES)}
 """The parameters of every case with a schedule: the number of channels, the number of channels in flight, and, instead
@@ -135,35 +138,39 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
 
 
 def parameters_by_algorithm(
-    name: str, algorithms: Iterable[str], parameters: Mapping[str, Parameter]
-) -> Iterator[tuple[str, dict[str, Parameter]]]:
-    """Yield every algorithm with the parameters that it has, and with the arguments of the collective.
+    name: str, algorithms: Iterable[str], parameters: Mapping[str, Values]
+) -> dict[str, dict[str, Values]]:
+    """Return for each algorithm of a collective those of the parameters that it has; values may be lists.
+
+    The keys of a training step are no parameters: they have options of their own.
 
     Raises:
-        BadInputError: if no algorithm has a parameter, or a traffic pattern does not exist.
+        BadInputError: if no algorithm has a parameter.
     """
-    known = {algorithm: known_parameters(name, algorithm) for algorithm in algorithms}
+    keys = collective(name).arguments if name in WORKLOADS else ()
+    known = {algorithm: {*known_parameters(name, algorithm)}.difference(keys) for algorithm in algorithms}
+    every = sorted({*chain.from_iterable(known.values())})
     for parameter in parameters:
-        if not any(parameter in names for names in known.values()):
-            every = sorted({parameter for names in known.values() for parameter in names})
+        if parameter not in every:
             raise BadInputError("parameter", parameter, every or f"left out: {name} has none")
-    values = {**collective(name).arguments, **parameters}
-    if "traffic" in values:
-        values["traffic"] = unequal_blocks.named(str(values["traffic"]))
-    values = exact_parameters(values)
-    for algorithm, names in known.items():
-        yield algorithm, {parameter: value for parameter, value in values.items() if parameter in names}
+    return {
+        algorithm: {parameter: value for parameter, value in parameters.items() if parameter in names}
+        for algorithm, names in known.items()
+    }
 
 
 def exact_parameters(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """Return parameters as cases have them: sizes such as 128K in bytes.
+    """Return parameters as cases have them: sizes such as 128K in bytes, files of traffic with a digest.
 
     Raises:
-        BadInputError: if the segment is not a size.
+        BadInputError: if the segment is not a size, or a traffic pattern does not exist.
     """
-    if "segment" not in parameters:
-        return dict(parameters)
-    return {**parameters, "segment": parse_size(parameters["segment"], "parameter segment")}
+    exact = dict(parameters)
+    if "segment" in exact:
+        exact["segment"] = parse_size(exact["segment"], "parameter segment")
+    if "traffic" in exact:
+        exact["traffic"] = unequal_blocks.named(str(exact["traffic"]))
+    return exact
 
 
 def distinct_placements(name: str, algorithm: str, requested: Sequence[bool]) -> Sequence[bool]:

@@ -1,42 +1,40 @@
-"""The job that a command line of ``hpccoll run`` describes."""
+"""The job that a command line of ``hpccoll run`` or ``hpccoll train`` describes."""
 
 import argparse
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpccoll.cases.case import EXECUTORS, RUN_JOB, Case, Effort, Job, Shape
-from hpccoll.cases.input_keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
-from hpccoll.common.errors import BadInputError
-from hpccoll.common.limits import RANKS
-from hpccoll.common.units import parameter_sets, parse_parameter, size_range
+from hpccoll.cases.case import EXECUTORS, RUN_JOB, Effort, Job, Parameter, Shape
+from hpccoll.cases.keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
+from hpccoll.cli.run_options import workload_flag
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.limits import MAX_CASES, RANKS
+from hpccoll.common.units import parameter_values, parse_parameter, size_range
 
 if TYPE_CHECKING:
+    from hpccoll.cases.product import CaseRequest
     from hpccoll.schedule import Layout
 
 
-def job_from_args(arguments: argparse.Namespace, layout: "Layout") -> Job:
+def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
     """Return the job that the command line describes.
 
     Args:
         arguments: the parsed options.
-        layout: the layout of the running ranks.
+        launched: the layout of the running ranks.
 
     Raises:
-        BadInputError: if a size or number is invalid, or a variable of this process overrides a setting of NCCL's
-            communicators.
+        BadInputError: if a value is invalid, or a variable of this process overrides a setting of NCCL's communicators.
     """
     from hpccoll.analysis.table import check_job_table
 
-    if arguments.workload:
-        from hpccoll.cli.workload_job import job_of_workloads as from_options
-    else:
-        from_options = _job_from_options
-    job = Job.load(arguments.job) if arguments.job else from_options(arguments, layout)
+    job = Job.load(arguments.job) if arguments.job else _job_from_options(arguments, launched)
     check_job_table(job.table)
     if job.communicator:
-        from hpccoll.evidence.communicator_settings import overridden_settings
+        from hpccoll.cases.communicator_settings import overridden_settings
 
         for setting, name in overridden_settings(os.environ, job.communicator):
             expected = f"unset: it would override {setting} of variant {job.variant}"
@@ -45,88 +43,127 @@ def job_from_args(arguments: argparse.Namespace, layout: "Layout") -> Job:
 
 
 def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
-    """Return the job that the options describe."""
     from hpccoll.analysis.resolve_auto import check_table_given
     from hpccoll.analysis.table import load_table
-    from hpccoll.cases.catalogue import (
-        algorithms_of,
-        distinct_mappings,
-        distinct_placements,
-        distinct_transports,
-        parameters_by_algorithm,
-    )
+    from hpccoll.cases.product import count_cases, expand_cases
+
+    aggregators = read_integer("--aggregators", arguments.aggregators)
+    if aggregators >= launched.ranks:
+        expected = f"at most {launched.ranks - 1}: at least one rank is a worker"
+        raise BadInputError("--aggregators", aggregators, expected)
+    layout = replace(launched, aggregators=aggregators)
+    request = step_request(arguments) if arguments.workload else _call_request(arguments, layout.workers)
+    table = None if arguments.table is None else load_table(arguments.table, "--table")
+    check_table_given("--table", arguments.table and str(arguments.table), request.algorithms)
+    if (count := count_cases(request, layout.workers)) > MAX_CASES:
+        raise UnusableError("options", f"{count} cases; a job has at most {MAX_CASES}")
+    if arguments.executor not in (*EXECUTORS, None):
+        raise BadInputError("--executor", arguments.executor, EXECUTORS)
+    return Job(
+        name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
+        **variant_settings(arguments), seed=read_integer("--seed", arguments.seed), effort=_effort(arguments),
+        table=table, executor=arguments.executor, models=request.models,
+        cases=tuple(expand_cases(request, layout.workers)),
+    )  # fmt: skip
+
+
+def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
+    """Return the request of ``hpccoll run``."""
+    from hpccoll.cases.product import CaseRequest
     from hpccoll.cases.transport_table import check_timings, transports_by_device
     from hpccoll.schedule import collective
 
     family = collective(arguments.collective)
-    sizes = _sizes(arguments)[:1] if family.token else _sizes(arguments)  # a barrier has one size
-    op = arguments.op if family.has_op else None
-    root = read_integer("-r", arguments.root or "0") if family.rooted or arguments.root else None
-    layout = with_aggregators(arguments, launched)
-    names = arguments.algorithms
-    if names is None:
-        names = DEFAULT_ALGORITHMS if arguments.collective == "all_reduce" else ALL
-    algorithms = algorithms_of(family.name) if names == ALL else names.split(",")
-    table = None if arguments.table is None else load_table(arguments.table, "--table")
-    check_table_given("--table", arguments.table and str(arguments.table), algorithms)
+    root = read_integer("-r", arguments.root or "0")
+    if arguments.root and not family.rooted:
+        raise BadInputError("root", root, f"none: {family.name} has no root")
     if arguments.in_place and not family.in_place:
-        raise BadInputError(
-            "--in-place",
-            family.name,
-            "left out: the contribution and the result of this collective have separate buffers",
-        )
-    mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
-    transports, timings = arguments.transport.split(","), arguments.timing.split(",")
-    transports_by_device((arguments.device,), transports)
-    check_timings("--timing", timings, transports)
-    cases = (
-        Case(
-            collective=arguments.collective, algorithm=algorithm, transport=transport, device=arguments.device,
-            dtype=arguments.dtype, op=op, bytes=size, in_place=in_place, root=root,
-            params=_resolve_peer(params, layout.workers), mapping=mapping, timing=timing,
-        )
-        for parameters in parameter_sets(arguments.param)
-        for algorithm, params in parameters_by_algorithm(family.name, algorithms, parameters)
-        for transport in distinct_transports(family.name, algorithm, transports, arguments.device)
-        for size in sizes
-        for in_place in distinct_placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
-        for mapping in distinct_mappings(family.name, algorithm, mappings)
-        for timing in timings
-    )  # fmt: skip
-    unique = {case.id: case for case in cases}
-    return Job(
-        name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
-        **variant_settings(arguments),
-        seed=read_integer("--seed", arguments.seed), effort=effort_of(arguments), table=table,
-        executor=executor_of(arguments.executor),
-        cases=tuple(unique.values()),
+        expected = "left out: the contribution and the result of this collective have separate buffers"
+        raise BadInputError("--in-place", family.name, expected)
+    common = _common_lists(arguments)
+    timings = _words(arguments.timing)
+    transports_by_device((arguments.device,), common["transports"])
+    check_timings("--timing", timings, common["transports"])
+    algorithms = _words(arguments.algorithms or (DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL))
+    given = parameter_values(arguments.param)
+    calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
+    return CaseRequest(
+        **common, collectives=[family.name], algorithms=algorithms, timings=timings, roots=[root],
+        sizes=size_range(arguments.begin, arguments.end, read_integer("-f", arguments.factor)),
+        in_place=(True,) if arguments.in_place else (False, True),
+        pairs=list(dict.fromkeys((root, _rank_from_end(peer, workers)) for peer in calls.get("peer", []))),
+        concurrent=calls.get("concurrent", []), traffic=calls.get("traffic", []),
+        params=_parameters(family.name, algorithms, given),
     )  # fmt: skip
 
 
-def with_aggregators(arguments: argparse.Namespace, launched: "Layout") -> "Layout":
-    """Return the layout of the ranks; the last ranks are the requested aggregators.
+def step_request(arguments: argparse.Namespace) -> "CaseRequest":
+    """Return the request of ``hpccoll train``.
 
     Raises:
-        BadInputError: if no worker is left.
+        BadInputError: if a value is invalid.
     """
-    aggregators = read_integer("--aggregators", arguments.aggregators)
-    if aggregators >= launched.ranks:
-        raise BadInputError(
-            "--aggregators", aggregators, f"at most {launched.ranks - 1}: at least one rank is a worker"
-        )
-    return replace(launched, aggregators=aggregators)
+    from hpccoll.cases.product import CaseRequest, workloads
+    from hpccoll.training.model_file import DTYPE, load_models, models_from_json
+    from hpccoll.training.workload import TRAINING_STEP, WORKLOAD
+
+    for option, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
+        if value and not arguments.dry_run:
+            raise UnusableError(option, "with --dry-run only")
+    DTYPE.check("-d", arguments.dtype)
+    lists: dict[str, list[Parameter]] = {}
+    for name, key in WORKLOAD.items():
+        given = getattr(arguments, name) or []
+        texts = given if name == WITH_COMMAS else [text for each in given for text in each.split(",")]
+        lists[name] = [key.read(workload_flag(name), text) for text in texts] or [key.default]
+    models = load_models(map(str, lists["model"]), "--model", _load_yaml)
+    algorithms = _words(arguments.algorithms)
+    request = CaseRequest(
+        **_common_lists(arguments), workloads=[lists], models=models, algorithms=algorithms,
+        params=_parameters(TRAINING_STEP, algorithms, parameter_values(arguments.param)),
+    )  # fmt: skip
+    shapes = models_from_json(models)
+    for workload in workloads(request):
+        workload.shape(shapes)  # raises an error if the model does not exist
+    return request
 
 
-def executor_of(requested: str | None) -> str | None:
-    if requested not in (*EXECUTORS, None):
-        raise BadInputError("--executor", requested, EXECUTORS)
-    return requested
+WITH_COMMAS = "parallel"
+"""The key of a training step whose values have commas: its option is repeated for several."""
 
 
-def _resolve_peer(params: dict[str, int | str], workers: int) -> dict[str, int | str]:
-    """Return the parameters with a negative ``peer`` resolved: -1 is the last rank."""
-    peer = params.get("peer")
-    return {**params, "peer": peer % workers} if isinstance(peer, int) and -workers <= peer < 0 else params
+def _load_yaml(path: Path, key: str) -> Any:
+    from hpccoll.common.yaml_model import load_plain_yaml  # it imports pydantic: only rank 0 reads files
+
+    return load_plain_yaml(path, key)
+
+
+def _common_lists(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the lists of a request that both commands have, by their names there."""
+    return {
+        "devices": [arguments.device], "transports": _words(arguments.transport), "dtypes": [arguments.dtype],
+        "ops": [arguments.op], "mappings": _words(arguments.mapping) if arguments.mapping else [None],
+    }  # fmt: skip
+
+
+def _parameters(
+    name: str, entries: list[str], given: dict[str, list[Parameter]]
+) -> dict[str, dict[str, list[Parameter]]]:
+    """Return for each of the requested algorithms of a collective those of the parameters that it has."""
+    from hpccoll.cases.catalogue import parameters_by_algorithm
+    from hpccoll.cases.product import check_algorithms, select_algorithms
+
+    check_algorithms(entries, [name])
+    return parameters_by_algorithm(name, select_algorithms(name, entries), given)
+
+
+def _rank_from_end(rank: Parameter, ranks: int) -> Any:
+    """Return a rank that may be counted from the end: -1 is the last one."""
+    return rank % ranks if isinstance(rank, int) and -ranks <= rank < 0 else rank
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(text.split(",")))
 
 
 def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -138,8 +175,8 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         BadInputError: if the variant or a setting is unknown, or a variable of the variant overrides a setting.
     """
-    from hpccoll.evidence.communicator_settings import overridden_settings
-    from hpccoll.evidence.variants import named_variants, variant_communicator
+    from hpccoll.cases.communicator_settings import overridden_settings
+    from hpccoll.cases.variants import named_variants, variant_communicator
 
     if arguments.variant is not None and arguments.variant not in named_variants():
         raise BadInputError("--variant", arguments.variant, named_variants())
@@ -165,17 +202,13 @@ def parse_shape(text: str) -> Shape:
     return Shape(nodes, nodes * per_node, aggregators)
 
 
-def _sizes(arguments: argparse.Namespace) -> list[int]:
-    return size_range(arguments.begin, arguments.end, read_integer("-f", arguments.factor))
-
-
-def effort_of(arguments: argparse.Namespace) -> Effort:
-    warmup, rounds = read_integer("-w", arguments.warmup), read_integer("--rounds", arguments.rounds)
-    seconds, timeout = read_number("--seconds", arguments.seconds), read_number("--timeout", arguments.timeout)
-    operations = read_integer("--operations", arguments.operations)
+def _effort(arguments: argparse.Namespace) -> Effort:
+    effort = Effort(
+        warmup=read_integer("-w", arguments.warmup), rounds=read_integer("--rounds", arguments.rounds),
+        seconds=read_number("--seconds", arguments.seconds), timeout=read_number("--timeout", arguments.timeout),
+        operations=read_integer("--operations", arguments.operations),
+    )  # fmt: skip
     if arguments.iterations is None:
-        return Effort(warmup=warmup, seconds=seconds, timeout=timeout, rounds=rounds, operations=operations)
+        return effort
     n = read_integer("-n", arguments.iterations)
-    return Effort(
-        warmup=warmup, min_iterations=n, max_iterations=n, timeout=timeout, rounds=rounds, operations=operations
-    )
+    return replace(effort, min_iterations=n, max_iterations=n)

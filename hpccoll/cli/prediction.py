@@ -168,7 +168,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
 def _names(text: str | None, collective: str) -> list[str]:
     """Return the requested algorithms; none stand for the usual ones."""
     from hpccoll.cases.algorithm_registry import collective as row
-    from hpccoll.cases.input_keys import ALL
+    from hpccoll.cases.keys import ALL
 
     return list(row(collective).components) if text == ALL else [] if text is None else text.split(",")
 

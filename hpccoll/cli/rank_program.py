@@ -1,6 +1,7 @@
 """The rank program of ``hpccoll run`` and ``hpccoll train``, from the command line to the exit code."""
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import Job, Shape
-from hpccoll.cli.job_from_args import job_from_args, parse_shape, variant_settings
+from hpccoll.cli.job_from_args import job_from_args, parse_shape, step_request, variant_settings
 from hpccoll.cli.run_options import build_parser, build_train_parser
 from hpccoll.common.errors import (
     BadInputError,
@@ -22,6 +23,7 @@ from hpccoll.common.errors import (
     check_resources,
     refusal_of,
 )
+from hpccoll.common.limits import RANKS
 from hpccoll.common.units import format_size
 from hpccoll.evidence.log_settings import (
     INTERRUPTED_FILE,
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
 
 TRAIN = "train"
 
+DRY_RANKS = "8"
+"""The default number of ranks of a dry run."""
+
 ROOT_FIRST_S = 10.0
 """Seconds that other ranks give rank 0 to print an error: a launcher may kill all ranks when the first one exits."""
 
@@ -80,9 +85,7 @@ def _run(argv: Sequence[str], command: str) -> int:
             # Only training steps multiply matrices; NumPy would start a useless thread per core in every rank.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if arguments.dry_run:
-            from hpccoll.cli.workload_job import print_dry_run
-
-            return print_dry_run(arguments) if first else 0
+            return _print_dry_run(arguments) if first else 0
         if arguments.probe:
             enable_logging(arguments.probe)  # before any library reads its variables
         shape = _read_shape(arguments)
@@ -101,6 +104,23 @@ def _run(argv: Sequence[str], command: str) -> int:
         elif not is_connected():
             time.sleep(ROOT_FIRST_S)
         return error.exit_code
+
+
+def _print_dry_run(arguments: argparse.Namespace) -> int:
+    """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
+    from hpccoll.cases.product import workloads
+    from hpccoll.training.dry_run import dry_run_json, dry_run_lines
+    from hpccoll.training.model_file import models_from_json
+
+    request = step_request(arguments)
+    ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
+    if arguments.json:
+        made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in workloads(request)]
+        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
+    else:
+        for workload in workloads(request):
+            print(*dry_run_lines(workload, ranks, arguments.dtype, shapes), sep="\n")
+    return 0
 
 
 def _read_shape(arguments: argparse.Namespace) -> Shape | None:

@@ -1,4 +1,4 @@
-"""The parsers of ``hpccoll run`` and ``hpccoll train``; hpccoll/cases/input_keys.py declares the options."""
+"""The parsers of ``hpccoll run`` and ``hpccoll train``; hpccoll/cases/keys.py declares the options."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hpccoll.cases.input_keys import NETWORKS, OPTION_BY_FLAG, RUN_OPTIONS, TRAIN_ALGORITHMS, TRAIN_FLAGS, Option
+from hpccoll.cases.keys import NETWORKS, OPTION_BY_FLAG, RUN_OPTIONS, TRAIN_ALGORITHMS, TRAIN_FLAGS, Option
 from hpccoll.common.errors import UnusableError, abbreviate, did_you_mean
 
 EXAMPLES = """examples:

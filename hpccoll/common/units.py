@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import product
 from math import floor, isfinite, log10
 
 from hpccoll.common.errors import BadInputError
@@ -101,8 +100,8 @@ def parse_parameter(text: str) -> tuple[str, int | str]:
     return name, int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
-def parameter_sets(texts: Iterable[str]) -> list[dict[str, int | str]]:
-    """Return every combination of the values of ``channels=1,4`` and others, each once, as names and values.
+def parameter_values(texts: Iterable[str]) -> dict[str, list[int | str]]:
+    """Return the values of ``channels=1,4`` and others by their names, each value once.
 
     Raises:
         BadInputError: if one of ``texts`` is not a name and values.
@@ -112,7 +111,7 @@ def parameter_sets(texts: Iterable[str]) -> list[dict[str, int | str]]:
         name, equals, values = text.partition("=")
         parsed = (parse_parameter(f"{name}{equals}{value}")[1] for value in values.split(","))
         choices[name] = list(dict.fromkeys(parsed))
-    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+    return choices
 
 
 def format_size(nbytes: int) -> str:
@@ -173,3 +172,24 @@ def format_decimal_bytes(nbytes: float) -> str:
 def format_count(count: object, noun: str) -> str:
     """Return a count with its noun: ``1 rank``, ``2 ranks``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """Return the CPUs of a list as Linux writes it, such as ``0-11,24``.
+
+    Raises:
+        ValueError: if the text is no such list.
+    """
+    ranges = (part.partition("-") for part in text.split(",") if part)
+    return frozenset(cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1))
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """Return CPU numbers as ranges, such as ``0-3,8``."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)

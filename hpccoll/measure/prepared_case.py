@@ -10,12 +10,12 @@ from mpi4py import MPI
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Effort, Parameter
 from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.communicator_settings import CommunicatorSettings
 from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
-from hpccoll.evidence.communicator_settings import CommunicatorSettings
 from hpccoll.measure.native_loop import NativeBarrier, NativeLoop
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array
@@ -37,6 +37,7 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
@@ -44,7 +45,6 @@ from hpccoll.transports.mpi.persistent import CHANNELS_KEY
 from hpccoll.transports.mpi.vendor_arguments import result_span
 from hpccoll.transports.nccl.communicators import abort_all_worlds
 from hpccoll.transports.nccl.stream_plan import StreamPlan
-from hpccoll.transports.transport_interface import Operation
 
 
 def _no_device() -> int:

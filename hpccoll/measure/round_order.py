@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hpccoll.cases.case import Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
 from hpccoll.common.errors import BadInputError
-from hpccoll.schedule import collective
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.raw_results import RawResults
 
 
@@ -96,7 +96,7 @@ def job_for_remaining_ranks(job: Job, shape: Shape, rest: Shape | None, earlier:
 
 
 def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:
-    calls: dict[tuple[object, ...], list[Case]] = defaultdict(list)
+    calls: dict[CallKey, list[Case]] = defaultdict(list)
     for case in job.cases:
         if job.shape(case) == shape:
             calls[call_key(case)].append(case)
@@ -109,7 +109,6 @@ def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:
             yield from ((number, case) for case in variants)
 
 
-def call_key(case: Case) -> tuple[object, ...]:
-    """Return the key of the call of a case, its size first; algorithm, transport and placement are variants of it."""
-    arguments = tuple((name, case.params.get(name)) for name in collective(case.collective).arguments)
-    return case.bytes, case.collective, case.dtype, case.op, case.root, arguments
+def call_key(case: Case) -> CallKey:
+    """Return the call of a case; its algorithm, transport and placement are variants of it."""
+    return CallKey.of_case(case).without("in_place", "ranks", "nodes", "mapping", "device", "timing")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hpccoll.cases.case import Parameter
 from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.schedule import Algorithm, CollectiveCall, Cut, Layout, crossings, wire_bytes
-from hpccoll.transports.transport_interface import Operation
+from hpccoll.schedule.operation import Operation
 
 MATCHING_RATIO = 0.98, 1.1
 """The ratios of port bytes to a schedule's bytes at which both match: headers add 7 % at an MTU of 1500 bytes

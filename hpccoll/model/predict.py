@@ -8,7 +8,7 @@ from typing import Any
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case
-from hpccoll.cases.catalogue import check_case, parameters_by_algorithm
+from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_algorithm
 from hpccoll.cases.requested_schedule import DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import RANKS
@@ -67,7 +67,8 @@ class Request:
         for name in names:
             if name not in family.components:
                 raise BadInputError("algorithm", name, sorted(family.components))
-        choices = list(parameters_by_algorithm(family.name, names, self.parameters))
+        values = exact_parameters({**family.arguments, **self.parameters})
+        choices = [*parameters_by_algorithm(family.name, names, values).items()]
         for name, parameters in choices:
             check_case(
                 Case(

@@ -22,9 +22,9 @@ from hpccoll.common.yaml_model import Bounded, Text, YamlSection, load_plain_yam
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.step_prediction import PEAK_FLOPS, ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.training.buckets import BucketRule
-from hpccoll.training.model_file import load_models, models_from_json
+from hpccoll.training.model_file import load_models, model_name, models_from_json
 from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.models import MODELS, model_of
+from hpccoll.training.models import model_of
 from hpccoll.training.parallelism import Parallelism
 
 TOKENS = IntegerRange(1, 1 << 24)
@@ -192,11 +192,8 @@ def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelSha
     Raises:
         BadInputError: if there is no such model, the file is invalid, or the model is no transformer.
     """
-    own = name not in MODELS and Path(name).suffix
-    if own:
-        (model,) = models_from_json(load_models([Path(name)], key, load_plain_yaml)).values()
-    else:
-        model = model_of(name)
+    own = models_from_json(load_models([name], key, load_plain_yaml))
+    model = own.get(model_name(name)) or model_of(name)
     if tokens is None:
         return model
     TOKENS.check("--sequence-length", tokens)

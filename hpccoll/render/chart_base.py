@@ -206,9 +206,9 @@ def curves(
     columns: int = 1,
     shape: alt.Shape | None = None,
     below: ExtraLayers = None,
-    pick: str = "pick",
+    pick: bool = True,
 ) -> Chart:
-    """Return lines with their intervals over an axis, in panels; a click in the legend picks lines.
+    """Return lines with their intervals over an axis, in panels.
 
     Args:
         data: the records: ``series`` and ``value``; further, if a chart has them, ``panel``, ``low`` and ``high``,
@@ -221,17 +221,17 @@ def curves(
         columns: the panels in a row.
         shape: the marks of the points.
         below: returns the layers below the lines.
-        pick: the name of the selection, unique in a picture.
+        pick: whether a click in the legend picks lines; not in a picture of several charts.
     """
     order = list(colours)  # native first, so that the others are drawn over it
     data = sorted(_completed(data, x.shorthand.split(":")[0]), key=lambda d: order.index(str(d["series"])))
-    chosen = alt.selection_point(pick, fields=["series"], bind="legend")
+    chosen = alt.selection_point("pick", fields=["series"], bind="legend") if pick else None
     base = alt.Chart().encode(
         x=x,
         y=y(_axis_values(data)),
         color=colour("series", colours, data),
         detail=[alt.Detail("machine:N"), alt.Detail("repeat:N")],
-        opacity=alt.OpacityValue(**alt.condition(chosen, alt.value(1), alt.value(0.12))),
+        opacity=_opacity(chosen, 1, 0.12),
     )
     valued = base.transform_filter("isValid(datum.value)")
     dash = alt.StrokeDash("line:N", legend=None, scale=alt.Scale(domain=[*DASHES], range=[*DASHES.values()]))
@@ -244,7 +244,7 @@ def curves(
     ticks = [tick for d in data for tick in _tick_records(d)]
     bands = [_bands(above_floor, chosen)] if any("low" in d for d in data) else []
     behind = [*([] if below is None else below(base)), *bands, *([_ticks(base, chosen)] if ticks else [])]
-    layered: Chart = alt.layer(*behind, lines, points.add_params(chosen)).properties(
+    layered: Chart = alt.layer(*behind, lines, points.add_params(chosen) if chosen else points).properties(
         width=WIDTH // max(2, columns), height=200
     )
     return facet_chart(layered, [*data, *ticks], titles, columns)
@@ -270,6 +270,12 @@ def _axis_values(data: Iterable[ChartRecord]) -> list[float]:
     return [number for d in data for key in keys if isinstance(number := d.get(key), float)]
 
 
+def _opacity(chosen: alt.Parameter | None, picked: float, others: float) -> alt.OpacityValue:
+    if chosen is None:
+        return alt.OpacityValue(picked)
+    return alt.OpacityValue(**alt.condition(chosen, alt.value(picked), alt.value(others)))
+
+
 def _tick_records(d: ChartRecord) -> list[ChartRecord]:
     """Return a record for each round: that of the point without its value, so that only the tick is drawn."""
     ticks = d.pop("ticks", ())
@@ -277,21 +283,20 @@ def _tick_records(d: ChartRecord) -> list[ChartRecord]:
     return [kept | {"tick": tick} for tick in ticks] if isinstance(ticks, list) else []
 
 
-def _bands(base: alt.Chart, chosen: alt.Parameter) -> alt.Chart:
+def _bands(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
     # The intervals of predictions are wide, and overlap: they are paler.
-    pale = alt.when(chosen, alt.datum.line != MEASURED).then(alt.value(0.05))
-    opacity = pale.when(chosen).then(alt.value(0.2)).otherwise(alt.value(0.03))
-    bands: alt.Chart = base.mark_area().encode(
-        y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=alt.OpacityValue(**opacity)
-    )
+    opacity = alt.OpacityValue(0.15)
+    if chosen:
+        pale = alt.when(chosen, alt.datum.line != MEASURED).then(alt.value(0.05))
+        opacity = alt.OpacityValue(**pale.when(chosen).then(alt.value(0.2)).otherwise(alt.value(0.03)))
+    bands: alt.Chart = base.mark_area().encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=opacity)
     return bands
 
 
-def _ticks(base: alt.Chart, chosen: alt.Parameter) -> alt.Chart:
+def _ticks(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
     """Return a tick at the value of each round."""
     with_tick = base.transform_filter("isValid(datum.tick)").mark_tick(orient="horizontal", width=9, thickness=1.2)
-    opacity = alt.condition(chosen, alt.value(0.8), alt.value(0.05))
-    ticks: alt.Chart = with_tick.encode(y=alt.Y("tick:Q"), opacity=alt.OpacityValue(**opacity))
+    ticks: alt.Chart = with_tick.encode(y=alt.Y("tick:Q"), opacity=_opacity(chosen, 0.8, 0.05))
     return ticks
 
 

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from hpccoll.analysis.call_labels import has_size, node_of_rank, placement_label
 from hpccoll.analysis.measured_choices import choice_of, setting_of
 from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.setting import Setting
@@ -19,13 +20,13 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
 from hpccoll.cases.case import PYTHON, SINGLE
 from hpccoll.common.units import format_count, format_size
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render import call_arguments
 from hpccoll.render.colours import GREY, INK, PREDICTED_SHAPE, assign_numbers, series_colour, series_shape
 from hpccoll.render.executed_labels import fell_back
 from hpccoll.render.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
 from hpccoll.render.series_names import group_file_names, series_namer, setting_keys
 from hpccoll.render.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.rows import Results, Row, Run, timing_mode
 from hpccoll.store.step_times import StepTimes
@@ -54,20 +55,25 @@ class SeriesPoint:
     step: StepTimes | None = field(default=None, compare=False)  # of a training step, the times of one iteration
 
     @property
+    def key(self) -> CallKey:
+        """The call of the row."""
+        return CallKey.of(self.row, self.machine)
+
+    @property
     def kind(self) -> str:
         """The kind of the result, with the rate of the wires if they are those of a testbed."""
         return ", ".join(filter(None, (self.row.kind, self.wire.rate_label)))
 
     def rank_label(self, rank: int) -> str:
         """Return the number of a worker, with its host if there are several."""
-        row, node = self.row, call_arguments.node_of_rank(self.row, rank)
+        row, node = self.row, node_of_rank(self.row, rank)
         host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
         return f"{rank} ({host})" if host else str(rank)
 
     @property
     def pair_label(self) -> str:
         """The two ranks that exchange messages, with their hosts if there are several; empty if all take part."""
-        pair = call_arguments.rank_pair(self.row)
+        pair = rank_pair(self.row)
         return f"ranks {' and '.join(map(self.rank_label, pair))}" if pair else ""
 
 
@@ -120,7 +126,7 @@ class ChartGroup:
     @property
     def has_size(self) -> bool:
         """Whether the collective has a message size."""
-        return call_arguments.has_size(self.collective)
+        return has_size(self.collective)
 
     def size_label(self, nbytes: int) -> str:
         """Return a size with its unit; empty if the collective has none."""
@@ -129,13 +135,13 @@ class ChartGroup:
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """The measured pairs of ranks, if messages go between two ranks."""
-        return tuple(sorted({two for point in self.usable if (two := call_arguments.rank_pair(point.row))}))
+        return tuple(sorted({two for point in self.usable if (two := rank_pair(point.row))}))
 
     @cached_property
     def many_pairs(self) -> bool:
         """Whether a line stands for several pairs of ranks."""
-        pairs = {(p.row.ranks, p.row.nodes, two) for p in self.usable if (two := call_arguments.rank_pair(p.row))}
-        return len({(ranks, nodes) for ranks, nodes, _ in pairs}) < len(pairs)
+        keys = {p.key.only("ranks", "nodes", "pair") for p in self.usable if rank_pair(p.row)}
+        return len({key.without("pair") for key in keys}) < len(keys)
 
     @property
     def emulations(self) -> tuple[str, ...]:
@@ -211,15 +217,21 @@ class ChartGroup:
         """The positions on a curve at which there were more ranks than cores."""
         return sorted({self.axis_value(point.row) for point in self.usable if point.row.oversubscribed})
 
-    def coordinates(self, point: SeriesPoint) -> dict[str, object]:
+    def coordinates(self, point: SeriesPoint) -> dict[str, Any]:
         """Return the values by which findings identify a point: series, shape, nbytes, pair and placement."""
         return {
             "series": point.series,
             "shape": self.shape_label(point.row),
             "nbytes": point.row.requested_bytes if self.has_size else None,
             "pair": point.pair_label,
-            "placement": call_arguments.placement_label(point.row),
+            "placement": placement_label(point.row),
         }
+
+    def place(self, point: SeriesPoint) -> str:
+        """Return the coordinates of a point besides its series: ``2 ranks at 1 KiB, in place``."""
+        size = f" at {self.size_label(point.row.requested_bytes)}" if self.has_size else ""
+        words = self.shape_label(point.row) + size, point.pair_label, placement_label(point.row)
+        return ", ".join(filter(None, words))
 
     def shape_label(self, row: Row) -> str:
         """Return that position in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""

@@ -5,9 +5,9 @@ from operator import itemgetter
 
 import altair as alt
 
+from hpccoll.analysis.call_labels import placement_label
 from hpccoll.common.units import format_seconds
 from hpccoll.render import chart_base
-from hpccoll.render.call_arguments import placement_label
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct, field_values
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.colours import MUTED, PAPER

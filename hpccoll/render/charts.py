@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from altair.utils.schemapi import debug_mode
 
 from hpccoll.analysis.answers import Answers
+from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.measured_choices import choice_of, setting_of
 from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.cases.case import PYTHON
 from hpccoll.render import chart_base
-from hpccoll.render.call_arguments import placement_label
 from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.chart_panels import (

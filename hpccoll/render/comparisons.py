@@ -5,12 +5,12 @@ of ``hpccoll.analysis.recommendations``.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from hpccoll.analysis.measured_choices import choice_of, setting_of
+from hpccoll.analysis.call_labels import placement_label
+from hpccoll.analysis.measured_choices import choice_of
 from hpccoll.analysis.round_comparison import disjoint
-from hpccoll.render.call_arguments import call_arguments, placement_label, rank_pair
 from hpccoll.render.chart_groups import SeriesPoint, is_ranked, is_usable
 from hpccoll.render.round_statistics import (
     median_interval,
@@ -19,6 +19,7 @@ from hpccoll.render.round_statistics import (
     round_ratios,
     split_by_launch,
 )
+from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.statistics import Interval, median_ratio
 
 
@@ -42,24 +43,18 @@ class Efficiency:
 
 def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
     """Return the faster of in place and out of place for each run, series, ranks and size, without floor and auto."""
-    return tuple(point for _, entries in _measured_together(points) for point in entries)
-
-
-def _measured_together(points: Iterable[SeriesPoint]) -> Iterator[tuple[tuple[object, ...], list[SeriesPoint]]]:
-    """Yield the coordinates of each work, and the faster placement of each series that one launch measured of it."""
-    by_work: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    by_call: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
     for point in points:
-        row = point.row
-        if is_usable(row) and is_ranked(row):
-            by_work[
-                point.machine, row.executor, rank_pair(row), row.mapping, row.ranks, row.nodes, row.requested_bytes
-            ].append(point)
-    for work, of_work in by_work.items():
-        for of_launch in split_by_launch(of_work):
+        if is_usable(point.row) and is_ranked(point.row):
+            by_call[point.key.without("in_place", "variant", "aggregators")].append(point)
+    found: list[SeriesPoint] = []
+    for of_call in by_call.values():
+        for of_launch in split_by_launch(of_call):
             best: dict[str, SeriesPoint] = {}
             for point in of_launch:
                 best[point.series] = min(best.get(point.series, point), point, key=median_seconds)
-            yield work, [*best.values()]
+            found += best.values()
+    return tuple(found)
 
 
 def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
@@ -69,16 +64,16 @@ def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
     A call with one buffer is compared with both placements.
     """
     usable = [point for point in points if is_usable(point.row) and is_ranked(point.row)]
-    own_calls: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    own_calls: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
     for point in usable:
         if choice_of(point.row).is_native:
-            own_calls[_call(point)].append(point)
+            own_calls[point.key.without("in_place")].append(point)
     found = []
     for point in usable:
         placement = placement_label(point.row)
         rivals = [
             native
-            for native in own_calls[_call(point)]
+            for native in own_calls[point.key.without("in_place")]
             if placement_label(native.row) in (placement, "") and paired_rounds(point, native)
         ]
         if rivals and not choice_of(point.row).is_native:
@@ -89,19 +84,13 @@ def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
     return tuple(found)
 
 
-def _call(point: SeriesPoint) -> tuple[object, ...]:
-    """Return what identifies a call in either placement; ``points`` may be of several collectives (the overview)."""
-    row = point.row
-    setting = replace(setting_of(row), in_place=None)
-    return point.machine, row.executor, setting, row.dtype, row.op, row.root, rank_pair(row), row.requested_bytes
-
-
 def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
     """Return the parallel efficiency of every point with a bandwidth, within one machine."""
-    curves: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    curves: dict[tuple[str, CallKey], list[SeriesPoint]] = defaultdict(list)
     for point in best_placements(points):
         if point.row.busbw_Bps and not rank_pair(point.row):
-            curves[point.machine, point.series, point.row.requested_bytes].append(point)
+            scale = "ranks", "nodes", "ranks_per_node", "racks", "aggregators", "root"
+            curves[point.series, point.key.without("in_place", *scale)].append(point)
     return tuple(
         Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base.row.busbw_Bps)
         for curve in curves.values()
@@ -113,16 +102,14 @@ def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
 
 def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return jobs and hosts of launches that a curve joins, if not all ran on a subset of the hosts of the largest."""
-    curves: dict[tuple[object, ...], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
-    times: Counter[tuple[object, ...]] = Counter()
+    curves: dict[tuple[str, CallKey, int], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
+    times: Counter[tuple[str, CallKey]] = Counter()
     for point in points:
-        row = point.row
-        if is_usable(row) and point.hosts:
-            curve = point.machine, point.series, row.in_place
-            measured = *curve, *call_arguments(row).values(), row.root, row.ranks, row.nodes, row.requested_bytes
-            repetition = times[measured]  # a repeated measurement is another curve
-            curves[*curve, repetition][row.job, frozenset(point.hosts)] = None
-            times[measured] += 1
+        if is_usable(point.row) and point.hosts:
+            repetition = times[point.series, point.key]  # a repeated measurement is another curve
+            curve = point.series, point.key.only("machine", "in_place"), repetition
+            curves[curve][point.row.job, frozenset(point.hosts)] = None
+            times[point.series, point.key] += 1
     joined = (launch for launches in curves.values() if not _are_nested(launches) for launch in launches)
     return tuple(dict.fromkeys(joined))
 
@@ -151,13 +138,10 @@ class RepeatedPoint:
 
 def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
     """Return the points that several runs on one machine measured."""
-    by_point: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    by_point: dict[tuple[str, CallKey], list[SeriesPoint]] = defaultdict(list)
     for point in points:
-        row = point.row
-        if is_usable(row) and not row.floor:
-            call = *call_arguments(row).values(), row.root, row.in_place
-            key = (point.machine, point.series, call, row.ranks, row.nodes, row.requested_bytes)
-            by_point[key].append(point)
+        if is_usable(point.row) and not point.row.floor:
+            by_point[point.series, point.key].append(point)
     several = (points for points in by_point.values() if len({point.row.run_id for point in points}) > 1)
     return tuple(RepeatedPoint(min(points, key=median_seconds), max(points, key=median_seconds)) for points in several)
 

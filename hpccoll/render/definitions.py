@@ -4,10 +4,11 @@ import re
 from collections.abc import Sequence
 from html import escape
 
+from hpccoll.analysis.call_labels import placement_label
 from hpccoll.cases.algorithm_registry import EMULATIONS
-from hpccoll.render import call_arguments
 from hpccoll.render.chart_groups import ChartGroup
 from hpccoll.render.wire_bandwidth import HEADER_MODEL
+from hpccoll.store.call_key import root_rank
 
 COLLECTIVE_DESCRIPTIONS = {
     "all_reduce": "Every rank ends with the reduction of the buffers of all ranks. S is one buffer.",
@@ -125,11 +126,9 @@ def heading_of(collective: str) -> str:
 
 def describe_collective(collective: str, groups: Sequence[ChartGroup]) -> str:
     """Return the description of a collective, with its root if that is always rank 0."""
-    roots = {call_arguments.root_rank(point.row) for group in groups for point in group.points}
+    roots = {root_rank(point.row) for group in groups for point in group.points}
     one_buffer = "The library's call has one buffer and no placement: it is drawn in the panels of both placements."
-    shared = collective == "broadcast" and {call_arguments.placement_label(p.row) for g in groups for p in g.usable} > {
-        ""
-    }
+    shared = collective == "broadcast" and {placement_label(p.row) for g in groups for p in g.usable} > {""}
     return " ".join(
         filter(
             None, (COLLECTIVE_DESCRIPTIONS.get(collective), "The root is rank 0." * (roots == {0}), one_buffer * shared)

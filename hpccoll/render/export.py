@@ -12,12 +12,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
+from hpccoll.analysis.call_labels import algorithm_params, concurrent_label, traffic_pattern
 from hpccoll.cases.case import AGGREGATED
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_count, format_number
-from hpccoll.render.call_arguments import algorithm_params, concurrent_label, rank_pair, root_rank, traffic_pattern
 from hpccoll.schedule import COLLECTIVES, itemsize
+from hpccoll.store.call_key import rank_pair, root_rank
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 
 

@@ -1,7 +1,10 @@
 """The findings about the rows of a group, in the order of the page."""
 
 from collections.abc import Iterator
+from typing import Any
 
+from hpccoll.common.text import Finding, info
+from hpccoll.common.units import format_size
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint, is_ranked
 from hpccoll.render.comparisons import best_placements
 from hpccoll.render.executed_labels import offloaded
@@ -9,14 +12,13 @@ from hpccoll.render.mapping_comparison import mapping_findings
 from hpccoll.render.measurement_quality import agreement_findings, convergence_findings, weakness_findings
 from hpccoll.render.rail_usage import rail_findings
 from hpccoll.render.rank_pairs import pair_findings
-from hpccoll.render.report_finding import ReportFinding, info
 from hpccoll.render.round_statistics import busbw_interval
 from hpccoll.render.vendor_findings import vendor_findings
-from hpccoll.render.wire_bandwidth import wire_ceiling, wire_label, wire_limit, wire_share
+from hpccoll.render.wire_bandwidth import format_rate, wire_ceiling, wire_label, wire_limit, wire_share
 from hpccoll.schedule.collective import AUTO
 
 
-def group_findings(group: ChartGroup) -> list[ReportFinding]:
+def group_findings(group: ChartGroup) -> list[Finding]:
     """Return the findings of ``group`` besides what to use: what ran, the highest bandwidth, what weakens the results.
 
     Warnings come first.
@@ -35,18 +37,23 @@ def group_findings(group: ChartGroup) -> list[ReportFinding]:
     return sorted(findings, key=lambda finding: finding.severity == "info")
 
 
-def _highest_busbw(group: ChartGroup) -> Iterator[ReportFinding]:
+def _highest_busbw(group: ChartGroup) -> Iterator[Finding]:
     points = [p for p in group.usable if p.row.busbw_Bps and is_ranked(p.row) and not _is_burst(p)]
     if points:
         best = max(points, key=_certain_busbw)
+        busbw, ends = best.row.busbw_Bps or 0.0, busbw_interval(best)
+        auto = max((p.row.busbw_Bps or 0.0 for p in group.usable if p.row.algorithm == AUTO), default=0.0)
+        algbw = best.row.algbw_Bps or 0.0 if offloaded(best.row) else None
+        low, high = map(format_rate, ends or (0.0, 0.0))
+        interval = "" if low == high else f" ({low} to {high} by its 95 % interval)"
+        text = f"{format_rate(busbw)}{interval} by {best.series} with {group.place(best)}"
+        if algbw is not None:
+            text += f", algbw {format_rate(algbw)}: where switches reduce, busbw assumes bytes that no link carries"
+        also = f" auto, which chooses among these and is left out, reached {format_rate(auto)}." if auto else ""
         yield info(
-            "highest_busbw",
-            busbw=best.row.busbw_Bps or 0.0,
-            interval=busbw_interval(best),
-            offloaded_algbw=best.row.algbw_Bps or 0.0 if offloaded(best.row) else None,
-            auto_busbw=max((p.row.busbw_Bps or 0.0 for p in group.usable if p.row.algorithm == AUTO), default=0.0),
-            **group.coordinates(best),
-        )
+            "highest_busbw", f"{text}.{also}", title="Highest busbw", busbw=busbw, interval=ends,
+            offloaded_algbw=algbw, auto_busbw=auto, **group.coordinates(best),
+        )  # fmt: skip
 
 
 def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
@@ -64,7 +71,7 @@ def _is_burst(point: SeriesPoint) -> bool:
     return most is not None and not wire_limit(row, point.wire) and (row.busbw_Bps or 0.0) > most
 
 
-def _wire_shares(group: ChartGroup) -> Iterator[ReportFinding]:
+def _wire_shares(group: ChartGroup) -> Iterator[Finding]:
     """Yield the share of the wires in use that the best series reaches at the largest size, on each number of nodes.
 
     A wire that misses its rate was calibrated on a busy machine: a percentage of its rate would be too high.
@@ -75,18 +82,22 @@ def _wire_shares(group: ChartGroup) -> Iterator[ReportFinding]:
             key = point.machine, point.row.ranks, wire_limit(point.row, point.wire) or 0.0
             entry = (point.row.requested_bytes, reached, point)
             best[key] = max(best.get(key, entry), entry, key=lambda entry: entry[:2])
-    clauses = tuple(
-        {
-            "series": point.series,
-            "share": reached,
-            "wire": wire_label(point.row, point.wire),
-            "nbytes": nbytes,
-            "shape": group.shape_label(point.row),
-        }
+    shares: list[dict[str, Any]] = [
+        {"series": point.series, "share": reached, "wire": wire_label(point.row, point.wire), "nbytes": nbytes,
+         "shape": group.shape_label(point.row)}
         for _, (nbytes, reached, point) in sorted(best.items(), key=lambda item: item[0])
-    )
-    if clauses:
-        yield info("wire_share", best=clauses)
+    ]  # fmt: skip
+    if shares:
+        clauses = (
+            f"{each['series']} reaches {100 * each['share']:.0f} % of {each['wire']} at {format_size(each['nbytes'])} "
+            f"on {each['shape']}"
+            for each in shares
+        )
+        yield info("wire_share", f"{'; '.join(clauses)}.", title="Share of the wire rate", best=shares)
     wires = [point.wire for point in group.usable if point.row.nodes > 1]
     for label, ratio in sorted({(wire.rate_label, wire.rate_ratio) for wire in wires if wire.rate_ratio}):
-        yield info("wire_uncalibrated", wire=label, ratio=ratio)
+        text = (
+            f"a wire carried {100 * ratio:.1f} % of the TCP throughput of {label} when the testbed came up: bring it "
+            "up again while the machine is idle."
+        )
+        yield info("wire_uncalibrated", text, title="Wire not calibrated", wire=label, ratio=ratio)

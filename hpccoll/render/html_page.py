@@ -8,20 +8,19 @@ from itertools import groupby
 from hpccoll.analysis.answers import Answers
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.terminal import printable
+from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_section import MAX_LINES, answer_section, answer_table
 from hpccoll.render.chart_groups import ChartGroup
 from hpccoll.render.charts import OVERVIEW, Figure, heading_lines
 from hpccoll.render.critical_findings import opening_findings
 from hpccoll.render.definitions import DEFINITIONS, describe_collective, heading_of
-from hpccoll.render.finding_templates import explain_finding, render_finding
 from hpccoll.render.findings import group_findings
 from hpccoll.render.html_tables import missing_table, plain_table, provenance_list, rows_table, slurm_jobs_table
 from hpccoll.render.mapping_comparison import mapping_table
 from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.other_programs import other_programs_section
 from hpccoll.render.page_frame import chart_figure, page_head, page_scripts
-from hpccoll.render.report_finding import ReportFinding
 from hpccoll.render.sent_bytes_table import sent_bytes_table
 from hpccoll.render.step_findings import step_findings, step_table
 from hpccoll.render.terminal_summary import case_counts
@@ -78,13 +77,13 @@ def render_page(
 def _opening(results: Results) -> str:
     """Return the findings that may make results useless."""
     findings = (finding for finding in opening_findings(results) if finding.severity == "critical")
-    return "".join(f'<p class="critical" role="alert">{escape(render_finding(each)[1])}</p>' for each in findings)
+    return "".join(f'<p class="critical" role="alert">{escape(each.text)}</p>' for each in findings)
 
 
 def _remarks(results: Results) -> str:
     """Return the other findings about all results."""
     findings = (finding for finding in opening_findings(results) if finding.severity != "critical")
-    return "".join(f'<p class="note">{escape(render_finding(each)[1])}</p>' for each in findings)
+    return "".join(f'<p class="note">{escape(each.text)}</p>' for each in findings)
 
 
 def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], title: str) -> str:
@@ -178,12 +177,11 @@ def _findings(group: ChartGroup) -> str:
     return f'<h3>Findings</h3><ul class="findings">{items}</ul>{placed}{sent}'
 
 
-def _finding(finding: ReportFinding) -> str:
+def _finding(finding: Finding) -> str:
     """Return a finding as an item of a list, with its explanation folded."""
-    title, sentence = render_finding(finding)
-    statement = f"<b>{escape(title)}:</b> {escape(sentence)}"
-    if explanation := explain_finding(finding):
-        statement = f"<details><summary>{statement}</summary>{escape(explanation)}</details>"
+    statement = f"<b>{escape(finding.title)}:</b> {escape(finding.text)}"
+    if finding.remedy:
+        statement = f"<details><summary>{statement}</summary>{escape(finding.remedy)}</details>"
     return f'<li class="{finding.severity}">{statement}</li>'
 
 

@@ -1,13 +1,15 @@
 """Comparison of mappings of ranks to nodes: their times, and their bytes between racks."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from hpccoll.common.text import Finding, info
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.comparisons import best_placements, evenly_spaced
-from hpccoll.render.report_finding import ReportFinding, info
 from hpccoll.render.round_statistics import clearly_faster, median_seconds, split_by_launch, time_ratio
 from hpccoll.render.wire_bandwidth import uncounted_reason
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Row
 
 MAX_SIZES = 4
@@ -34,9 +36,9 @@ def _comparable_points(group: ChartGroup) -> list[list[SeriesPoint]]:
     Each series and size has one point, the faster one. Launches of a resumed job count as one.
     """
     compared = group.several_mappings and not group.many_pairs
-    by_ranks: dict[tuple[str, int, int], list[SeriesPoint]] = defaultdict(list)
+    by_ranks = defaultdict[CallKey, list[SeriesPoint]](list)
     for point in best_placements(group.points) if compared else ():
-        by_ranks[point.machine, point.row.ranks, point.row.nodes].append(point)
+        by_ranks[point.key.only("machine", "ranks", "nodes")].append(point)
     works = [_faster_of_each(of_launch) for points in by_ranks.values() for of_launch in split_by_launch(points)]
     return [points for points in works if len({point.row.mapping for point in points}) > 1]
 
@@ -86,7 +88,7 @@ def _shape_label(group: ChartGroup, point: SeriesPoint) -> str:
     return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
 
 
-def mapping_findings(group: ChartGroup) -> Iterator[ReportFinding]:
+def mapping_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield the cost of the slowest mapping of each series, at the largest size with several mappings."""
     for points in _comparable_points(group):
         by_call: dict[tuple[int, str], list[SeriesPoint]] = defaultdict(list)
@@ -95,15 +97,29 @@ def mapping_findings(group: ChartGroup) -> Iterator[ReportFinding]:
         several = {call: of_call for call, of_call in by_call.items() if len(of_call) > 1}
         if several:
             largest = max(nbytes for nbytes, _ in several)
+            costs = [_cost(name, of_call) for (nbytes, name), of_call in several.items() if nbytes == largest]
             yield info(
                 "mapping_cost",
+                f"{'; '.join(_cost_text(cost) for cost in costs)}.",
+                title=", ".join(filter(None, ("Mapping", group.size_label(largest), _shape_label(group, points[0])))),
                 nbytes=largest if group.has_size else None,
                 shape=_shape_label(group, points[0]),
-                series=tuple(_cost(name, of_call) for (nbytes, name), of_call in several.items() if nbytes == largest),
+                series=tuple(costs),
             )
 
 
-def _cost(name: str, points: Sequence[SeriesPoint]) -> dict[str, object]:
+def _cost_text(cost: Mapping[str, Any]) -> str:
+    name, slow, ratio = cost["name"], cost["slow"], cost["ratio"]
+    if not cost["clear"]:
+        return f"{name}: no mapping is clearly slower ({slow} {ratio:.2f}x)"
+    text = f"{name} takes {ratio:.2f} times as long {slow} as {cost['fast']}"
+    if cost["rack_sizes"]:
+        of_fast, of_slow = cost["rack_sizes"]
+        text += f", and sends {of_slow:.3g} S between racks instead of {of_fast:.3g} S"
+    return text
+
+
+def _cost(name: str, points: Sequence[SeriesPoint]) -> dict[str, Any]:
     """Return the slowest mapping of a series over its fastest; ``rack_sizes``: their bytes between racks over S."""
     best, *_, worst = sorted(points, key=median_seconds)
     crossed = [point.row.rack_bytes_predicted for point in (best, worst)]

@@ -24,6 +24,7 @@ from hpccoll.host.cpu_and_memory import CPU_QUOTA_REMEDY
 from hpccoll.measure.round_order import call_key
 from hpccoll.render.printed_evidence import found_lines
 from hpccoll.schedule.collective import AUTO
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.raw_results import Attempt, CaseHistory
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import make_row
@@ -157,7 +158,7 @@ class PrintedTable:
         self.empty = True
         self._varying: tuple[str, ...] = ()  # the coordinates that differ between cases and are part of their names
         self._width = 0
-        self._calls: dict[tuple[object, ...], int] = {}  # the position of each call in the table, by its key
+        self._calls = dict[CallKey, int]()  # the position of each call in the table, by its key
         self._series: dict[str, int] = {}  # the position of each series, by its name
         self._round = 0  # the last round that was announced
         self._shapes: dict[str, None] = {}  # the ranks and nodes of each attempt, in words
@@ -294,7 +295,7 @@ class PrintedTable:
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
         attempt, outcome, runs = history
         r = make_row(job, attempt, outcome, runs=runs)
-        name, call = self._name(outcome.case), self._calls[call_key(outcome.case)[1:]]
+        name, call = self._name(outcome.case), self._calls[call_key(outcome.case).without("requested_bytes")]
         return _TableRow(
             ranks=_describe_ranks(attempt), call=(call, outcome.case.bytes), series=self._series[name], name=name,
             result=r, incomplete=r.status == "partial" and not outcome.reason,
@@ -347,7 +348,7 @@ class PrintedTable:
         print("# all:", *(text for texts in values.values() for text in texts if text and len(texts) == 1))
         names = dict.fromkeys(map(self._name, job.cases))
         self._series = {name: position for position, name in enumerate(names)}
-        calls = dict.fromkeys(call_key(case)[1:] for case in job.cases)
+        calls = dict.fromkeys(call_key(case).without("requested_bytes") for case in job.cases)
         self._calls = {call: position for position, call in enumerate(calls)}
         print("\n".join(self._headings(_COLUMNS)), flush=True)
         self.empty = False

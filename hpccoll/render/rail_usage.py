@@ -1,18 +1,21 @@
 """Use of rails: the bytes of each port of a node, and the gain of further ports."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import altair as alt
 
+from hpccoll.analysis.measured_choices import choice_of
 from hpccoll.analysis.round_comparison import disjoint
-from hpccoll.render.call_arguments import algorithm_params
+from hpccoll.analysis.table import Choice
+from hpccoll.common.text import Finding, info
+from hpccoll.common.units import format_size
 from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.chart_panels import chart_record
 from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.comparisons import best_placements
-from hpccoll.render.report_finding import ReportFinding, info
 from hpccoll.render.round_statistics import (
     clearly_faster,
     median_interval,
@@ -20,30 +23,37 @@ from hpccoll.render.round_statistics import (
     paired_rounds,
     time_ratio,
 )
-from hpccoll.render.wire_bandwidth import in_units_of_size, ports_used
+from hpccoll.render.wire_bandwidth import UNUSED_PORT_SHARE, in_units_of_size, ports_used
+from hpccoll.store.call_key import CallKey
 
 
-def rail_findings(group: ChartGroup) -> Iterator[ReportFinding]:
+def rail_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield the ports that each algorithm used at the largest size on the most ranks, and the gain of further ports."""
     points = _largest_points(group)
     most = max((point.row.ranks for point in points), default=0)
-    by_algorithm: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    by_algorithm = defaultdict[tuple[Choice, CallKey], list[SeriesPoint]](list)
     for point in points:
-        row = point.row
-        if row.ranks == most:
-            shared = point.machine, row.executor, row.algorithm, row.transport, row.mapping, row.nodes
-            by_algorithm[*shared, tuple(sorted(algorithm_params(row).items()))].append(point)
+        if point.row.ranks == most:
+            by_algorithm[choice_of(point.row), point.key.without("variant", "in_place")].append(point)
     if by_algorithm:
         row = next(iter(by_algorithm.values()))[0].row
-        yield info(
-            "rails",
-            shape=group.shape_label(row),
-            nbytes=row.requested_bytes if group.has_size else None,
-            series=tuple(usage for points in by_algorithm.values() for usage in _port_usage(group, points)),
-        )
+        nbytes = row.requested_bytes if group.has_size else None
+        at = "" if nbytes is None else f" at {format_size(nbytes)}"
+        series = tuple(usage for points in by_algorithm.values() for usage in _port_usage(group, points))
+        text = f"sent by a node on {group.shape_label(row)}{at}: {'; '.join(map(_usage_text, series))}."
+        yield info("rails", text, title="Rails", shape=group.shape_label(row), nbytes=nbytes, series=series)
 
 
-def _port_usage(group: ChartGroup, points: Sequence[SeriesPoint]) -> Iterator[dict[str, object]]:
+def _usage_text(usage: Mapping[str, Any]) -> str:
+    machine = f" on {usage['machine']}" if usage["machine"] else ""
+    ports = ", ".join(f"{port} {part:.0%}" for port, part in usage["ports"].items())
+    unused = f", at most {100 * UNUSED_PORT_SHARE:g} % on {', '.join(usage['unused'])}" if usage["unused"] else ""
+    launch = " (another launch)" if usage["other_launch"] else ""
+    gain = f", {usage['gain']:.2f}x as fast as {usage['base']}{launch}" if usage["gain"] else ""
+    return f"{usage['name']}{machine} through {ports}{unused}{gain}"
+
+
+def _port_usage(group: ChartGroup, points: Sequence[SeriesPoint]) -> Iterator[dict[str, Any]]:
     """Yield the ports of each point of one algorithm in several environments; gains are over the fewest ports."""
     base = min(points, key=lambda point: (len(ports_used(point.row)), median_seconds(point)))
     for point in points:
@@ -110,5 +120,5 @@ def _largest_points(group: ChartGroup) -> list[SeriesPoint]:
     largest = max((p.row.requested_bytes for p in with_ports), default=0)
     order = list(group.colours)
     points = [p for p in with_ports if p.row.requested_bytes == largest and not group.many_pairs]
-    last = {(p.machine, p.series, p.row.ranks, p.row.nodes): p for p in points}
+    last = {(p.series, p.key.without("in_place")): p for p in points}
     return sorted(last.values(), key=lambda p: (p.row.ranks, order.index(p.series)))

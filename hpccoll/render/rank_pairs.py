@@ -4,11 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from hpccoll.analysis.call_labels import tier_label
 from hpccoll.analysis.round_comparison import disjoint
-from hpccoll.render.call_arguments import rank_pair, tier_label
+from hpccoll.common.text import Finding, info
+from hpccoll.common.units import format_count, format_seconds
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.report_finding import ReportFinding, info
 from hpccoll.render.round_statistics import clearly_faster, median_interval, median_seconds, paired_rounds
+from hpccoll.render.wire_bandwidth import format_rate
+from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.statistics import Interval
 
 
@@ -34,10 +37,9 @@ class MedianPair:
 
 def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
     """Return the pairs of each machine, series, number of ranks and size; of a repeated pair, the last point."""
-    by_series: dict[tuple[object, ...], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
+    by_series: dict[tuple[str, CallKey], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
     for point in points:
-        row = point.row
-        by_series[point.machine, point.series, row.ranks, row.nodes, row.requested_bytes][rank_pair(row)] = point
+        by_series[point.series, point.key.without("pair")][rank_pair(point.row)] = point
     return tuple(MedianPair(tuple(sorted(of_series.values(), key=median_seconds))) for of_series in by_series.values())
 
 
@@ -60,13 +62,12 @@ def map_points(group: ChartGroup) -> list[SeriesPoint]:
     There is none if a line stands for one pair, or if only floors were measured.
     """
     points = [point for point in group.usable if not point.row.floor] if group.many_pairs else []
-    pairs: dict[tuple[str, int, int], set[object]] = defaultdict(set)
+    pairs: dict[CallKey, set[object]] = defaultdict(set)
     for point in points:
-        pairs[point.machine, point.row.ranks, point.row.nodes].add(rank_pair(point.row))
-    shape = max(pairs, key=lambda shape: (len(pairs[shape]), shape[1]), default=None)
-    chosen = (p for p in points if (p.machine, p.row.ranks, p.row.nodes) == shape)
-    last = {(series_without_tier(p), rank_pair(p.row), p.row.requested_bytes): p for p in chosen}
-    return list(last.values())
+        pairs[point.key.only("machine", "ranks", "nodes")].add(rank_pair(point.row))
+    shape = max(pairs, key=lambda shape: (len(pairs[shape]), shape.ranks), default=None)
+    chosen = (p for p in points if p.key.only("machine", "ranks", "nodes") == shape)
+    return list({(series_without_tier(p), p.key): p for p in chosen}.values())
 
 
 def smallest_and_largest(points: Iterable[SeriesPoint]) -> tuple[list[SeriesPoint], list[SeriesPoint]]:
@@ -86,14 +87,14 @@ def map_sizes(group: ChartGroup) -> tuple[str, str]:
     return least, most
 
 
-def pair_findings(group: ChartGroup) -> Iterator[ReportFinding]:
+def pair_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield the fastest, the median and the slowest pair of each series, at the smallest and at the largest size."""
     smallest, largest = smallest_and_largest(map_points(group))
     if not smallest:
         return
-    yield from _extremes(group, smallest, "seconds", median_seconds)
+    yield from _extremes(group, smallest, format_seconds, median_seconds)
     if largest[0].row.requested_bytes > smallest[0].row.requested_bytes:
-        yield from _extremes(group, largest, "busbw", lambda point: point.row.busbw_Bps or 0.0)
+        yield from _extremes(group, largest, format_rate, lambda point: point.row.busbw_Bps or 0.0)
 
 
 def _is_clear(fastest: SeriesPoint, slowest: SeriesPoint) -> bool:
@@ -104,24 +105,24 @@ def _is_clear(fastest: SeriesPoint, slowest: SeriesPoint) -> bool:
 
 
 def _extremes(
-    group: ChartGroup, points: Sequence[SeriesPoint], quantity: str, value: Callable[[SeriesPoint], float]
-) -> Iterator[ReportFinding]:
+    group: ChartGroup, points: Sequence[SeriesPoint], form: Callable[[float], str],
+    value: Callable[[SeriesPoint], float],
+) -> Iterator[Finding]:  # fmt: skip
     for name in group.colours:
         of_series = sorted((point for point in points if point.series == name), key=median_seconds)
         if len(of_series) > 1:
             fastest, slowest, median = of_series[0], of_series[-1], MedianPair(tuple(of_series)).point
+            best, worst = form(value(fastest)), form(value(slowest))
+            ratio, clear = median_seconds(slowest) / median_seconds(fastest), _is_clear(fastest, slowest)
+            range_text = (
+                f"the fastest pair is {fastest.pair_label} with {best}; the slowest pair is {slowest.pair_label} with "
+                f"{worst}, {ratio:.2f} times as long" if clear else f"no pair is clearly slower ({best} to {worst})"
+            )  # fmt: skip
             yield info(
                 "pair_extremes",
-                series=name,
-                nbytes=median.row.requested_bytes,
-                shape=group.shape_label(median.row),
-                quantity=quantity,
-                pairs=len(of_series),
-                median=value(median),
-                fastest=fastest.pair_label,
-                fastest_value=value(fastest),
-                slowest=slowest.pair_label,
-                slowest_value=value(slowest),
-                ratio=median_seconds(slowest) / median_seconds(fastest),
-                clear=_is_clear(fastest, slowest),
-            )
+                f"the median of {format_count(len(of_series), 'pair')} is {form(value(median))}; {range_text}.",
+                title=f"{name}, {group.size_label(median.row.requested_bytes)}, {group.shape_label(median.row)}",
+                series=name, nbytes=median.row.requested_bytes, pairs=len(of_series), median=value(median),
+                fastest=fastest.pair_label, fastest_value=value(fastest), slowest=slowest.pair_label,
+                slowest_value=value(slowest), ratio=ratio, clear=clear,
+            )  # fmt: skip

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hpccoll.analysis.call_labels import concurrent_label, has_size, traffic_pattern
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_number, format_size
-from hpccoll.render.call_arguments import concurrent_label, has_size, traffic_pattern
 from hpccoll.render.chart_groups import SeriesPoint
 from hpccoll.render.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
 from hpccoll.schedule.collective import AUTO
-from hpccoll.store.exposed_times import workload_of
+from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Row
 from hpccoll.store.schema import RESULT_COLUMNS
 
@@ -103,7 +103,7 @@ def _between_nodes(row: Row, nbytes: float | None) -> float | None:
 
 def _workload(row: Row) -> str:
     """Return the requested keys of the workload of a training step; empty for other rows."""
-    known = workload_of(row) if row.collective in WORKLOADS else {}
+    known = call_arguments(row) if row.collective in WORKLOADS else {}
     return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()) if name in known)
 
 

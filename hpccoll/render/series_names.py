@@ -4,13 +4,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from hpccoll.analysis.call_labels import algorithm_params, concurrent_label, has_size, tier_label, traffic_pattern
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import COMPILED, PYTHON, SINGLE
 from hpccoll.common.units import format_count
-from hpccoll.render import call_arguments
 from hpccoll.render.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.store.exposed_times import workload_of
+from hpccoll.store.call_key import call_arguments, root_rank
 from hpccoll.store.rows import RULES, Row
 
 _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
@@ -27,11 +27,9 @@ _SERIES_DETAILS: Mapping[str, Callable[[Row], str | None]] = {
     "executor": lambda row: _EXECUTOR_MARKS.get(row.executor or ""),
     "transport": lambda row: row.transport,
     "variant": lambda row: row.variant or "",
-    "params": lambda row: " ".join(
-        f"{name}={value}" for name, value in sorted(call_arguments.algorithm_params(row).items())
-    ),
+    "params": lambda row: " ".join(f"{name}={value}" for name, value in sorted(algorithm_params(row).items())),
     "mapping": lambda row: row.mapping,
-    "tier": call_arguments.tier_label,
+    "tier": tier_label,
 }
 """What may be part of the name of a series, by the field of the row; None if the row has no such detail."""
 
@@ -78,17 +76,17 @@ def setting_keys(rows: Iterable[Row]) -> list[tuple[str, ...]]:
         if not (row.predicted and row.collective in measured):
             by_collective[row.collective].append(row)
     shape_labels = {collective: _shape_labels(members) for collective, members in by_collective.items()}
-    rooted = {row.collective for row in rows if call_arguments.root_rank(row)}
+    rooted = {row.collective for row in rows if root_rank(row)}
 
     def key(row: Row) -> tuple[str, ...]:
-        pattern, root = call_arguments.traffic_pattern(row), call_arguments.root_rank(row)
+        pattern, root = traffic_pattern(row), root_rank(row)
         call = (
-            str(workload_of(row)["model"]) if row.collective in WORKLOADS else "",
+            str(call_arguments(row)["model"]) if row.collective in WORKLOADS else "",
             f"traffic {pattern}" if pattern else "",
-            call_arguments.concurrent_label(row),
+            concurrent_label(row),
             f"root {root}" if row.collective in rooted else "",
         )
-        moves = call_arguments.has_size(row.collective) or row.collective in WORKLOADS
+        moves = has_size(row.collective) or row.collective in WORKLOADS
         silent = () if moves else _ELEMENT_FIELDS
         if len({other.mapping for other in by_collective[row.collective]}) > 1:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared

@@ -42,7 +42,7 @@ def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence
     charts = [_bars(rows, [f"{row['gpus']:,}" for row in rows], "GPUs", chart_base.WIDTH // 2)]
     if len(rows) > 1:
         keys = {"exposed": "share", "all communication": "communication_share"}
-        charts.append(_curves(_over_gpus(rows, keys, "{:.1%}"), chart_base.share_axis(SHARE), SHARE))
+        charts.append(_curves(_over_gpus(rows, keys, "{:.1%}"), chart_base.share_axis(SHARE)))
     _write(charts, out, title, lines)
 
 
@@ -67,8 +67,8 @@ def write_wall_chart(
         factors = _over_gpus(rows, {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, "{:.3g}")
         speedup = "speed-up, fixed batch"
         charts = [
-            _curves(shares, chart_base.share_axis(SHARE), SHARE),
-            _curves(factors, lambda values: chart_base.ratio_axis(values, speedup), speedup),
+            _curves(shares, chart_base.share_axis(SHARE)),
+            _curves(factors, lambda values: chart_base.ratio_axis(values, speedup)),
         ]
     else:
         charts = [_bars(rows, [f"{rows[0]['gpus']:,}"], "GPUs", 160)]
@@ -79,7 +79,7 @@ def write_wall_chart(
         }
         for each in sorted(bubbles, key=lambda each: each["stages"])
     ]  # fmt: skip
-    charts.append(_curves(of_stages, chart_base.share_axis(BUBBLE), BUBBLE, "micro_batches", "micro-batches", first=3))
+    charts.append(_curves(of_stages, chart_base.share_axis(BUBBLE), "micro_batches", "micro-batches", first=3))
     hide = rows[-1]["hide_rate_bps"]
     more = [f"Links of {format_bit_rate(hide)} would hide the all-reduce of {rows[-1]['gpus']:,} GPUs."] if hide else []
     _write(charts, out, title, [*lines, *more])
@@ -135,13 +135,13 @@ def _over_gpus(rows: Sequence[Row], keys: Mapping[str, str], text: str) -> list[
 
 
 def _curves(
-    data: Sequence[ChartRecord], y: ValueAxis, pick: str, field: str = "gpus", title: str = "GPUs", first: int = 1
+    data: Sequence[ChartRecord], y: ValueAxis, field: str = "gpus", title: str = "GPUs", first: int = 1
 ) -> Chart:
     """Return curves over GPUs or micro-batches in colours from number ``first`` on."""
     names = chart_base.distinct(data, "series")
     x = chart_base.count_axis(field, title, (float(str(d[field])) for d in data))
     colours = {name: series_colour(number) for number, name in enumerate(names, first)}
-    return chart_base.curves(data, x, y, colours, ("series", field, "text"), pick=pick.replace(" ", "_"))
+    return chart_base.curves(data, x, y, colours, ("series", field, "text"), pick=False)
 
 
 def _write(charts: Sequence[Chart], out: Path, title: str, lines: Sequence[str]) -> None:

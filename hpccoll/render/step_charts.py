@@ -10,7 +10,7 @@ from hpccoll.render.chart_base import Chart, ChartRecord, share_axis, step_axis
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
 from hpccoll.render.round_statistics import median_interval, median_seconds
-from hpccoll.store.exposed_times import workload_of
+from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import Interval
 
@@ -27,7 +27,7 @@ def share_against_ranks(group: ChartGroup) -> Chart | None:
     name = workload_namer([point.row for point in group.drawn])
     points = [point for point in group.drawn if not point.row.floor]
     counts: dict[tuple[str, ...], set[int]] = {}
-    for point in sorted(points, key=lambda point: (not workload_of(point.row)["overlap"], bucket_of(point.row))):
+    for point in sorted(points, key=lambda point: (not call_arguments(point.row)["overlap"], bucket_of(point.row))):
         counts.setdefault(name(point.row), set()).add(group.axis_value(point.row))
     workloads = [words for words, of_words in counts.items() if len(of_words) > 1][:MAX_WORKLOADS]
     data: list[ChartRecord] = []
@@ -71,7 +71,7 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
     ]
     if not data:
         return None
-    scales = sorted({int(workload_of(point.row)["scale"]) for title in titles for point in panels[title]} - {1})
+    scales = sorted({int(call_arguments(point.row)["scale"]) for title in titles for point in panels[title]} - {1})
     scaled = f", of the full model: here divided by {', '.join(map(str, scales))}" if scales else ""
     labels = f"{json.dumps([bucket_label(limit) for limit in limits])}[datum.value]"
     x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=alt.Axis(labelExpr=labels, labelAngle=0))
@@ -80,12 +80,12 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
 
 def _foremost(point: SeriesPoint) -> tuple[bool, bool, int, int]:
     row = point.row
-    return row.oversubscribed, not workload_of(row)["overlap"], -row.nodes, -row.ranks
+    return row.oversubscribed, not call_arguments(row)["overlap"], -row.nodes, -row.ranks
 
 
 def bucket_of(row: Row) -> int:
     """Return the limit of buckets of a row, of the unscaled model in bytes; 0: the default of the rule."""
-    return int(workload_of(row)["bucket"])
+    return int(call_arguments(row)["bucket"])
 
 
 def bucket_label(limit: int) -> str:

@@ -1,17 +1,19 @@
 """What measured training steps show: a table, and findings on overlap, buckets, products and the null step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hpccoll.analysis.round_comparison import clearly_faster
 from hpccoll.analysis.step_answers import StepComparison, algorithm_name, compare_steps, per_cent, small_computations
-from hpccoll.common.units import format_seconds
+from hpccoll.common.text import Finding, info, join_words, warning
+from hpccoll.common.units import format_count, format_rounded_size, format_seconds, format_size
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.measurement_quality import agreement_findings, convergence_findings, weakness_findings
-from hpccoll.render.report_finding import ReportFinding, info, warning
 from hpccoll.render.step_charts import bucket_of
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.step_times import StepTimes
 
 NULL_SHARE = 0.02
@@ -53,7 +55,7 @@ def _time(seconds: float | None) -> str:
     return f"-{format_seconds(-seconds)}" if seconds < 0 else format_seconds(seconds)
 
 
-def step_findings(group: ChartGroup) -> list[ReportFinding]:
+def step_findings(group: ChartGroup) -> list[Finding]:
     """Return the findings of a group of training steps; warnings come first."""
     compared = compare_steps((point.row for point in group.usable), group.machine_of_run)
     steps = {id(point.row): point for point in group.usable}
@@ -70,14 +72,13 @@ def step_findings(group: ChartGroup) -> list[ReportFinding]:
     return sorted(findings, key=lambda finding: finding.severity == "info")
 
 
-def _without(each: StepComparison, key: str) -> tuple[object, ...]:
+def _without(each: StepComparison, key: str) -> CallKey:
     """Return what a comparison has in common with others that differ in one key of the workload."""
-    row = each.rows[0]
-    others = (value for name, value in each.workload.items() if name != key)
-    return *others, row.nodes, row.ranks, row.mapping, row.dtype, row.variant, row.device, each.machine
+    others = tuple(argument for argument in each.key.arguments or () if argument[0] != key)
+    return replace(each.key, arguments=others, requested_bytes=None)
 
 
-def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFinding]:
+def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     """Yield how much of the communication overlap hides, on the first ranks on which both were measured."""
     sequential = {_without(each, "overlap"): each for each in compared if not each.workload["overlap"]}
     for each in compared:
@@ -93,14 +94,29 @@ def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFind
             if (before := without.get(name)) and before.exposed_s and before.exposed_s > 0
         )  # fmt: skip
         if clauses:
-            details = tuple(word for word in each.details if word != "overlapped")
-            yield info("overlap", model=each.model, shape=each.shape, details=details, algorithms=clauses)
+            details = (word for word in each.details if word != "overlapped")
+            where = ", ".join((f"{each.model} on {each.shape}", *details))
+            yield info(
+                "overlap",
+                f"{where}: overlap hides {'; '.join(map(_overlap_text, clauses))}.",
+                title="Overlap",
+                remedy="The step with overlap is compared with the same step that synchronises gradients after the "
+                "backward pass; without overlap everything is exposed.",
+                algorithms=clauses,
+            )
             return
 
 
-def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFinding]:
+def _overlap_text(clause: Mapping[str, Any]) -> str:
+    hidden, of, algorithm = clause["hidden"], clause["of"], clause["algorithm"]
+    if not clause["clear"]:
+        return f"no clear part of {format_seconds(of)} with {algorithm}"
+    return f"{format_seconds(hidden)} of {format_seconds(of)} ({100 * hidden / of:.0f} %) with {algorithm}"
+
+
+def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     """Yield the best limit of buckets, and what others cost, for the fastest algorithm of the first such workload."""
-    by_rest: dict[tuple[object, ...], list[StepComparison]] = {}
+    by_rest: dict[CallKey, list[StepComparison]] = {}
     for each in compared:
         if each.has_collectives:
             by_rest.setdefault(_without(each, "bucket"), []).append(each)
@@ -119,18 +135,39 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFindi
         if not costs:
             continue
         first = several[0]
-        values = {"model": first.workload["model"], "scale": first.workload["scale"], "shape": first.shape}
-        yield info("best_bucket", **values, algorithm=name, bucket=bucket_of(best), costs=costs)
+        text = f"{first.workload['model']} on {first.shape}, {name}: {_bucket_text(bucket_of(best), costs)}"
+        scale = first.workload["scale"]
+        scaled = f" (limits of the full model; here divided by {scale})" if scale > 1 else ""
+        yield info("best_bucket", f"{text}{scaled}.", title="Buckets", bucket=bucket_of(best), costs=costs)
         return
 
 
-def _last_buckets(compared: Sequence[StepComparison], steps: dict[int, SeriesPoint]) -> Iterator[ReportFinding]:
+def _bucket_text(best: int, costs: Sequence[Mapping[str, Any]]) -> str:
+    """Return what other limits cost: ``80 MiB is best; the default costs 9 %; 160 MiB is not clearly slower``."""
+    worse = [f"{_limit(each['bucket'])} costs {100 * each['cost']:.0f} %" for each in costs if each["clear"]]
+    if not worse:
+        return "no limit is clearly the best"
+    equal = [_limit(each["bucket"]) for each in costs if not each["clear"]]
+    tie = [f"{join_words(equal)} {'is' if len(equal) == 1 else 'are'} not clearly slower"] if equal else []
+    return "; ".join([f"{_limit(best)} is best", ", ".join(worse), *tie])
+
+
+def _limit(limit: int) -> str:
+    return format_size(limit) if limit else "the default"
+
+
+def _last_buckets(compared: Sequence[StepComparison], steps: dict[int, SeriesPoint]) -> Iterator[Finding]:
     """Yield the last bucket of the first overlapped workload, if it is ready only after all computations."""
     for each in compared:
         step = steps[id(each.rows[0])].step
         if each.workload["overlap"] and step and (values := _last_bucket(step)):
-            name = algorithm_name(each.rows[0])
-            yield info("last_bucket", model=each.model, shape=each.shape, algorithm=name, **values)
+            text = (
+                f"{each.model} on {each.shape}: the last of {values['buckets']} buckets, "
+                f"{format_rounded_size(values['nbytes'])}, is never hidden: it is ready when the backward pass has "
+                f"ended, and takes {format_seconds(values['seconds'])} ({100 * values['share']:.0f} % of the step) "
+                f"with {algorithm_name(each.rows[0])}."
+            )
+            yield info("last_bucket", text, title="Last bucket", **values)
             return
 
 
@@ -152,34 +189,65 @@ def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
     return {"nbytes": nbytes, "buckets": len(buckets), "seconds": end - begin, "share": (end - begin) / length}
 
 
-def _null_findings(compared: Sequence[StepComparison]) -> Iterator[ReportFinding]:
+def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     """Yield what makes exposed times uncertain: no null step, one slower than its computation, or one too slow."""
     missing = [each for each in compared if all(row.exposed_s is None for row in each.rows)]
     if missing:
-        yield warning("null_missing", workloads=len(missing), of=len(compared))
+        yield warning(
+            "null_missing",
+            f"{len(missing)} of {format_count(len(compared), 'workload')} have no step without communication.",
+            title="Exposed time unknown",
+            remedy="Add the algorithm null: exposed communication is the time by which a step is longer than that of "
+            "null.",
+            workloads=len(missing), of=len(compared),
+        )  # fmt: skip
     late = [(found, each) for each in compared if (found := _null_excess(each))]
     if late:
         (excess, share), each = max(late, key=lambda pair: pair[0][1])
+        fewer = "start fewer ranks, which wait for a core here" if each.oversubscribed else "take an idle machine"
         yield warning(
-            "null_overhead", model=each.model, shape=each.shape, details=each.details, excess=excess, share=share,
-            workloads=len(late), of=len(compared), oversubscribed=each.oversubscribed,
+            "null_overhead",
+            f"without communication the step takes {format_seconds(excess)} ({100 * share:.1f} %) more than its "
+            f"computation{_worst_of(each, len(late), len(compared))}.",
+            title="Cost of the harness",
+            remedy="The harness or the machine delays computations: exposed times leave that out. To lower it, "
+            f"{fewer}.",
+            excess=excess, share=share, workloads=len(late), of=len(compared), oversubscribed=each.oversubscribed,
         )  # fmt: skip
     below = [(row, each) for each in compared for row in each.rows if (row.exposed_high_s or 0.0) < 0]
     if below:
         row, each = min(below, key=lambda pair: pair[0].exposed_share or 0.0)
-        yield warning(
-            "below_null", model=each.model, shape=each.shape, details=each.details, rows=len(below),
-            algorithm=algorithm_name(row), seconds=-(row.exposed_s or 0.0),
-        )  # fmt: skip
+        seconds = -(row.exposed_s or 0.0)
+        others = f", and {format_count(len(below) - 1, 'other step')} likewise" if len(below) > 1 else ""
+        text = (
+            f"{_workload_text(each)}: with {algorithm_name(row)} the step takes {format_seconds(seconds)} less than "
+            f"without communication{others}: something else slowed the null step down."
+        )
+        yield warning("below_null", text, title="Below null", rows=len(below), seconds=seconds)
 
 
-def _product_findings(compared: Sequence[StepComparison], steps: dict[int, SeriesPoint]) -> Iterator[ReportFinding]:
+def _workload_text(each: StepComparison) -> str:
+    """Return the model, the ranks and further words: ``resnet50 on 4 nodes, 2 micro-batches``."""
+    return ", ".join((f"{each.model} on {each.shape}", *each.details))
+
+
+def _worst_of(each: StepComparison, workloads: int, of: int) -> str:
+    """Return the end of a sentence about a workload, which is the worst of several."""
+    several = f" in {workloads} of {format_count(of, 'workload')}, most of all " if workloads > 1 else ": "
+    return several + _workload_text(each)
+
+
+def _product_findings(compared: Sequence[StepComparison], steps: dict[int, SeriesPoint]) -> Iterator[Finding]:
     """Yield the workload with the largest share of computations that are too small for a product of matrices."""
     if small := small_computations(compared, lambda row: steps[id(row)].step):
-        each = small.step
+        text = (
+            f"{small.none} of {format_count(small.computations, 'computation')} are too small for a product of "
+            f"matrices, and take no time{_worst_of(small.step, small.workloads, len(compared))}."
+        )
         yield warning(
-            "no_product", model=each.model, shape=each.shape, details=each.details, none=small.none,
-            computations=small.computations, workloads=small.workloads, of=len(compared),
+            "no_product", text, title="Computations without products",
+            remedy="What overlaps with them is exposed. Take more samples, or a smaller scale.",
+            none=small.none, computations=small.computations, workloads=small.workloads, of=len(compared),
         )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from hpccoll.analysis.step_answers import step_lines
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_wait
 from hpccoll.render.critical_findings import find_busy_machine, opening_findings
-from hpccoll.render.finding_templates import render_finding
 from hpccoll.render.measured_summary import gpu_machines
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 
@@ -67,10 +66,10 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 def outcome_lines(results: Results) -> Iterator[str]:
     """Yield opening findings, machines with GPUs, counts of cases, reasons for missing ones, what to use, the noise."""
-    remarks = {finding.kind: render_finding(finding)[1] for finding in find_busy_machine(results.ours)}
+    remarks = {finding.kind: finding.text for finding in find_busy_machine(results.ours)}
     for finding in opening_findings(results):
         if finding.kind not in remarks:
-            yield render_finding(finding)[1]
+            yield finding.text
     yield from gpu_machines(results)
     if results.skipped and not (results.measured or results.missing):
         yield "nothing was measured: every case is skipped"

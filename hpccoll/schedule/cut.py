@@ -122,15 +122,14 @@ class Cut:
             edges = self.edges(lane) + self._lanes[lane]
             yield from ((int(edges[r.first]), int(edges[r.last])) for r in part.ranges)
             return
-        units = [unit for r in part.ranges for unit in range(int(r.first), int(r.last))]
         if self.call.traffic is None:
             first, last = int(self._lanes[lane]), int(self._lanes[lane + 1])
             source = self.call.source(me, self.units) if part.buffer == "src" else ()
             base = source[0] if source else 0
-            yield from (((unit - base) * self.count + first, (unit - base) * self.count + last) for unit in units)
+            yield from (((unit - base) * self.count + first, (unit - base) * self.count + last) for unit in part.units)
         else:
             offsets = _offsets(self, part.buffer, me)
-            yield from ((int(offsets[unit, lane]), int(offsets[unit, lane + 1])) for unit in units)
+            yield from ((int(offsets[unit, lane]), int(offsets[unit, lane + 1])) for unit in part.units)
 
 
 @lru_cache(maxsize=64)  # of a rank: what all ranks have is too much for each of them to keep

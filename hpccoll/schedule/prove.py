@@ -5,17 +5,14 @@ For every rank it checks that nothing undefined is sent or folded, that no contr
 ends as the postcondition requires.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hpccoll.schedule.collective import CollectiveCall, Contribution
-from hpccoll.schedule.match import Messages, ScheduleError, match
+from hpccoll.schedule.match import ScheduleError
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.step import Part
-
-_Units = NDArray[np.int64]
+from hpccoll.schedule.walk import Message, trace_schedule, walk
 
 
 class UnmetPostconditionError(ScheduleError):
@@ -35,33 +32,21 @@ def prove(call: CollectiveCall, schedules: Iterable[Schedule], *, in_place: bool
         UnmetPostconditionError: if a contribution is missing or misplaced at the end; names rank and unit.
     """
     for schedule in schedules:
-        state = _State(call, schedule, in_place=in_place)
-        staged: dict[Messages, list[NDArray[np.object_]]] = {}
-        for state.round, round_ in enumerate(match(schedule), 1):
-            for messages in round_.sent:
-                staged[messages] = [state.read(messages, i) for i in range(len(messages.source))]
-            for messages in round_.landed:
-                for i, arrival in enumerate(staged.pop(messages)):
-                    state.land(messages, i, arrival)
-        state.check()
+        trace = trace_schedule(schedule)
+        contributions = _Contributions(call, schedule, in_place=in_place)
+        walk(trace, contributions)
+        contributions.check(trace.rounds)
 
 
-def units_of(part: Part, i: int) -> _Units:
-    """Return the units of message ``i`` in the order in which they lie in it."""
-    units = [unit for r in part.ranges for unit in range(np.asarray(r.first)[i], np.asarray(r.last)[i])]
-    return np.array(units, np.int64)
+class _Contributions:
+    """What is folded in the units of all ranks."""
 
-
-class _State:
     def __init__(self, call: CollectiveCall, schedule: Schedule, *, in_place: bool) -> None:
         self.call, self.schedule = call, schedule
-        self.round = 0  # the current round, from 1: one step of every rank that has not waited
-        ranks, units = schedule.layout.ranks, schedule.units
-        self.buffers = {name: np.zeros((ranks, units), object) for name in ("src", "dst", "tmp")}
-        contributed = self.buffers["dst" if in_place else "src"]
+        self.cells: defaultdict[tuple[int, str, int], int] = defaultdict(int)  # by rank, buffer and unit
         for me in range(schedule.layout.workers):
-            for unit in call.source(me, units):
-                contributed[me, unit] = self._bit((me, unit))
+            for unit in call.source(me, schedule.units):
+                self.cells[me, "dst" if in_place else "src", unit] = self._bit((me, unit))
 
     def _bit(self, contribution: Contribution) -> int:
         origin, unit = contribution
@@ -71,49 +56,45 @@ class _State:
         contributions = (divmod(bit, self.schedule.units) for bit in range(bits.bit_length()) if bits >> bit & 1)
         return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in contributions)
 
-    def _cells(self, part: Part, me: int, i: int) -> tuple[NDArray[np.object_], _Units]:
-        units = units_of(part, i)
-        buffer = self.buffers[part.buffer]
-        if part.buffer == "tmp" and len(units) and units.max() >= buffer.shape[1]:
-            buffer = np.hstack([buffer, np.zeros((len(buffer), int(units.max()) + 1), object)])
-            self.buffers["tmp"] = buffer
-        return buffer[me], units
+    def _defined(self, number: int, me: int, part: Part) -> list[int]:
+        """Return what a rank has in a part that it reads in round ``number``."""
+        cells = [self.cells[me, part.buffer, unit] for unit in part.units]
+        for unit, cell in zip(part.units, cells, strict=True):
+            if not cell:
+                raise _fault(number, f"rank {me} reads {part.buffer}[{unit}], which nothing has defined")
+        return cells
 
-    def _defined(self, part: Part, me: int, i: int) -> NDArray[np.object_]:
-        cells, units = self._cells(part, me, i)
-        for unit in units:
-            if not cells[unit]:
-                raise self._error(f"rank {me} reads {part.buffer}[{unit}], which nothing has defined")
-        return cells[units]
+    def read(self, message: Message) -> list[int]:
+        return self._defined(message.departs, message.source, message.sent)
 
-    def read(self, messages: Messages, i: int) -> NDArray[np.object_]:
-        return self._defined(messages.sent, int(messages.source[i]), i)
-
-    def land(self, messages: Messages, i: int, arrival: NDArray[np.object_]) -> None:
-        me = int(messages.target[i])
-        cells, units = self._cells(messages.landed, me, i)
-        if self.call.collective.units == "divisible" and list(units) != list(units_of(messages.sent, i)):
-            raise self._error(f"rank {me} puts divisible units {units_of(messages.sent, i)} in the place of {units}")
-        if messages.operand is not None:
-            operand = self._defined(messages.operand, me, i)
+    def land(self, message: Message, arrival: list[int]) -> None:
+        me, units = message.target, message.landed.units
+        if self.call.collective.units == "divisible" and units != message.sent.units:
+            moved = f"divisible units {[*message.sent.units]} in the place of {[*units]}"
+            raise _fault(message.lands, f"rank {me} puts {moved}")
+        if message.operand is not None:
+            operand = self._defined(message.lands, me, message.operand)
             for mine, its, unit in zip(operand, arrival, units, strict=True):
                 if mine & its and not self.call.collective.idempotent:
-                    raise self._error(f"rank {me} counts twice in unit {unit}: {self._names(mine & its)}")
-            arrival = operand | arrival
-        cells[units] = arrival
+                    twice = f"counts twice in unit {unit}: {self._names(mine & its)}"
+                    raise _fault(message.lands, f"rank {me} {twice}")
+            arrival = [mine | its for mine, its in zip(operand, arrival, strict=True)]
+        for unit, bits in zip(units, arrival, strict=True):
+            self.cells[me, message.landed.buffer, unit] = bits
 
-    def _error(self, fault: str) -> ScheduleError:
-        return ScheduleError(f"round {self.round}: {fault}")
+    def check(self, rounds: int) -> None:
+        """Check the postcondition after that many rounds."""
+        after = f"after round {rounds}, the last one, " if rounds else ""
+        for me in range(self.schedule.layout.workers):
+            for unit in self.call.target(me, self.schedule.units):
+                required, found = sum(map(self._bit, self.call.result(me, unit))), self.cells[me, "dst", unit]
+                if missing := required & ~found:
+                    raise UnmetPostconditionError(
+                        f"{after}rank {me} ends without {self._names(missing)} in unit {unit}"
+                    )
+                if strange := found & ~required:
+                    raise UnmetPostconditionError(f"{after}rank {me} ends with {self._names(strange)} in unit {unit}")
 
-    def check(self) -> None:
-        layout, units, dst = self.schedule.layout, self.schedule.units, self.buffers["dst"]
-        for me in range(layout.workers):
-            for unit in self.call.target(me, units):
-                required = sum(map(self._bit, self.call.result(me, unit)))
-                if missing := required & ~dst[me, unit]:
-                    raise self._unmet(f"rank {me} ends without {self._names(missing)} in unit {unit}")
-                if strange := dst[me, unit] & ~required:
-                    raise self._unmet(f"rank {me} ends with {self._names(strange)} in unit {unit}")
 
-    def _unmet(self, fault: str) -> "UnmetPostconditionError":
-        return UnmetPostconditionError(f"after round {self.round}, the last one, {fault}" if self.round else fault)
+def _fault(number: int, what: str) -> ScheduleError:
+    return ScheduleError(f"round {number + 1}: {what}")

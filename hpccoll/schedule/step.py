@@ -40,6 +40,11 @@ class Part:
             raise ValueError(f"a part lies in one buffer, not in {self.buffer} and {other.buffer}")
         return Part(self.buffer, self.ranges + other.ranges)
 
+    @property
+    def units(self) -> tuple[int, ...]:
+        """The units of a part whose ends are numbers, in the order in which they lie in a message."""
+        return tuple(unit for r in self.ranges for unit in range(int(r.first), int(r.last)))
+
     def in_buffer(self, buffer: str) -> "Part":
         """Return the same units of another buffer."""
         return Part(buffer, self.ranges)

@@ -6,16 +6,10 @@ It may be more than the tail of the step, where communication also slows down co
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Row
-
-
-def workload_of(row: Row) -> dict[str, Any]:
-    """Return the workload of the row of a training step, with defaults: without the parameters of its algorithm."""
-    arguments = WORKLOADS[row.collective].arguments
-    return {name: row.params.get(name, default) for name, default in arguments.items()}
 
 
 def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Row]:
@@ -29,20 +23,16 @@ def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list
         machines: the machine of each run, by run_id.
     """
     rows = list(rows)
-    bare: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    bare: dict[CallKey, list[Row]] = defaultdict(list)
+
+    def step(row: Row) -> CallKey:
+        key = CallKey.of(row, machines.get(row.run_id, ""))
+        return key.without("op", "root", "requested_bytes", "in_place", "racks", "aggregators", "executor")
+
     for row in rows:
         if row.collective in WORKLOADS and row.floor and row.median_s is not None and row.status in ("ok", "partial"):
-            bare[_step_key(row, machines)].append(row)
-    return [_with_exposed_time(row, bare.get(_step_key(row, machines), ())) for row in rows] if bare else rows
-
-
-def _step_key(row: Row, machines: Mapping[str, str]) -> tuple[object, ...]:
-    """Return what a step and the same step without communication have in common."""
-    workload = tuple(workload_of(row).items()) if row.collective in WORKLOADS else ()
-    return (
-        row.collective, workload, row.dtype, row.device, row.ranks, row.nodes, row.ranks_per_node, row.mapping,
-        row.variant, row.kind, row.timing, machines.get(row.run_id),
-    )  # fmt: skip
+            bare[step(row)].append(row)
+    return [_with_exposed_time(row, bare.get(step(row), ())) for row in rows] if bare else rows
 
 
 def _with_exposed_time(row: Row, bare: Sequence[Row]) -> Row:

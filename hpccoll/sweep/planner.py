@@ -10,6 +10,7 @@ from hpccoll.cases.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
 from hpccoll.cases.catalogue import redundant_mapping, unmet_needs
 from hpccoll.cases.plan import PROFILES, Plan, Skip
 from hpccoll.cases.planned_schedule import MeasuredPlans
+from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.variant_skips import planned_nodes, variant_skip_reason
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
@@ -21,7 +22,6 @@ from hpccoll.store.job_identity import job_differences
 from hpccoll.store.journal import journal_path
 from hpccoll.store.result_files import PLAN_FILE, best_source, read_raw
 from hpccoll.sweep import probe_launch
-from hpccoll.sweep.case_product import count_cases, expand_cases
 from hpccoll.sweep.execution_site import ExecutionSite, naming_site_file
 from hpccoll.sweep.site_file import load_site
 from hpccoll.sweep.slurm import query
@@ -109,8 +109,8 @@ def _check_count(sweep: Sweep) -> None:
     Raises:
         BadInputError: if it has too many cases, jobs, or cases times ranks.
     """
-    shapes, variants = sweep.shapes(), max(1, len(sweep.variants))
-    counts = {shape: variants * count_cases(sweep, shape.ranks) for shape in shapes}
+    shapes, variants, request = sweep.shapes(), max(1, len(sweep.variants)), sweep.request()
+    counts = {shape: variants * count_cases(request, shape.ranks) for shape in shapes}
     totals = {
         "cases": (sum(counts.values()), MAX_CASES),
         "jobs": (variants * (len(sweep.ranks_per_node) if sweep.nested else len(shapes)), MAX_JOBS),
@@ -237,7 +237,7 @@ class _Allocation:
         return self.sweep.variants[self.variant].communicator if self.variant else {}
 
     def cases(self, shape: Shape) -> Iterator[Case]:
-        for case in expand_cases(self.sweep, shape.ranks):
+        for case in expand_cases(self.sweep.request(), shape.ranks):
             yield replace(case, ranks=shape.ranks, nodes=shape.nodes) if self.sweep.nested else case
 
     def job(self, shapes: Sequence[Shape], requested: Sequence[Shape] = ()) -> tuple[Job, list[Skip]]:
@@ -265,7 +265,7 @@ class _Allocation:
             variant=self.variant, environment=self.environment,
             communicator=self.communicator, seed=self.sweep.seed,
             effort=self.sweep.case_effort(), table=self.sweep.table, executor=self.sweep.executor,
-            models=self.sweep.models,
+            models=self.sweep.request().models,
             cases=tuple(chain(*kept.values())),
         ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The sweep file: what to measure. Profiles and site files define where and how to run it.
 
 ``python -m hpccoll.sweep.sweep_file`` prints its JSON schema, which workflows/schemas keeps for editors.
-hpccoll/cases/input_keys.py declares the keys.
+hpccoll/cases/keys.py declares the keys.
 """
 
 import json
@@ -23,16 +23,19 @@ from pydantic import (
 from hpccoll.analysis.resolve_auto import check_table_given
 from hpccoll.analysis.table import load_table
 from hpccoll.cases.case import Effort, Shape
-from hpccoll.cases.input_keys import EFFORT, SIZE_RANGE, SWEEP
+from hpccoll.cases.communicator_settings import CommunicatorSettings
+from hpccoll.cases.keys import EFFORT, SIZE_RANGE, SWEEP
+from hpccoll.cases.product import CaseRequest
 from hpccoll.cases.transport_table import check_timings
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
 from hpccoll.common.units import format_size, parse_size
-from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
-from hpccoll.evidence.communicator_settings import CommunicatorSettings
+from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_plain_yaml, load_yaml
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
-from hpccoll.sweep.workload_section import WorkloadSection, own_models
+from hpccoll.sweep.workload_section import WorkloadSection
+from hpccoll.training.model_file import load_models
+from hpccoll.training.workload import WORKLOAD
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 
@@ -160,7 +163,8 @@ class Sweep(YamlSection):
             self.collectives = []
         if self.collectives and self.bytes is None:
             raise BadInputError("bytes", None, "sizes, such as [8, 64K] or {from: 8, to: 4M, factor: 2}")
-        self._models = own_models(self.workloads)
+        names = (name for section in self.workloads for name in section.model)
+        self._models = load_models(names, "model", load_plain_yaml)
         return self
 
     @model_validator(mode="after")
@@ -180,10 +184,15 @@ class Sweep(YamlSection):
             raise BadInputError("ranks_per_node", self.ranks_per_node, f"at most {RANKS.maximum} ranks in total")
         return self
 
-    @property
-    def models(self) -> Mapping[str, Any]:
-        """The user's own models of workloads, by name, as their files have them."""
-        return self._models
+    def request(self) -> CaseRequest:
+        """Return the lists whose combinations are the cases."""
+        return CaseRequest(
+            collectives=self.collectives, algorithms=self.algorithms, devices=self.devices, transports=self.transports,
+            dtypes=self.dtypes, ops=self.ops, sizes=self.sizes(), in_place=self.in_place,
+            mappings=self.mapping or (None,), timings=self.timing, roots=self.roots, pairs=self.pairs,
+            concurrent=self.concurrent, traffic=self.traffic, params=self.params, models=self._models,
+            workloads=[{name: getattr(section, name) for name in WORKLOAD} for section in self.workloads],
+        )  # fmt: skip
 
     @property
     def environments(self) -> dict[str, dict[str, str]]:

@@ -7,20 +7,14 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from hpccoll.cases.catalogue import check_algorithm, known_parameters, measurable_names
+from hpccoll.cases.keys import ALL
+from hpccoll.cases.product import expand_collectives
 from hpccoll.cases.transport_table import DEVICES, check_transport
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import NUMBER
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, unequal_blocks
 from hpccoll.training.workload import TRAINING_STEP
-
-ALL = "all"
-"""Selects all collectives, or all algorithms of a collective."""
-
-
-def expand_collectives(entries: Sequence[str]) -> list[str]:
-    """Return the collectives that entries of a sweep file select, each once."""
-    return list(dict.fromkeys(chain.from_iterable(COLLECTIVES if entry == ALL else [entry] for entry in entries)))
 
 
 def _one_of(*choices: str) -> AfterValidator:

@@ -1,8 +1,5 @@
 """The section ``workloads`` of a sweep file: training steps to measure, every combination of its lists."""
 
-from collections.abc import Iterator
-from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +8,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import IntegerRange, OneOfWords
 from hpccoll.common.units import parse_size
-from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, load_plain_yaml
-from hpccoll.training.model_file import load_models
+from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection
 from hpccoll.training.models import MODELS
-from hpccoll.training.workload import FLAG, SIZE, WORKLOAD, Workload, WorkloadKey
+from hpccoll.training.workload import FLAG, SIZE, WORKLOAD, WorkloadKey
 
 MODEL_FILES = (".yaml", ".yml", ".json")
 
@@ -70,33 +66,3 @@ WorkloadSection: Any = create_model(
     **_FIELDS,
 )
 """A training step; its keys are those of ``training.workload.WORKLOAD``."""
-
-
-def own_models(sections: list[Any]) -> dict[str, Any]:
-    """Return the content of the model files that sections name, by the names of their models: the stems of the files.
-
-    Raises:
-        BadInputError: if a file cannot be read or is no model, or two models would have the same name.
-    """
-    paths = (Path(name) for section in sections for name in section.model if name not in MODELS)
-    return load_models(paths, "model", load_plain_yaml)
-
-
-def workloads(sections: list[Any]) -> Iterator[Workload]:
-    """Yield every combination of the entries of each section, once."""
-    seen = set()
-    for section in sections:
-        lists: dict[str, list[int | str]] = {name: getattr(section, name) for name in WORKLOAD}
-        for values in product(*lists.values()):
-            chosen = dict(zip(lists, values, strict=True))
-            if chosen["model"] not in MODELS:
-                chosen["model"] = Path(str(chosen["model"])).stem
-            workload = Workload.of(chosen)
-            if workload not in seen:
-                seen.add(workload)
-                yield workload
-
-
-def count_workloads(sections: list[Any]) -> int:
-    """Return the number of combinations, without making any."""
-    return sum(prod(len(getattr(section, name)) for name in WORKLOAD) for section in sections)

@@ -69,11 +69,22 @@ def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:
     return {name: model_from_json(name, content) for name, content in contents.items()}
 
 
-def load_models(paths: Iterable[Path], key: str, load: Callable[[Path, str], object]) -> dict[str, object]:
-    """Return the contents of files of models, by the names of the models, which are the stems of the files.
+def model_file(name: str) -> Path | None:
+    """Return the file of a user's own model, which has a suffix; None if ``name`` is that of a model of hpccoll."""
+    return Path(name) if name not in MODELS and Path(name).suffix else None
+
+
+def model_name(name: str) -> str:
+    """Return the name of a model: of a file, its stem."""
+    file = model_file(name)
+    return file.stem if file else name
+
+
+def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], object]) -> dict[str, object]:
+    """Return the contents of those of ``names`` that are files of models, by the names of the models.
 
     Args:
-        paths: the files.
+        names: names of models and files.
         key: the option or the key that names them.
         load: returns the content of a file, given its path and the key.
 
@@ -82,7 +93,7 @@ def load_models(paths: Iterable[Path], key: str, load: Callable[[Path, str], obj
     """
     contents: dict[str, object] = {}
     files: dict[str, Path] = {}
-    for path in dict.fromkeys(paths):
+    for path in filter(None, map(model_file, dict.fromkeys(names))):
         content = load(path, key)
         try:
             model_from_json(path.stem, content)

@@ -19,8 +19,9 @@ from hpccoll.common.errors import GpuFailedError
 from hpccoll.host.gpu_stack import choose_kernel_cache, old_cupy_reason
 from hpccoll.host.process_facts import node_name
 from hpccoll.schedule import BFLOAT16
+from hpccoll.schedule.operation import Array
 from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS
-from hpccoll.transports.transport_interface import Array, address
+from hpccoll.transports.transport_interface import address
 
 if TYPE_CHECKING:
     from hpccoll.transports.mpi.step import DeferredCall  # its import starts MPI, and a GPU is selected before that

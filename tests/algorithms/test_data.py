@@ -7,7 +7,7 @@ import pytest
 from schedule_examples import ALGORITHMS, buffers, cases, defined_part, places, result
 
 from hpccoll.schedule import DTYPES, REDUCTIONS
-from hpccoll.transports.lockstep import run_lockstep
+from hpccoll.schedule.lockstep import run_lockstep
 
 each_algorithm = pytest.mark.parametrize(("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS)
 

@@ -301,7 +301,7 @@ def test_a_table_has_its_timings_apart_and_names_none_for_single_operations():
     assert [entry["setting"].get("timing") for entry in made.to_json()["entries"]] == [None, "aggregated"]
     assert TuneTable.from_json(made.to_json()) == made
     case = raw_examples.case(1024, algorithm="auto", transport="nccl", device="cuda", timing="aggregated")
-    assert made.entry(Setting.of(case, Layout.of(2, 1))).runs == ("run-2",)
+    assert made.entry(Setting.of_case(case, Layout.of(2, 1))).runs == ("run-2",)
 
 
 def test_a_table_survives_its_json_and_names_its_runs():

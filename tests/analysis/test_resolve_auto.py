@@ -97,7 +97,7 @@ def test_settings_of_the_same_call_are_named_first():
 
 def test_types_with_the_same_arithmetic_share_a_setting():
     def setting(*of, **more):
-        return Setting.of(case(*of, **more), TWO_NODES)
+        return Setting.of_case(case(*of, **more), TWO_NODES)
 
     assert setting(dtype="int64", op="max") == setting(dtype="float32", op="avg") != setting(dtype="float16")
     assert setting("all_gather", dtype="float16") == setting("all_gather", dtype="int64")

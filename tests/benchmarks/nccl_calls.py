@@ -18,11 +18,12 @@ from here import Here, rank_environment
 from timing import device_seconds, host_seconds, in_turn
 from verdicts import Verdict, bound, holds, not_run, recorded, right
 
+from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.evidence.log_report import report_lines
 from hpccoll.evidence.log_set import read_log_files
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
+from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import nccl_version
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
@@ -30,7 +31,6 @@ from hpccoll.transports.nccl.communicators import nccl_world
 from hpccoll.transports.nccl.cupy_device import NCCL_UINT8, CupyDevice, group_calls
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.nccl.vendor import NcclVendorTransport
-from hpccoll.transports.transport_interface import Operation
 
 COUNT = 1000
 SELF_SENT = 8, 1 << 20

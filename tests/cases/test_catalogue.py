@@ -15,6 +15,7 @@ from hpccoll.cases.catalogue import (
     choice_parameters,
     distinct_mappings,
     distinct_placements,
+    exact_parameters,
     known_parameters,
     parameters_by_algorithm,
     redundant_mapping,
@@ -65,21 +66,18 @@ def test_an_unknown_algorithm_is_bad_input_with_the_valid_ones():
 
 
 def test_parameters_go_to_the_algorithms_that_have_them():
-    requested = dict(
-        parameters_by_algorithm("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2})
-    )
+    requested = parameters_by_algorithm("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2})
     assert requested == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
     with pytest.raises(
         BadInputError, match="parameter: 'radix' is not valid: choose from channels, graph, segment, window"
     ):
-        dict(parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"radix": 2}))
+        parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"radix": 2})
 
 
 def test_a_segment_is_a_size_with_or_without_a_unit():
-    requested = dict(parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"segment": "128K"}))
-    assert requested == {"ring": {"segment": 131072}, NATIVE: {}}
+    assert exact_parameters({"segment": "128K"}) == {"segment": 131072}
     with pytest.raises(BadInputError, match="parameter segment: 'short' is not valid: a number of bytes such as"):
-        dict(parameters_by_algorithm("all_reduce", ["ring"], {"segment": "short"}))
+        exact_parameters({"segment": "short"})
 
 
 @pytest.mark.parametrize(

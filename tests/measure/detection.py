@@ -121,7 +121,7 @@ Made by `python tests/measure/detection.py`; a test keeps it current.
 @cache
 def shares(name: str, op: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
     """Return the least share of parts, and of elements, in which the check sees a fault, by fault."""
-    setting = Setting.of(name, op, dtype, p)
+    setting = Setting.of_case(name, op, dtype, p)
     dst, src = np.empty_like(setting.right), np.empty(setting.contributed, setting.right.dtype)
     # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
     check = Check(replace(setting.payload, generation=0), src, dst, dst, in_place=False)
@@ -175,7 +175,7 @@ def moved() -> Iterator[str]:
 @cache
 def message_shares(op: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
     """Return the least share of parts, and of elements, in which a fault of one contribution changes the result."""
-    setting = Setting.of("all_reduce", op, dtype, p)
+    setting = Setting.of_case("all_reduce", op, dtype, p)
 
     def differing(fault: Fault) -> Iterator[tuple[float, float]]:
         for origin in range(p):
@@ -199,7 +199,7 @@ def in_message() -> Iterator[str]:
 def beside_shares(name: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
     """Return the share of faults beside a right result that are seen, and the least of their elements, by fault."""
     found: dict[str, list[tuple[bool, float]]] = defaultdict(list)
-    for fault, seen in Buffers(Setting.of(name, "sum", dtype, p)).all_seen():
+    for fault, seen in Buffers(Setting.of_case(name, "sum", dtype, p)).all_seen():
         found[fault].append(seen)
     return {
         fault: (sum(seen for seen, _ in each) / len(each), min(share for _, share in each))

@@ -96,6 +96,5 @@ def test_the_balance_of_gpus_and_adapters_is_part_of_the_library_finding(make_ro
     assert only_values(group, "library") == {
         "summary": f"NCCL 2.30.7; {balance}",
         "series": ("native",),
-        "shared": True,
     }
     assert library_facts(run)["evidence.library"] == f"NCCL 2.30.7; {balance}"

@@ -75,7 +75,8 @@ def test_measured_and_predicted_series_of_a_setting_share_a_chart(both, valid, n
     specification = valid(BY_NAME[name].specification(group))
     predicted = {d["series"]: d["line"] for d in records(specification)}
     assert predicted == {
-        "ring": "measured", "native": "measured", "ring (simulated)": "simulated", "rabenseifner (simulated)": "simulated",
+        "ring": "measured", "native": "measured", "ring (simulated)": "simulated",
+        "rabenseifner (simulated)": "simulated",
     }  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def test_the_best_bucket_and_the_cost_of_others():
         for each in outcomes
     ]  # fmt: skip
     values = finding("best_bucket", raw).values
-    assert (values["bucket"], values["algorithm"]) == (80 * MIB, "ring")
+    assert values["bucket"] == 80 * MIB
     assert [(each["bucket"] // MIB, round(each["cost"], 3)) for each in values["costs"]] == [(4, 0.333), (25, 0.1)]
 
 
@@ -140,7 +140,7 @@ def test_a_null_step_that_takes_longer_than_its_computation_is_a_warning():
 
 def test_a_step_below_its_null_step_is_a_warning():
     found = finding("below_null", steps({"ring": 3, "null": 12}))
-    assert (found.values["algorithm"], found.values["seconds"]) == ("ring", pytest.approx(0.003))
+    assert found.values["seconds"] == pytest.approx(0.003)
     assert finding("below_null", steps({"ring": 12, "null": 0})) is None
 
 

@@ -29,8 +29,8 @@ from hpccoll.schedule import (
     out_of_place,
     prove,
 )
+from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.step import Range, drop_null_peers
-from hpccoll.transports.lockstep import run_lockstep
 
 Programs = list[list[Step]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from slurm_testbed import on_host
 
-from hpccoll.evidence.variants import named_variants
+from hpccoll.cases.variants import named_variants
 from hpccoll.store.journal import interrupted_marker_path
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import timing_mode

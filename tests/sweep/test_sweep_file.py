@@ -16,7 +16,7 @@ from shipped_sweeps import sweep_files
 from synthetic_timings import measured_table
 
 from hpccoll.analysis.table import TuneTable
-from hpccoll.cases.input_keys import EFFORT, SIZE_RANGE, SWEEP
+from hpccoll.cases.keys import EFFORT, SIZE_RANGE, SWEEP
 from hpccoll.common.limits import IntegerRange
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.sweep_file import json_schema, load_sweep

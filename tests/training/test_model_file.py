@@ -1,7 +1,5 @@
 """A user's own model: what a file may say, and which key is named where it is wrong."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,9 +88,9 @@ def test_any_content_is_a_model_or_one_line(content):
 )
 def test_two_models_of_one_name_are_refused(names, words):
     with pytest.raises(BadInputError, match=words):
-        load_models(map(Path, names), "model", lambda _path, _key: {"modules": [FC]})
+        load_models(names, "model", lambda _path, _key: {"modules": [FC]})
 
 
 def test_a_file_that_is_named_twice_is_one_model():
-    found = load_models([Path("a/mine.yaml")] * 2, "model", lambda _path, _key: {"modules": [FC]})
+    found = load_models(["a/mine.yaml"] * 2, "model", lambda _path, _key: {"modules": [FC]})
     assert found == {"mine": {"modules": [FC]}}

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpccoll.render.pictures.buffer_state import spans
-from hpccoll.render.pictures.message_trace import Message, Trace, TracedPart
+from hpccoll.schedule import Part
+from hpccoll.schedule.walk import Message, Trace
 
 _ONE = {"send": "sends", "fold": "folds", "receive": "receives", "copy": "copies"}
 _JOINS = {"send": "to", "fold": "of", "receive": "from", "copy": "to"}
@@ -17,8 +18,8 @@ class _RankAction:
 
     verb: str
     peers: tuple[int, ...]
-    part: TracedPart
-    other: TracedPart | None = None  # the target of a copy, or the operand of a fold if it is not the part itself
+    part: Part
+    other: Part | None = None  # the target of a copy, or the operand of a fold if it is not the part itself
 
 
 def round_lines(trace: Trace, number: int) -> list[str]:
@@ -45,14 +46,14 @@ def round_lines(trace: Trace, number: int) -> list[str]:
 def _rank_actions(trace: Trace, number: int) -> dict[int, list[_RankAction]]:
     """Return the actions of every rank that has any: copies, then sends, then arrivals."""
     copies: dict[int, list[_RankAction]] = defaultdict(list)
-    sends: dict[int, dict[TracedPart, list[int]]] = defaultdict(lambda: defaultdict(list))
+    sends: dict[int, dict[Part, list[int]]] = defaultdict(lambda: defaultdict(list))
     arrivals: dict[int, list[_RankAction]] = defaultdict(list)
-    for m in trace.departing(number):
+    for m in trace.departing[number]:
         if m.copies:
             copies[m.source].append(_RankAction("copy", (), m.sent, m.landed))
         else:
             sends[m.source][m.sent].append(m.target)
-    for m in trace.landing(number):
+    for m in trace.landing[number]:
         if not m.copies:
             _append(arrivals[m.target], _arrival(m))
     return {
@@ -92,7 +93,7 @@ def _sentence(action: _RankAction, *, one: bool, peers: str, part: str, other: s
     return f"{verb} {part} {_JOINS[action.verb]} {peers}" + (f" with {other}" if other else "")
 
 
-def _part_text(part: TracedPart, units: int) -> str:
+def _part_text(part: Part, units: int) -> str:
     if part.units == tuple(range(units)):
         return "everything" if part.buffer == "dst" else f"all of {part.buffer}"
     return _named("unit" if len(part.units) == 1 else "units", _in_order(part.units), part.buffer)
@@ -128,7 +129,7 @@ def _rotation(actions: Mapping[int, Sequence[_RankAction]], units: int) -> str |
     return " and ".join(sentences)
 
 
-def _rotated(parts: Sequence[TracedPart], units: int) -> str | None:
+def _rotated(parts: Sequence[Part], units: int) -> str | None:
     """Return the text of the parts of all ranks in terms of rank r, None if it is not the same for all."""
     if len(set(parts)) == 1:
         return _part_text(parts[0], units)

@@ -10,9 +10,10 @@ from itertools import groupby
 from string import ascii_lowercase
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.render.pictures.message_trace import Message, Trace
 from hpccoll.render.pictures.schedule_view import ScheduleView
+from hpccoll.schedule import Part
 from hpccoll.schedule.collective import Contribution
+from hpccoll.schedule.walk import Message, Trace, walk
 
 Cells = dict[tuple[str, int], frozenset[Contribution]]
 """What is folded in each unit, by (buffer, unit), of one rank."""
@@ -106,7 +107,7 @@ def _folded(view: ScheduleView, trace: Trace, unit: int) -> BufferState:
     def to_symbols(contributions: Iterable[Contribution]) -> Symbols:
         return frozenset(origin for origin, _ in contributions)
 
-    rows = _walk(view, trace, lambda cells: to_symbols(_contributions(cells, "dst", unit)))
+    rows = _walk(view, trace, lambda cells: to_symbols(cells.get(("dst", unit), ())))
     ends = tuple(to_symbols(wanted.get(unit, ())) for wanted in expected)
     return BufferState(what, rows, everyone, ends, _lettered(view), unit)
 
@@ -151,33 +152,34 @@ def _anywhere(cells: Cells) -> frozenset[Contribution]:
 
 def _walk(view: ScheduleView, trace: Trace, to_symbols: Callable[[Cells], Symbols]) -> tuple[tuple[Symbols, ...], ...]:
     """Return the symbols of every rank, which ``to_symbols`` makes of its cells, at the start and after each round."""
-    units = trace.schedule.units
-    # A schedule is written in place, where dst begins with what src has, unless it reads src itself.
-    buffers = ("src",) if any(m.sent.buffer == "src" for m in trace.messages) else ("src", "dst")
-    ranks = [_start(me, view.source_units(me, units), buffers) for me in range(view.layout.ranks)]
-    rows = [tuple(map(to_symbols, ranks))]
-    staged: dict[Message, list[frozenset[Contribution]]] = {}
-    for number in range(trace.rounds):
-        for m in trace.departing(number):
-            staged[m] = [_contributions(ranks[m.source], m.sent.buffer, unit) for unit in m.sent.units]
-        for m in trace.landing(number):
-            _land(ranks[m.target], m, staged.pop(m))
-        rows.append(tuple(map(to_symbols, ranks)))
+    memory = _Memory(view, trace)
+    rows = [tuple(map(to_symbols, memory.ranks))]
+    walk(trace, memory, lambda: rows.append(tuple(map(to_symbols, memory.ranks))))
     return tuple(rows)
 
 
-def _start(me: int, contributed: range, buffers: Iterable[str]) -> Cells:
-    return {(buffer, unit): frozenset({(me, unit)}) for buffer in buffers for unit in contributed}
+class _Memory:
+    """The cells of all ranks, which messages change."""
+
+    def __init__(self, view: ScheduleView, trace: Trace) -> None:
+        # A schedule is written in place, where dst begins with what src has, unless it reads src itself.
+        buffers = ("src",) if any(m.sent.buffer == "src" for m in trace.messages) else ("src", "dst")
+        everyone = range(view.layout.ranks)
+        units = [view.source_units(me, trace.schedule.units) for me in everyone]
+        self.ranks: list[Cells] = [
+            {(buffer, unit): frozenset({(me, unit)}) for buffer in buffers for unit in units[me]} for me in everyone
+        ]
+
+    def read(self, m: Message) -> list[frozenset[Contribution]]:
+        return _contributions(self.ranks[m.source], m.sent)
+
+    def land(self, m: Message, arrival: list[frozenset[Contribution]]) -> None:
+        cells = self.ranks[m.target]
+        if m.operand is not None:
+            operand = _contributions(cells, m.operand)
+            arrival = [mine | its for mine, its in zip(operand, arrival, strict=True)]
+        cells |= zip(((m.landed.buffer, unit) for unit in m.landed.units), arrival, strict=True)
 
 
-def _contributions(cells: Cells, buffer: str, unit: int) -> frozenset[Contribution]:
-    return cells.get((buffer, unit), frozenset())
-
-
-def _land(cells: Cells, m: Message, arrival: list[frozenset[Contribution]]) -> None:
-    if m.operand is not None:
-        operand = [_contributions(cells, m.operand.buffer, unit) for unit in m.operand.units]
-        arrival = [mine | its for mine, its in zip(operand, arrival, strict=True)]
-    cells |= {
-        (m.landed.buffer, unit): contributions for unit, contributions in zip(m.landed.units, arrival, strict=True)
-    }
+def _contributions(cells: Cells, part: Part) -> list[frozenset[Contribution]]:
+    return [cells.get((part.buffer, unit), frozenset()) for unit in part.units]

@@ -7,11 +7,11 @@ from itertools import chain
 from hpccoll.render.colours import INK, MUTED
 from hpccoll.render.pictures.edge_routes import route
 from hpccoll.render.pictures.message_graph import Graph
-from hpccoll.render.pictures.message_trace import Trace
 from hpccoll.render.pictures.rank_positions import RADIUS, Frame, RankPositions, rank_positions
 from hpccoll.render.pictures.style import Style
 from hpccoll.render.pictures.svg_shapes import Box, Dot, LineStyle, Point, Shape, Text
 from hpccoll.schedule import Layout
+from hpccoll.schedule.walk import Trace
 
 _SHADES = {1: ("#f5f7fa", "#d5dbe3"), 2: ("#fbfaff", "#d9d2ee")}
 _MIN_NAMED_RADIUS = 8.0

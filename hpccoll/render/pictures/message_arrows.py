@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import hypot
 
 from hpccoll.render.pictures.buffer_state import spans
-from hpccoll.render.pictures.message_trace import Message, Trace
 from hpccoll.render.pictures.style import Style
 from hpccoll.render.pictures.svg_shapes import Curve, LineStyle, Point, straight
 from hpccoll.render.pictures.timeline_grid import Grid
+from hpccoll.schedule.walk import Message, Trace
 
 _LONGEST_LABEL = 8
 _MAX_LABELLED = 18
@@ -87,7 +87,7 @@ def _rotating(trace: Trace) -> dict[Message, int]:
     p = trace.schedule.layout.workers
     directions = {}
     for number in range(trace.rounds):
-        departing = [m for m in trace.departing(number) if not m.copies]
+        departing = [m for m in trace.departing[number] if not m.copies]
         complete = Counter((m.target - m.source) % p for m in departing)
         for m in departing:
             distance = (m.target - m.source) % p

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.render.pictures.message_trace import Message, Trace
 from hpccoll.schedule import Layout
+from hpccoll.schedule.walk import Message, Trace
 
 Pair = tuple[int, int]
 

@@ -6,9 +6,9 @@ from textwrap import wrap
 from hpccoll.common.units import format_count
 from hpccoll.render.pictures.action_text import round_lines
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
-from hpccoll.render.pictures.message_trace import Message, Trace, trace_schedule
 from hpccoll.render.pictures.schedule_view import ScheduleView
 from hpccoll.schedule import Cost, Layout
+from hpccoll.schedule.walk import Message, Trace, trace_schedule
 
 
 def describe(view: ScheduleView, unit: int | None = None) -> str:
@@ -130,7 +130,7 @@ def table_lines(state: BufferState, trace: Trace) -> list[str]:
 
 def _message_notes(state: BufferState, trace: Trace, number: int) -> str:
     """Return the messages of a round that carry the followed unit: ``0 -> 1, 2 <-> 3``."""
-    pairs = [(m.source, m.target) for m in trace.landing(number) if not m.copies and _carries(m, state.unit)]
+    pairs = [(m.source, m.target) for m in trace.landing[number] if not m.copies and _carries(m, state.unit)]
     if not 0 < len(pairs) <= _MAX_ARROWS:
         return ""
     both = [(a, b) for a, b in pairs if a < b and (b, a) in pairs]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpccoll.render.colours import PALETTE
-from hpccoll.render.pictures.message_trace import Message, Trace
 from hpccoll.render.pictures.svg_shapes import LineStyle
 from hpccoll.schedule import Layout
+from hpccoll.schedule.walk import Message, Trace
 
 FOLDS, REPLACES = PALETTE[:2]
 PLAIN = "#64748b"

@@ -17,6 +17,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
+from hpccoll.schedule.operation import Array, Operation
 from hpccoll.schedule.step import Range, drop_null_peers
 from hpccoll.transports.buffer_pieces import (
     Piece,
@@ -39,7 +40,7 @@ from hpccoll.transports.mpi.step import (
     QueuedMemory,
     merge_steps,
 )
-from hpccoll.transports.transport_interface import Array, Operation, address, aligned_empty
+from hpccoll.transports.transport_interface import address, aligned_empty
 
 MAX_MESSAGES = 32
 """The maximum number of messages from one rank to another in a step."""

@@ -5,11 +5,12 @@ from typing import Protocol
 import numpy as np
 from mpi4py import MPI
 
+from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.mpi.persistent import MpiPlan
 from hpccoll.transports.mpi.step import DeferredCall, QueuedMemory
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
-from hpccoll.transports.transport_interface import Array, CompiledPlan, Operation, address
+from hpccoll.transports.transport_interface import CompiledPlan, address
 
 
 class GpuMemory(QueuedMemory, Protocol):

@@ -31,6 +31,7 @@ from hpccoll.executor.structures import (
     kernel,
     records,
 )
+from hpccoll.schedule.operation import Array
 from hpccoll.transports.mpi.compile import TAGS_PER_LANE
 from hpccoll.transports.mpi.native_functions import (
     handle,
@@ -49,7 +50,6 @@ from hpccoll.transports.mpi.step import (
     MpiMessage,
     describe_progress,
 )
-from hpccoll.transports.transport_interface import Array
 
 WORD_SPACING = 8
 """The distance of two words in elements of int64: a cache line, so that writers do not slow each other down."""

@@ -13,7 +13,8 @@ from mpi4py import MPI
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.executor.structures import CALL, CALL_ARGUMENTS, MpiStruct, ProbeStruct, Records
-from hpccoll.transports.transport_interface import Array, address
+from hpccoll.schedule.operation import Array
+from hpccoll.transports.transport_interface import address
 
 MAX_COUNT = 2**31 - 1
 """The largest count of a function with an argument of type int; above it, the function with the suffix _c is needed."""

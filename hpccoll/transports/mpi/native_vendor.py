@@ -7,9 +7,10 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.executor.structures import Records
+from hpccoll.schedule.operation import Array
 from hpccoll.transports.mpi.native_functions import MAX_COUNT, call_record, handle, status_array
 from hpccoll.transports.mpi.vendor_arguments import CallArguments
-from hpccoll.transports.transport_interface import Array, address
+from hpccoll.transports.transport_interface import address
 
 NativeCall: TypeAlias = tuple[str, tuple[int, ...], int]
 """The name of a function, its arguments, and the largest of its counts."""

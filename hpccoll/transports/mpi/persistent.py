@@ -18,6 +18,7 @@ from mpi4py import MPI
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Layout
+from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.mpi.compile import MAX_LANES, MpiCompiler
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
@@ -25,7 +26,7 @@ from hpccoll.transports.mpi.native_functions import MAX_COUNT
 from hpccoll.transports.mpi.python_executor import PythonExecutor
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.mpi.step import CompiledStep, QueuedMemory
-from hpccoll.transports.transport_interface import Array, CompiledPlan, HostBuffers, Operation, check_agreement
+from hpccoll.transports.transport_interface import CompiledPlan, HostBuffers, check_agreement
 
 MAX_PERSISTENT_REQUESTS = 65536
 """The maximum number of persistent requests of a plan; above it, each run starts new requests. MPICH keeps about 900

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.schedule import Reduction
-from hpccoll.transports.transport_interface import Array
+from hpccoll.schedule.operation import Array
 
 DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 """A function and its arguments."""

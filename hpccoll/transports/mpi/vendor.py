@@ -8,11 +8,12 @@ from mpi4py import MPI
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.executor.structures import Records
+from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
 from hpccoll.transports.mpi.native_vendor import native_calls
 from hpccoll.transports.mpi.step import CompiledStep, LocalScale, LocalWork
 from hpccoll.transports.mpi.vendor_arguments import CallArguments, memory_of
-from hpccoll.transports.transport_interface import Array, CompiledPlan, HostBuffers, Operation
+from hpccoll.transports.transport_interface import CompiledPlan, HostBuffers
 
 LibraryCall: TypeAlias = Callable[[], object]
 

@@ -6,7 +6,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.transports.transport_interface import Array, Operation, address
+from hpccoll.schedule.operation import Array, Operation
+from hpccoll.transports.transport_interface import address
 
 TypedBuffer: TypeAlias = tuple[Array | MPI.buffer, MPI.Datatype]
 """A buffer and the datatype of its elements."""

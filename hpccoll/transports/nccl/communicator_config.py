@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.schedule.operation import Array
 from hpccoll.transports.nccl.loaded_library import loaded_nccl_files
-from hpccoll.transports.transport_interface import Array, address
+from hpccoll.transports.transport_interface import address
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -19,6 +19,7 @@ from itertools import chain, zip_longest
 from typing import NamedTuple, TypeAlias
 
 from hpccoll.schedule import Copy, Part, Recv, RecvReduce, Send, Step
+from hpccoll.schedule.operation import Operation
 from hpccoll.schedule.step import Range, drop_null_peers
 from hpccoll.transports.buffer_pieces import (
     Piece,
@@ -32,7 +33,6 @@ from hpccoll.transports.buffer_pieces import (
 )
 from hpccoll.transports.nccl.fold import Fold, fold_waves
 from hpccoll.transports.nccl.message_times import message_times
-from hpccoll.transports.transport_interface import Operation
 
 PieceLengths: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """The messages between two ranks: the group of each, and the lengths of its pieces in elements."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.schedule.operation import Array
 from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.transport_interface import Array
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu

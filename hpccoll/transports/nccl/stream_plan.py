@@ -6,9 +6,9 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from hpccoll.common.errors import GpuFailedError
+from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.nccl.compile import NcclMessage
 from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.transport_interface import Array, Operation
 
 StreamCall: TypeAlias = Callable[[], object]
 NamedBuffers: TypeAlias = Mapping[str, Array]

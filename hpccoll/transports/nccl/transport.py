@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.nccl.compile import NcclCompiler, Stage
 from hpccoll.transports.nccl.overlap import NO_WAITS, fold_waits
 from hpccoll.transports.nccl.stream_plan import NamedBuffers, NcclStream, StreamCall, StreamPlan
-from hpccoll.transports.transport_interface import Array, Operation, check_agreement
+from hpccoll.transports.transport_interface import check_agreement
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.buffer_pieces import Span
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.stream_plan import StreamCall, StreamPlan
 from hpccoll.transports.nccl.transport import NcclTransportBase
-from hpccoll.transports.transport_interface import Array, Operation, address
+from hpccoll.transports.transport_interface import address
 
 NCCL_TYPES = {
     "uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,

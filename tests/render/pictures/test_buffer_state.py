@@ -6,8 +6,8 @@ from drawing_examples import NAMES, view, views
 from hpccoll.common.errors import BadInputError
 from hpccoll.render.pictures import view_of
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state, spans
-from hpccoll.render.pictures.message_trace import trace_schedule
 from hpccoll.render.pictures.schedule_text import WIDTH, table_lines
+from hpccoll.schedule.walk import trace_schedule
 
 
 def followed(name, ranks, unit=None):

@@ -7,9 +7,9 @@ from drawing_examples import NAMES, view, views
 
 from hpccoll.render.pictures import describe, view_of
 from hpccoll.render.pictures.action_text import round_lines
-from hpccoll.render.pictures.message_trace import trace_schedule
 from hpccoll.render.pictures.schedule_text import layout_text
 from hpccoll.schedule import Copy, Cost, Layout, Recv, RecvReduce, Schedule, Send, Step, dst, src, tmp
+from hpccoll.schedule.walk import trace_schedule
 
 
 def rounds(name, ranks):

@@ -13,11 +13,12 @@ from queued_memory import QueuedMemory
 from schedule_examples import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, defined_part, result
 
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, Layout, Schedule, all_gather, dtype_of
-from hpccoll.transports.lockstep import run_lockstep
+from hpccoll.schedule.lockstep import run_lockstep
+from hpccoll.schedule.operation import Operation
 from hpccoll.transports.mpi import persistent
 from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, GpuVendorTransport, StagedMpiTransport
 from hpccoll.transports.mpi.native_executor import CompiledOptions
-from hpccoll.transports.transport_interface import Operation, Transport
+from hpccoll.transports.transport_interface import Transport
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size

@@ -12,9 +12,10 @@ from schedule_examples import buffers, calls_of, result
 
 from hpccoll.cases.catalogue import NATIVE, distinct_placements
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, CollectiveCall, Layout
+from hpccoll.schedule.operation import Operation
 from hpccoll.transports.mpi import vendor as vendor_calls
 from hpccoll.transports.mpi.gpu_memory import GpuVendorTransport, StagedVendorTransport
-from hpccoll.transports.transport_interface import Operation, Transport
+from hpccoll.transports.transport_interface import Transport
 
 MpiVendorTransport = partial(vendor_calls.MpiVendorTransport, compiled=OPTIONS)
 

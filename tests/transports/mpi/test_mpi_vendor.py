@@ -4,9 +4,9 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.schedule import REDUCTIONS, Layout, all_to_all_v
+from hpccoll.schedule.operation import Operation
 from hpccoll.schedule.unequal_blocks import blocks
 from hpccoll.transports.mpi.vendor import MpiVendorTransport
-from hpccoll.transports.transport_interface import Operation
 
 
 def test_counts_of_unequal_blocks_are_64_bit():

@@ -11,11 +11,11 @@ from schedule_examples import case_of
 
 from hpccoll.evidence.log_settings import nccl_logging
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
+from hpccoll.schedule.operation import Operation
 from hpccoll.transports.nccl import communicators
 from hpccoll.transports.nccl.loaded_library import debug_reset
 from hpccoll.transports.nccl.transport import NcclTransport
 from hpccoll.transports.nccl.vendor import NcclVendorTransport
-from hpccoll.transports.transport_interface import Operation
 
 COMM, DIRECTORY, LOGS = MPI.COMM_WORLD, Path(sys.argv[1]), Path(sys.argv[2])
 

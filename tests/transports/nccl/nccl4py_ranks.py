@@ -14,15 +14,15 @@ from mpi4py import MPI
 from nccl_on_host import HostGpu
 from schedule_examples import case_of
 
+from hpccoll.cases.communicator_settings import nccl_config
 from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.communicator_settings import nccl_config
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
+from hpccoll.schedule.operation import Operation
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers, NcclError
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.nccl.transport import NcclTransport
 from hpccoll.transports.nccl.vendor import NCCL_OPS, NCCL_TYPES, NcclVendorTransport
-from hpccoll.transports.transport_interface import Operation
 
 COMM, DIRECTORY = MPI.COMM_WORLD, Path(sys.argv[1])
 GPU = HostGpu(DIRECTORY)

@@ -27,8 +27,8 @@ from hpccoll.schedule import (
     dtype_of,
     tmp,
 )
+from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.buffer_pieces import Span
-from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.stream_plan import StreamPlan

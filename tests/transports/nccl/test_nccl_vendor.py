@@ -5,9 +5,9 @@ import pytest
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
+from hpccoll.schedule.operation import Operation
 from hpccoll.transports.nccl.communicator_config import NEWER_CALLS
 from hpccoll.transports.nccl.vendor import CALLS, NCCL_OPS, NCCL_TYPES, NEWER, check_placement
-from hpccoll.transports.transport_interface import Operation
 
 
 def test_types_and_ops_equal_those_of_nccl_h():

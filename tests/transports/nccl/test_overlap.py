@@ -7,8 +7,8 @@ from fake_gpu_cluster import MESSAGES, Cluster, FakeDevice, plans
 from schedule_examples import buffers, case_of, defined_part
 
 from hpccoll.schedule import COLLECTIVES
+from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.buffer_pieces import Span
-from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.nccl import transport
 from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage, Stage
 from hpccoll.transports.nccl.fold import Fold

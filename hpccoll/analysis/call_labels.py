@@ -1,29 +1,18 @@
-"""Arguments of the call that a row measured: root, ranks, traffic pattern, and placement of the buffers."""
+"""Labels of the call that a row measured: its traffic pattern, pairs of ranks, and the placement of its buffers."""
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.units import format_count
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.call_key import call_arguments, rank_pair
 from hpccoll.store.rows import Row
 
 ON_ONE_NODE, BETWEEN_NODES = "on one node", "between nodes"
 
 
-def call_arguments(row: Row) -> dict[str, int | str]:
-    """Return the arguments of the call other than the root, or the workload, with defaults."""
-    known = collective(row.collective).arguments if row.collective in {*COLLECTIVES, *WORKLOADS} else {}
-    return {name: row.params.get(name, value) for name, value in known.items()}
-
-
 def algorithm_params(row: Row) -> dict[str, int | str]:
     """Return the parameters of the algorithm: no arguments of the call, and no ``graph=0``, the default."""
     return choice_parameters(row.collective, row.params)
-
-
-def rank_pair(row: Row) -> tuple[int, int] | None:
-    """Return the two ranks that exchange messages; None if all ranks take part. A peer of -1 is the last rank."""
-    peer = call_arguments(row).get("peer")
-    return None if peer is None else (row.root or 0, int(peer) % row.ranks)
 
 
 def traffic_pattern(row: Row) -> str | None:
@@ -36,12 +25,6 @@ def concurrent_label(row: Row) -> str:
     """Return how many pairs of ranks exchange messages at once, in words; empty if the collective has no pairs."""
     pairs = call_arguments(row).get("concurrent")
     return "" if pairs is None else "all pairs at once" if pairs == 0 else f"{format_count(int(pairs), 'pair')} at once"
-
-
-def root_rank(row: Row) -> int | None:
-    """Return the root; None if the collective has none."""
-    rooted = row.collective in COLLECTIVES and COLLECTIVES[row.collective].rooted
-    return None if rank_pair(row) or not (rooted or row.root) else row.root or 0
 
 
 def has_size(collective: str) -> bool:

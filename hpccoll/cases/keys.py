@@ -128,7 +128,7 @@ class Option:
 
 DEFAULT_ALGORITHMS = "ring,recursive_doubling,native"
 ALL = "all"
-"""Selects all algorithms of a collective."""
+"""Selects all collectives, or all algorithms of a collective."""
 
 RUN_OPTIONS = (
     Option(("-c", "--collective"), "collective", "all_reduce"),

@@ -28,8 +28,9 @@ from hpccoll.schedule import (
     scatter,
     tmp,
 )
-from hpccoll.transports.lockstep import run_lockstep
-from hpccoll.transports.transport_interface import Operation, aligned_empty
+from hpccoll.schedule.lockstep import run_lockstep
+from hpccoll.schedule.operation import Operation
+from hpccoll.transports.transport_interface import aligned_empty
 
 RANKS = (1, 2, 3, 4, 5, 7, 8)
 PLACEMENTS = ((1, True), (3, False), (3, True), (1, False))

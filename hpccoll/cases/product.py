@@ -1,0 +1,216 @@
+"""The product of cases: every combination of the lists of a request, without meaningless combinations.
+
+Command lines and sweep files fill a request, and only this module makes cases of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, combinations, product
+from math import comb, prod
+from typing import Any, NamedTuple
+
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
+from hpccoll.cases.case import SINGLE, Case, Parameter
+from hpccoll.cases.catalogue import (
+    GRAPH,
+    algorithms_of,
+    check_algorithm,
+    check_case,
+    distinct_mappings,
+    distinct_placements,
+    distinct_transports,
+    exact_parameters,
+    measurable_names,
+)
+from hpccoll.cases.keys import ALL
+from hpccoll.cases.transport_table import transports_by_device
+from hpccoll.common.errors import BadInputError
+from hpccoll.schedule import Collective, unequal_blocks
+from hpccoll.training.model_file import model_name, models_from_json
+from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.workload import TRAINING_STEP, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRequest:
+    """Lists whose combinations are cases; no list has an entry twice.
+
+    Args:
+        collectives: the names of collectives, or ``all``.
+        workloads: training steps: lists of values by the keys of ``training.workload.WORKLOAD``.
+        models: the user's own models of training steps, as JSON by name.
+        algorithms: the names of algorithms, of which each collective has those that exist for it, or ``all``.
+        devices: the devices of the buffers.
+        transports: the transports, of which each device has those that move its buffers.
+        dtypes: the types of the elements.
+        ops: the reductions, for collectives that reduce.
+        sizes: the sizes S in bytes, of which a barrier has the first; a training step has its own.
+        in_place: whether contribution and result share a buffer.
+        mappings: the orders of ranks; None for the launcher's.
+        timings: how operations are timed.
+        roots: the roots of rooted collectives.
+        pairs: the pairs of ranks for point to point: ``ends``, ``all``, or a list.
+        concurrent: numbers of pairs of ranks at once; 0 for all.
+        traffic: patterns of unequal blocks.
+        params: by algorithm, the values of each parameter.
+    """
+
+    collectives: Sequence[str] = ()
+    workloads: Sequence[Mapping[str, Sequence[Parameter]]] = ()
+    models: Mapping[str, Any] = field(default_factory=dict)
+    algorithms: Sequence[str]
+    devices: Sequence[str] = ("cpu",)
+    transports: Sequence[str] = ("mpi",)
+    dtypes: Sequence[str] = ("float32",)
+    ops: Sequence[str] = ("sum",)
+    sizes: Sequence[int] = ()
+    in_place: Sequence[bool] = (False, True)
+    mappings: Sequence[str | None] = (None,)
+    timings: Sequence[str] = (SINGLE,)
+    roots: Sequence[int] = (0,)
+    pairs: str | Sequence[tuple[int, int]] = "ends"
+    concurrent: Sequence[Parameter] = (0,)
+    traffic: Sequence[Parameter] = ("zipf",)
+    params: Mapping[str, Mapping[str, Sequence[Parameter]]] = field(default_factory=dict)
+
+
+class _Axis(NamedTuple):
+    """The values of one property of cases, which are counted without being made."""
+
+    length: int
+    values: Iterable[Any]
+
+
+def expand_cases(request: CaseRequest, p: int) -> Iterator[Case]:
+    """Yield the cases on ``p`` ranks.
+
+    Raises:
+        BadInputError: if a name is unknown, a collective has none of the algorithms, or a case is invalid.
+    """
+    models = models_from_json(request.models)
+    for family, device, algorithm, axes in _blocks(request, p):
+        for values in product(*(axis.values for axis in axes)):
+            case = _case(request, family, device, algorithm, values, models)
+            if case:
+                check_case(case)
+                yield case
+
+
+def count_cases(request: CaseRequest, p: int) -> int:
+    """Return an upper bound of the number of cases on ``p`` ranks, without making any.
+
+    Raises:
+        BadInputError: if a name is unknown, or a collective has none of the algorithms.
+    """
+    return sum(prod(axis.length for axis in axes) for *_, axes in _blocks(request, p))
+
+
+def _case(
+    request: CaseRequest, family: Collective, device: str, algorithm: str, values: tuple[Any, ...],
+    models: Mapping[str, ModelShape],
+) -> Case | None:  # fmt: skip
+    dtype, op, size, transport, in_place, (root, arguments), params, mapping, timing = values
+    if params.get(GRAPH) and transport != "nccl" and "nccl" in request.transports:
+        return None  # only NCCL plans are captured as CUDA graphs
+    return Case(
+        collective=family.name, algorithm=algorithm, transport=transport, device=device, dtype=dtype, op=op,
+        bytes=Workload.of(arguments).gradient_bytes(dtype, models) if size is None else size,
+        in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping, timing=timing,
+    )  # fmt: skip
+
+
+def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str, list[_Axis]]]:
+    """Yield the axes of each collective, device and algorithm; the cases are the product of their values."""
+    transports = transports_by_device(request.devices, request.transports)
+    for name, algorithms in _algorithms_by_collective(request).items():
+        family = collective(name)
+        limit = 1 if family.token else None  # a barrier has one size and no elements
+        for device, algorithm in product(request.devices, algorithms):
+            lists: list[Sequence[Any]] = [
+                request.dtypes[:limit],
+                request.ops if family.has_op else [None],
+                [None] if name in WORKLOADS else request.sizes[:limit],
+                distinct_transports(name, algorithm, transports[device], device),
+                distinct_placements(name, algorithm, request.in_place),
+            ]
+            of_case = [distinct_mappings(name, algorithm, request.mappings), request.timings]
+            axes = [*map(_listed, lists), _calls(request, family, p), _parameters(request, algorithm)]
+            yield family, device, algorithm, [*axes, *map(_listed, of_case)]
+
+
+def _listed(values: Sequence[Any]) -> _Axis:
+    return _Axis(len(values), values)
+
+
+def expand_collectives(entries: Sequence[str]) -> list[str]:
+    """Return the collectives that entries of a request select, each once."""
+    return list(dict.fromkeys(chain.from_iterable(COLLECTIVES if entry == ALL else [entry] for entry in entries)))
+
+
+def _algorithms_by_collective(request: CaseRequest) -> dict[str, list[str]]:
+    """Return the algorithms of the request that each of its collectives has.
+
+    Raises:
+        BadInputError: if a collective has none of them.
+    """
+    names = [*expand_collectives(request.collectives), *([TRAINING_STEP] if request.workloads else [])]
+    check_algorithms(request.algorithms, names)
+    selected = {name: select_algorithms(name, request.algorithms) for name in names}
+    for name, algorithms in selected.items():
+        if not algorithms:
+            available = ", ".join(sorted(measurable_names(name)))
+            raise BadInputError("algorithms", request.algorithms, f"one of {name}: {available}")
+    return selected
+
+
+def check_algorithms(entries: Sequence[str], names: Sequence[str]) -> None:
+    """Check that at least one of the collectives ``names`` has each of the algorithms that entries select.
+
+    Raises:
+        BadInputError: names the first one that none has.
+    """
+    for entry in entries:
+        if entry != ALL:
+            check_algorithm(entry, names)
+
+
+def select_algorithms(name: str, entries: Sequence[str]) -> list[str]:
+    """Return the algorithms of a collective that entries of a request select, each once; others have the rest."""
+    known = measurable_names(name)
+    selected = (algorithms_of(name) if entry == ALL else [entry] if entry in known else [] for entry in entries)
+    return list(dict.fromkeys(chain.from_iterable(selected)))
+
+
+def _calls(request: CaseRequest, family: Collective, p: int) -> _Axis:
+    """Return the root of each call of a collective, with the collective's other arguments."""
+    if family.name in WORKLOADS:
+        counts = [prod(map(len, lists.values())) for lists in request.workloads]
+        return _Axis(sum(counts), ((None, workload.params) for workload in workloads(request)))
+    if "peer" in family.arguments:
+        named = {"ends": _Axis(1, [(0, p - 1)]), "all": _Axis(comb(p, 2), combinations(range(p), 2))}
+        length, pairs = named[request.pairs] if isinstance(request.pairs, str) else _listed(request.pairs)
+        return _Axis(length, ((root, {"peer": peer}) for root, peer in pairs))
+    if "concurrent" in family.arguments:
+        return _listed([(None, {"concurrent": pairs}) for pairs in request.concurrent])
+    if "traffic" in family.arguments:
+        return _listed([(None, {"traffic": unequal_blocks.named(str(pattern))}) for pattern in request.traffic])
+    return _listed([(root, {}) for root in (request.roots if family.rooted else [None])])
+
+
+def workloads(request: CaseRequest) -> list[Workload]:
+    """Return the training steps of a request, each once."""
+    combined = (dict(zip(lists, values, strict=True)) for lists in request.workloads
+                for values in product(*lists.values()))  # fmt: skip
+    named = ({**chosen, "model": model_name(str(chosen["model"]))} for chosen in combined)
+    return list(dict.fromkeys(map(Workload.of, named)))
+
+
+def _parameters(request: CaseRequest, algorithm: str) -> _Axis:
+    lists = request.params.get(algorithm, {})
+    return _Axis(prod(map(len, lists.values())), _distinct_parameters(lists))
+
+
+def _distinct_parameters(lists: Mapping[str, Sequence[Parameter]]) -> Iterator[dict[str, Parameter]]:
+    """Yield every combination of values once: 64K and 65536 are the same value."""
+    combined = (exact_parameters(dict(zip(lists, values, strict=True))) for values in product(*lists.values()))
+    yield from {tuple(params.items()): params for params in combined}.values()

@@ -1,0 +1,52 @@
+"""Lockstep: all ranks in one process on NumPy arrays, without MPI. Tests compare transports with it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hpccoll.schedule.operation import Array, Operation
+from hpccoll.schedule.step import Part
+from hpccoll.schedule.walk import Message, trace_schedule, walk
+
+
+def run_lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -> None:
+    """Run ``operation`` once on the buffers of all ranks.
+
+    Args:
+        operation: the operation to run.
+        src: the source buffer of each rank, ``operation.elements("src", rank)`` long; unused in place.
+        dst: the destination buffer of each rank, ``operation.elements("dst", rank)`` long.
+    """
+    traces = [trace_schedule(operation.lane_schedule(number)) for number in range(len(operation.schedules))]
+    for lane in range(operation.lanes):
+        walk(traces[lane % len(traces)], _Elements(operation, lane, src, dst))
+    for me in range(operation.layout.workers):
+        operation.reduction.scale(operation.result(dst[me], me), operation.layout.workers)
+
+
+class _Elements:
+    """The buffers of all ranks, accessed by the parts of one lane."""
+
+    def __init__(self, operation: Operation, lane: int, src: Sequence[Array], dst: Sequence[Array]) -> None:
+        self.operation, self.lane = operation, lane
+        self.buffers = {"src": list(src), "dst": list(dst), "tmp": [np.empty(0, operation.dtype) for _ in dst]}
+
+    def _read(self, me: int, part: Part) -> Array:
+        spans = self.operation.cut.spans(self.lane, me, part)
+        return np.concatenate([self.buffers[part.buffer][me][a:b] for a, b in spans] or [self.buffers["dst"][me][:0]])
+
+    def read(self, message: Message) -> Array:
+        return self._read(message.source, message.sent)
+
+    def land(self, message: Message, arrival: Array) -> None:
+        me, buffers = message.target, self.buffers[message.landed.buffer]
+        if message.operand is not None:
+            arrival = self.operation.reduction.fold(self._read(me, message.operand), arrival)
+        spans = self.operation.cut.spans(self.lane, me, message.landed)
+        length = max((b for _, b in spans), default=0)
+        if message.landed.buffer == "tmp" and length > len(buffers[me]):
+            buffers[me] = np.resize(buffers[me], length)
+        done = 0
+        for a, b in spans:
+            buffers[me][a:b] = arrival[done : done + b - a]
+            done += b - a

@@ -1,0 +1,92 @@
+"""An operation: one collective call with its schedules, and where its contribution and its result lie in buffers."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.schedule.collective import Collective, CollectiveCall
+from hpccoll.schedule.cut import Cut
+from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.out_of_place import out_of_place
+from hpccoll.schedule.reduction import Reduction
+from hpccoll.schedule.schedule import Schedule
+from hpccoll.schedule.step import Part, Range
+
+Array: TypeAlias = NDArray[np.generic]
+
+
+@dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
+class Operation:
+    """One collective call: the call, its schedules, and the shape of its buffers.
+
+    Args:
+        call: the call of a collective.
+        layout: the layout of all ranks.
+        schedules: the schedules of an algorithm's slices, in their in-place form; empty for a vendor's own call.
+        count: the elements of the whole buffer (divisible units), or of the mean block (per-rank units).
+        dtype: the dtype of the elements.
+        reduction: the reduction, which folds two arrays.
+        in_place: whether dst holds the contribution; otherwise src holds it, and dst is undefined at the start.
+        channels: the number of pieces of each slice that advance independently.
+        window: the number of channels in flight at once; each has a lane for every slice.
+    """
+
+    call: CollectiveCall
+    layout: Layout
+    schedules: tuple[Schedule, ...]
+    count: int
+    dtype: np.dtype[np.generic]
+    reduction: Reduction
+    in_place: bool
+    channels: int = 1
+    window: int = 1
+
+    def __post_init__(self) -> None:
+        if len({schedule.units for schedule in self.schedules}) > 1:
+            raise ValueError("all slices of an algorithm must have the same number of units")
+        if self.collective.token and self.lanes > 1:
+            raise ValueError(f"{self.collective.name} moves one byte a unit, which cannot be cut into lanes")
+
+    @property
+    def collective(self) -> Collective:
+        return self.call.collective
+
+    @property
+    def lanes(self) -> int:
+        return len(self.schedules) * self.channels
+
+    @cached_property
+    def cut(self) -> Cut:
+        return Cut(self.call, self.count, self.schedules[0].units, self.lanes, self.dtype.itemsize)
+
+    @cached_property
+    def api_cut(self) -> Cut:
+        """The cut of the collective's API: one unit, or one block for each rank."""
+        units = 1 if self.collective.units == "divisible" else self.layout.workers
+        return Cut(self.call, self.count, units, 1, self.dtype.itemsize)
+
+    def lane_schedule(self, number: int) -> Schedule:
+        """Return the schedule of a lane, in or out of place as the operation is."""
+        schedule = self.schedules[number % len(self.schedules)]
+        return schedule if self.in_place else out_of_place(self.call, schedule)
+
+    def elements(self, buffer: str, me: int) -> int:
+        """Return the length of src or dst at rank ``me`` in elements; dst holds all units, including its workspace."""
+        return self.api_cut.elements(buffer, me)
+
+    def result(self, dst: Array, me: int) -> Array:
+        """Return the part of dst that is defined at rank ``me`` after the operation."""
+        return dst[self.span("dst", self.call.target(me, self.api_cut.units), me)]
+
+    def contribution(self, src: Array, dst: Array, me: int) -> Array:
+        """Return the part of src (in place: of dst) that rank ``me`` contributes."""
+        buffer, name = (dst, "dst") if self.in_place else (src, "src")
+        return buffer[self.span(name, self.call.source(me, self.api_cut.units), me)]
+
+    def span(self, buffer: str, units: range, me: int) -> slice:
+        """Return the elements of consecutive units of ``api_cut`` in a buffer of rank ``me``."""
+        spans = self.api_cut.spans(0, me, Part(buffer, (Range(units.start, units.stop),))) if units else []
+        return slice(*spans[0]) if spans else slice(0, 0)

@@ -1,0 +1,142 @@
+"""The messages of a schedule one by one, and the walk over them in the order in which buffers are read and written.
+
+What a message carries is up to the memory that is walked: contributions (prove), elements (lockstep), or the letters of
+a picture.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from hpccoll.schedule.match import Messages, match
+from hpccoll.schedule.schedule import Schedule
+from hpccoll.schedule.step import Buffer, Part
+
+Payload = TypeVar("Payload")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """One message, or a copy from a rank to itself; messages compare by identity, as two may be alike.
+
+    The parts have a range for each unit, so that parts of the same units are equal.
+
+    Args:
+        source: the rank that sends.
+        target: the rank that receives.
+        sent: what is read at the source when the message departs.
+        landed: what is written at the target when it lands.
+        operand: what the arrival is folded with; None if it replaces.
+        departs: the round at whose start it departs, from 0.
+        lands: the round at whose end it lands.
+    """
+
+    source: int
+    target: int
+    sent: Part
+    landed: Part
+    operand: Part | None
+    departs: int
+    lands: int
+
+    @property
+    def copies(self) -> bool:
+        """Whether it stays at its rank."""
+        return self.source == self.target
+
+    @property
+    def folds(self) -> bool:
+        """Whether the arrival is reduced."""
+        return self.operand is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The messages of a schedule.
+
+    Args:
+        schedule: the traced schedule.
+        departing: the messages that depart in each round.
+        landing: the messages that land in each round, in the order in which they are folded.
+    """
+
+    schedule: Schedule
+    departing: tuple[list[Message], ...]
+    landing: tuple[list[Message], ...]
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds in which something departs or lands."""
+        return len(self.landing)
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages in the order in which they land."""
+        return [*chain.from_iterable(self.landing)]
+
+
+def trace_schedule(schedule: Schedule) -> Trace:
+    """Return the trace of ``schedule`` without messages of no units, and without rounds in which nothing moves.
+
+    Raises:
+        ScheduleError: if its messages do not match.
+    """
+    departed: dict[Messages, int] = {}
+    found = []
+    for number, round_ in enumerate(match(schedule)):
+        departed |= dict.fromkeys(round_.sent, number)
+        for m in round_.landed:
+            length = np.sum([np.subtract(r.last, r.first) for r in m.sent.ranges], axis=0)
+            found += [(m, int(i), departed[m], number) for i in np.flatnonzero(length)]
+    busy = sorted({number for _, _, departs, lands in found for number in (departs, lands)})
+    renumbered = {number: i for i, number in enumerate(busy)}
+    messages = [_message(m, i, renumbered[departs], renumbered[lands]) for m, i, departs, lands in found]
+    trace = Trace(schedule, tuple([] for _ in busy), tuple([] for _ in busy))
+    for message in messages:
+        trace.departing[message.departs].append(message)
+        trace.landing[message.lands].append(message)
+    return trace
+
+
+def _message(m: Messages, i: int, departs: int, lands: int) -> Message:
+    operand = None if m.operand is None else _single(m.operand, i)
+    return Message(
+        int(m.source[i]), int(m.target[i]), _single(m.sent, i), _single(m.landed, i), operand, departs, lands
+    )
+
+
+def _single(part: Part, i: int) -> Part:
+    """Return the part of message ``i``."""
+    return Buffer(part.buffer).units(
+        unit for r in part.ranges for unit in range(int(np.asarray(r.first)[i]), int(np.asarray(r.last)[i]))
+    )
+
+
+class Memory(Protocol[Payload]):
+    """The buffers of all ranks."""
+
+    def read(self, message: Message) -> Payload:
+        """Return what a message carries: what its source has when it departs."""
+
+    def land(self, message: Message, arrival: Payload) -> None:
+        """Write an arrival at the target, folded with the operand if there is one."""
+
+
+def walk(trace: Trace, memory: Memory[Payload], after_round: Callable[[], None] = lambda: None) -> None:
+    """Move all messages of a trace through a memory.
+
+    Args:
+        trace: the messages.
+        memory: the buffers of all ranks, which the messages change.
+        after_round: is called after each round.
+    """
+    carried: dict[Message, Payload] = {}
+    for departing, landing in zip(trace.departing, trace.landing, strict=True):
+        for message in departing:
+            carried[message] = memory.read(message)
+        for message in landing:
+            memory.land(message, carried.pop(message))
+        after_round()

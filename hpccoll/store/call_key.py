@@ -1,0 +1,176 @@
+"""The identity of a call: what results must share to be compared, joined or drawn as one curve.
+
+Algorithm, transport and the parameters of the algorithm are a choice among the ways to do the call, and no part of it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.case import PYTHON, SINGLE, Case, Parameter
+from hpccoll.common.units import format_count, format_size
+from hpccoll.store.rows import RULES, Row, timing_mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallKey:
+    """A call, where and how it was measured; a field is None if the call has none, or ``without`` left it out.
+
+    Args:
+        collective: the collective, or the workload of a training step.
+        arguments: its arguments but root and peer, or the keys of the workload, sorted by name, with defaults.
+        dtype: the type of the elements.
+        op: the reduction.
+        root: the root of a rooted collective.
+        pair: the two ranks that exchange messages.
+        requested_bytes: the requested size S in bytes.
+        in_place: whether contribution and result share a buffer.
+        ranks: the number of workers.
+        nodes: the number of their nodes.
+        ranks_per_node: the workers of a node; None if nodes differ.
+        racks: the number of racks of those nodes.
+        aggregators: the number of ranks that only aggregate.
+        mapping: the placement of ranks on nodes.
+        device: the memory of the buffers.
+        machine: the machine of the run.
+        variant: the variant of the sweep's job.
+        executor: the executor.
+        timing: how operations were timed: single, aggregated, or a timing of another program.
+        rule: the rule for the time of a single operation.
+        kind: the kind of the result: measured, simulated and so on.
+        source: the program that measured it; None for hpccoll.
+    """
+
+    collective: str | None = None
+    arguments: tuple[tuple[str, Parameter], ...] | None = None
+    dtype: str | None = None
+    op: str | None = None
+    root: int | None = None
+    pair: tuple[int, int] | None = None
+    requested_bytes: int | None = None
+    in_place: bool | None = None
+    ranks: int | None = None
+    nodes: int | None = None
+    ranks_per_node: int | None = None
+    racks: int | None = None
+    aggregators: int | None = None
+    mapping: str | None = None
+    device: str | None = None
+    machine: str | None = None
+    variant: str | None = None
+    executor: str | None = None
+    timing: str | None = None
+    rule: str | None = None
+    kind: str | None = None
+    source: str | None = None
+
+    @classmethod
+    def of(cls, row: Row, machine: str = "") -> "CallKey":
+        """Return the key of a row.
+
+        Args:
+            row: the row.
+            machine: the machine of its run.
+        """
+        return cls(
+            collective=row.collective, **_call_fields(row.collective, row.root, row.params, row.ranks), dtype=row.dtype,
+            op=row.op, requested_bytes=row.requested_bytes, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
+            ranks_per_node=row.ranks_per_node, racks=row.racks, aggregators=row.aggregators, mapping=row.mapping,
+            device=row.device, machine=machine, variant=row.variant, executor=row.executor or PYTHON,
+            timing=timing_mode(row.timing), rule=row.timing if row.timing in RULES else None, kind=row.kind,
+            source=row.source,
+        )  # fmt: skip
+
+    @classmethod
+    def of_case(cls, case: Case) -> "CallKey":
+        """Return the key of a case: the fields that it requests, with all ranks of its job where it names none."""
+        return cls(
+            collective=case.collective, **_call_fields(case.collective, case.root, case.params, case.ranks),
+            dtype=case.dtype, op=case.op, requested_bytes=case.bytes, in_place=case.in_place, ranks=case.ranks,
+            nodes=case.nodes, mapping=case.mapping, device=case.device, timing=case.timing,
+        )  # fmt: skip
+
+    def without(self, *names: str) -> "CallKey":
+        """Return the key without some of its fields.
+
+        Raises:
+            TypeError: for a name that is no field.
+        """
+        return replace(self, **dict.fromkeys(names))
+
+    def only(self, *names: str) -> "CallKey":
+        """Return the key with some of its fields only.
+
+        Raises:
+            AttributeError: for a name that is no field.
+        """
+        return CallKey(**{name: getattr(self, name) for name in names})
+
+    def label(self, among: Iterable["CallKey"]) -> str:
+        """Return what distinguishes the key from others, in words; empty if nothing does."""
+        keys = list(among)
+        differing = (name for name in _FIELDS if len({getattr(key, name) for key in keys}) > 1)
+        values = ((name, getattr(self, name)) for name in differing)
+        return ", ".join(_WORDS.get(name, str)(value) for name, value in values if value is not None)
+
+
+_FIELDS = tuple(field.name for field in fields(CallKey))
+_WORDS: Mapping[str, Callable[[Any], str]] = {
+    "arguments": lambda values: " ".join(f"{name}={value}" for name, value in values),
+    "root": lambda root: f"root {root}",
+    "pair": lambda pair: f"ranks {pair[0]} and {pair[1]}",
+    "requested_bytes": format_size,
+    "in_place": lambda in_place: "in place" if in_place else "out of place",
+    "ranks": lambda ranks: format_count(ranks, "rank"),
+    "nodes": lambda nodes: format_count(nodes, "node"),
+    "ranks_per_node": lambda ranks: f"{format_count(ranks, 'rank')} per node",
+    "racks": lambda racks: format_count(racks, "rack"),
+    "aggregators": lambda count: format_count(count, "aggregator") if count else "no aggregators",
+    "mapping": lambda mapping: f"mapping {mapping}",
+    "device": lambda device: f"{device} memory",
+    "executor": lambda executor: f"{executor} executor",
+    "timing": lambda timing: f"{timing} timing",
+    "rule": lambda rule: f"{SINGLE} timing by rule {rule}",
+    "source": lambda source: f"by {source}",
+}
+"""The words for the value of a field; other values speak for themselves."""
+
+
+def _call_fields(name: str, root: int | None, params: Mapping[str, Parameter], ranks: int | None) -> dict[str, Any]:
+    """Return the fields of root, pair and arguments; without ``ranks``, a peer and a number of pairs are as requested.
+
+    A peer of -1 is the last rank, and 0 concurrent pairs are all of them.
+    """
+    values = _with_defaults(name, params)
+    peer = values.pop("peer", None)
+    if ranks and "concurrent" in values:
+        values["concurrent"] = int(values["concurrent"]) or ranks // 2
+    rooted = peer is None and ((name in COLLECTIVES and COLLECTIVES[name].rooted) or bool(root))
+    return {
+        "root": root or 0 if rooted else None,
+        "pair": None if peer is None else (root or 0, int(peer) % ranks if ranks else int(peer)),
+        "arguments": tuple(sorted(values.items())),
+    }
+
+
+def _with_defaults(name: str, params: Mapping[str, Parameter]) -> dict[str, Any]:
+    known = COLLECTIVES.get(name) or WORKLOADS.get(name)
+    return {argument: params.get(argument, default) for argument, default in known.arguments.items()} if known else {}
+
+
+def call_arguments(row: Row) -> dict[str, Any]:
+    """Return the arguments of the call of a row other than the root, or its workload, with defaults."""
+    return _with_defaults(row.collective, row.params)
+
+
+def rank_pair(row: Row) -> tuple[int, int] | None:
+    """Return the two ranks that exchange messages; None if all ranks take part."""
+    pair: tuple[int, int] | None = _call_fields(row.collective, row.root, row.params, row.ranks)["pair"]
+    return pair
+
+
+def root_rank(row: Row) -> int | None:
+    """Return the root; None if the collective has none."""
+    root: int | None = _call_fields(row.collective, row.root, row.params, row.ranks)["root"]
+    return root

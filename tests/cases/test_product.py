@@ -1,0 +1,192 @@
+"""The cases that a request comes to, whether a sweep file or a command line made it."""
+
+import json
+
+import pytest
+from job_from_command_line import job
+from synthetic_timings import measured_table
+
+from hpccoll.cases.catalogue import algorithms_of, check_case, distinct_placements
+from hpccoll.cases.product import count_cases, expand_cases
+from hpccoll.cli.job_from_args import job_from_args
+from hpccoll.cli.run_options import build_train_parser
+from hpccoll.common.errors import BadInputError
+from hpccoll.schedule import COLLECTIVES, Layout
+from hpccoll.sweep.sweep_file import Sweep, load_sweep
+
+
+def request(**keys):
+    return Sweep.model_validate({"algorithms": "all", "bytes": 4096, "ranks": 4, **keys}).request()
+
+
+def swept(p=4, **keys):
+    cases = list(expand_cases(request(**keys), p))
+    assert len({case.id for case in cases}) == len(cases) <= count_cases(request(**keys), p)
+    return cases
+
+
+def named(found):
+    return {(case.collective, case.algorithm) for case in found}
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_a_command_line_and_a_sweep_file_make_the_same_cases(name):
+    of_file = swept(2, collectives=name, bytes=["4K", "8K"], mapping=["block", "cyclic"])
+    of_options = job("-c", name, "-a", "all", "-b", "4K", "-e", "8K", "--mapping", "block,cyclic").cases
+    assert {case.id: case for case in of_options} == {case.id: case for case in of_file}
+    for case in of_file:
+        check_case(case)
+        assert case.in_place in distinct_placements(case.collective, case.algorithm, (False, True))
+
+
+def test_a_command_line_and_a_sweep_file_make_the_same_training_steps(tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "workloads: [{bucket: [5M, 25M], overlap: [true, false]}]\nalgorithms: [ring, native]\nranks: [2]\n"
+        "params: {ring: {channels: [1, 2]}}\n"
+    )
+    options = ["--bucket", "5M,25M", "--overlap", "1,0", "-a", "ring,native", "--param", "channels=1,2"]
+    of_options = job_from_args(build_train_parser().parse_args(options), Layout.of(2))
+    of_file = list(expand_cases(load_sweep(tmp_path / "a.yaml").request(), 2))
+    assert {case.id: case for case in of_options.cases} == {case.id: case for case in of_file}
+    assert len(of_file) == 2 * 2 * (2 + 1)
+    assert {case.bytes for case in of_file} == {102_228_128}
+
+
+def test_all_selects_every_algorithm_but_floors_and_adds_to_others(table):
+    assert named(swept(collectives="all")) == {(name, each) for name in COLLECTIVES for each in algorithms_of(name)}
+    every = {("all_reduce", each) for each in algorithms_of("all_reduce")}
+    assert named(swept(algorithms=["all", "auto", "ring"], table=table)) == {*every, ("all_reduce", "auto")}
+    assert named(swept(algorithms=["null", "all"])) == {*every, ("all_reduce", "null")}
+    assert {case.collective for case in swept(collectives=["barrier", "all"])} == {*COLLECTIVES}
+
+
+def test_every_collective_takes_those_of_the_algorithms_that_it_has():
+    found = swept(collectives=["all_gather", "all_to_all"], algorithms=["ring", "bruck", "native"])
+    assert named(found) == {
+        ("all_gather", "ring"), ("all_gather", "bruck"), ("all_gather", "native"),
+        ("all_to_all", "bruck"), ("all_to_all", "native"),
+    }  # fmt: skip
+    with pytest.raises(BadInputError, match="one of broadcast: auto, binomial, chain, direct, native, null, scatt"):
+        swept(collectives=["all_gather", "broadcast"], algorithms=["ring"])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ("ends", [(0, 3)]),
+        ("all", [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]),
+        ([[2, 1], [0, 7]], [(2, 1), (0, 7)]),  # pairs that do not fit are skipped with the reason
+    ],
+)
+def test_pairs_are_the_ends_all_or_those_that_are_named(pairs, expected):
+    found = swept(collectives="send_recv", algorithms="ping_pong", pairs=pairs)
+    assert [(case.root, case.params["peer"]) for case in found] == expected
+
+
+def test_arguments_belong_to_the_collectives_that_have_them():
+    found = swept(collectives=["gather", "all_gather"], algorithms="native", roots=[0, 3])
+    assert {(case.collective, case.root) for case in found} == {("gather", 0), ("gather", 3), ("all_gather", None)}
+    found = swept(
+        collectives=["multi_pair", "bidirectional"], algorithms="exchange", concurrent=[0, 7], mapping="block"
+    )
+    assert [(case.collective, case.root, case.params.get("concurrent"), case.mapping) for case in found] == [
+        *(("multi_pair", None, pairs, "block") for pairs in (0, 7)), ("bidirectional", 0, None, None),
+    ]  # fmt: skip
+
+
+def test_a_file_of_traffic_is_named_with_a_digest_of_its_content(tmp_path):
+    file = tmp_path / "experts.csv"
+    file.write_text("0,1\n3,0\n")
+    found = swept(p=2, collectives="all_to_all_v", algorithms="native", traffic=["uniform", str(file)])
+    uniform, of_file = (case.params["traffic"] for case in found)
+    assert uniform == "uniform"
+    assert of_file.startswith(f"{file}#")
+    file.write_text("0,1\n1,0\n")
+    with pytest.raises(BadInputError, match="the file as it was planned; it has changed since"):
+        COLLECTIVES["all_to_all_v"].call(2, traffic=of_file)
+
+
+def test_parameters_belong_to_their_algorithm_in_every_collective():
+    found = swept(
+        collectives=["all_reduce", "broadcast"], algorithms=["ring", "chain"], params={"chain": {"channels": [1, 4]}}
+    )
+    assert [dict(case.params) for case in found if not case.in_place] == [{}, {"channels": 1}, {"channels": 4}]
+    found = swept(algorithms=["ring"], params={"ring": {"segment": ["64K", 65536, "1M"]}}, in_place=[False])
+    assert [dict(case.params) for case in found] == [{"segment": 65536}, {"segment": 1 << 20}]
+
+
+def test_choices_without_a_transport_are_measured_once(table):
+    found = swept(algorithms=["ring", "native", "null", "auto"], transports=["shm", "mpi"], table=table)
+    assert {(case.algorithm, case.transport) for case in found} == {
+        ("native", "mpi"), ("null", "mpi"), ("auto", "mpi"), ("ring", "mpi"), ("ring", "shm"),
+    }  # fmt: skip
+
+
+def test_each_device_has_the_transports_that_move_its_buffers():
+    found = swept(
+        algorithms=["ring", "native"], devices=["cpu", "cuda"], transports=["nccl", "mpi", "shm"], in_place=[False]
+    )
+    assert [(case.algorithm, case.device, case.transport) for case in found] == [
+        ("ring", "cpu", "mpi"), ("ring", "cpu", "shm"), ("native", "cpu", "mpi"),
+        ("ring", "cuda", "nccl"), ("ring", "cuda", "mpi"), ("native", "cuda", "nccl"), ("native", "cuda", "mpi"),
+    ]  # fmt: skip
+
+
+def test_only_cases_over_nccl_are_graphs():
+    keys = {"devices": ["cuda"], "algorithms": ["ring", "native"], "in_place": [True]}
+    params = {"ring": {"graph": [0, 1]}, "native": {"graph": [1]}}
+    found = swept(**keys, transports=["nccl", "mpi"], params=params)
+    assert sorted((case.algorithm, case.transport, case.params["graph"]) for case in found) == [
+        ("native", "nccl", 1), ("ring", "mpi", 0), ("ring", "nccl", 0), ("ring", "nccl", 1),
+    ]  # fmt: skip
+    for transports, graph in (["nccl"], 2), (["mpi"], 1):
+        with pytest.raises(BadInputError, match=f"parameter graph: {graph}"):
+            swept(**keys, transports=transports, params={"ring": {"graph": [graph]}})
+
+
+def test_timings_are_an_axis():
+    keys = {"algorithms": ["native"], "devices": "cuda", "transports": "nccl", "in_place": True}
+    assert [case.timing for case in swept(**keys, timing=["single", "aggregated"])] == ["single", "aggregated"]
+
+
+def test_a_product_of_any_size_is_counted_without_being_made():
+    most = {"channels": [*range(1, 1001)], "window": [*range(1, 1001)], "segment": [*range(1, 1001)]}
+    assert count_cases(request(algorithms="ring", in_place=True, params={"ring": most}), 4) == 10**9
+    assert count_cases(request(collectives="send_recv", algorithms="ping_pong", pairs="all"), 1 << 18) > 10**10
+
+
+@pytest.mark.parametrize(
+    ("workloads", "words"),
+    [
+        ("[{model: resnet51}]", ["model", "'resnet51'", "resnet50"]),
+        ("[{modle: resnet50}]", ["modle"]),
+        ("[{bucket: 0}]", ["bucket", "0"]),
+        ("[{overlap: maybe}]", ["overlap", "maybe"]),
+        ("[{buckets: dpp}]", ["buckets", "'dpp'", "ddp"]),
+        ("[{scale: 0}]", ["scale", "0"]),
+        ("[{model: none.yaml}]", ["none.yaml"]),
+    ],
+)
+def test_a_wrong_key_or_value_of_a_step_is_refused_with_its_name(workloads, words, tmp_path):
+    (tmp_path / "a.yaml").write_text(f"workloads: {workloads}\nalgorithms: ring\nranks: 2\n")
+    with pytest.raises(BadInputError) as caught:
+        load_sweep(tmp_path / "a.yaml")
+    assert not [word for word in words if word not in str(caught.value)]
+
+
+def test_steps_are_written_as_people_write_them(tmp_path):
+    (tmp_path / "mine.yaml").write_text("modules: [{name: fc, tensors: {weight: 100}, forward_flops: 2e+3}]")
+    step = {"model": str(tmp_path / "mine.yaml"), "overlap": False, "bucket": "5M", "first_bucket": "1M", "sequence": 0}
+    (case,) = expand_cases(Sweep.model_validate({"algorithms": "ring", "ranks": 2, "workloads": [step]}).request(), 2)
+    assert case.params == {"model": "mine", "overlap": 0, "bucket": 5 << 20, "first_bucket": 1 << 20}
+    assert case.bytes == 400
+    steps = [{"scale": 64}]
+    both = request(algorithms="ring", collectives=["all_reduce"], workloads=steps)
+    assert {case.collective for case in expand_cases(both, 2)} == {"training_step", "all_reduce"}

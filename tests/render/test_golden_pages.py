@@ -1,0 +1,48 @@
+"""The golden page of each renderer; everything else about sentences is tested by kinds and values."""
+
+from golden_page import assert_golden
+from step_examples import steps
+
+from hpccoll.render.chart_groups import chart_groups
+from hpccoll.render.findings import group_findings
+from hpccoll.render.step_findings import step_findings
+from hpccoll.render.terminal_summary import outcome_lines
+from hpccoll.store.load_results import to_results
+from hpccoll.store.result_files import ResultFiles
+
+
+def finding_lines(results):
+    """Yield the lines of a report on a terminal, then the findings of each group of the page."""
+    yield from outcome_lines(results)
+    for group in chart_groups(results):
+        yield f"-- {group.name}"
+        for finding in step_findings(group) if group.of_steps else group_findings(group):
+            yield f"{finding.severity}: {finding}"
+            yield from [f"  {finding.remedy}"] * bool(finding.remedy)
+    yield ""
+
+
+def test_the_findings_of_a_report(results, testbed_results):
+    trained = steps({"native": 60, "ring": 12, "null": 0}, [{"overlap": False}, {"bucket": 1 << 20}, {}])
+    trained = to_results(ResultFiles(raw_results=[trained]))
+    assert_golden(
+        "report_findings", (line for each in (results, testbed_results, trained) for line in finding_lines(each))
+    )
+
+
+def test_the_findings_that_weaken_a_report(make_row, make_run, of_rows):
+    load = {
+        "host": "n0", "stolen": 0.031, "other_cores": 1.25, "load_average": [1.0, 1.0], "seconds": 9.0,
+        "busiest": [{"name": "make", "cores": 1.25}],
+    }  # fmt: skip
+    gpus = {"ranks_far_from_gpu": [4, 5], "ranks_seeing_one_gpu": [0, 1], "host_load": [load]}
+    runs = make_run(provenance=gpus), make_run(run_id="run-2", machine="another")
+    slow = {"gpu_sm_clock": 1e9, "gpu_slow": {"n1 1b": 0.88}, "gpu_throttled": {"n1 1b": ("power brake",)}}
+    rows = [
+        make_row(ranks=4, oversubscribed=True, converged=False, executor="python"),
+        make_row("tree", status="wrong", wrong=2),
+        make_row("native", run_id="run-2", executor="compiled", requested="sharp", executed="ring (no switch)"),
+        make_row(run_id="run-2", ci_low_s=None, ci_high_s=None, **slow),
+    ]
+    results = of_rows(*rows, runs=runs)
+    assert_golden("weak_report_findings", finding_lines(results))
