@@ -1,4 +1,4 @@
-"""The reference tables of ``hpccoll list WORD``, from the code: keys of files, columns, variables, settings, clusters."""
+"""The reference tables of ``hpccoll list WORD``, from the code: keys, columns, variables, settings, clusters."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -45,13 +45,13 @@ def _columns() -> Iterator[Entry]:
 
 
 def _variables() -> Iterator[Entry]:
-    from hpccoll.evidence.variables import VARIABLES
+    from hpccoll.cases.variables import VARIABLES
 
     yield from (Entry(name, effect, {}) for name, effect in VARIABLES.items())
 
 
 def _settings() -> Iterator[Entry]:
-    from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS
+    from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 
     for name, setting in COMMUNICATOR_SETTINGS.items():
         since = f"NCCL {setting.since // 10000}.{setting.since // 100 % 100}"
@@ -91,7 +91,7 @@ def _keys(section: type["YamlSection"], prefix: str = "") -> Iterator[Entry]:
 
     for name, key in section.model_fields.items():
         path = prefix + (key.alias or name)
-        details = {"required": key.is_required(), "default": _default(key)}
+        details: dict[str, str | bool] = {"required": key.is_required(), "default": _default(key)}
         yield Entry(path, key.description or "", details)
         for inner in sections_in(key.annotation):
             yield from _keys(inner, f"{path}.")

@@ -5,8 +5,8 @@ import json
 import pytest
 from cli_runner import invoke
 
+from hpccoll.cases.variables import VARIABLES
 from hpccoll.cli.reference_tables import REFERENCES
-from hpccoll.evidence.variables import VARIABLES
 from hpccoll.model.machine_file import cluster_names
 from hpccoll.store.schema import COLUMNS
 
