@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from hpccoll.common.text import in_brackets
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
     from hpccoll.common.yaml_model import YamlSection
 
 
@@ -91,17 +89,18 @@ def _keys(section: type["YamlSection"], prefix: str = "") -> Iterator[Entry]:
 
     for name, key in section.model_fields.items():
         path = prefix + (key.alias or name)
-        details: dict[str, str | bool] = {"required": key.is_required(), "default": _default(key)}
-        yield Entry(path, key.description or "", details)
+        meaning, required = key.description or "", key.is_required()
+        described = required or "[" in meaning
+        default = "" if described else _plain(key.get_default(call_default_factory=True))
+        yield Entry(path, meaning, {"required": required, "default": default})
         for inner in sections_in(key.annotation):
             yield from _keys(inner, f"{path}.")
 
 
-def _default(key: "FieldInfo") -> str:
-    """Return a plain default, or several; empty if the description names it in brackets, or if there is none."""
-    default = None if key.is_required() else key.get_default(call_default_factory=True)
+def _plain(default: object) -> str:
+    """Return a default that is a word or a number, or several; empty for another one."""
     values = default if isinstance(default, list) else [default]
-    if "[" in (key.description or "") or not all(isinstance(value, bool | int | float | str) for value in values):
+    if not all(isinstance(value, bool | int | float | str) for value in values):
         return ""
     return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
 
