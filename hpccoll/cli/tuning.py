@@ -70,10 +70,10 @@ def model(
     be read.
     """
     from hpccoll.model import model_report
-    from hpccoll.model.machine_file import read_declared, write_machine
+    from hpccoll.model.machine_file import DeclaredSections, write_machine
     from hpccoll.store.result_files import read_all
 
-    declared = read_declared(declare, "--declare") if declare else None
+    declared = load_yaml(declare, DeclaredSections, "--declare") if declare else None
     files = read_all(paths)
     with progress_counter("predictions") as progress:
         models = model_report.models_of(files.raw_results, declared, progress)

@@ -36,19 +36,12 @@ Bucket = tuple[Tensor, ...]
 
 @dataclass(frozen=True, slots=True)
 class BucketRule:
-    """When buckets are closed.
+    """When buckets are closed."""
 
-    Args:
-        framework: one of FRAMEWORKS.
-        limit: the limit of a bucket in bytes [that of the framework].
-        first: of DDP, the limit of the first bucket [1 MiB; with a limit, that limit].
-        scale: a number by which all limits are divided, as the tensors of a scaled model are.
-    """
-
-    framework: str = "ddp"
-    limit: int | None = None
-    first: int | None = None
-    scale: int = 1
+    framework: str = "ddp"  # one of FRAMEWORKS
+    limit: int | None = None  # the limit of a bucket in bytes [that of the framework]
+    first: int | None = None  # of DDP, the limit of the first bucket [1 MiB; with a limit, that limit]
+    scale: int = 1  # a number by which all limits are divided, as the tensors of a scaled model are
 
     def __post_init__(self) -> None:
         if self.framework not in FRAMEWORKS:

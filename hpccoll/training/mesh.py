@@ -31,21 +31,13 @@ REPLICAS = {"replica": "shard", "expert_replica": "ep"}
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
 class Mesh:
-    """The numbers of ranks on each axis: see AXES.
+    """The numbers of ranks on each axis: see AXES."""
 
-    Args:
-        tp: the ranks of a tensor-parallel group.
-        dp: the ranks of a data-parallel group.
-        pp: the stages of the pipeline.
-        shard: the ranks of a sharded group, a divisor of ``dp``.
-        ep: the ranks of an expert-parallel group, a divisor of ``dp``.
-    """
-
-    tp: int = 1
-    dp: int = 1
-    pp: int = 1
-    shard: int = 1
-    ep: int = 1
+    tp: int = 1  # the ranks of a tensor-parallel group
+    dp: int = 1  # the ranks of a data-parallel group
+    pp: int = 1  # the stages of the pipeline
+    shard: int = 1  # the ranks of a sharded group, a divisor of ``dp``
+    ep: int = 1  # the ranks of an expert-parallel group, a divisor of ``dp``
 
     def __post_init__(self) -> None:
         for axis in fields(self):
