@@ -69,6 +69,7 @@ def model(
     workflows/config/calibrate.yaml on few nodes, and the cases to predict on more nodes. Ends with 3 if a file cannot
     be read.
     """
+    from hpccoll.common.yaml_model import load_yaml
     from hpccoll.model import model_report
     from hpccoll.model.machine_file import DeclaredSections, write_machine
     from hpccoll.store.result_files import read_all

@@ -84,14 +84,14 @@ class Mesh:
         """Return the ranks of all groups of an axis, one of AXES or of REPLICAS."""
         numbers = self._numbers
         if axis == "tp":
-            return [list(map(int, row)) for row in numbers.reshape(-1, self.tp)]
+            return numbers.reshape(-1, self.tp).tolist()
         if axis == "pp":
-            return [list(map(int, row)) for row in numbers.reshape(self.pp, -1).T]
+            return numbers.reshape(self.pp, -1).T.tolist()
         columns = numbers.transpose(0, 2, 1).reshape(-1, self.dp)  # data-parallel groups
         size = self.size(axis)
         if axis in REPLICAS:
             columns = columns.reshape(-1, size, self.dp // size).transpose(0, 2, 1)
-        return [list(map(int, row)) for row in columns.reshape(-1, size)]
+        return columns.reshape(-1, size).tolist()
 
     def size(self, axis: str) -> int:
         """Return the number of ranks of a group of an axis."""

@@ -32,10 +32,6 @@ KEYS = ("dtype", "sample", "modules")
 def model_from_json(name: str, content: object) -> ModelShape:
     """Return the model of a file.
 
-    Args:
-        name: the name of the model.
-        content: the content of the file: mappings, lists and numbers.
-
     Raises:
         BadInputError: names the first key that is wrong, with its value and what is valid.
     """
@@ -70,12 +66,7 @@ def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:
 
 
 def load_models(paths: Iterable[Path], key: str, load: Callable[[Path, str], object]) -> dict[str, object]:
-    """Return the contents of files of models, by the names of the models, which are the stems of the files.
-
-    Args:
-        paths: the files.
-        key: the option or the key that names them.
-        load: returns the content of a file, given its path and the key.
+    """Return the contents of files of models, as ``load`` reads them, by the stems of the files, which name the models.
 
     Raises:
         BadInputError: if a file cannot be read or is no model, or two models would have the same name.

@@ -232,15 +232,7 @@ class _Builder:
         self, unit: str, modules: Sequence[Module], direction: str,
         starts: Mapping[str, Sequence[StepOperation]] | None = None, *, again: bool = False,
     ) -> None:  # fmt: skip
-        """Append a pass through the modules of a unit, with the collectives inside of it.
-
-        Args:
-            unit: the name of the unit.
-            modules: its modules in the order of the pass.
-            direction: ``forward`` or ``backward``.
-            starts: the operations that start after the pass through a module, by the name of the module.
-            again: whether the pass is repeated in the backward pass.
-        """
+        """Append a pass through the modules of a unit, with the collectives inside of it."""
         phase = BACKWARD if again else direction
         flops = self.parallelism.samples * (1 if direction == FORWARD else BACKWARD_OVER_FORWARD)
         for part, each in groupby(modules, key=attrgetter("part")):

@@ -69,13 +69,7 @@ class StepTimeline:
 
 
 def step_timeline(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost) -> StepTimeline:
-    """Return the timeline of the programs of all stages.
-
-    Args:
-        programs: the program of each stage.
-        seconds: the duration of a computation.
-        cost: the duration of an operation.
-    """
+    """Return the timeline of the programs of all stages, from the duration of each computation and operation."""
     spans, step_s = _run(programs, seconds, cost)
     _, bare_s = _run(programs, seconds, lambda _operation: 0.0)
     computed = [sum(span.end_s - span.begin_s for span in each if span.operation is None) for each in spans]
