@@ -40,19 +40,12 @@ from hpccoll.store.sources import BLOCKING_MEAN, QUEUE_MEAN
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One of the two suites.
+    """One of the two suites."""
 
-    Args:
-        source: its name, a key of ``SOURCES``.
-        library: the library that it measures.
-        transport: the transport of its cases.
-        device: the device that holds their buffers.
-    """
-
-    source: str
-    library: str
-    transport: str
-    device: str
+    source: str  # its name, a key of ``SOURCES``
+    library: str  # the library that it measures
+    transport: str  # the transport of its cases
+    device: str  # the device that holds their buffers
 
 
 NCCL_TESTS = Suite("nccl-tests", "NCCL", "nccl", "cuda")
@@ -121,21 +114,13 @@ class _Device:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A result of a run.
+    """A result of a run."""
 
-    Args:
-        where: its place.
-        placement: ``OUT_OF_PLACE`` or ``IN_PLACE``.
-        row: the cells that both placements share: size, type, redop and root.
-        values: the cells ``MEASURED`` of its placement, and ``#wrong``.
-        reported: all cells, as printed.
-    """
-
-    where: str
-    placement: str
-    row: Mapping[str, str]
-    values: Mapping[str, str]
-    reported: Mapping[str, str]
+    where: str  # its place
+    placement: str  # ``OUT_OF_PLACE`` or ``IN_PLACE``
+    row: Mapping[str, str]  # the cells that both placements share: size, type, redop and root
+    values: Mapping[str, str]  # the cells ``MEASURED`` of its placement, and ``#wrong``
+    reported: Mapping[str, str]  # all cells, as printed
 
 
 @dataclass(slots=True)

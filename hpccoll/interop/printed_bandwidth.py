@@ -29,21 +29,13 @@ _NEAR = 64
 
 @dataclass(frozen=True, slots=True)
 class PrintedBandwidth:
-    """The printed time and bandwidths of a result, each with its largest error of rounding.
+    """The printed time and bandwidths of a result, each with its largest error of rounding."""
 
-    Args:
-        where: the place of the result.
-        size: S in bytes.
-        time: the time in microseconds.
-        algbw: in GB/s.
-        busbw: in GB/s.
-    """
-
-    where: str
-    size: int
-    time: tuple[float, float]
-    algbw: tuple[float, float]
-    busbw: tuple[float, float]
+    where: str  # the place of the result
+    size: int  # S in bytes
+    time: tuple[float, float]  # the time in microseconds
+    algbw: tuple[float, float]  # in GB/s
+    busbw: tuple[float, float]  # in GB/s
 
     @classmethod
     def read(cls, where: str, size: str, cells: Mapping[str, str]) -> "PrintedBandwidth":

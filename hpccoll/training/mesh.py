@@ -31,21 +31,13 @@ REPLICAS = {"replica": "shard", "expert_replica": "ep"}
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
 class Mesh:
-    """The numbers of ranks on each axis: see AXES.
+    """The numbers of ranks on each axis: see AXES."""
 
-    Args:
-        tp: the ranks of a tensor-parallel group.
-        dp: the ranks of a data-parallel group.
-        pp: the stages of the pipeline.
-        shard: the ranks of a sharded group, a divisor of ``dp``.
-        ep: the ranks of an expert-parallel group, a divisor of ``dp``.
-    """
-
-    tp: int = 1
-    dp: int = 1
-    pp: int = 1
-    shard: int = 1
-    ep: int = 1
+    tp: int = 1  # the ranks of a tensor-parallel group
+    dp: int = 1  # the ranks of a data-parallel group
+    pp: int = 1  # the stages of the pipeline
+    shard: int = 1  # the ranks of a sharded group, a divisor of ``dp``
+    ep: int = 1  # the ranks of an expert-parallel group, a divisor of ``dp``
 
     def __post_init__(self) -> None:
         for axis in fields(self):
@@ -92,14 +84,14 @@ class Mesh:
         """Return the ranks of all groups of an axis, one of AXES or of REPLICAS."""
         numbers = self._numbers
         if axis == "tp":
-            return [list(map(int, row)) for row in numbers.reshape(-1, self.tp)]
+            return numbers.reshape(-1, self.tp).tolist()
         if axis == "pp":
-            return [list(map(int, row)) for row in numbers.reshape(self.pp, -1).T]
+            return numbers.reshape(self.pp, -1).T.tolist()
         columns = numbers.transpose(0, 2, 1).reshape(-1, self.dp)  # data-parallel groups
         size = self.size(axis)
         if axis in REPLICAS:
             columns = columns.reshape(-1, size, self.dp // size).transpose(0, 2, 1)
-        return [list(map(int, row)) for row in columns.reshape(-1, size)]
+        return columns.reshape(-1, size).tolist()
 
     def size(self, axis: str) -> int:
         """Return the number of ranks of a group of an axis."""
