@@ -23,6 +23,29 @@ NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 COUNT = re.compile(r"[0-9]{1,19}")
 
 
+def read_number(where: str, name: str, cell: str) -> float:
+    """Return the number in a cell.
+
+    Raises:
+        BadInputError: if it is not a finite number of at least 0.
+    """
+    value = float(cell) if NUMBER.fullmatch(cell) else math.inf
+    if value == math.inf:
+        raise BadInputError(f"{where}: {name}", cell[:80], "a finite number of at least 0")
+    return value
+
+
+def read_count(where: str, name: str, cell: str) -> int:
+    """Return the whole number in a cell.
+
+    Raises:
+        BadInputError: if it is not one.
+    """
+    if not COUNT.fullmatch(cell):
+        raise BadInputError(f"{where}: {name}", cell[:80], "a whole number")
+    return int(cell)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppliedMetadata:
     """What the user says about outputs that do not say it; None: the output says it."""
@@ -101,6 +124,28 @@ class MpiBenchmark:
             root=0 if family.rooted else None, params={"call": call} if call else {}, ranks=ranks, nodes=nodes,
             timing=MEAN, **where,
         )  # fmt: skip
+
+
+MPI_FUNCTIONS = {
+    benchmark.function: benchmark
+    for benchmark in (
+        MpiBenchmark("all_reduce", "Allreduce"),
+        MpiBenchmark("reduce", "Reduce"),
+        MpiBenchmark("reduce_scatter", "Reduce_scatter", of_block=True),
+        MpiBenchmark("reduce_scatter", "Reduce_scatter_block", of_block=True),
+        MpiBenchmark("broadcast", "Bcast"),
+        MpiBenchmark("barrier", "Barrier"),
+        *(
+            MpiBenchmark(name, f"{function}{suffix}", of_block=True)
+            for name, function, suffixes in (
+                ("all_gather", "Allgather", "v"), ("gather", "Gather", "v"), ("scatter", "Scatter", "v"),
+                ("all_to_all", "Alltoall", "vw"),
+            )
+            for suffix in ("", *suffixes)
+        ),
+    )
+}  # fmt: skip
+"""The benchmarks of collectives by the function that they measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,24 +300,3 @@ class LineParser:
         if len(cells) != len(columns):
             raise self.error(line, f"{len(columns)} values, one for each of {', '.join(columns)}")
         return dict(zip(columns, cells, strict=True))
-
-    def number_in(self, column: str, cell: str) -> float:
-        """Return the number in a cell.
-
-        Raises:
-            BadInputError: if it is not a finite number of at least 0.
-        """
-        value = float(cell) if NUMBER.fullmatch(cell) else math.nan
-        if not 0 <= value < math.inf:
-            raise self.error(cell, f"a number as {column}")
-        return value
-
-    def count_in(self, column: str, cell: str) -> int:
-        """Return the whole number in a cell.
-
-        Raises:
-            BadInputError: if it is not one.
-        """
-        if not COUNT.fullmatch(cell):
-            raise self.error(cell, f"a whole number as {column}")
-        return int(cell)
