@@ -16,17 +16,19 @@ MAY_IMPORT = {
     "executor": "common numpy hatchling",
     "schedule": "common numpy ml_dtypes",
     "algorithms": "schedule",
-    "evidence": "common",
-    "host": "numpy mpi4py pynvml",
+    "host": "common numpy mpi4py pynvml",
     "transports": "executor host schedule common numpy mpi4py cupy cupyx cupy_backends nccl",
     "training": "schedule common numpy",
-    "cases": "algorithms training schedule evidence host common",
+    "cases": "algorithms training schedule host common",
+    "evidence": "cases host common",
     "store": "cases schedule common numpy h5py",
     "analysis": "store cases schedule common numpy scipy pandas xarray",
     "model": "analysis store cases training schedule common numpy scipy pydantic",
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
-    "render": ("measure analysis evidence store cases training host schedule common numpy scipy altair vl_convert"),
+    "render": (
+        "measure analysis evidence sweep model store cases training host schedule common numpy scipy altair vl_convert"
+    ),
     "sweep": ("evidence analysis store cases training executor host schedule common pydantic yaml snakemake"),
     "cli": (
         "evidence analysis measure sweep render interop model store cases training host schedule common typer mpi4py"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from hpccoll.cases.case import SINGLE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.interop.benchmark_output import NUMBER, BenchmarkOutput, LineHandlers, LineParser, SuppliedMetadata
 from hpccoll.interop.nccl_tests_json import read_nccl_tests_json
@@ -34,7 +35,6 @@ from hpccoll.interop.nccl_tests_run import (
     several_processes,
 )
 from hpccoll.interop.printed_bandwidth import MEASURED, SINGLETONS
-from hpccoll.store.sources import BLOCKING_MEAN
 
 BLOCKING = {"no barrier": 2, "outer iteration": 3}
 """The values of option -z, besides 1, by words of the line that says them."""
@@ -173,7 +173,7 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"# *Blocking Enabled: (.*)")
     def set_blocking(self, found: re.Match[str]) -> None:
-        self.run.timing = BLOCKING_MEAN
+        self.run.timing = SINGLE
         if mode := next((mode for words, mode in BLOCKING.items() if words in found[1]), 0):
             self.run.params["blocking"] = mode
 

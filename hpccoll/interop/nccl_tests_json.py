@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from hpccoll.cases.case import SINGLE
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import RANKS
@@ -23,7 +24,6 @@ from hpccoll.interop.nccl_tests_run import (
     nccl_version,
 )
 from hpccoll.interop.printed_bandwidth import MEASURED
-from hpccoll.store.sources import BLOCKING_MEAN
 
 OPTIONS = {
     "R": ("local_register", "0"), "D": ("device_implementation", "0"), "x": ("cta_policy", ""), "u": ("unalign", "0"),
@@ -63,7 +63,7 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
     fields = {"graph": int(config.get("graph", 0)), "agg iters": int(config.get("aggregated_iterations", 1))}
     run.params = header_params(fields) | _options(" ".join(arguments[1:]))
     if str(config.get("blocking_collectives")).lower() == "true":
-        run.timing = BLOCKING_MEAN
+        run.timing = SINGLE
     # A process lists its first device only, whichever number of threads and devices it has.
     RANKS.check(f"{path}: devices", per_process * len(config["devices"]))
     for each in config["devices"]:

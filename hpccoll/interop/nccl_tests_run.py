@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import Case
+from hpccoll.cases.case import AGGREGATED, Case
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import IntegerRange
@@ -28,7 +28,6 @@ from hpccoll.interop.printed_bandwidth import SINGLETONS, PrintedBandwidth, poss
 from hpccoll.schedule import DTYPES
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.reduction import BFLOAT16, REDUCTIONS
-from hpccoll.store.sources import QUEUE_MEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class Run:
     suite: Suite = NCCL_TESTS
     version: str = ""
     collective: str = ""
-    timing: str = QUEUE_MEAN
+    timing: str = AGGREGATED
     params: dict[str, int] = field(default_factory=dict)
     per_process: int | None = None
     devices: list[Device] = field(default_factory=list)

@@ -124,7 +124,7 @@ class GroupCosts:
             BadInputError: if no algorithm can run one of them.
         """
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
-        for operation in {each for program in programs for each in program.operations}:
+        for operation in dict.fromkeys(each for program in programs for each in program.operations):
             sizes[self._key(operation)].add(self._padded(operation))
         for key, needed in sizes.items():
             if key not in self._times:
