@@ -10,7 +10,7 @@ from schedule_examples import ALGORITHMS, case_of, cases
 from hpccoll.cases.catalogue import NATIVE, unmet_needs
 from hpccoll.cases.memory_estimate import check_memory, memory_needed
 from hpccoll.common.errors import BadInputError
-from hpccoll.measure.payload_values import PERIOD
+from hpccoll.measure.payload import PERIOD
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.unequal_blocks import PATTERNS
 from hpccoll.training.model_file import model_from_json

@@ -29,10 +29,10 @@ from catalogue_cases import ALL, BOTH
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import NATIVE, distinct_placements, unmet_needs
 from hpccoll.cases.memory_estimate import GENERATIONS
+from hpccoll.measure.guards import guards_of
 from hpccoll.measure.native_loop import NativeBarrier
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks
-from hpccoll.measure.result_check import guards_of
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.transports.guarded_memory import GUARD_BYTES
