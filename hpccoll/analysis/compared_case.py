@@ -14,7 +14,7 @@ from hpccoll.store.rows import Row
 
 IDENTITY = (
     "collective", "algorithm", "transport", "device", "dtype", "op", "in_place", "root", "requested_bytes", "timing",
-    "variant", "mapping", "ranks", "nodes", "ranks_per_node", "aggregators", "source",
+    "rule", "variant", "mapping", "ranks", "nodes", "ranks_per_node", "aggregators", "source",
 )  # fmt: skip
 """What two rows must share, besides parameters, to be one case: what was asked, on how many ranks and nodes, and who
 measured it how."""

@@ -6,19 +6,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from hpccoll.analysis.call_labels import algorithm_params, concurrent_label, has_size, tier_label, traffic_pattern
 from hpccoll.cases.algorithm_registry import WORKLOADS
-from hpccoll.cases.case import COMPILED, PYTHON, SINGLE
+from hpccoll.cases.case import COMPILED, PYTHON
 from hpccoll.common.units import format_count
 from hpccoll.render.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import call_arguments, root_rank
-from hpccoll.store.rows import RULES, Row
+from hpccoll.store.rows import Row
 
 _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
     "dtype": str,
     "op": str,
     "device": lambda device: f"{device} memory",
     "mapping": lambda mapping: f"mapping {mapping}",
-    "timing": lambda timing: f"{SINGLE} timing by rule {timing}" if timing in RULES else f"{timing} timing",
+    "timing": lambda timing: f"{timing} timing",
+    "rule": lambda rule: f"rule {rule}",
 }
 _ELEMENT_FIELDS = ("dtype", "op")
 """Fields without a meaning for collectives that move no elements."""
