@@ -137,7 +137,7 @@ class ResultSet:
         Raises:
             BadInputError: if the results have no case in common, or the tolerance is no share between 0 and 1.
         """
-        from hpccoll.analysis import comparison  # scipy takes a fifth of a second to import
+        from hpccoll.analysis import run_comparison as comparison  # scipy takes a fifth of a second to import
         from hpccoll.analysis.comparison_text import comparison_json
 
         comparison.check_tolerance(tolerance, "tolerance")

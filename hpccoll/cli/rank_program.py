@@ -345,8 +345,8 @@ def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     """
     from mpi4py import MPI
 
+    from hpccoll.analysis.choice_table import TuneTable
     from hpccoll.analysis.resolve_auto import resolve_auto
-    from hpccoll.analysis.table import TuneTable
     from hpccoll.cases.catalogue import check_case, redundant_mapping, unmet_needs
     from hpccoll.cases.memory_estimate import check_memory
     from hpccoll.cases.variant_skips import variant_skip_reason

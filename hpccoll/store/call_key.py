@@ -110,9 +110,13 @@ class CallKey:
     def label(self, among: Iterable["CallKey"]) -> str:
         """Return what distinguishes the key from others, in words; empty if nothing does."""
         keys = list(among)
-        differing = (name for name in _FIELDS if len({getattr(key, name) for key in keys}) > 1)
-        values = ((name, getattr(self, name)) for name in differing)
-        return ", ".join(_WORDS.get(name, str)(value) for name, value in values if value is not None)
+        differing = [name for name in _FIELDS if len({getattr(key, name) for key in keys}) > 1]
+        return ", ".join(filter(None, self.words(*differing)))
+
+    def words(self, *names: str) -> tuple[str, ...]:
+        """Return the values of some fields in words; empty texts for absent ones and for single operations."""
+        values = ((name, getattr(self, name)) for name in names)
+        return tuple("" if value is None else _WORDS.get(name, str)(value) for name, value in values)
 
 
 _FIELDS = tuple(field.name for field in fields(CallKey))
@@ -130,7 +134,7 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "mapping": lambda mapping: f"mapping {mapping}",
     "device": lambda device: f"{device} memory",
     "executor": lambda executor: f"{executor} executor",
-    "timing": lambda timing: f"{timing} timing",
+    "timing": lambda timing: "" if timing == SINGLE else f"{timing} timing",
     "rule": lambda rule: f"{SINGLE} timing by rule {rule}",
     "source": lambda source: f"by {source}",
 }
