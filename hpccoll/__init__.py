@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 __version__ = "0.2.0.dev0"
 
 
-def open(*paths: "PathLike | Iterable[PathLike]", timing: str = "max") -> "ResultSet":  # noqa: A001 - a reader's verb
+def open(*paths: "PathLike | Iterable[PathLike]", rule: str = "max") -> "ResultSet":  # noqa: A001 - a reader's verb
     """Open results in a notebook: ``rows``, ``runs`` and ``missing`` as pandas frames, raw ``times`` as xarray.
 
     Args:
         paths: raw files (*.h5) or directories that hold some, or iterables of these.
-        timing: the rule for the time of an operation: ``max``, the longest duration over ranks, or ``span``, the latest
+        rule: the rule for the time of an operation: ``max``, the longest duration over ranks, or ``span``, the latest
             end minus the earliest start; ``max`` if a case has no span.
 
     Raises:
@@ -29,4 +29,4 @@ def open(*paths: "PathLike | Iterable[PathLike]", timing: str = "max") -> "Resul
         if error.name not in ("pandas", "xarray"):
             raise
         raise ImportError(f"{error.name} is not installed: pip install 'hpccoll[analysis]'", name=error.name) from None
-    return open_results(paths, timing)
+    return open_results(paths, rule)

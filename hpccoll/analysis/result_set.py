@@ -36,15 +36,15 @@ _KEY = ["job", "run_id", "case_id"]
 """The columns that identify a row."""
 
 
-def open_results(paths: Iterable[PathLike | Iterable[PathLike]], timing: str) -> "ResultSet":
+def open_results(paths: Iterable[PathLike | Iterable[PathLike]], rule: str) -> "ResultSet":
     """Read the results below ``paths``; see ``hpccoll.open``."""
-    if timing not in RULES:
-        raise BadInputError("timing", timing, RULES)
+    if rule not in RULES:
+        raise BadInputError("rule", rule, RULES)
     several = ([each] if isinstance(each, str | os.PathLike) else each for each in paths)
     absolute = [
         Path(path).expanduser().absolute() for each in several for path in each
     ]  # a notebook may change its cwd
-    results = read_results(absolute, timing)
+    results = read_results(absolute, rule)
     for remark in (*results.damaged, *results.notes):
         warnings.warn(remark, stacklevel=3)  # the line that called hpccoll.open
     return ResultSet(results)

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpccoll.analysis.compared_case import TIMED
-from hpccoll.cases.case import AGGREGATED
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.common.units import format_count, format_size
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Row
-from hpccoll.store.sources import QUEUE_MEAN
 
 OPERATION = "collective", "device", "requested_bytes", "ranks", "nodes"
 """What both calls share; placements and types of elements may differ, and are shown."""
@@ -70,9 +68,8 @@ def _operation(row: Row) -> tuple[str, str, CallKey]:
 
 def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:
     """Return by what our result differs from theirs, the most important first."""
-    aggregated = ours.timing == AGGREGATED
     return (
-        aggregated != (theirs.timing == QUEUE_MEAN), bool(theirs.params.get(GRAPH)) != bool(ours.params.get(GRAPH)),
+        ours.timing != theirs.timing, bool(theirs.params.get(GRAPH)) != bool(ours.params.get(GRAPH)),
         ours.variant is not None, theirs.dtype != ours.dtype,
         theirs.in_place != ours.in_place, ours.median_s,
     )  # fmt: skip

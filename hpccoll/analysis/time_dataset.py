@@ -15,19 +15,19 @@ from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import read_cases
 from hpccoll.store.raw_results import Attempt, RankLocation, RawResults
 from hpccoll.store.result_files import COMPANION_SUFFIX, best_source, read_raw
-from hpccoll.store.rows import RULES, Row, unit_of
+from hpccoll.store.rows import Row, unit_of
 from hpccoll.store.schema import COLUMNS
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
 _COORDINATES = (
     "case_id", "job", "collective", "algorithm", "transport", "device", "dtype", "op", "in_place", "mapping", "root",
-    "params", "variant", "bytes", "ranks", "nodes", "executor", "kind", "status", "timing",
+    "params", "variant", "bytes", "ranks", "nodes", "executor", "kind", "status", "timing", "rule",
 )  # fmt: skip
 """The columns of rows that are coordinates of their times."""
 
 _MEANINGS = {
     **{column.name: column.meaning for column in COLUMNS},
-    "time_s": "the time of one operation, by the rule in timing",
+    "time_s": "the time of one operation, by the rule in rule",
     "start_ns": "start of the operation by the rank's clock, since zero_ns",
     "end_ns": "end of the operation by the rank's clock, since zero_ns",
     "event_ns": "times of the operations and computations of a training step, as in program, since zero_ns",
@@ -114,8 +114,7 @@ def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_r
                 values = getattr(each.times, name)
                 if len(values):  # not without a common clock
                     measured[name][place][: iterations[place]] = values[mask]
-        rule = rows[case].timing if rows[case].timing in RULES else "max"
-        measured["time_s"][case] = measured[f"{rule}_ns"][case] / 1e9 / (rows[case].operations or 1)
+        measured["time_s"][case] = measured[f"{rows[case].rule or 'max'}_ns"][case] / 1e9 / (rows[case].operations or 1)
     strides = np.array([each.times.rank_stride if each else 0 for each in times], np.int64)
     dataset = xr.Dataset(
         {name: _variable(name, values, "case", "round", "iteration") for name, values in measured.items()},

@@ -11,8 +11,8 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.cases.requirements import missing_requirements
 from hpccoll.cases.transport_table import TRANSPORTS
-from hpccoll.evidence.variables import assignment
-from hpccoll.evidence.variants import Variant, VariantLimit, named_variants
+from hpccoll.cases.variables import assignment
+from hpccoll.cases.variants import Variant, VariantLimit, named_variants
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.training.models import MODELS
@@ -65,7 +65,7 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
             {
                 "name": name, "what": variant.purpose, "transport": variant.transport,
                 "environment": dict(variant.environment), "communicator": dict(variant.communicator),
-                "demands": variant.expected_evidence.description, "control": variant.control,
+                "demands": variant.evidence_text, "control": variant.control,
                 **_limits_of(variant), "needs": [*variant.requirements],
                 **_availability([*mpi_missing, *missing_requirements(variant.requirements, root)]),
             }

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import SINGLE, Case, Job, Shape
 from hpccoll.cases.catalogue import distinct_placements
-from hpccoll.evidence.requested_algorithm import requested_by_environment
-from hpccoll.evidence.variants import named_variants
+from hpccoll.cases.requested_algorithm import requested_by_environment
+from hpccoll.cases.variants import named_variants
 from hpccoll.schedule.collective import NATIVE
 
 
@@ -27,7 +27,7 @@ def has_library_logs(job: Job, case: Case) -> bool:
     if case.algorithm != NATIVE:
         return False
     known = named_variants().get(job.variant) if job.variant else None
-    expects_evidence = known is not None and known.transport == "mpi" and known.expected_evidence.is_met is not None
+    expects_evidence = known is not None and known.transport == "mpi" and known.shows_in_logs
     return case.transport == "nccl" or expects_evidence or requested_algorithm(job, case) is not None
 
 

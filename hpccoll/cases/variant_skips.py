@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 
 from hpccoll.cases.case import Case, Shape
+from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.planned_schedule import smallest_message
-from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS
-from hpccoll.evidence.variants import NodeView, named_variants
+from hpccoll.cases.variants import NodeView, named_variants
 from hpccoll.schedule import Layout
 from hpccoll.schedule.collective import AUTO, NATIVE
 

@@ -165,10 +165,11 @@ def doctor() -> int:
     Each line is ok, none (not installed, with what to install), warn (usable with a restriction), or WRONG (a sweep
     cannot run before it is fixed). The last line names the profile to use. Ends with 1 if a line is WRONG.
     """
+    from hpccoll.common.text import finding_line
     from hpccoll.sweep.doctor import examine
 
     fatal = False
     for finding in examine():
-        fatal |= finding.fatal
-        typer.echo(str(finding))
+        fatal |= finding.severity == "critical"
+        typer.echo(finding_line(finding))
     return int(fatal)

@@ -34,7 +34,7 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
     job = Job.load(arguments.job) if arguments.job else _job_from_options(arguments, launched)
     check_job_table(job.table)
     if job.communicator:
-        from hpccoll.evidence.communicator_settings import overridden_settings
+        from hpccoll.cases.communicator_settings import overridden_settings
 
         for setting, name in overridden_settings(os.environ, job.communicator):
             expected = f"unset: it would override {setting} of variant {job.variant}"
@@ -175,8 +175,8 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         BadInputError: if the variant or a setting is unknown, or a variable of the variant overrides a setting.
     """
-    from hpccoll.evidence.communicator_settings import overridden_settings
-    from hpccoll.evidence.variants import named_variants, variant_communicator
+    from hpccoll.cases.communicator_settings import overridden_settings
+    from hpccoll.cases.variants import named_variants, variant_communicator
 
     if arguments.variant is not None and arguments.variant not in named_variants():
         raise BadInputError("--variant", arguments.variant, named_variants())

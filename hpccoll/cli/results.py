@@ -57,7 +57,9 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
 def export(
     paths: PATHS,
     format_: Annotated[str, typer.Option("--format", help="output format: json, csv, nccl-tests or lines")] = "json",
-    timing: Annotated[str, typer.Option(help="definition of the time of an operation: max or span")] = "max",
+    rule: Annotated[
+        str, typer.Option("--rule", "--timing", help="rule for the time of an operation: max or span")
+    ] = "max",
 ) -> int:
     """Print one row per case and attempt, in SI units.
 
@@ -67,9 +69,9 @@ def export(
     from hpccoll.store.load_results import read_results
     from hpccoll.store.rows import RULES
 
-    if timing not in RULES:
-        raise BadInputError("--timing", timing, RULES)
-    results = read_results(paths, timing)
+    if rule not in RULES:
+        raise BadInputError("--rule", rule, RULES)
+    results = read_results(paths, rule)
     text = write(results, format_)
     typer.echo(text, nl=not text.endswith("\n"))
     return report_damaged(results)

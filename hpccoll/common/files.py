@@ -111,6 +111,14 @@ def read_text(path: Path, key: str, max_bytes: int, errors: str = "strict") -> s
         raise UnusableError(key, f"{format_value(str(path))} is not text in UTF-8, at byte {error.start}") from None
 
 
+def read_fact(path: Path) -> str:
+    """Return the text of a small file of the kernel or the system without blanks around it; empty if there is none."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:  # it does not exist, or the driver does not support it
+        return ""
+
+
 def read_lines(path: Path, key: str, max_bytes: int) -> Iterator[str]:
     """Yield the lines of a regular file that may be large; U+FFFD replaces bytes that are not UTF-8.
 

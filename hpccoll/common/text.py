@@ -35,6 +35,16 @@ class Finding:
         return f"{self.title}: {self.text}" if self.title else self.text
 
 
+SEVERITY_WORDS: Mapping[Severity, str] = {"critical": "WRONG", "warning": "warn", "absent": "none", "info": "ok"}
+"""The words of severities in lines of text."""
+
+
+def finding_line(finding: Finding) -> str:
+    """Return a finding as a line that begins with its severity and ends with its remedy."""
+    remedy = f"; {finding.remedy}" if finding.remedy else ""
+    return f"{SEVERITY_WORDS[finding.severity]:>5}  {finding}{remedy}"
+
+
 def info(kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
     """Return a finding that states a fact."""
     return Finding(kind, "info", text, title, remedy, values)

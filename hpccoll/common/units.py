@@ -172,3 +172,24 @@ def format_decimal_bytes(nbytes: float) -> str:
 def format_count(count: object, noun: str) -> str:
     """Return a count with its noun: ``1 rank``, ``2 ranks``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """Return the CPUs of a list as Linux writes it, such as ``0-11,24``.
+
+    Raises:
+        ValueError: if the text is no such list.
+    """
+    ranges = (part.partition("-") for part in text.split(",") if part)
+    return frozenset(cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1))
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """Return CPU numbers as ranges, such as ``0-3,8``."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)

@@ -2,35 +2,28 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, rule
 
 
-@dataclass(frozen=True, slots=True)
-class KnownReason:
-    """One row of the table.
+class _Reason(NamedTuple):
+    """A row of the table: the pattern of its lines, searched for anywhere in a line, and what they say."""
 
-    Args:
-        feature: the feature that is unavailable.
-        pattern: the pattern of its log lines, searched for anywhere in a line.
-        reason: the reason in plain words.
-    """
-
-    feature: str
     pattern: re.Pattern[str]
+    feature: str
     reason: str
 
 
 @cache
-def _known_reasons() -> tuple[tuple[KnownReason, ...], re.Pattern[str]]:
+def _known_reasons() -> tuple[tuple[_Reason, ...], re.Pattern[str]]:
     """Return the table, and a pattern that any of its lines matches."""
     import tomllib  # only rank 0 reads logs
 
     rows = tomllib.loads(Path(__file__).with_name("fallback_reasons.toml").read_text())["unavailable"]
-    known = tuple(KnownReason(row["feature"], re.compile(row["pattern"]), row["reason"]) for row in rows)
+    known = tuple(_Reason(re.compile(row["pattern"]), row["feature"], row["reason"]) for row in rows)
     return known, re.compile("|".join(f"(?:{row['pattern']})" for row in rows))
 
 
@@ -53,4 +46,4 @@ def _add_known(state: ParserState, _match: re.Match[str], message: LogMessage) -
         state.add_unavailable(*known, message.text)
 
 
-RULES: tuple[Rule, ...] = ((re.compile(""), _add_known),)
+RULES: tuple[Rule, ...] = (rule("", _add_known),)

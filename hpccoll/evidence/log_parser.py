@@ -9,7 +9,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.evidence.log_record import TCP_NETWORK, CollectiveLine, LogRecord, ModelledCost, Unavailable
@@ -104,11 +104,7 @@ def has_header(line: str) -> bool:
 
 
 def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
-    """Yield the messages of a log, without the prefixes of launchers and collectors of logs.
-
-    Args:
-        lines: the lines of the log.
-    """
+    """Yield the messages of a log, without the prefixes of launchers and collectors of logs."""
     prefixes = PrefixReader(_ANCHOR)
     for whole in lines:
         time = match[0] if (match := _FINE_TIME.search(whole)) else ""
@@ -204,16 +200,27 @@ class ParserState:
         )  # fmt: skip
 
 
-Rule = tuple[re.Pattern[str], Callable[[ParserState, re.Match[str], LogMessage], None]]
-"""A pattern for the beginning of a message, and a function that adds the facts of a message that matches."""
+AddFacts: TypeAlias = Callable[[ParserState, re.Match[str], LogMessage], None]
+"""Adds the facts of a message that matches the pattern of a rule."""
+
+Rule: TypeAlias = tuple[re.Pattern[str], AddFacts]
+"""A pattern for the beginning of a message, and what it adds."""
+
+
+def rule(pattern: str, add_facts: AddFacts) -> Rule:
+    return re.compile(pattern), add_facts
 
 
 def line_rules(field: str, *patterns: str) -> list[Rule]:
-    """Return rules that add every message that matches one of ``patterns``, whole, to a field of the record."""
-    return [
-        (re.compile(pattern), lambda state, _match, message: state.add_line(field, message.text))
-        for pattern in patterns
-    ]
+    """Return rules that add every message that matches one of ``patterns`` to a field of the record.
+
+    The group ``name`` of a pattern is added, if it has one, else the whole message.
+    """
+
+    def add(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+        state.add_line(field, match["name"] if "name" in match.re.groupindex else message.text)
+
+    return [rule(pattern, add) for pattern in patterns]
 
 
 def add_warning(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
 
+from hpccoll.cases.requested_algorithm import requested_by_environment
 from hpccoll.common.units import format_seconds, format_size
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
 from hpccoll.evidence.nccl import NVLS_REFUSED
-from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.verdict import NETWORKS, Verdict, failures, judge_line, network_mismatch
 
 _MAX_MODELLED = 3

@@ -91,11 +91,9 @@ def read_logs(texts: Mapping[str, str]) -> LogRecord:
 
 
 def _record(logs: Iterable[Iterable[LogMessage]], configs: Mapping[str, str]) -> LogRecord:
-    """Return the record of one launch.
+    """Return the record of the messages of one launch, by log.
 
-    Args:
-        logs: its messages in each log.
-        configs: the texts of configuration files by name: they hold for variables that the logs do not name.
+    The texts of configuration files hold for variables that the logs do not name.
     """
     state, origins = ParserState(), set()
     for message in _without_repetitions(logs):
@@ -106,10 +104,7 @@ def _record(logs: Iterable[Iterable[LogMessage]], configs: Mapping[str, str]) ->
         for line in text.splitlines():
             if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
                 state.settings.setdefault(setting[1], setting[2])
-    nccl.add_size(state)
-    nccl.add_failed_nvls(state)
-    nccl.add_missing_collnet(state)
-    nccl.add_reason_for_sockets(state)
+    nccl.add_conclusions(state)
     origin = next((library for library in _LIBRARIES if library in origins), None)
     state.library = state.library if origin == "nccl" and state.library else origin
     return state.record()
@@ -227,7 +222,8 @@ def read_log_files(paths: Iterable[Path]) -> LogSet:
     files = dict.fromkeys(str(file) for path in named for file in _files(Path(path)))
     if not files:
         raise BadInputError("log", ", ".join(named), "files of a log, or a directory that holds some")
-    texts = {name: _read_text(name) for name in files if name.endswith((".xml", CONFIG_SUFFIX))}
+    small = (name for name in files if name.endswith((".xml", CONFIG_SUFFIX)))
+    texts = {name: read_text(Path(name), "log", XML_BYTES, "replace") for name in small}
     dumps = {name: sentence for name, text in texts.items() if name.endswith(".xml") for sentence in _describe(text)}
     configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
     logs = {name: [*split_messages(_log_lines(name))] for name in files if name not in texts}
@@ -242,10 +238,6 @@ def read_log_files(paths: Iterable[Path]) -> LogSet:
 
 def _files(path: Path) -> list[Path]:
     return [file for file in sorted(path.iterdir()) if file.is_file()] if path.is_dir() else [path]
-
-
-def _read_text(name: str) -> str:
-    return read_text(Path(name), "log", XML_BYTES, errors="replace")
 
 
 def _log_lines(name: str) -> Iterator[str]:
@@ -272,4 +264,4 @@ def _describe(dump: str) -> Iterator[str]:
     with suppress(ValueError):
         yield nic_gpu_affinity.describe_balance(nic_gpu_affinity.parse_topology_dump(dump))
     with suppress(ValueError):
-        yield nic_gpu_affinity.describe_graphs(nic_gpu_affinity.parse_graph_dump(dump))
+        yield nic_gpu_affinity.describe_graphs(dump)

@@ -9,6 +9,7 @@ from pathlib import Path
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.files import read_text
 from hpccoll.common.limits import XML_BYTES
+from hpccoll.host.gpu_stack import nccl_configuration_files
 
 LOG_VARIABLES: Mapping[str, str] = {
     "NCCL_DEBUG": "INFO",
@@ -21,9 +22,6 @@ LOG_VARIABLES: Mapping[str, str] = {
     "UCC_LOG_LEVEL": "info",
 }
 """The variables that switch logging on; ``{dir}`` is the directory. UCC and libsharp log to the launch's output."""
-
-QUIET_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
-"""The variables of a timed launch, unless the user has set them: logging would take time at rank 0."""
 
 PROBE_REMEDY = "hpccoll run with --probe DIR, and then with --evidence DIR"
 """How to get the evidence of NCCL's log."""
@@ -78,7 +76,7 @@ def remove_old_logs(directory: Path) -> None:
 
 def copy_nccl_settings(directory: Path) -> None:
     """Copy the settings of this host's configuration files of NCCL to ``directory``: NCCL does not log them."""
-    for label, path in _configuration_files():
+    for label, path in zip(("1-own", "2-etc"), nccl_configuration_files(), strict=True):  # the order of precedence
         with suppress(OSError, UnusableError):
             text = read_text(path, "NCCL_CONF_FILE", XML_BYTES, "replace")
             settings = [line for line in text.splitlines() if line.startswith("NCCL_")]
@@ -86,15 +84,6 @@ def copy_nccl_settings(directory: Path) -> None:
             copy.write_text("".join(f"{line}\n" for line in settings))
 
 
-def _configuration_files() -> Iterator[tuple[str, Path]]:
-    """Yield the files from which NCCL takes variables that the environment lacks, in the order of precedence."""
-    conf_file, home = os.environ.get("NCCL_CONF_FILE"), os.environ.get("HOME")
-    if conf_file or home:
-        yield "1-own", Path(conf_file) if conf_file else Path(home or "") / ".nccl.conf"
-    yield "2-etc", Path("/etc/nccl.conf")
-
-
 def quiet_nccl() -> None:
-    """Restrict NCCL's log to warnings, unless the user has set its level."""
-    for name, value in QUIET_VARIABLES.items():
-        os.environ.setdefault(name, value)
+    """Restrict NCCL's log to warnings, unless the user has set its level: logging would take time at rank 0."""
+    os.environ.setdefault("NCCL_DEBUG", "WARN")

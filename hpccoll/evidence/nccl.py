@@ -11,14 +11,22 @@ if SHARP refuses; names of kernels, which are those of ring or tree for every al
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
+from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 from hpccoll.common.units import format_size
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.communicator_settings import logged_setting
-from hpccoll.evidence.log_parser import HostMembers, LoggedCall, LogMessage, ParserState, Rule, add_warning, line_rules
+from hpccoll.evidence.log_parser import (
+    HostMembers,
+    LoggedCall,
+    LogMessage,
+    ParserState,
+    Rule,
+    add_warning,
+    line_rules,
+    rule,
+)
 from hpccoll.evidence.log_record import CollectiveLine, ModelledCost
-from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 
 _COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
 
@@ -45,8 +53,7 @@ def _add_rccl(state: ParserState, _match: re.Match[str], _message: LogMessage) -
 
 
 def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-    collective = _COLLECTIVES.get(match["function"].lower())
-    dtype = _DTYPES.get(int(match["dtype"]))
+    collective, dtype = _COLLECTIVES.get(match["function"].lower()), _DTYPES.get(int(match["dtype"]))
     if collective and dtype:
         name, size = dtype
         op = _OPS.get(int(match["op"]), "custom") if collective in _REDUCTIONS else None
@@ -64,130 +71,14 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
     call = next((call for call in pending if call[:2] == (collective, nbytes)), None)
     if call:
         pending.remove(call)
-    dtype, op = (call.dtype, call.op) if call else (None, None)
     channels = match["channels"] or (int(match["high"]) - int(match["low"]) + 1 if match["high"] else None)
     line = CollectiveLine(
-        collective=collective, bytes=nbytes, algorithm=kind or match["algorithm"].lower(), dtype=dtype, op=op,
+        collective=collective, bytes=nbytes, algorithm=kind or match["algorithm"].lower(),
         protocol=match["kernel"] or match["copy"] or match["protocol"].upper(),
-        channels=None if channels is None else int(channels), line=message.text,
+        channels=None if channels is None else int(channels), dtype=call and call.dtype, op=call and call.op,
+        line=message.text,
     )  # fmt: skip
     state.collectives[line] = None
-
-
-def _add_communicator(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.communicators.add((int(match["ranks"]), int(match["nodes"])))
-
-
-def _add_member(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-    """Add the host and the GPU of a rank."""
-    found = dict(re.findall(r"(commId|busId|nvmlDev) (\w+)", match["more"]))
-    communicator = found.get("commId", ""), int(match["ranks"])
-    members = state.members.setdefault(communicator, defaultdict(set))
-    members[message.host].add((int(match["rank"]), found.get("busId") or found.get("nvmlDev", "")))
-
-
-def add_size(state: ParserState) -> None:
-    """Add the ranks and the nodes of the largest communicator. To be called after all messages of a launch.
-
-    NCCL logs the number of nodes from 2.20 on; before, it follows from the hosts of the ranks, if the log has all of
-    them. If other communicators may span more than the one node of the largest, the number of nodes is unknown.
-    """
-    sizes: list[tuple[int, int | None]] = [*state.communicators]
-    of_members = [(ranks, _count_nodes(ranks, hosts, state.paths)) for (_, ranks), hosts in state.members.items()]
-    largest = max((ranks for ranks, _ in [*sizes, *of_members]), default=0)
-    if largest not in {ranks for ranks, _ in sizes}:
-        sizes += of_members
-    if sizes:
-        state.ranks = max(largest, state.ranks or 0)
-        nodes = {nodes for ranks, nodes in sizes if ranks == largest}
-        state.nodes = nodes.pop() if len(nodes) == 1 else None
-        if state.nodes == 1 and any(nodes != 1 for _, nodes in sizes):
-            state.nodes = None
-
-
-def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | None:
-    """Return the number of nodes of a communicator; None if the log does not show it.
-
-    Args:
-        ranks: the number of its ranks.
-        hosts: its members; without ids of communicators (before 2.16), the members of all communicators of this size.
-        paths: the paths of the channels of all communicators.
-    """
-    ranks_of = [{rank for rank, _ in members} for members in hosts.values()]
-    gpus_of = [{gpu for _, gpu in members} for members in hosts.values()]
-    shared_names = any("" not in gpus and len(gpus) < len(here) for gpus, here in zip(gpus_of, ranks_of, strict=True))
-    if None in hosts or shared_names:  # several nodes have one name if ranks seem to share a GPU, which NCCL refuses
-        return None
-    if all(len(here) == ranks for here in ranks_of):
-        return None if any(path.startswith(("NET/", "COLLNET/")) for path in paths) else 1
-    return len(hosts) if sum(map(len, ranks_of)) == len(set().union(*ranks_of)) == ranks else None
-
-
-def _add_network(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.add_line("network", match["name"])
-
-
-def _add_started_network(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.started_networks[match["name"]] = match["event"] == "Initialized"
-
-
-def _add_devices(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    for device in re.findall(r"\[\d+\](\S+)", match["list"]):
-        state.add_line("devices", device.rstrip(";"))
-
-
-def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    """Count a channel by its path without device numbers: NET/IB/2(3)/GDRDMA counts as NET/IB/GDRDMA/PXN."""
-    first, *rest = match["path"].replace("direct shared memory", "SHM").split("/")  # up to 2.12
-    numbers = [part for part in rest if re.match(r"\d+\b", part)]
-    hops = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
-    hops += ["GDRDMA"] if "GDRDMA" in match["path"] else []
-    hops += ["PXN"] if any("(" in number and first == "NET" for number in numbers) else []
-    state.paths["/".join(hops)] += 1
-
-
-def _add_plugin(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    kind, name = match["kind"].lower(), match["name"]
-    if not name.startswith("internal"):
-        state.plugins["collnet" if kind == "coll" else kind] = name
-
-
-def _add_plugin_variable(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.settings[f"NCCL_{match['kind']}_PLUGIN"] = match["value"]
-
-
-def _add_fabric(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.plugins["fabric"] = match["name"]
-
-
-def _add_variable(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.settings[match["name"]] = match["value"]
-
-
-def _add_setting(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.communicator[logged_setting(match["name"])] = match["value"]
-
-
-def _remove_overridden_setting(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-    """Remove a communicator setting that an environment variable overrides, and add that variable."""
-    state.communicator.pop(logged_setting(match["field"]), None)
-    _add_variable(state, match, message)
-
-
-def _follow_error(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
-    warning = message.placed_text if message.level == "WARN" else ""
-    state.errors.add_message(message.writer, message.thread, message.text, warning)
-
-
-NVLS_REFUSED = ("its set-up failed", "NVSwitches refuse multicast memory")
-"""The reasons why NVLS is not used although its devices are able to."""
-
-
-def add_failed_nvls(state: ParserState) -> None:
-    """Add that NVLS is unavailable if its set-up failed. To be called after all messages of a launch."""
-    known = any(one.reason in NVLS_REFUSED for one in state.unavailable)
-    if not known and (error := next(state.errors.of_source("nvls."), None)):
-        state.add_unavailable("nvls", NVLS_REFUSED[0], "; ".join(error.causes) or error.steps[0])
 
 
 NUMBERED_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -227,22 +118,130 @@ def _add_numbered_collective(state: ParserState, match: re.Match[str], message: 
         state.collectives[line] = None
 
 
+def _add_communicator(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.communicators.add((int(match["ranks"]), int(match["nodes"])))
+
+
+def _add_member(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Add the host and the GPU of a rank."""
+    found = dict(re.findall(r"(commId|busId|nvmlDev) (\w+)", match["more"]))
+    communicator = found.get("commId", ""), int(match["ranks"])
+    members = state.members.setdefault(communicator, defaultdict(set))
+    members[message.host].add((int(match["rank"]), found.get("busId") or found.get("nvmlDev", "")))
+
+
+def _add_size(state: ParserState) -> None:
+    """Add the ranks and the nodes of the largest communicator.
+
+    NCCL logs the number of nodes from 2.20 on; before, it follows from the hosts of the ranks, if the log has all of
+    them. If other communicators may span more than the one node of the largest, the number of nodes is unknown.
+    """
+    sizes: list[tuple[int, int | None]] = [*state.communicators]
+    of_members = [(ranks, _count_nodes(ranks, hosts, state.paths)) for (_, ranks), hosts in state.members.items()]
+    largest = max((ranks for ranks, _ in [*sizes, *of_members]), default=0)
+    if largest not in {ranks for ranks, _ in sizes}:
+        sizes += of_members
+    if sizes:
+        state.ranks = max(largest, state.ranks or 0)
+        nodes = {nodes for ranks, nodes in sizes if ranks == largest}
+        state.nodes = nodes.pop() if len(nodes) == 1 else None
+        if state.nodes == 1 and any(nodes != 1 for _, nodes in sizes):
+            state.nodes = None
+
+
+def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | None:
+    """Return the number of nodes of a communicator of ``ranks``; None if the log does not show it.
+
+    Without ids of communicators (before 2.16) ``hosts`` has the members of all communicators of this size. ``paths``
+    are those of the channels of all communicators.
+    """
+    ranks_of = [{rank for rank, _ in members} for members in hosts.values()]
+    gpus_of = [{gpu for _, gpu in members} for members in hosts.values()]
+    shared_names = any("" not in gpus and len(gpus) < len(here) for gpus, here in zip(gpus_of, ranks_of, strict=True))
+    if None in hosts or shared_names:  # several nodes have one name if ranks seem to share a GPU, which NCCL refuses
+        return None
+    if all(len(here) == ranks for here in ranks_of):
+        return None if any(path.startswith(("NET/", "COLLNET/")) for path in paths) else 1
+    return len(hosts) if sum(map(len, ranks_of)) == len(set().union(*ranks_of)) == ranks else None
+
+
+def _add_started_network(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.started_networks[match["name"]] = match["event"] == "Initialized"
+
+
+def _add_devices(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    for device in re.findall(r"\[\d+\](\S+)", match["list"]):
+        state.add_line("devices", device.rstrip(";"))
+
+
+def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    """Count a channel by its path without device numbers: NET/IB/2(3)/GDRDMA counts as NET/IB/GDRDMA/PXN."""
+    first, *rest = match["path"].replace("direct shared memory", "SHM").split("/")  # up to 2.12
+    numbers = [part for part in rest if re.match(r"\d+\b", part)]
+    hops = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
+    hops += ["GDRDMA"] if "GDRDMA" in match["path"] else []
+    hops += ["PXN"] if any("(" in number and first == "NET" for number in numbers) else []
+    state.paths["/".join(hops)] += 1
+
+
+def _add_plugin(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    kind, name = match["kind"].lower(), match["name"]
+    if not name.startswith("internal"):
+        state.plugins["collnet" if kind == "coll" else kind] = name
+
+
+def _add_plugin_variable(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.settings[f"NCCL_{match['kind']}_PLUGIN"] = match["value"]
+
+
+def _add_fabric(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.plugins["fabric"] = match["name"]
+
+
+def _add_variable(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.settings[match["name"]] = match["value"]
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[ _]|flags$", "", name).lower()
+
+
+_SETTINGS = {_normalised(name): name for name in COMMUNICATOR_SETTINGS}
+"""The project's names of communicator settings, such as cta_policy, which NCCL logs as ``CTA policy flags``."""
+
+
+def _setting(name: str) -> str:
+    return _SETTINGS.get(_normalised(name), name)
+
+
+def _add_setting(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.communicator[_setting(match["name"])] = match["value"]
+
+
+def _remove_overridden_setting(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Remove a communicator setting that an environment variable overrides, and add that variable."""
+    state.communicator.pop(_setting(match["field"]), None)
+    _add_variable(state, match, message)
+
+
+def _follow_error(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    warning = message.placed_text if message.level == "WARN" else ""
+    state.errors.add_message(message.writer, message.thread, message.text, warning)
+
+
+NVLS_REFUSED = ("its set-up failed", "NVSwitches refuse multicast memory")
+"""The reasons why NVLS is not used although its devices are able to."""
+
+
+def _add_failed_nvls(state: ParserState) -> None:
+    """Add that NVLS is unavailable if its set-up failed."""
+    known = any(one.reason in NVLS_REFUSED for one in state.unavailable)
+    if not known and (error := next(state.errors.of_source("nvls."), None)):
+        state.add_unavailable("nvls", NVLS_REFUSED[0], "; ".join(error.causes) or error.steps[0])
+
+
 _CELL = re.compile(r"\s*(\d{1,12}\.\d{1,9})/\s*(\d{1,12}\.\d{1,9})\s*")
 """A cell of the table of NCCL's cost model: latency in us, and bandwidth in GB/s."""
-
-
-@dataclass
-class _TableHeads:
-    """The column heads of the current block of the table."""
-
-    algorithms: list[str] = field(default_factory=list)
-    protocols: list[str] = field(default_factory=list)
-
-    def columns(self) -> list[tuple[str, str]]:
-        per_algorithm = len(self.protocols) // len(self.algorithms) if self.algorithms else 0
-        algorithms = [algorithm for algorithm in self.algorithms for _ in range(per_algorithm)]
-        paired = len(algorithms) == len(self.protocols)
-        return list(zip(algorithms, self.protocols, strict=True)) if paired else []
 
 
 def _add_table_row(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -251,38 +250,31 @@ def _add_table_row(state: ParserState, match: re.Match[str], message: LogMessage
     The table comes in blocks of three algorithms: a row of algorithms, a row of protocols, and a row for each
     collective. Older versions have algorithm and protocol in one row of heads.
     """
-    heads = state.tables.setdefault(message.writer, _TableHeads())
     name, cells = match["name"].strip(), [cell.strip() for cell in match["cells"].rstrip("| ").split("|")]
+    algorithms, protocols = state.tables.get(message.writer, ([], []))
     if name == "Algorithm":
-        heads.algorithms = [_algorithm(cell) for cell in cells]
-        heads.protocols = []
+        state.tables[message.writer] = cells, []
     elif name == "Protocol":
-        heads.protocols = [cell.upper() for cell in cells]
-    elif name == "Latency/AlgBw":
-        pairs = [cell.split("/") for cell in cells]
-        if all(len(pair) == 2 for pair in pairs):
-            heads.algorithms = [_algorithm(algorithm) for algorithm, _ in pairs]
-            heads.protocols = [protocol.strip().upper() for _, protocol in pairs]
-    elif name.lower() in NCCL_FUNCTIONS:
-        _add_costs(state, heads, NCCL_FUNCTIONS[name.lower()], cells)
+        state.tables[message.writer] = algorithms, cells
+    elif name == "Latency/AlgBw" and all(cell.count("/") == 1 for cell in cells):
+        state.tables[message.writer] = tuple(zip(*(cell.split("/") for cell in cells), strict=True))
+    elif name.lower() in NCCL_FUNCTIONS and algorithms and len(cells) == len(protocols):
+        each = [algorithm for algorithm in algorithms for _ in range(len(protocols) // len(algorithms))]
+        if len(each) == len(cells):
+            _add_costs(state, NCCL_FUNCTIONS[name.lower()], zip(each, protocols, cells, strict=True))
 
 
-def _algorithm(cell: str) -> str:
-    name = cell.strip().lower()
-    return NCCL_ALGORITHMS.get(name, name)
-
-
-def _add_costs(state: ParserState, heads: _TableHeads, collective: str, cells: list[str]) -> None:
-    columns, matches = heads.columns(), [_CELL.fullmatch(cell) for cell in cells]
-    if len(columns) != len(matches):
-        return
-    for (algorithm, protocol), cell in zip(columns, matches, strict=True):
-        if cell and float(cell[2]):  # NCCL writes a bandwidth of 0 for a pair that it will not use
-            cost = ModelledCost(
-                collective=collective, algorithm=algorithm, protocol=protocol, latency_s=float(cell[1]) * 1e-6,
-                bytes_per_s=float(cell[2]) * 1e9,
+def _add_costs(state: ParserState, collective: str, row: Iterable[tuple[str, str, str]]) -> None:
+    """Add the costs of a row, whose cells have an algorithm, a protocol and the cost."""
+    for algorithm, protocol, cell in row:
+        cost = _CELL.fullmatch(cell)
+        if cost and float(cost[2]):  # NCCL writes a bandwidth of 0 for a pair that it will not use
+            name = algorithm.strip().lower()
+            modelled = ModelledCost(
+                collective=collective, algorithm=NCCL_ALGORITHMS.get(name, name), protocol=protocol.strip().upper(),
+                latency_s=float(cost[1]) * 1e-6, bytes_per_s=float(cost[2]) * 1e9,
             )  # fmt: skip
-            state.model[cost] = None
+            state.model[modelled] = None
 
 
 NO_COLLNET_DEVICE = "no CollNet device: nccl-rdma-sharp-plugins is not loaded"
@@ -298,11 +290,11 @@ def _add_collnet_devices(state: ParserState, match: re.Match[str], message: LogM
     state.collnet_line = state.collnet_line or message.text
 
 
-def add_missing_collnet(state: ParserState) -> None:
+def _add_missing_collnet(state: ParserState) -> None:
     """Add that SHARP is unavailable, if it was requested and all ranks report that they have no CollNet device.
 
     From 2.30 on, every rank logs its number of devices, which is 0 without a request, too (initTransportsRank in
-    src/init.cc of 2.30.7). To be called after all messages of a launch.
+    src/init.cc of 2.30.7).
     """
     variable, setting = state.settings.get("NCCL_COLLNET_ENABLE"), state.communicator.get("collnet_enable", "0")
     requested = (setting if variable is None else variable) != "0"
@@ -316,14 +308,13 @@ FORCED_SOCKETS = "NCCL_NET, or the setting net_name of the communicator, asks fo
 ONLY_SOCKETS = "no RDMA network was started"
 
 
-def add_reason_for_sockets(state: ParserState) -> None:
+def _add_reason_for_sockets(state: ParserState) -> None:
     """Add why NCCL uses TCP, if no other line gives the reason: sockets were requested, or only they were started.
 
     NCCL logs NCCL_NET only where it overrides a setting of the communicator (from 2.28.7 on). Up to 2.28.3 it starts
     its networks in order until one has the requested name, so that the ports of RDMA are logged although they are not
     used; later it starts only the network of that name (ncclNetInit in src/net.cc of 2.20.5, in src/plugin/net.cc of
-    2.28.9), but also only sockets for the later communicators of a process in which RDMA could not be started. To be
-    called after all messages of a launch.
+    2.28.9), but also only sockets for the later communicators of a process in which RDMA could not be started.
     """
     requested = state.settings.get("NCCL_NET", state.communicator.get("net_name", "")).lower()
     forced = requested == "socket" or bool(state.lines.get("devices"))
@@ -333,94 +324,79 @@ def add_reason_for_sockets(state: ParserState) -> None:
         state.add_unavailable("rdma", reason, "Using network Socket")
 
 
+def add_conclusions(state: ParserState) -> None:
+    """Add what follows from all messages of a launch together."""
+    for add in (_add_size, _add_failed_nvls, _add_missing_collnet, _add_reason_for_sockets):
+        add(state)
+
+
 BANNER_RULES: tuple[Rule, ...] = (
-    (re.compile(r"(?P<library>[NR]CCL) version(?: *:)? +(?P<version>\d+(?:\.\d+)+)(?P<build>.*)"), _add_version),
+    rule(r"(?P<library>[NR]CCL) version(?: *:)? +(?P<version>\d+(?:\.\d+)+)(?P<build>.*)", _add_version),
 )
 """The rules for the line that names the library and its version, which it prints without a header too."""
 
 RULES: tuple[Rule, ...] = (
     *BANNER_RULES,
     # Lines by which a log without its first lines shows that the library is RCCL.
-    (
-        re.compile(
-            r"(?!.* set (?:by|to) ).*(?:\bRCCL\b|librccl)|RCCL_\w+ set by |ROCr version |Hipruntime version"
-        ),
-        _add_rccl,
-    ),
-    (
-        re.compile(
-            r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
-            r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root (?:\d+ comm \S+ \[nranks=(?P<ranks>\d{1,18})\])?"
-        ),
+    rule(r"(?!.* set (?:by|to) ).*(?:\bRCCL\b|librccl)|RCCL_\w+ set by |ROCr version |Hipruntime version", _add_rccl),
+    rule(
+        r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
+        r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root (?:\d+ comm \S+ \[nranks=(?P<ranks>\d{1,18})\])?",
         _add_call,
     ),
-    (
-        re.compile(
-            r"(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d{1,18}) Bytes -> "
-            r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\*?\s+proto (?P<protocol>\w+)\s+"
-            r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,18})\.\.(?P<high>\d{1,18})\}"
-            r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,18}) "
-            r"|(?:Rail \S+ )?(?P<copy>cudaMemcpy\w*|RMA proxy \+ CE))"
-        ),
+    rule(
+        r"(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d{1,18}) Bytes -> "
+        r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\*?\s+proto (?P<protocol>\w+)\s+"
+        r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,18})\.\.(?P<high>\d{1,18})\}"
+        r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,18}) "
+        r"|(?:Rail \S+ )?(?P<copy>cudaMemcpy\w*|RMA proxy \+ CE))",
         _add_collective,
     ),
-    (re.compile(r"comm \S+ rank \d+ nRanks (?P<ranks>\d{1,18}) nNodes (?P<nodes>\d{1,18}) "), _add_communicator),
-    (
-        re.compile(
-            r"(?:\[Rank \d+\] )?(?:\w+ )?comm \S+ rank (?P<rank>\d{1,18}) nranks (?P<ranks>\d{1,18}) "
-            r"(?P<more>cudaDev .*)- (?:Init|Destroy|Abort) "
-        ),
+    rule(
+        r"(?:(?P<function>[A-Za-z]+): )?(?P<bytes>\d{1,18}) Bytes -> "
+        r"Algo (?P<algorithm>[0-6]) proto (?P<protocol>[0-2]) time -?\d",
+        _add_numbered_collective,
+    ),
+    rule(r"comm \S+ rank \d+ nRanks (?P<ranks>\d{1,18}) nNodes (?P<nodes>\d{1,18}) ", _add_communicator),
+    rule(
+        r"(?:\[Rank \d+\] )?(?:\w+ )?comm \S+ rank (?P<rank>\d{1,18}) nranks (?P<ranks>\d{1,18}) "
+        r"(?P<more>cudaDev .*)- (?:Init|Destroy|Abort) ",
         _add_member,
     ),
-    (
-        re.compile(
-            r"Rank (?P<rank>\d{1,18}): (?P<count>\d{1,18}) CollNet devices"
-            r"|Local CollNet device counts across ranks: min \d+ max (?P<most>\d{1,18})"
-        ),
+    rule(
+        r"Rank (?P<rank>\d{1,18}): (?P<count>\d{1,18}) CollNet devices"
+        r"|Local CollNet device counts across ranks: min \d+ max (?P<most>\d{1,18})",
         _add_collnet_devices,
     ),
-    (re.compile(r"Using (?:internal N|n)etwork (?P<name>\S.*)$"), _add_network),  # internal: up to 2.3
-    (re.compile(r"(?P<event>Initialized|Failed to initialize) NET plugin (?P<name>\S+)"), _add_started_network),
-    (re.compile(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _add_devices),
-    (
-        re.compile(
-            r"(?:Channel|CollNet|Ring) \d+(?:/\d+)? : .* via "
-            r"(?P<path>(?:P2P|SHM|NET|COLLNET|direct shared memory)\b.*?)"
-            r"(?: comm \S+ nRanks \d+)?$"  # of RCCL
-        ),
+    *line_rules("network", r"Using (?:internal N|n)etwork (?P<name>\S.*)$"),  # internal: up to 2.3
+    rule(r"(?P<event>Initialized|Failed to initialize) NET plugin (?P<name>\S+)", _add_started_network),
+    rule(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$", _add_devices),
+    rule(
+        r"(?:Channel|CollNet|Ring) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET|direct shared memory)\b.*?)"
+        r"(?: comm \S+ nRanks \d+)?$",  # of RCCL
         _add_path,
     ),
-    (re.compile(r"(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)"), _add_plugin),
-    (re.compile(r"Using (?P<kind>tuner) plugin: '(?P<name>[^']+)'"), _add_plugin),  # of 2.20
-    (re.compile(r"\w+/Plugin: Loaded (?P<kind>net|coll(?:net)?|gin|rma) plugin (?P<name>\S+)"), _add_plugin),
-    (re.compile(r"(?P<kind>[A-Z]+)/Plugin: Plugin name set by env to (?P<value>\S+)"), _add_plugin_variable),
+    rule(r"(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)", _add_plugin),
+    rule(r"Using (?P<kind>tuner) plugin: '(?P<name>[^']+)'", _add_plugin),  # of 2.20
+    rule(r"\w+/Plugin: Loaded (?P<kind>net|coll(?:net)?|gin|rma) plugin (?P<name>\S+)", _add_plugin),
+    rule(r"(?P<kind>[A-Z]+)/Plugin: Plugin name set by env to (?P<value>\S+)", _add_plugin_variable),
     # Of the SHARP plugin, which prints no version for v6 and v7 (src/p2p_plugin.c).
-    (re.compile(r"(?P<kind>P2P) plugin (?:v\d+ )?(?P<name>\S+)"), _add_plugin),
-    (re.compile(r"(?P<kind>PROFILER)/Plugin: [Ll]oaded (?P<name>[^\s.]+)"), _add_plugin),
-    (re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _add_fabric),
-    (
-        re.compile(r"(?:TUNER/Plugin: )?(?P<name>(?:[NR]CCL|SHARP)_\w+) set (?:by \w+ )?to (?P<value>.*?)\.?$"),
-        _add_variable,
-    ),
-    (
-        re.compile(r"Comm config (?P<field>\w+) reset to (?:\S+ by )?(?P<name>NCCL_\w+)=(?P<value>.*)$"),
+    rule(r"(?P<kind>P2P) plugin (?:v\d+ )?(?P<name>\S+)", _add_plugin),
+    rule(r"(?P<kind>PROFILER)/Plugin: [Ll]oaded (?P<name>[^\s.]+)", _add_plugin),
+    rule(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)", _add_fabric),
+    rule(r"(?:TUNER/Plugin: )?(?P<name>(?:[NR]CCL|SHARP)_\w+) set (?:by \w+ )?to (?P<value>.*?)\.?$", _add_variable),
+    rule(
+        r"Comm config (?P<field>\w+) reset to (?:\S+ by )?(?P<name>NCCL_\w+)=(?P<value>.*)$",
         _remove_overridden_setting,
     ),
-    (re.compile(r"Comm config (?P<name>\w[\w ]*)(?<! is) set to (?P<value>.*)$"), _add_setting),
-    (re.compile(""), add_warning),
-    (re.compile(""), _follow_error),
+    rule(r"Comm config (?P<name>\w[\w ]*)(?<! is) set to (?P<value>.*)$", _add_setting),
+    rule("", add_warning),
+    rule("", _follow_error),
     *line_rules(
         "nvls", r"NVLS multicast support is available on dev", r"NVLS comm \S+ headRank", r"Connected NVLS tree"
     ),
     *line_rules("collnet", r"rank \d+ Connected CollNet", r"Connected Collnet Chains", r"Connected collnet \+ chain"),
     *line_rules("sharp", r"SHARP rank \d+/\d+ initialized on "),
-    (
-        re.compile(
-            r"(?:(?P<function>[A-Za-z]+): )?(?P<bytes>\d{1,18}) Bytes -> "
-            r"Algo (?P<algorithm>[0-6]) proto (?P<protocol>[0-2]) time -?\d"
-        ),
-        _add_numbered_collective,
-    ),
-    (re.compile(r"(?P<name>[A-Z][\w/]+) *\|(?P<cells>.+)$"), _add_table_row),
+    rule(r"(?P<name>[A-Z][\w/]+) *\|(?P<cells>.+)$", _add_table_row),
     *fallback_reasons.RULES,
 )  # fmt: skip

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -32,23 +33,6 @@ class NearestNics:
     nvlinks: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NcclGraph:
-    """The result of NCCL's search for one algorithm, from NCCL_GRAPH_DUMP_FILE.
-
-    Args:
-        id: the algorithm, in NCCL's order.
-        channels: the number of parallel channels.
-        intra_Bps: the bandwidth of each channel inside a node, in bytes per second.
-        inter_Bps: the bandwidth of each channel between nodes, in bytes per second.
-    """
-
-    id: int
-    channels: int
-    intra_Bps: float  # noqa: N815  the unit's case
-    inter_Bps: float  # noqa: N815
-
-
 def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
     """Return the NICs nearest to each GPU of NCCL_TOPO_DUMP_FILE.
 
@@ -65,7 +49,8 @@ def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
             path = (*parent, f"{element.tag} {element.get('busid') or element.get('numaid')}")
         if element.tag == "gpu" and (number := element.get("dev", "")).isdigit():
             gpus[int(number)] = path
-            nvlinks[int(number)] = sum(_count(link) for link in element.iter("nvlink"))
+            counts = (link.get("count", "") for link in element.iter("nvlink"))
+            nvlinks[int(number)] = sum(int(count) for count in counts if count.isdigit())
         if element.tag == "net":
             nics[element.get("name", "?")] = path
         for child in element:
@@ -73,11 +58,6 @@ def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
 
     walk(_root(text, "system"), ())
     return tuple(replace(near, nvlinks=nvlinks[near.gpu]) for near in _nearest(gpus, nics, pix_steps=1))
-
-
-def _count(link: ET.Element) -> int:
-    count = link.get("count", "")
-    return int(count) if count.isdigit() else 0
 
 
 def read_sysfs_topology(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> tuple[NearestNics, ...]:
@@ -107,12 +87,9 @@ def _device_path(device: Path) -> tuple[str, ...]:
 def _nearest(
     gpus: Mapping[int, tuple[str, ...]], nics: Mapping[str, tuple[str, ...]], pix_steps: int
 ) -> tuple[NearestNics, ...]:
-    """Return the NICs nearest to each GPU.
+    """Return the NICs nearest to each GPU, by the paths to both from the CPU down.
 
-    Args:
-        gpus: the path to each GPU, from the CPU down.
-        nics: the path to each NIC, likewise.
-        pix_steps: the steps from a switch to a device plugged into it: sysfs counts the port of the switch too.
+    ``pix_steps`` are the steps from a switch to a device plugged into it: sysfs counts the port of the switch too.
     """
     nearest = []
     for gpu, path in sorted(gpus.items()):
@@ -125,7 +102,7 @@ def _nearest(
 
 
 def _distance(gpu: tuple[str, ...], nic: tuple[str, ...], pix_steps: int) -> str:
-    shared = _common_length(gpu, nic)
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(gpu, nic, strict=False)))
     if shared == 0:
         return "SYS"
     switches = [part for part in gpu[:shared] if part.startswith("pci ") and not part.startswith("pci pci")]
@@ -134,34 +111,17 @@ def _distance(gpu: tuple[str, ...], nic: tuple[str, ...], pix_steps: int) -> str
     return "PIX" if max(len(gpu), len(nic)) - shared <= pix_steps else "PXB"
 
 
-def _common_length(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return the length of the common beginning of two paths."""
-    pairs = list(zip(one, other, strict=False))
-    return next((length for length, (a, b) in enumerate(pairs) if a != b), len(pairs))
-
-
-def parse_graph_dump(text: str) -> tuple[NcclGraph, ...]:
-    """Return the graphs of NCCL_GRAPH_DUMP_FILE.
+def describe_graphs(text: str) -> str:
+    """Return a sentence about the graphs that NCCL's search found, from NCCL_GRAPH_DUMP_FILE; equal graphs once.
 
     Raises:
         ValueError: if the text is no such dump.
     """
-    return tuple(
-        NcclGraph(
-            int(graph.get("id", "0")), int(graph.get("nchannels", "0")),
-            float(graph.get("speedintra", "0")) * 1e9, float(graph.get("speedinter", "0")) * 1e9,
-        )
-        for graph in _root(text, "graphs").iter("graph")
-    )  # fmt: skip
-
-
-def describe_graphs(graphs: Iterable[NcclGraph]) -> str:
-    """Return a sentence about the graphs that NCCL's search found; equal graphs once."""
     parts = (
-        f"{graph.channels} channels of {graph.intra_Bps / 1e9:.3g} GB/s inside a node "
-        f"and {graph.inter_Bps / 1e9:.3g} between"
-        for graph in graphs
-        if graph.channels
+        f"{graph.get('nchannels')} channels of {float(graph.get('speedintra', '0')):.3g} GB/s inside a node "
+        f"and {float(graph.get('speedinter', '0')):.3g} between"
+        for graph in _root(text, "graphs").iter("graph")
+        if int(graph.get("nchannels", "0"))
     )
     return "NCCL's search: " + ("; ".join(dict.fromkeys(parts)) or "no channels")
 

@@ -7,7 +7,7 @@ has no other lines.
 import re
 
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, add_warning
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, add_warning, rule
 
 
 def _add_group(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -23,8 +23,8 @@ def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -
 
 
 RULES: tuple[Rule, ...] = (
-    (re.compile(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b"), _add_group),
+    rule(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b", _add_group),
     *fallback_reasons.RULES,
-    (re.compile(""), _add_error),
-    (re.compile(""), add_warning),
+    rule("", _add_error),
+    rule("", add_warning),
 )

@@ -6,7 +6,7 @@ From 1.2 on, UCC_COLL_TRACE=info logs the trace, and UCC_LOG_LEVEL=info the map;
 import re
 
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, add_warning
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, add_warning, rule
 from hpccoll.evidence.log_record import CollectiveLine
 
 _COLLECTIVES = {
@@ -103,27 +103,23 @@ def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage)
 
 
 RULES: tuple[Rule, ...] = (
-    (re.compile(r"version: (?P<version>\d\S*), loaded from: "), _add_version),
-    (
-        re.compile(
-            r"coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"
-            r"(?:: (?P<buffer>src|dst)=\{\S+, (?P<count>\d{1,18}), (?P<dtype>\w+), (?P<memory>\w+)\}[^;]*)?; "
-            r"(?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}(?:, team_id (?P<team>\d{1,18}))?"
-        ),
+    rule(r"version: (?P<version>\d\S*), loaded from: ", _add_version),
+    rule(
+        r"coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"
+        r"(?:: (?P<buffer>src|dst)=\{\S+, (?P<count>\d{1,18}), (?P<dtype>\w+), (?P<memory>\w+)\}[^;]*)?; "
+        r"(?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}(?:, team_id (?P<team>\d{1,18}))?",
         _add_collective,
     ),
-    (
-        re.compile(
-            r"coll_init: req \S+, seq_num \d+, TL_(?P<layer>\w+), team_id \d+, size (?P<ranks>[1-9]\d{0,17}), "
-            r"rank \d+, ctx_rank \d+: (?P<call>(?P<function>\w+) (?P<memory>\w+) inplace=\d(?: root=\d+)? "
-            r"s?bytes=(?P<bytes>\d{1,18})(?: rbytes=\d+)?(?: (?P<dtype>\w+) (?P<op>\w+))?)"
-        ),
+    rule(
+        r"coll_init: req \S+, seq_num \d+, TL_(?P<layer>\w+), team_id \d+, size (?P<ranks>[1-9]\d{0,17}), "
+        r"rank \d+, ctx_rank \d+: (?P<call>(?P<function>\w+) (?P<memory>\w+) inplace=\d(?: root=\d+)? "
+        r"s?bytes=(?P<bytes>\d{1,18})(?: rbytes=\d+)?(?: (?P<dtype>\w+) (?P<op>\w+))?)",
         _add_older_collective,
     ),
-    (re.compile(r"=+ COLL_SCORE_MAP \(team_id (?P<team>\d{1,18}), size (?P<ranks>\d{1,18})\)"), _add_team),
-    (re.compile(r"(?P<collective>[A-Z]\w+):$"), _start_score_map),
-    (re.compile(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _add_score),
-    (re.compile(""), _add_error),
+    rule(r"=+ COLL_SCORE_MAP \(team_id (?P<team>\d{1,18}), size (?P<ranks>\d{1,18})\)", _add_team),
+    rule(r"(?P<collective>[A-Z]\w+):$", _start_score_map),
+    rule(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$", _add_score),
+    rule("", _add_error),
     *fallback_reasons.RULES,
-    (re.compile(""), add_warning),
+    rule("", add_warning),
 )

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
 from hpccoll.common.units import format_size
 from hpccoll.evidence.expected_evidence import has_needed_tree, names_switches
 from hpccoll.evidence.fallback_reasons import reason_ranks
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, CollectiveLine, LogRecord
 from hpccoll.evidence.port_bytes import PortBytes
-from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
-from hpccoll.evidence.variants import expected_evidence_of
 
 UNKNOWN = "unknown"
 NETWORKS = {"rdma": "RDMA", "tcp": "TCP"}
@@ -191,17 +190,3 @@ def failures(record: LogRecord) -> Iterator[str]:
     for known in record.unavailable:
         if known.feature == "ucc" and not record.collectives:
             yield f"UCC is not used: {known.reason} ({known.line})"
-
-
-def control_violation(record: LogRecord, variant: str) -> str | None:
-    """Return how a launch of a negative control shows the very feature that it turns off; None if it does not.
-
-    Args:
-        record: the record of a launch of the variant.
-        variant: the name of the variant; None is returned for one that is no negative control.
-    """
-    expected = expected_evidence_of(variant)
-    if expected is None or expected.forbidden is None:
-        return None
-    line = next(iter(expected.forbidden.lines(record)), None)
-    return None if line is None else f"{expected.forbidden.feature} is off, and still: {line}"

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hpccoll.common.units import parse_cpu_list
 from hpccoll.host.cpu_and_memory import group_by_host
-from hpccoll.host.process_facts import parse_cpu_list
 
 MAX_NVLINKS = 18
 """The number of NVLinks that are queried (NVML_NVLINK_MAX_LINKS of the H100's generation)."""

@@ -16,15 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpccoll.common.files import read_fact
+from hpccoll.host.process_facts import installed_version
+
 ROOT = Path("/")
-
-
-def _text(path: Path) -> str:
-    """Return the text of a file, empty if it cannot be read."""
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def gpu_count(root: Path = ROOT) -> int:
@@ -39,7 +34,7 @@ def gpu_addresses(root: Path = ROOT) -> list[str]:
 
 def gpu_models(root: Path = ROOT) -> list[str]:
     """Return the distinct models of the GPUs."""
-    texts = map(_text, sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
+    texts = map(read_fact, sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
     return list(dict.fromkeys(match[1] for text in texts if (match := re.search(r"Model:\s*(.+)", text))))
 
 
@@ -62,7 +57,7 @@ class GpuDriver:
 
 def gpu_driver(root: Path = ROOT) -> GpuDriver | None:
     """Return the loaded driver, None without a driver."""
-    text = _text(root / "proc/driver/nvidia/version")
+    text = read_fact(root / "proc/driver/nvidia/version")
     match = re.search(r"Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
     return GpuDriver(match[1], "Open Kernel Module" in text) if match else None
 
@@ -74,12 +69,12 @@ def nvswitch_count(root: Path = ROOT) -> int:
 
 def is_process_running(program: str, root: Path = ROOT) -> bool:
     """Return whether a process of that name runs; Linux keeps the first 15 characters of the name."""
-    return any(_text(path) == program[:15] for path in (root / "proc").glob("[0-9]*/comm"))
+    return any(read_fact(path) == program[:15] for path in (root / "proc").glob("[0-9]*/comm"))
 
 
 def kernel_release(root: Path = ROOT) -> str:
     """Return the kernel release, such as 6.8.0-40-generic."""
-    return _text(root / "proc/sys/kernel/osrelease")
+    return read_fact(root / "proc/sys/kernel/osrelease")
 
 
 def is_module_loaded(name: str, root: Path = ROOT) -> bool:
@@ -115,12 +110,10 @@ def rdma_ports(root: Path = ROOT) -> list[RdmaPort]:
     return [
         RdmaPort(
             name=f"{path.parent.parent.name}:{path.name}",
-            driver=(path.parent.parent / "device/driver").resolve().name
-            if (path.parent.parent / "device/driver").exists()
-            else "",
-            layer=_text(path / "link_layer"),
-            rate=_text(path / "rate"),
-            state=_text(path / "state").rpartition(" ")[2],  # "4: ACTIVE"
+            driver=driver.resolve().name if (driver := path.parent.parent / "device/driver").exists() else "",
+            layer=read_fact(path / "link_layer"),
+            rate=read_fact(path / "rate"),
+            state=read_fact(path / "state").rpartition(" ")[2],  # "4: ACTIVE"
         )
         for path in sorted((root / "sys/class/infiniband").glob("*/ports/*"))
     ]
@@ -130,7 +123,7 @@ def _loader_directories(root: Path) -> Iterator[Path]:
     """Yield the directories that the dynamic loader searches, in its order."""
     yield from (Path(path) for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path)
     for file in (root / "etc/ld.so.conf", *sorted((root / "etc/ld.so.conf.d").glob("*.conf"))):
-        yield from (root / line.lstrip("/") for line in _text(file).splitlines() if line.startswith("/"))
+        yield from (root / line.lstrip("/") for line in read_fact(file).splitlines() if line.startswith("/"))
     for multiarch in (f"{platform.machine()}-linux-gnu", ""):
         yield from (root / lib / multiarch for lib in ("lib", "usr/lib"))
     yield from (root / lib for lib in ("lib64", "usr/lib64"))
@@ -187,16 +180,6 @@ def _own_temporary_directory() -> str:
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
             return str(shared)
     return tempfile.mkdtemp(prefix=f"{shared.name}-")
-
-
-def installed_version(package: str) -> str | None:
-    """Return the version of a package in this Python environment; None if it is not installed."""
-    from importlib.metadata import PackageNotFoundError, version  # most ranks need none
-
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def is_old_cupy(version: str) -> bool:
@@ -265,16 +248,24 @@ def nccl_plugins(root: Path = ROOT) -> list[tuple[Path, str | None]]:
     return [(path, plugin_kind(path)) for path in find_libraries(*PLUGIN_PATTERNS, root=root)]
 
 
+def nccl_configuration_files(root: Path = ROOT) -> tuple[Path, Path]:
+    """Return the user's file and that of the host; NCCL takes from the second what the first lacks.
+
+    The user's is NCCL_CONF_FILE, or .nccl.conf in the home directory (NCCL's user guide, Environment Variables).
+    """
+    named = os.environ.get("NCCL_CONF_FILE")
+    own = Path(named) if named else Path(os.environ.get("HOME", "/")) / ".nccl.conf"
+    return own, root / "etc/nccl.conf"
+
+
 def nccl_settings(root: Path = ROOT) -> list[tuple[str, str, str]]:
     """Return the settings of NCCL as (source, variable, value), highest precedence first.
 
-    The environment takes precedence over the user's file (NCCL_CONF_FILE, or .nccl.conf in the home directory), and
-    that over /etc/nccl.conf (NCCL's user guide, Environment Variables).
+    The environment takes precedence over the files.
     """
-    named = os.environ.get("NCCL_CONF_FILE")
-    user_file = Path(named) if named else Path(os.environ.get("HOME", "/")) / ".nccl.conf"
     settings = [("environment", name, value) for name, value in sorted(os.environ.items()) if name.startswith("NCCL_")]
-    for source, path in ((str(user_file), user_file), ("/etc/nccl.conf", root / "etc/nccl.conf")):
-        lines = (line.strip().partition("=") for line in _text(path).splitlines() if not line.startswith("#"))
+    own, of_host = nccl_configuration_files(root)
+    for source, path in ((str(own), own), ("/etc/nccl.conf", of_host)):
+        lines = (line.strip().partition("=") for line in read_fact(path).splitlines() if not line.startswith("#"))
         settings += [(source, name.strip(), value.strip()) for name, sign, value in lines if sign]
     return settings

@@ -13,13 +13,11 @@ def mpi_library() -> dict[str, str]:
     """Return the version string of the MPI library on one line, its path and its thread level."""
     from mpi4py import MPI  # here: the import starts MPI, and a child process must select its GPU before that
 
-    maps = Path("/proc/self/maps").read_text()
-    paths = sorted(set(re.findall(r"(/\S*/libmpi\S*\.so\S*)", maps)))
     version = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
     levels = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
     return {
         "version": re.sub(r"\s*Version:?\s*", " ", version),
-        "path": ", ".join(paths),
+        "path": str(library_path() or ""),
         # mpi4py requests multiple; MPICH's own small all-reduce takes twice as long with it as with funneled.
         "threads": levels.get(MPI.Query_thread(), "multiple"),
     }
@@ -33,7 +31,8 @@ def cuda_support(library: Any = None) -> tuple[bool | None, str]:
     Args:
         library: the library to query; None for the library of this process.
     """
-    library = library or _load_library()
+    path = library_path()
+    library = library or (ctypes.CDLL(str(path)) if path else None)
     supported = ctypes.c_int(0)
     if hasattr(library, "MPIX_GPU_query_support"):  # MPICH
         query = "MPIX_GPU_query_support"
@@ -44,11 +43,6 @@ def cuda_support(library: Any = None) -> tuple[bool | None, str]:
     else:
         return None, "the library has no query for CUDA support"
     return bool(supported), f"{query} reports {'yes' if supported else 'no'}"
-
-
-def _load_library() -> ctypes.CDLL | None:
-    path = library_path()
-    return ctypes.CDLL(str(path)) if path else None
 
 
 def library_path(maps: Path = Path("/proc/self/maps")) -> Path | None:

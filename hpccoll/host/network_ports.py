@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpccoll.common.files import read_fact
 from hpccoll.host.ethtool import driver_statistics, pause_frames
 
 SYS = Path("/sys")
@@ -92,16 +93,9 @@ class NetworkPort:
         return self.kind != "netdev" and _read_number(self.path / COUNTER_FILES[self.kind].get(SENT, "")) is None
 
 
-def _read_text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except (OSError, ValueError):  # the file does not exist, or the driver does not support it
-        return None
-
-
 def _read_number(path: Path) -> int | None:
     try:
-        return int(_read_text(path) or "", 0)  # flags are hexadecimal
+        return int(read_fact(path), 0)  # flags are hexadecimal
     except ValueError:
         return None
 
@@ -116,7 +110,7 @@ def find_ports(sys: Path = SYS) -> tuple[NetworkPort, ...]:
     ports = [
         NetworkPort(f"{path.parent.parent.name}/{path.name}", "infiniband", path)
         for path in sorted((sys / "class/infiniband").glob("*/ports/*"))
-        if "ACTIVE" in (_read_text(path / "state") or "ACTIVE")
+        if "ACTIVE" in (read_fact(path / "state") or "ACTIVE")
     ]
     ports += [NetworkPort(path.name, "cxi", path) for path in sorted((sys / "class/cxi").glob("*"))]
     devices = [
@@ -146,7 +140,7 @@ def _port_facts(port: NetworkPort) -> dict[str, str | int | None]:
     if port.kind == "cxi":
         return {}
     if port.kind == "infiniband":
-        return {name: _read_text(port.path / name) for name in ("link_layer", "rate")}
+        return {name: read_fact(port.path / name) or None for name in ("link_layer", "rate")}
     speed = _read_number(port.path / "speed")
     return {"mtu": _read_number(port.path / "mtu"), "speed": speed if speed and speed > 0 else None}  # -1: unknown
 

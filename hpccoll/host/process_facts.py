@@ -16,27 +16,6 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def parse_cpu_list(text: str) -> frozenset[int]:
-    """Return the CPUs of a list as Linux writes it, such as ``0-11,24``.
-
-    Raises:
-        ValueError: if the text is no such list.
-    """
-    ranges = (part.partition("-") for part in text.split(",") if part)
-    return frozenset(cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1))
-
-
-def format_cpu_list(cpus: Iterable[int]) -> str:
-    """Return CPU numbers as ranges, such as ``0-3,8``."""
-    ranges: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if ranges and cpu == ranges[-1][1] + 1:
-            ranges[-1][1] = cpu
-        else:
-            ranges.append([cpu, cpu])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
-
-
 def is_oversubscribed(masks: Collection[frozenset[int]], quotas: Iterable[Mapping[str, float]] = ()) -> bool:
     """Return whether the ranks of a node outnumber the CPUs that they may use.
 
@@ -101,17 +80,20 @@ def git_commit() -> str | None:
         return None
 
 
+def installed_version(package: str) -> str | None:
+    """Return the version of a package in this Python environment; None if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # most ranks need none
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages of ``PACKAGES``."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions
+    versions = {package: installed_version(package) for package in PACKAGES}
+    return {"python": platform.python_version(), **{name: found for name, found in versions.items() if found}}
 
 
 def rack_name() -> str:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import Case
+from hpccoll.cases.case import SINGLE, Case
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_BYTES, RANKS, SECONDS, IntegerRange
 from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.store.sources import MEAN
 
 NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 COUNT = re.compile(r"[0-9]{1,19}")
@@ -114,7 +113,7 @@ class MpiBenchmark:
             collective=family.name, algorithm=self.algorithm, dtype=dtype, op="sum" if family.has_op else None,
             bytes=size * (family.blocks(ranks) if self.of_block else 1), in_place=family.one_buffer,
             root=0 if family.rooted else None, params={"call": call} if call else {}, ranks=ranks, nodes=nodes,
-            timing=MEAN, **where,
+            timing=SINGLE, **where,
         )  # fmt: skip
 
 

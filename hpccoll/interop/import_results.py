@@ -1,8 +1,8 @@
 """Results of other benchmarks as a raw file, which export, report, compare and ``hpccoll.open`` read like any other.
 
 The file has one job, and an attempt for each number of ranks. A case has one time of each output that has a result of
-it: several outputs of one benchmark are its rounds. Its kind is ``imported``, its source names the program, and its
-timing says what the time means.
+it: several outputs of one benchmark are its rounds. Its kind is ``imported``, and its source names the program and
+thereby what its time means.
 """
 
 import json

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import Case
+from hpccoll.cases.case import AGGREGATED, SINGLE, Case
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import parse_json
@@ -35,7 +35,6 @@ from hpccoll.interop.printed_bandwidth import MEASURED, SINGLETONS, PrintedBandw
 from hpccoll.schedule import DTYPES
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.reduction import BFLOAT16, REDUCTIONS
-from hpccoll.store.sources import BLOCKING_MEAN, QUEUE_MEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ class _Run:
     suite: Suite = NCCL_TESTS
     version: str = ""
     collective: str = ""
-    timing: str = QUEUE_MEAN
+    timing: str = AGGREGATED
     params: dict[str, int] = field(default_factory=dict)
     per_process: int | None = None
     devices: list[_Device] = field(default_factory=list)
@@ -289,7 +288,7 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"# *Blocking Enabled: (.*)")
     def set_blocking(self, found: re.Match[str]) -> None:
-        self.run.timing = BLOCKING_MEAN
+        self.run.timing = SINGLE
         if mode := next((mode for words, mode in BLOCKING.items() if words in found[1]), 0):
             self.run.params["blocking"] = mode
 
@@ -641,7 +640,7 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
     fields = {"graph": int(config.get("graph", 0)), "agg iters": int(config.get("aggregated_iterations", 1))}
     run.params = _header_params(fields) | _options(" ".join(arguments[1:]))
     if str(config.get("blocking_collectives")).lower() == "true":
-        run.timing = BLOCKING_MEAN
+        run.timing = SINGLE
     # A process lists its first device only, whichever number of threads and devices it has.
     RANKS.check(f"{path}: devices", per_process * len(config["devices"]))
     for each in config["devices"]:

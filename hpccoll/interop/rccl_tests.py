@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from hpccoll.cases.case import AGGREGATED
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import RANKS
 from hpccoll.interop.benchmark_output import COUNT, BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.nccl_tests import IN_PLACE, OUT_OF_PLACE, PROGRAMS, RCCL_TESTS, nccl_tests_case
 from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, possible_ranks, read_number
-from hpccoll.store.sources import QUEUE_MEAN
 
 NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}
 """The collective of each name in a record, in lower case: ``AllReduce`` is ``allreduce``."""
@@ -106,7 +106,7 @@ def _add_record(output: BenchmarkOutput, where: str, record: Record, given: Supp
     cells = {key: _value(where, record, key) for key in ("size", "type", "redop")}
     placement = IN_PLACE if in_place == "1" else OUT_OF_PLACE
     case = nccl_tests_case(
-        output, where, name, cells, placement, QUEUE_MEAN, RCCL_TESTS, ranks, output.nodes, {}
+        output, where, name, cells, placement, AGGREGATED, RCCL_TESTS, ranks, output.nodes, {}
     )  # fmt: skip
     if case:
         seconds = read_number(where, "time", printed["time"]) * 1e-6

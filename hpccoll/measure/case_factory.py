@@ -13,11 +13,11 @@ from hpccoll.analysis.choice_table import Conditions, TuneTable, machine_name, m
 from hpccoll.analysis.resolve_auto import resolve_auto
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case, redundant_mapping, unmet_needs
+from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.planned_schedule import MeasuredPlans, mapped_layout
 from hpccoll.cases.variant_skips import variant_skip_reason
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.evidence.communicator_settings import min_nccl_version
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from hpccoll.cases.case import Case
 from hpccoll.cases.transport_table import NCCL_GPU_SHARING_VARIABLE, SHARED_GPU_CHOICES
+from hpccoll.cases.variants import NodeView
 from hpccoll.evidence.nic_gpu_affinity import read_sysfs_topology
-from hpccoll.evidence.variants import NodeView
 from hpccoll.host.gpu_facts import gpu_facts, is_near
 from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.host.gpu_stack import nccl_settings

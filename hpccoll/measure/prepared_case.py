@@ -10,12 +10,12 @@ from mpi4py import MPI
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Effort, Parameter
 from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.communicator_settings import CommunicatorSettings
 from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
-from hpccoll.evidence.communicator_settings import CommunicatorSettings
 from hpccoll.measure.native_loop import NativeBarrier, NativeLoop
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array

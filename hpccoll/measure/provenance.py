@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from hpccoll import __version__
 from hpccoll.cases.case import Job
+from hpccoll.common.units import format_cpu_list
 from hpccoll.host.cpu_and_memory import cpu_model, cpu_quotas, group_by_host, testbed_facts
 from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared
@@ -20,7 +21,6 @@ from hpccoll.host.mpi_library import mpi_library
 from hpccoll.host.network_ports import port_facts
 from hpccoll.host.process_facts import (
     boot_id,
-    format_cpu_list,
     git_commit,
     is_oversubscribed,
     launcher_command_lines,

@@ -9,8 +9,8 @@ from mpi4py import MPI
 
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import GRAPH
+from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
 from hpccoll.cases.transport_table import TRANSPORTS
-from hpccoll.evidence.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import PYTHON, SINGLE
-from hpccoll.common.units import format_count
+from hpccoll.common.units import format_count, parse_cpu_list
 from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.layout import TIERS
@@ -162,7 +162,7 @@ def observations(raw: RawResults) -> Iterator[Observation]:
         if not (usable and known and timed.median_s and outcome.bytes):
             continue
         layout = attempt.layout
-        cpus = len(set().union(*(_cpus(place.affinity) for place in attempt.places if place.node == 0)))
+        cpus = len(set().union(*(parse_cpu_list(place.affinity) for place in attempt.places if place.node == 0)))
         quota = attempt.provenance.get("cpu_quota")
         cpus = min(cpus, int(quota)) if isinstance(quota, int | float) else cpus
         if case.mapping is not None:
@@ -189,9 +189,3 @@ def observations(raw: RawResults) -> Iterator[Observation]:
             cpus=max(1, cpus),
             file=raw.path.name,
         )
-
-
-def _cpus(listed: str) -> set[int]:
-    """Return the CPUs of a list such as ``0-3,8``."""
-    ends = [each.partition("-") for each in listed.split(",") if each]
-    return {cpu for first, _, last in ends for cpu in range(int(first), int(last or first) + 1)}

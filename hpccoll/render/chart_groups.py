@@ -34,7 +34,7 @@ from hpccoll.render.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
-from hpccoll.store.rows import Results, Row, Run, timing_mode
+from hpccoll.store.rows import Results, Row, Run
 from hpccoll.store.step_times import StepTimes
 
 MeasuredCall: TypeAlias = tuple[Setting, str, str]
@@ -293,7 +293,7 @@ def chart_groups(
     ordered = sorted(
         every,
         key=lambda key: (
-            order.get(key[0], len(order)), key[0], timing_mode(every[key][0].row.timing) != SINGLE,
+            order.get(key[0], len(order)), key[0], every[key][0].row.timing != SINGLE,
             key not in members, -len(every[key]), key,
         ),
     )  # fmt: skip

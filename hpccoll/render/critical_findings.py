@@ -6,12 +6,13 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, cast
 
+from hpccoll.cases.requested_algorithm import NCCL_FUNCTIONS
+from hpccoll.cases.variants import known_variant
 from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, warning
 from hpccoll.common.units import format_count
+from hpccoll.evidence.expected_evidence import control_violation, is_shown
 from hpccoll.evidence.log_record import LogRecord
-from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
-from hpccoll.evidence.variants import known_variant
-from hpccoll.evidence.verdict import control_violation, network_mismatch
+from hpccoll.evidence.verdict import network_mismatch
 from hpccoll.render.library_evidence import probe_of_run
 from hpccoll.store.gpu_throttling import CLOCK_SHARE
 from hpccoll.store.host_load import busy_hosts
@@ -227,15 +228,15 @@ def _variant_findings(run: Run, record: LogRecord, logged_variants: Collection[s
         logged_variants: the variants that left logs.
     """
     name, known = run.variant or "", known_variant(run.variant, {**run.environment, **run.communicator})
-    if known is None or known.expected_evidence.is_met is None:
+    if known is None or not known.shows_in_logs:
         return
-    if evidence := control_violation(record, name):
+    if evidence := control_violation(known, record):
         evidence = evidence.rstrip(".")
         text = f"The negative control {name} failed: {evidence}."
         yield critical("control_failed", text, variant=name, evidence=evidence)
-    elif not known.expected_evidence.is_met(record):
+    elif not is_shown(known, record):
         failure = probe_of_run(run).failure
-        expected = known.expected_evidence.description
+        expected = known.evidence_text
         text = f"The variant {name} does not show its expected evidence: {expected}."
         text += f" The probe {failure}." if failure else ""
         yield critical("evidence_missing", text, variant=name, expected=expected, probe_failure=failure)

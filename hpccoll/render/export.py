@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from hpccoll.analysis.call_labels import algorithm_params, concurrent_label, traffic_pattern
 from hpccoll.analysis.setting import Choice
-from hpccoll.cases.case import AGGREGATED
+from hpccoll.cases.case import AGGREGATED, SINGLE
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_count, format_number
@@ -97,8 +97,14 @@ def _nccl_tests(results: Results) -> str:
         series = row.run_id, Choice.of(row), CallKey.of(row).without("requested_bytes", "in_place")
         tables[series][row.bytes, row.requested_bytes][row.in_place] = row
     head = ["# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"]
-    used = {row.timing for sizes in tables.values() for placements in sizes.values() for row in placements.values()}
-    head += [f"# timing {timing}: {text}" for timing, text in _TIMING_TEXTS.items() if timing in used]
+    used = {
+        row.rule if row.timing == SINGLE else row.timing
+        for sizes in tables.values()
+        for placements in sizes.values()
+        for row in placements.values()
+        if row.rule
+    }
+    head += [text for timing, text in _TIMING_TEXTS.items() if timing in used]
     if steps := len(results.rows) - len(collectives):
         head.append(f"# left out, because they are no collectives: {format_count(steps, 'training step')}")
     if left_out:
@@ -107,13 +113,15 @@ def _nccl_tests(results: Results) -> str:
     return "\n".join([*head, *(line for sizes in tables.values() for line in _nccl_table(sizes))]) + "\n"
 
 
-_UNLIKE_NCCL_TESTS = "nccl-tests times many, queued back to back"
 _TIMING_TEXTS = {
-    "max": f"of one operation after a barrier, the longest over ranks; {_UNLIKE_NCCL_TESTS}",
-    "span": f"of one operation after a barrier, first start to last end over ranks; {_UNLIKE_NCCL_TESTS}",
-    AGGREGATED: "of many operations queued back to back, over their number, as nccl-tests; the longest over ranks",
+    "max": "# timing single, rule max: of one operation after a barrier, the longest over ranks; nccl-tests times "
+    "many, queued back to back",
+    "span": "# timing single, rule span: of one operation after a barrier, first start to last end over ranks; "
+    "nccl-tests times many, queued back to back",
+    AGGREGATED: "# timing aggregated: of many operations queued back to back, over their number, as nccl-tests; the "
+    "longest over ranks",
 }
-"""What each timing of a row measures."""
+"""What the rule of single operations, or else the timing, measures."""
 
 
 def _without_timing(row: Row) -> object:
@@ -137,7 +145,8 @@ def _nccl_table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str
     aggregators = f"and {format_count(first.aggregators, 'aggregator')} " if first.aggregators else ""
     where = f"{format_count(first.ranks, 'rank')} {aggregators}on {format_count(first.nodes, 'node')}"
     where += f", mapping {first.mapping}" if first.nodes > 1 else ""
-    how = f"{first.kind}, timing {first.timing}, run {first.run_id}"
+    rule = f", rule {first.rule}" if first.timing == SINGLE and first.rule else ""
+    how = f"{first.kind}, timing {first.timing}{rule}, run {first.run_id}"
     return [
         f"#\n# {' '.join(filter(None, call))}: {where}, {how}",
         *("#" + _aligned(head)[1:] for head in _HEADINGS),

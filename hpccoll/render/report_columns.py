@@ -87,6 +87,7 @@ REPORT_COLUMNS = (
     ReportColumn("executed", "executed"),
     ReportColumn("evidence", "evidence"),
     ReportColumn("timing", "timing"),
+    ReportColumn("rule", "rule"),
     ReportColumn("kind_with_rate", "kind"),
     ReportColumn("run_id", "run"),
 )

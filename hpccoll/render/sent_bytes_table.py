@@ -1,8 +1,8 @@
 """The table of the bytes that a node sent: measured by its ports, and counted from the schedule."""
 
+from hpccoll.cases.requested_algorithm import SWITCH_REQUESTS
 from hpccoll.common.units import format_size
 from hpccoll.evidence.port_bytes import PortBytes
-from hpccoll.evidence.requested_algorithm import SWITCH_REQUESTS
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.comparisons import best_placements
 from hpccoll.render.wire_bandwidth import aggregator_bytes, in_units_of_size, measured_to_counted, uncounted_reason

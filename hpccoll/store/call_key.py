@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
-from hpccoll.cases.case import PYTHON, SINGLE, Case, Parameter
+from hpccoll.cases.case import PYTHON, Case, Parameter
 from hpccoll.common.units import format_count, format_size
-from hpccoll.store.rows import RULES, Row, timing_mode
+from hpccoll.store.rows import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class CallKey:
         machine: the machine of the run.
         variant: the variant of the sweep's job.
         executor: the executor.
-        timing: how operations were timed: single, aggregated, or a timing of another program.
-        rule: the rule for the time of a single operation.
+        timing: how operations were timed: single or aggregated.
+        rule: the rule for the time of an operation; None if another program measured it.
         kind: the kind of the result: measured, simulated and so on.
         source: the program that measured it; None for hpccoll.
     """
@@ -78,8 +78,7 @@ class CallKey:
             op=row.op, requested_bytes=row.requested_bytes, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
             ranks_per_node=row.ranks_per_node, racks=row.racks, aggregators=row.aggregators, mapping=row.mapping,
             device=row.device, machine=machine, variant=row.variant, executor=row.executor or PYTHON,
-            timing=timing_mode(row.timing), rule=row.timing if row.timing in RULES else None, kind=row.kind,
-            source=row.source,
+            timing=row.timing, rule=row.rule, kind=row.kind, source=row.source,
         )  # fmt: skip
 
     @classmethod
@@ -134,8 +133,8 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "mapping": lambda mapping: f"mapping {mapping}",
     "device": lambda device: f"{device} memory",
     "executor": lambda executor: f"{executor} executor",
-    "timing": lambda timing: "" if timing == SINGLE else f"{timing} timing",
-    "rule": lambda rule: f"{SINGLE} timing by rule {rule}",
+    "timing": lambda timing: f"{timing} timing",
+    "rule": lambda rule: f"rule {rule}",
     "source": lambda source: f"by {source}",
 }
 """The words for the value of a field; other values speak for themselves."""

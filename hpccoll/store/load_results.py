@@ -19,28 +19,28 @@ from hpccoll.store.statistics import make_row, status_and_reason
 from hpccoll.store.step_times import StepTimes
 
 
-def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
+def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
     """Read the results below ``paths``.
 
     Args:
         paths: raw files or directories of them; a directory's plan.json names the planned cases.
-        timing: the rule for the time of an operation, ``max`` or ``span``; ``max`` if a case has no span.
+        rule: the rule for the time of an operation, ``max`` or ``span``; ``max`` if a case has no span.
 
     Raises:
         BadInputError: for a path that does not exist, if none of the named files can be read, or if nothing is found.
             Any other unreadable file becomes a gap, and ``damaged`` names it.
     """
     paths = list(paths)
-    return to_results(read_all(paths), paths, timing)
+    return to_results(read_all(paths), paths, rule)
 
 
-def to_results(files: ResultFiles, paths: Collection[Path] = (), timing: str = "max") -> Results:
+def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "max") -> Results:
     """Return the results of files.
 
     Args:
         files: the content of the result files.
         paths: the paths of the files; failure notes and Slurm's jobs are read only from directories among them.
-        timing: the rule for the time of an operation.
+        rule: the rule for the time of an operation.
 
     Raises:
         BadInputError: if there are no files.
@@ -70,7 +70,7 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), timing: str = "
     ]
     skips = [Gap(case=s.case, job=s.job, status=NOT_PLANNED, reason=s.reason) for p in plans for s in p.skips]
     runs = tuple(_to_run(raw, attempt) for raw in raw_results for attempt, _ in raw.attempts)
-    rows = (row for raw in raw_results for row in _to_rows(raw, timing))
+    rows = (row for raw in raw_results for row in _to_rows(raw, rule))
     return Results(
         step_times={key: times for raw in raw_results for key, times in _step_times(raw)},
         rows=tuple(sorted(with_exposed_times(rows, {run.run_id: run.machine for run in runs}), key=_row_order)),
@@ -184,16 +184,16 @@ def _step_times(raw: RawResults) -> Iterator[tuple[RowKey, StepTimes]]:
                 yield (raw.job.name, attempt.run_id, outcome.case.id), closest
 
 
-def _to_rows(raw: RawResults, timing: str) -> Iterator[Row]:
+def _to_rows(raw: RawResults, rule: str) -> Iterator[Row]:
     done, seen = raw.done, set()
     for attempt, outcome, runs in raw.histories():
         seen.add(case_id := outcome.case.id)
         why_partial = None if case_id in done else raw.failure_reason(case_id)
         reason = "; ".join(filter(None, (outcome.reason, why_partial)))
-        yield make_row(raw.job, attempt, replace(outcome, reason=reason or None), timing, runs)
+        yield make_row(raw.job, attempt, replace(outcome, reason=reason or None), rule, runs)
     if raw.attempts:
         last = raw.attempts[-1][0]
         for case in raw.job.cases:
             failure = raw.failure_reason(case.id)
             if case.id not in seen and failure:
-                yield make_row(raw.job, last, Outcome(case=case, status="failed", reason=failure), timing)
+                yield make_row(raw.job, last, Outcome(case=case, status="failed", reason=failure), rule)

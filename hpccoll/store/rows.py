@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TypeAlias
 
 from hpccoll.cases.algorithm_registry import WORKLOADS
-from hpccoll.cases.case import SINGLE
 from hpccoll.store.scheduler_log import ScheduledJob
 from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult
 from hpccoll.store.step_times import StepTimes
@@ -19,16 +18,11 @@ NOT_PLANNED = "left out"
 
 RULES = ("max", "span")
 """The rules for the time of a single operation, by one of which results are read: the longest duration over ranks; the
-latest end minus the earliest start. Operations that were timed otherwise have the longest duration over ranks."""
+latest end minus the earliest start. Aggregated operations have the longest duration over ranks."""
 
 
 RowKey: TypeAlias = tuple[str, str, str]
 """What identifies a row: its job, run_id and case_id."""
-
-
-def timing_mode(timing: str) -> str:
-    """Return how the operations of a row were timed: ``timing``, or ``single`` if that is the rule of its time."""
-    return SINGLE if timing in RULES else timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +52,8 @@ class Row(CaseResult):
     racks: int  # racks of the workers
     aggregators: int
     iterations: int  # over all rounds
-    timing: str  # one of RULES, or aggregated; of an imported row one of sources.py
+    timing: str  # single, or aggregated: many operations back to back
+    rule: str | None  # one of RULES; None of an imported row: its source says what its numbers are
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
     ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals;
@@ -127,19 +122,9 @@ class Row(CaseResult):
         return not self.predicted and not self.imported
 
 
-FIRST_COLUMNS = (
-    "case_id", "run_id", "job", "attempt", "collective", "algorithm", "transport", "device", "dtype", "op",
-    "in_place", "mapping", "root", "params", "variant", "bytes", "requested_bytes", "ranks", "nodes",
-    "ranks_per_node", "racks", "aggregators", "iterations", "timing", "median_s", "p99_s", "ci_low_s", "ci_high_s",
-    "rounds", "round_medians_s", "round_intervals_s", "round_run_ids", "algbw_Bps", "busbw_Bps", "device_s", "cpu_s",
-    "wire_bytes_predicted", "wire_bytes_measured", "worker_sent_predicted", "worker_sent_measured",
-    "worker_received_predicted", "worker_received_measured", "port_sent", "rack_bytes_predicted", "wrong", "status",
-    "reason", "converged", "oversubscribed", "requested", "executed", "evidence", "kind", "floor",
-)  # fmt: skip
-"""The column order of version 0.1, because scripts may read exported CSV by position. Later columns follow."""
-
-ROW_COLUMNS = tuple(dict.fromkeys((*FIRST_COLUMNS, *(field.name for field in fields(Row)))))
-"""The columns of an export, in order."""
+_RESULTS = tuple(field.name for field in fields(CaseResult))
+ROW_COLUMNS = (*(field.name for field in fields(Row) if field.name not in _RESULTS), *_RESULTS)
+"""The columns of an export, in order: what was run where and its times, then the results."""
 
 _UNITS = {column.name: column.unit for column in COLUMNS}
 _UNIT_OF_SUFFIX = {"s": "s", "ns": "ns", "Bps": "B/s"}

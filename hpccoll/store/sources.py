@@ -5,14 +5,6 @@ from dataclasses import dataclass
 HPCCOLL = "hpccoll"
 """The source of our own results."""
 
-MEAN, QUEUE_MEAN, BLOCKING_MEAN = "mean", "queue_mean", "blocking_mean"
-"""The timings of results of other programs; ours have those of ``RULES`` and of ``TIMINGS``.
-
-``mean`` is the mean over ranks of the mean over iterations, each followed by a barrier that is not timed;
-``queue_mean`` the mean over operations queued back to back, without a barrier between them, and over ranks;
-``blocking_mean`` the mean over operations that the host waits for one by one, barriers between them included.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -36,7 +28,7 @@ SOURCES = {
     ),
     "nccl-tests": Source(
         "nccl-tests",
-        "operations are queued back to back and timed together, without a barrier between them (blocking_mean, of -z: "
+        "operations are queued back to back and timed together, without a barrier between them (timing single, of -z: "
         "waited for one by one, with barriers in the time); of ranks the mean, unless -a chose another number",
     ),
     "rccl-tests": Source(

@@ -16,7 +16,7 @@ from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import Row
-from hpccoll.store.schema import CaseResult
+from hpccoll.store.schema import IMPORTED, CaseResult
 from hpccoll.store.sources import HPCCOLL
 from hpccoll.store.step_times import STEP_FIGURES, StepTimes
 
@@ -161,7 +161,7 @@ def _sent_by_port(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
 
 
 def make_row(
-    job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max", runs: Mapping[int, str] | None = None
+    job: Job, attempt: Attempt, outcome: Outcome, rule: str = "max", runs: Mapping[int, str] | None = None
 ) -> Row:
     """Return the row of an outcome, derived from its raw times.
 
@@ -169,17 +169,15 @@ def make_row(
         job: the job of the case.
         attempt: the attempt that measured the last round.
         outcome: the outcome of all rounds.
-        timing: the rule for the time of a single operation; ``max`` if the case has no ``span``.
+        rule: the rule for the time of a single operation; ``max`` if the case has no ``span``.
         runs: the id of the run that measured each round [the run of ``attempt``].
     """
     case, times = outcome.case, outcome.times
     median = p99 = algbw = busbw = None
     interval: Interval = None
     rounds: dict[int, RoundStatistics] = {}
-    timing = timing if case.timing == SINGLE else case.timing
+    by_span = rule == "span" and case.timing == SINGLE and (times is None or len(times.span_ns) > 0)
     if times is not None:
-        by_span = timing == "span" and len(times.span_ns)
-        timing = "max" if timing == "span" and not by_span else timing
         seconds = (times.span_ns if by_span else times.max_ns) / 1e9 / (outcome.operations or 1)
         rounds = {
             number: RoundStatistics.from_samples(seconds[times.round == number]) for number in sorted(outcome.rounds)
@@ -209,7 +207,8 @@ def make_row(
         bytes=case.bytes if outcome.bytes is None else outcome.bytes, requested_bytes=case.bytes,
         ranks=attempt.ranks - attempt.aggregators, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
         racks=attempt.layout.racks, aggregators=attempt.aggregators,
-        iterations=0 if times is None else len(times.max_ns), timing=timing,
+        iterations=0 if times is None else len(times.max_ns), timing=case.timing,
+        rule=None if attempt.kind == IMPORTED else "span" if by_span else "max",
         median_s=median, p99_s=p99, ci_low_s=low, ci_high_s=high, algbw_Bps=algbw, busbw_Bps=busbw,
         rounds=len(rounds),
         round_medians_s=tuple(rounds[n].median if n in rounds else None for n in numbers),

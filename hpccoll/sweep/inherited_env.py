@@ -6,9 +6,8 @@ They apply to every job whose variant does not set them, including ``default``; 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.communicator_settings import CommunicatorSettings, overridden_settings
-from hpccoll.evidence.variables import (
+from hpccoll.cases.communicator_settings import CommunicatorSettings, overridden_settings
+from hpccoll.cases.variables import (
     FABRIC_VARIABLES,
     IB_PREFIX,
     NETWORKS_WITHOUT_IB,
@@ -16,6 +15,7 @@ from hpccoll.evidence.variables import (
     assignment,
     unknown_nccl_variables,
 )
+from hpccoll.common.errors import BadInputError
 
 Variants = Mapping[str, Mapping[str, str]]
 SITE = "the site file"

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from hpccoll.cases.case import Job
 from hpccoll.cases.plan import Plan, Skip
 from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
+from hpccoll.cases.variables import assignment
+from hpccoll.cases.variants import known_variant
 from hpccoll.common.units import format_wait
-from hpccoll.evidence.variables import assignment
-from hpccoll.evidence.variants import known_variant
 from hpccoll.sweep import probe_launch
 from hpccoll.sweep.slurm.partitions import sbatch_options
 
@@ -314,7 +314,7 @@ def _requested_algorithms(job: Job) -> Sequence[str]:
 def _required_evidence(job: Job) -> PlanLine | None:
     """Return the line of the evidence that a job requires; None if no log can show it."""
     if known := known_variant(job.variant, job.sets):
-        return PlanLine("variant_evidence", {"description": known.expected_evidence.description})
+        return PlanLine("variant_evidence", {"description": known.evidence_text})
     if not _has_logs(job):
         return None
     requested = _requested_algorithms(job)

@@ -15,10 +15,10 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Launcher
+from hpccoll.cases.variables import assignment, check_variables
 from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.common.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, NVLINK_NODES, SIGNAL_S, START_S
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, Variables, VariableValue, Word, YamlSection, load_yaml
-from hpccoll.evidence.variables import assignment, check_variables
 from hpccoll.sweep.paths import site_files
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"

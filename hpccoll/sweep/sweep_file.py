@@ -23,6 +23,7 @@ from pydantic import (
 from hpccoll.analysis.choice_table import load_table
 from hpccoll.analysis.resolve_auto import check_table_given
 from hpccoll.cases.case import Effort, Shape
+from hpccoll.cases.communicator_settings import CommunicatorSettings
 from hpccoll.cases.keys import EFFORT, SIZE_RANGE, SWEEP
 from hpccoll.cases.product import CaseRequest
 from hpccoll.cases.transport_table import check_timings
@@ -30,7 +31,6 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_plain_yaml, load_yaml
-from hpccoll.evidence.communicator_settings import CommunicatorSettings
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
 from hpccoll.sweep.workload_section import WorkloadSection

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from hpccoll.cases.communicator_settings import overridden_settings
+from hpccoll.cases.variants import variant_communicator, variant_environment
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
 from hpccoll.common.yaml_model import Bounded, Text, VariableValue, YamlSection, check_variable_names
-from hpccoll.evidence.communicator_settings import overridden_settings
-from hpccoll.evidence.variants import variant_communicator, variant_environment
 
 COMMUNICATOR = "communicator"
 """The only key of a variant that is not a variable."""

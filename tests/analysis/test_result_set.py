@@ -62,8 +62,8 @@ def file(tmp_path):
 
 @settings(max_examples=20)
 @given(raw_examples.raw_results(), st.sampled_from(RULES))
-def test_rows_are_those_of_an_export(raw, timing):
-    results = to_results(ResultFiles(raw_results=[raw]), timing=timing)
+def test_rows_are_those_of_an_export(raw, rule):
+    results = to_results(ResultFiles(raw_results=[raw]), rule=rule)
     assert records(ResultSet(results).rows) == json.loads(export(results, "json"))
 
 
@@ -130,7 +130,7 @@ def test_a_relative_path_outlives_a_change_of_the_directory(file, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("paths", "options"), [((), {}), (("none.h5",), {}), (("page.yaml",), {}), (("F.h5",), {"timing": "mean"})]
+    ("paths", "options"), [((), {}), (("none.h5",), {}), (("page.yaml",), {}), (("F.h5",), {"rule": "mean"})]
 )
 def test_what_cannot_be_opened_is_an_error_of_one_line(file, monkeypatch, paths, options):
     monkeypatch.chdir(file.parent)

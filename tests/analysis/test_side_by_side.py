@@ -11,7 +11,7 @@ from hpccoll.analysis.comparison_text import comparison_json, comparison_lines
 from hpccoll.analysis.run_comparison import compare
 from hpccoll.analysis.side_by_side import operation_label, side_by_side
 from hpccoll.store.rows import Results, Run
-from hpccoll.store.sources import QUEUE_MEAN, SOURCES
+from hpccoll.store.sources import SOURCES
 
 VERDICTS = "regressions", "improvements", "unchanged", "undecided", "missing", "wrong", "new"
 
@@ -21,7 +21,7 @@ def ours(**changes):
 
 
 def theirs(seconds=2e-5, **changes):
-    return ours(seconds=seconds, kind="imported", **{"source": "osu", "timing": "mean", "variant": None, **changes})
+    return ours(seconds=seconds, kind="imported", **{"source": "osu", "rule": None, "variant": None, **changes})
 
 
 def results(*rows):
@@ -60,7 +60,7 @@ def test_another_operation_or_one_without_a_correct_time_is_no_pair(change):
         ({"in_place": False}, {"in_place": True}),
         ({"seconds": 1e-5}, {"seconds": 1.5e-5}),
         ({"dtype": "float32", "in_place": True}, {"dtype": "int8", "in_place": False}),
-        ({"timing": "max"}, {"timing": "aggregated"}),
+        ({"timing": "single"}, {"timing": "aggregated"}),
     ],
 )
 def test_of_several_of_ours_the_one_that_is_measured_most_alike_is_taken(nearer, farther):
@@ -84,7 +84,7 @@ def test_options_of_the_other_program_are_in_the_label():
 
 def test_operations_that_are_queued_stand_next_to_ours_that_are_aggregated():
     single, aggregated = ours(seconds=1e-6), ours(timing="aggregated")
-    (pair,) = side_by_side([theirs(timing=QUEUE_MEAN, source="nccl-tests")], [single, aggregated])
+    (pair,) = side_by_side([theirs(timing="aggregated", source="nccl-tests")], [single, aggregated])
     assert pair.ours == aggregated
 
 

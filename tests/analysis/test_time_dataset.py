@@ -85,8 +85,8 @@ def test_every_sample_of_every_launch_is_there_and_exact(tmp_path_factory, job):
                 found[one.case_id.item(), number] = one.run_id.item(), one.host.values[0], start, end
     assert raw_examples.comparable(found) == raw_examples.comparable(samples)
     assert (medians(times) == results.rows.median_s).all()
-    by_span = hpccoll.open(path, timing="span")
-    assert set(by_span.rows.timing) == {"span"}
+    by_span = hpccoll.open(path, rule="span")
+    assert set(by_span.rows.rule) == {"span"}
     assert (medians(by_span.times()) == by_span.rows.median_s).all()
 
 
@@ -95,8 +95,8 @@ def test_every_sample_of_every_launch_is_there_and_exact(tmp_path_factory, job):
 def test_medians_are_those_of_the_rows_for_any_results(tmp_path_factory, raw):
     path = tmp_path_factory.mktemp("times") / "F.h5"
     hdf5.write_raw_file(raw, path)
-    for timing in ("max", "span"):
-        results = hpccoll.open(path, timing=timing)
+    for rule in ("max", "span"):
+        results = hpccoll.open(path, rule=rule)
         times = results.times(per_rank=False)
         assert medians(times).equals(results.rows.median_s.rename("time_s"))
         assert (times.iterations.sum("round").values == results.rows.iterations).all()

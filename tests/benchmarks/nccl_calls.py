@@ -18,8 +18,8 @@ from here import Here, rank_environment
 from timing import device_seconds, host_seconds, in_turn
 from verdicts import Verdict, bound, holds, not_run, recorded, right
 
+from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.evidence.log_report import report_lines
 from hpccoll.evidence.log_set import read_log_files
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of

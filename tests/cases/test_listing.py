@@ -9,7 +9,7 @@ from fake_machine_files import GPUS, RAILS, SWITCHES, equip
 from hpccoll.cases import requirements
 from hpccoll.cases.catalogue import GRAPH, PLAN_PARAMETERS
 from hpccoll.cases.listing import listing, listing_lines
-from hpccoll.evidence.variants import named_variants
+from hpccoll.cases.variants import named_variants
 from hpccoll.host import gpu_stack
 from hpccoll.training.models import MODELS
 from hpccoll.training.workload import TRAINING_STEP, WORKLOAD

@@ -6,7 +6,7 @@ import pytest
 from fake_machine_files import EFA, GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.cases import requirements
-from hpccoll.evidence.variants import named_variants
+from hpccoll.cases.variants import named_variants
 from hpccoll.host import gpu_stack
 
 

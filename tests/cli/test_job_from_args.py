@@ -5,9 +5,9 @@ from job_from_command_line import job
 
 from hpccoll.cases.case import Effort, Job, Shape
 from hpccoll.cases.catalogue import NATIVE
+from hpccoll.cases.variants import named_variants
 from hpccoll.cli.job_from_args import parse_shape
 from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.variants import named_variants
 
 NCCL = "--device", "cuda", "-t", "nccl"
 

@@ -76,7 +76,7 @@ def test_help_has_an_example(command):
         (["validate", "."], ["path", "'.'", "raw files"]),
         (["report", "."], ["path", "'.'", "raw files"]),
         (["status", "."], ["path", "'.'", "raw files"]),
-        (["export", ".", "--timing", "mean"], ["--timing", "'mean'", "max", "span"]),
+        (["export", ".", "--timing", "mean"], ["--rule", "'mean'", "max", "span"]),
     ],
 )
 def test_what_cannot_be_done_takes_one_line(arguments, words, tmp_path, monkeypatch):

@@ -8,11 +8,13 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_BYTES
 from hpccoll.common.units import (
     format_bit_rate,
+    format_cpu_list,
     format_decimal_bytes,
     format_number,
     format_seconds,
     format_size,
     parameter_values,
+    parse_cpu_list,
     parse_rate,
     parse_seconds,
     parse_size,
@@ -129,3 +131,12 @@ def test_bytes_are_printed_with_decimal_prefixes(nbytes, text):
 
 def test_a_value_that_is_given_twice_is_one_choice():
     assert parameter_values(["channels=1,01,1,4", "outer=ring,ring"]) == {"channels": [1, 4], "outer": ["ring"]}
+
+
+@given(st.frozensets(st.integers(0, 300)))
+def test_a_list_of_cpus_is_read_as_it_was_written(cpus):
+    assert parse_cpu_list(format_cpu_list(cpus)) == cpus
+
+
+def test_cpus_are_written_as_ranges():
+    assert format_cpu_list([9, 8, 1, 4, 5]) == "1,4-5,8-9"

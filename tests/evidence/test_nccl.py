@@ -4,9 +4,9 @@ import pytest
 from cli_runner import invoke
 from library_logs import LOGS, TEXTS, read_log
 
+from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.evidence.nccl import FORCED_SOCKETS, NUMBERED_ALGORITHMS, ONLY_SOCKETS
-from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS
 from hpccoll.evidence.verdict import judge_collective, network_mismatch
 
 HEAD = "n1:9:9 [0] NCCL INFO "

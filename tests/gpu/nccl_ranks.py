@@ -20,8 +20,8 @@ from mpi4py import MPI
 from rank_gpu import gpu_of_rank, host_directory
 from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, defined_part, result
 
+from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.measure.ranks import Ranks, abort_job
 from hpccoll.measure.recovery import DeadlineSync, ExcludedError, StalledError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of

@@ -7,18 +7,11 @@ from pathlib import Path
 import pytest
 
 from hpccoll.host import process_facts
-from hpccoll.host.process_facts import format_cpu_list, git_commit, is_oversubscribed, rack_name
+from hpccoll.host.process_facts import git_commit, is_oversubscribed, rack_name
 
 
 def masks(*texts):
     return [frozenset(map(int, text.split())) for text in texts]
-
-
-@pytest.mark.parametrize(
-    ("cpus", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 8], "0-2,8"), ([9, 8, 1, 4, 5], "1,4-5,8-9")]
-)
-def test_cpus_are_written_as_ranges(cpus, text):
-    assert format_cpu_list(cpus) == text
 
 
 @pytest.mark.parametrize(

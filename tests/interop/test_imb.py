@@ -34,7 +34,7 @@ def test_each_line_is_a_result_of_the_processes_of_its_section(name):
     output = read_example(name)
     assert [summary_of(result) for result in output.results] == RESULTS[name]
     assert {(result.case.transport, result.case.device, result.case.timing) for result in output.results} == {
-        ("mpi", "cpu", "mean")
+        ("mpi", "cpu", "single")
     }
     assert (output.source, output.ranks, output.truncated) == ("imb", 4, False)
 

@@ -410,7 +410,7 @@ def test_options_in_the_json_are_parameters(tmp_path):
     rows = imported(tmp_path, import_text(tmp_path, json.dumps(content)))
     expected = {"graph": 1, "agg_iters": 2, "local_register": 2, "average": 3, "unalign": 1}
     assert {(row.timing, tuple(sorted(row.params.items()))) for row in rows} == {
-        ("blocking_mean", tuple(sorted(expected.items())))
+        ("single", tuple(sorted(expected.items())))
     }
 
 

@@ -69,7 +69,7 @@ def test_every_example_is_checked():
 
 def test_queued_operations_and_those_that_a_barrier_separates_are_timed_differently():
     timings = {name: {result.case.timing for result in read_example(name).results} for name in RESULTS}
-    assert timings == {name: {"blocking_mean" if "blocking" in name else "queue_mean"} for name in RESULTS}
+    assert timings == {name: {"single" if "blocking" in name else "aggregated"} for name in RESULTS}
 
 
 def test_the_root_and_the_hosts_are_those_of_the_output():

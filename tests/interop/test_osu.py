@@ -82,7 +82,7 @@ def test_each_line_is_a_result_of_the_case_that_it_measured(name):
     output = read_example(name)
     assert [summary_of(result) for result in output.results] == RESULTS[name]
     assert {(case.transport, case.device, case.timing) for case in (result.case for result in output.results)} == {
-        (*DEVICES.get(name, ("mpi", "cpu")), "mean")
+        (*DEVICES.get(name, ("mpi", "cpu")), "single")
     }
     assert (output.source, output.program, output.truncated) == ("osu", "OSU Micro-Benchmarks 7.4", False)
 

@@ -56,7 +56,7 @@ def test_each_placement_is_a_result_of_rccl(name):
     assert [summary_of(result) for result in output.results] == RESULTS[name]
     assert [result.wrong for result in output.results] == WRONG[name]
     assert {(result.case.transport, result.case.device) for result in output.results} == {("rccl", "rocm")}
-    assert {result.case.timing for result in output.results} == {"queue_mean"}
+    assert {result.case.timing for result in output.results} == {"aggregated"}
     assert output.source == "rccl-tests"
     assert (output.program, output.library) == PROGRAMS.get(name, ("rccl-tests", "RCCL"))
 

@@ -8,7 +8,7 @@ import raw_examples
 from cli_runner import invoke
 from mpi4py import MPI
 
-from hpccoll.evidence.variants import NodeView
+from hpccoll.cases.variants import NodeView
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results

@@ -7,8 +7,8 @@ import pytest
 import raw_examples
 from cli_runner import invoke
 
+from hpccoll.cases.variants import named_variants
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.evidence.variants import named_variants
 from hpccoll.measure.executed_evidence import judge
 from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES

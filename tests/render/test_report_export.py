@@ -183,7 +183,7 @@ def test_the_nccl_tests_table_says_how_operations_were_timed(make_row, of_rows):
         return [line.removeprefix("# timing ").partition(": ") for line in lines if line.startswith("# timing")]
 
     ((timing, _, words),) = timings(make_row())
-    assert timing == "max"
+    assert timing == "single, rule max"
     assert words.endswith("nccl-tests times many, queued back to back")
     ((timing, _, words),) = timings(make_row(timing="aggregated"))
     assert timing == "aggregated"
@@ -198,5 +198,5 @@ def test_the_nccl_tests_table_has_aggregated_rows_where_there_are_some(make_row,
     ]  # fmt: skip
     text = export(of_rows(*rows), "nccl-tests")
     assert [(cells[0], cells[5]) for cells in lines_of(text)] == [("1024", "10.00"), ("4096", "N/A"), ("4096", "40.00")]
-    assert "# left out, because the same cases were also timed aggregated: max 1 row" in text
+    assert "# left out, because the same cases were also timed aggregated: single 1 row" in text
     assert "left out" not in export(of_rows(rows[0], rows[2]), "nccl-tests")

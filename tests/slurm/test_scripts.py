@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from slurm_testbed import on_host
 
-from hpccoll.evidence.variants import named_variants
+from hpccoll.cases.variants import named_variants
 from hpccoll.store.journal import interrupted_marker_path
 from hpccoll.store.load_results import read_results
-from hpccoll.store.rows import timing_mode
 
 pytestmark = pytest.mark.slurm
 
@@ -280,7 +279,7 @@ def test_scripts_for_nccl_run_with_its_test_library(name, submit, end, tmp_path,
     assert {(row.ranks, row.nodes, row.ranks_per_node, row.transport) for row in rows} == {(4, 2, 2, "nccl")}
     native = [row for row in rows if row.algorithm == "native"]
     assert {(row.variant, row.executed) for row in native} == {(None, "ring"), ("nccl-gdr-off", "ring")}
-    assert {(timing_mode(row.timing), row.params["graph"]) for row in native} == {
+    assert {(row.timing, row.params["graph"]) for row in native} == {
         ("single", 0), ("single", 1), ("aggregated", 0), ("aggregated", 1),
     }  # fmt: skip
     assert log.endswith(f"hpccoll report results/{name}\n")

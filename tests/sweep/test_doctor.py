@@ -2,15 +2,16 @@
 
 import json
 import os
-import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
+from golden_page import assert_golden
 from namespaces import PROGRAM, unshared
 
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.text import finding_line
 from hpccoll.executor.library import NativeUnavailableError
 from hpccoll.host import cpu_and_memory
 from hpccoll.host.abandoned_memory import SHARED_MEMORY
@@ -19,7 +20,6 @@ from hpccoll.host.machine_load import LoadSample
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import cluster as cluster_checks
 from hpccoll.sweep.doctor import machine, mpi
-from hpccoll.sweep.doctor.findings import TEMPLATES, DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import LIBRARY, MachineFacts
 
 NO_GPU = Path("/nowhere")
@@ -80,11 +80,11 @@ def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there i
 
 def findings():
     """Return the findings by component."""
-    return {each.component: each for each in doctor.examine(NO_GPU)}
+    return {each.title: each for each in doctor.examine(NO_GPU)}
 
 
 def wrong():
-    return {each.component for each in doctor.examine(NO_GPU) if each.fatal}
+    return {each.title for each in doctor.examine(NO_GPU) if each.severity == "critical"}
 
 
 SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}
@@ -93,7 +93,7 @@ SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}
 @pytest.mark.usefixtures("library")
 def test_without_slurm_its_checks_are_left_out(programs):
     examined = findings()
-    assert (examined["Slurm"].kind, examined["Slurm"].severity) == ("slurm_missing", "none")
+    assert (examined["Slurm"].kind, examined["Slurm"].severity) == ("slurm_missing", "absent")
     assert examined["profile"].kind == "profile_local"
     assert not SLURM_ONLY & set(examined)
     assert not wrong()
@@ -107,26 +107,33 @@ def test_a_controller_that_does_not_answer_takes_one_line_and_leaves_this_machin
         "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
         "scontrol: fatal: Could not establish a configuration source\n"))  # fmt: skip
     examined = findings()
-    assert examined["Slurm"].state == (
+    assert examined["Slurm"].text == (
         "sbatch is on PATH, but no controller answers (fatal: Could not establish a configuration source)"
     )
     assert "scontrol ping" in examined["Slurm"].remedy
     assert examined["profile"].kind == "profile_local"
     assert not SLURM_ONLY & set(examined)
     programs("scontrol", code=1, err="slurm_load_ctl_conf error: Unable to contact slurm controller\n")
-    assert "(slurm_load_ctl_conf error: Unable to contact slurm controller)" in findings()["Slurm"].state
+    assert "(slurm_load_ctl_conf error: Unable to contact slurm controller)" in findings()["Slurm"].text
     assert not wrong()
 
 
 @pytest.mark.usefixtures("cluster")
 def test_a_cluster_without_a_database_is_for_the_profile_without_one():
     examined = findings()
-    assert examined["Slurm"].values == {"version": "22.05.8", "cluster": "c"}
-    assert (examined["accounting"].kind, examined["accounting"].severity) == ("accounting_missing", "none")
+    assert examined["Slurm"].text == "22.05.8, cluster c"
+    assert (examined["accounting"].kind, examined["accounting"].severity) == ("accounting_missing", "absent")
     assert examined["MinJobAge"].values == {"seconds": 300}
     assert examined["profile"].values["profile"] == "slurm-nodbd"
     assert examined["profile"].remedy.endswith(": srun -N 2 -n 2 --mpi=pmi2 hpccoll run --check")
     assert not wrong()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_lines_of_a_cluster():
+    names = "Slurm", "accounting", "MinJobAge", "partitions", "PMI", "launcher", "MPI library", "profile"
+    examined = findings()
+    assert_golden("doctor_cluster", (finding_line(examined[name]) for name in names))
 
 
 def test_a_cluster_with_a_database_is_for_profile_slurm_however_soon_squeue_forgets(programs, cluster):
@@ -168,21 +175,21 @@ def test_the_marker_of_a_testbed_makes_its_profile():
 def test_the_type_of_mpi_is_one_that_slurm_and_the_library_speak(library, name, speaks, type_):
     library(name)
     examined = findings()["PMI"]
-    assert examined.kind == "pmi_option"
-    assert examined.values == {"types": "pmix, none, pmi2", "library": speaks, "default": "none", "chosen": type_}
+    assert (examined.kind, examined.values) == ("pmi_option", {"chosen": type_})
+    assert examined.text == f"Slurm offers the PMI types pmix, none, pmi2; the MPI library supports {speaks}"
 
 
 def test_a_type_that_is_the_default_needs_no_site_file(cluster):
     cluster(MpiDefault="pmi2")
     examined = findings()["PMI"]
-    assert (examined.kind, examined.values["default"]) == ("pmi_default", "pmi2")
+    assert (examined.kind, examined.values) == ("pmi_default", {"chosen": "pmi2"})
 
 
 def test_no_type_in_common_is_wrong(programs, cluster, library):  # noqa: ARG001 - there is a cluster
     programs("srun", "MPI plugin types are...\n\tnone\n\tpmi2\n")
     library("open mpi")
     examined = findings()["PMI"]
-    assert (examined.kind, examined.values) == ("pmi_mismatch", {"types": "none, pmi2", "library": "pmix"})
+    assert examined.kind == "pmi_mismatch"
     assert wrong() == {"PMI"}
     assert "--mpi=TYPE" in findings()["profile"].remedy
 
@@ -191,14 +198,13 @@ def test_no_type_in_common_is_wrong(programs, cluster, library):  # noqa: ARG001
 def test_of_an_unknown_library_nothing_is_claimed(library):
     library("another")
     examined = findings()["PMI"]
-    assert (examined.kind, examined.fatal) == ("pmi_unknown", False)
-    assert examined.values == {"types": "pmix, none, pmi2"}
+    assert (examined.kind, (examined.severity == "critical")) == ("pmi_unknown", False)
 
 
 def test_partitions_are_reported_with_their_usable_nodes_and_limits(programs, cluster):
     cluster(partition=WORK + PARTITION.format("debug", 1))
     programs("sinfo", {"%P": "work*\ndebug\n", "%N": "n1|idle|2|worker\nn2|drained|2|worker\n"})
-    assert findings()["partitions"].state == (
+    assert findings()["partitions"].text == (
         "work* 1 of 2 nodes usable; debug 1 of 2 nodes usable, at most 1 for a job (* is the default)"
     )
     programs("sinfo", {"%P": "work*\n", "%N": "n1|down*|2|worker\nn2|drained|2|worker\n"})
@@ -219,8 +225,8 @@ def test_mpiexec_matters_where_there_is_no_slurm(programs, library):
 
 @pytest.mark.parametrize(
     ("error", "kind", "severity"),
-    [(None, "executor", "ok"), (NativeUnavailableError, "executor_missing", "none"),
-     (UnusableError, "executor_stale", "WRONG")],
+    [(None, "executor", "info"), (NativeUnavailableError, "executor_missing", "absent"),
+     (UnusableError, "executor_stale", "critical")],
 )  # fmt: skip
 @pytest.mark.usefixtures("cluster")
 def test_a_compiled_executor_that_ranks_would_refuse_is_wrong_and_a_missing_one_is_not(
@@ -233,22 +239,12 @@ def test_a_compiled_executor_that_ranks_would_refuse_is_wrong_and_a_missing_one_
     monkeypatch.setattr(cluster_checks, "load_library", load_library)
     examined = findings()["compiled executor"]
     assert (examined.kind, examined.severity) == (kind, severity)
-    assert ("do: rebuild it" in examined.state) == bool(error)
+    assert ("do: rebuild it" in examined.text) == bool(error)
 
 
 def test_ranks_that_write_at_the_same_time_are_counted_all_the_same(mpiexec):
     child = mpiexec(4, "-c", mpi.HELLO)
     assert child.stdout.count("ranks 4\n") == 4, child.stdout
-
-
-GOLDEN = """\
-   ok  MPI library: MPICH 5.0.2
- none  NCCL: not found: cases over nccl will be skipped; load the site's module, or pip install nvidia-nccl-cu12 (or \
--cu13, to match CuPy)
- warn  GPU: 8 x H100, driver 470.57, no fit; CuPy needs driver 525 or newer
-WRONG  MinJobAge: squeue forgets jobs 2 s after their end: Snakemake would wait for ever; the administrator sets \
-MinJobAge=300 or more in slurm.conf and runs 'scontrol reconfigure'
-"""
 
 
 def test_the_shared_memory_of_killed_processes_is_counted(require):
@@ -259,31 +255,9 @@ def test_the_shared_memory_of_killed_processes_is_counted(require):
         assert not [*mpi.abandoned_memory(MachineFacts(Path(root)))]
         for number in range(3):
             (directory / f"mpich_shm_{number}_0").write_bytes(bytes(1 << 20))
-        values = {"files": 3, "mib": 3.0, "directory": directory}
-        assert [*mpi.abandoned_memory(MachineFacts(Path(root)))] == [finding("abandoned_memory", "warn", **values)]
+        (found,) = mpi.abandoned_memory(MachineFacts(Path(root)))
+        assert (found.kind, found.values, "3.0 MiB" in found.text) == ("abandoned_memory", {"files": 3}, True)
         assert len([*directory.iterdir()]) == 3
-
-
-def test_a_finding_is_rendered_as_a_line_that_begins_with_its_severity():
-    findings = (
-        finding("mpi", version="MPICH 5.0.2"),
-        finding("nccl_missing", "none"),
-        finding("gpu_old_driver", "warn", gpus="8 x H100", driver="470.57, no fit", least=525),
-        finding("min_job_age_short", "WRONG", seconds=2, least=300),
-    )
-    assert "".join(f"{finding}\n" for finding in findings) == GOLDEN
-    assert [finding.fatal for finding in findings] == [False, False, False, True]
-
-
-def test_every_kind_that_a_check_yields_has_a_template_and_every_template_is_of_one():
-    sources = [path.read_text() for path in Path(doctor.__file__).parent.glob("*.py") if path.stem != "findings"]
-    used = {kind for text in sources for kind in re.findall(r'"(\w+)"', text)} & TEMPLATES.keys()
-    assert used == TEMPLATES.keys()
-    assert {kind for text in sources for kind in re.findall(r'finding\(\s*"(\w+)"', text)} <= TEMPLATES.keys()
-
-
-def test_findings_of_equal_data_are_equal():
-    assert finding("mpi", version="x") == DoctorFinding("mpi", "ok", {"version": "x"})
 
 
 @pytest.mark.usefixtures("library", "programs")
@@ -291,12 +265,12 @@ def test_small_shared_memory_is_reported_on_every_machine(monkeypatch):
     def kind(size, free):
         monkeypatch.setattr(SharedMemorySpace, "read", lambda _: SharedMemorySpace(size, free))
         found = findings().get("shared memory")
-        return found and (found.severity, found.state.removeprefix("/dev/shm "))  # noqa: S108  a message
+        return found and (found.severity, found.text.removeprefix("/dev/shm "))  # noqa: S108  a message
 
     assert kind(8 * GIB, 2 * GIB) is None
-    assert kind(64 << 20, 64 << 20) == ("warn", "has 64 MiB, 64 MiB of them free")
-    assert kind(8 * GIB, 3 << 20) == ("warn", "has 8 GiB, 3 MiB of them free")
-    assert kind(0, 0) == ("warn", "cannot be written")
+    assert kind(64 << 20, 64 << 20) == ("warning", "has 64 MiB, 64 MiB of them free")
+    assert kind(8 * GIB, 3 << 20) == ("warning", "has 8 GiB, 3 MiB of them free")
+    assert kind(0, 0) == ("warning", "cannot be written")
     assert not wrong()
 
 
@@ -317,10 +291,10 @@ def test_a_launcher_is_not_blamed_for_small_shared_memory(monkeypatch, code, fre
     monkeypatch.setattr(MachineFacts, "python", lambda _, program, *__: answers[program])
     monkeypatch.setattr(SharedMemorySpace, "read", lambda _: SharedMemorySpace(free, free))
     found = findings()["launcher"]
-    assert (found.kind, found.severity) == (kind, "WRONG")
+    assert (found.kind, found.severity) == (kind, "critical")
     assert ("PATH" in found.remedy) == (kind == "mpiexec_disconnected")
     assert ("--shm-size" in found.remedy) == (kind == "mpiexec_without_memory")
-    assert not code or "Bus error (signal 7)" in found.state
+    assert not code or "Bus error (signal 7)" in found.text
 
 
 def test_doctor_warns_of_a_quota_below_the_cpus_of_the_machine(library, monkeypatch):  # noqa: ARG001
@@ -331,7 +305,7 @@ def test_doctor_warns_of_a_quota_below_the_cpus_of_the_machine(library, monkeypa
     cores = len(os.sched_getaffinity(0))
     assert (machine_with().kind, machine_with(pod=float(cores)).kind) == ("machine", "machine")
     limited = machine_with(pod=0.5, slice=4.0)
-    assert (limited.kind, limited.severity, limited.values["quota"]) == ("machine_with_quota", "warn", "0.5")
+    assert (limited.kind, limited.severity, limited.values["quota"]) == ("machine_with_quota", "warning", 0.5)
     assert "docker --cpus" in limited.remedy
 
 
@@ -345,9 +319,9 @@ def test_doctor_warns_of_what_else_uses_the_machine(library, monkeypatch):  # no
         return findings()["load"]
 
     idle, busy = load(0.01), load(1.5)
-    assert (idle.kind, idle.severity) == ("load", "ok")
-    assert (busy.kind, busy.severity) == ("load_high", "warn")
-    assert "make 1.50" in busy.state
+    assert (idle.kind, idle.severity) == ("load", "info")
+    assert (busy.kind, busy.severity) == ("load_high", "warning")
+    assert "make 1.50" in busy.text
     assert busy.remedy
 
 

@@ -9,7 +9,7 @@ import raw_examples
 
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Launcher, Plan, Skip
-from hpccoll.evidence.variants import named_variants
+from hpccoll.cases.variants import named_variants
 from hpccoll.sweep import plan_text
 from hpccoll.sweep.plan_text import PlanLine
 
@@ -63,13 +63,13 @@ def test_a_job_has_its_environment_its_evidence_and_its_control():
         "variant": {"purpose": known.purpose},
         "environment": {"variables": known.environment},
         "requested": {"algorithms": ["sharp"]},
-        "variant_evidence": {"description": known.expected_evidence.description},
+        "variant_evidence": {"description": known.evidence_text},
         "control": {"job": "nccl.n2x8.nccl-sharp-off"},
     }
     document = as_json(*jobs)
     assert document["evidence"]["nccl.n2x8.nccl-sharp"] == {
         "requested": ["sharp"],
-        "demanded": known.expected_evidence.description,
+        "demanded": known.evidence_text,
         "logs": True,
         "control": "nccl-sharp-off",
         "control_job": "nccl.n2x8.nccl-sharp-off",

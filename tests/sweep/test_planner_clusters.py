@@ -9,8 +9,8 @@ from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import Plan
+from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.evidence.variants import named_variants
 from hpccoll.sweep.launch import launch
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
@@ -214,7 +214,7 @@ def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_sho
         (variables,) = re.findall(r"environment: (.*)", words)
         of_shell = dict(word.split("=", 1) for word in shlex.split(variables) if "=" in word)
         assert of_shell == sweep.environments[variant]
-        assert variant not in named_variants() or named_variants()[variant].expected_evidence.description in words
+        assert variant not in named_variants() or named_variants()[variant].evidence_text in words
         control = named_variants()[variant].control if variant in named_variants() else None
         assert control is None or control in sweep.variants, "what is claimed is compared with its control"
 

@@ -6,8 +6,8 @@ from planning_inputs import CLUSTER, TEXT, begin
 
 from hpccoll.cases.case import Shape
 from hpccoll.cases.requirements import REQUIREMENTS
+from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.evidence.variants import named_variants
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import make_plan, write_plan
 

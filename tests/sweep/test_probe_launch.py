@@ -13,8 +13,8 @@ from hpccoll.cases.case import TIMINGS, Effort, Shape
 from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.cases.probe_cases import probe_cases
+from hpccoll.cases.variants import named_variants
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.evidence.variants import named_variants
 from hpccoll.store.journal import journal_path, read_failure_notes
 from hpccoll.store.load_results import read_results
 from hpccoll.sweep import paths, probe_launch

@@ -12,8 +12,8 @@ from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options, validate_slurm_extra
 
 from hpccoll.cases.case import Shape
+from hpccoll.cases.variables import VARIABLES
 from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.variables import VARIABLES
 from hpccoll.sweep.doctor.gpu import ucx_transports
 from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.paths import site_files

@@ -49,7 +49,7 @@ def test_an_installed_package_plans_its_default_sweep_from_an_empty_directory(in
 
 
 def test_an_installed_package_has_its_tables_of_variants_and_of_reasons(installed):
-    tables = {path.name for path in (installed / "hpccoll" / "evidence").glob("*.toml")}
+    tables = {path.name for path in (installed / "hpccoll").glob("*/*.toml")}
     assert tables == {"variants.toml", "fallback_reasons.toml"}
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from hpccoll.common.text import Finding
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.sweep.doctor import cluster, gpu, mpi, nccl, rdma
-from hpccoll.sweep.doctor.findings import DoctorFinding
 from hpccoll.sweep.doctor.machine import MachineFacts
 
-CHECKS: tuple[Callable[[MachineFacts], Iterator[DoctorFinding]], ...] = (
+CHECKS: tuple[Callable[[MachineFacts], Iterator[Finding]], ...] = (
     cluster.shared_memory, mpi.abandoned_memory, mpi.library, mpi.launcher, cluster.cores, cluster.executor,
     cluster.snakemake, cluster.controller, cluster.accounting, cluster.partitions, mpi.pmi, rdma.adapters,
     rdma.verbs, rdma.limits, gpu.devices, gpu.cupy, gpu.nvlink, gpu.affinity, rdma.direct, nccl.library,
@@ -16,7 +16,7 @@ CHECKS: tuple[Callable[[MachineFacts], Iterator[DoctorFinding]], ...] = (
 )  # fmt: skip
 
 
-def examine(root: Path = ROOT) -> Iterator[DoctorFinding]:
+def examine(root: Path = ROOT) -> Iterator[Finding]:
     """Yield the findings of all checks.
 
     Args:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.text import Finding, absent, critical, info, warning
 from hpccoll.common.units import format_seconds
 from hpccoll.executor.build import LIBRARY
 from hpccoll.executor.library import NativeUnavailableError, load_library
@@ -23,7 +24,6 @@ from hpccoll.host.cpu_and_memory import (
 from hpccoll.host.machine_load import load_between, read_load
 from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.host_load import busy_hosts, describe_busy
-from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.slurm import query
 from hpccoll.sweep.slurm.partitions import load_partition
@@ -35,80 +35,102 @@ MIN_JOB_AGE_S = 300
 """Minimum MinJobAge in seconds: Snakemake polls squeue at least every 180 s and must see the end of every job."""
 
 
-def cores(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def cores(machine: MachineFacts) -> Iterator[Finding]:
     """Check the CPUs and the memory of this process; a quota below its CPUs stops ranks that wait for messages."""
     cores = len(os.sched_getaffinity(0))
-    cpu, gib = cpu_model(), available_memory() / 2**30
+    cpus, memory = f"{cores} CPUs of {cpu_model()}", f"{available_memory() / 2**30:.1f} GiB of memory free"
     quota = min(cpu_quotas(machine.root).values(), default=math.inf)
     if quota < cores:
-        text = f"{quota:g}"
-        yield finding("machine_with_quota", "warn", cores=cores, cpu=cpu, gib=gib, quota=text, remedy=CPU_QUOTA_REMEDY)
+        yield warning(
+            "machine_with_quota", f"{cpus}, of which a quota grants {quota:g}, {memory}", "machine",
+            f"ranks that wait use up the quota and are then stopped: {CPU_QUOTA_REMEDY}; if more than {quota:g} ranks "
+            "run, results are marked", quota=quota,
+        )  # fmt: skip
     else:
-        yield finding("machine", cores=cores, cpu=cpu, gib=gib)
+        remedy = f"if more than {cores} ranks run, they share cores, and results are marked"
+        yield info("machine", f"{cpus}, {memory}", "machine", remedy)
 
 
-def shared_memory(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def shared_memory(machine: MachineFacts) -> Iterator[Finding]:
     if machine.shared_memory.free < MIN_SHARED_BYTES:
         each = f"{MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
-        found = machine.shared_memory
-        yield finding("shared_memory", "warn", found=found, each=each, remedy=SHARED_MEMORY_REMEDY)
+        remedy = (
+            f"MPICH uses {each} for each rank, transport shm and NCCL more; if ranks die of signal 7 or 11: "
+            f"{SHARED_MEMORY_REMEDY}"
+        )
+        yield warning("shared_memory", str(machine.shared_memory), "shared memory", remedy)
 
 
-def executor(_: MachineFacts) -> Iterator[DoctorFinding]:
+def executor(_: MachineFacts) -> Iterator[Finding]:
+    title = "compiled executor"
     try:
         load_library()
-        yield finding("executor", path=LIBRARY)
+        yield info("executor", str(LIBRARY), title)
     except NativeUnavailableError as error:
-        yield finding("executor_missing", "none", error=error.expected)
+        remedy = "until then hpccoll uses the Python executor, which adds microseconds to small messages"
+        yield absent("executor_missing", error.expected, title, remedy)
     except UnusableError as error:
-        yield finding("executor_stale", "WRONG", error=error.expected)
+        yield critical("executor_stale", error.expected, title)
 
 
-def snakemake(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def snakemake(machine: MachineFacts) -> Iterator[Finding]:
     if version := machine.wheel("snakemake"):
-        yield finding("snakemake", version=version)
+        yield info("snakemake", version, "Snakemake")
     else:
-        yield finding("snakemake_missing", "WRONG")
+        yield critical("snakemake_missing", "not installed", "Snakemake", "pip install snakemake")
 
 
-def controller(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def controller(machine: MachineFacts) -> Iterator[Finding]:
     if shutil.which("sbatch") is None:
-        yield finding("slurm_missing", "none")
+        yield absent(
+            "slurm_missing", "no sbatch on PATH", "Slurm",
+            "sweeps run on this machine only; on a cluster, load Slurm's module, or log in to a node that submits jobs",
+        )  # fmt: skip
     elif isinstance(machine.controller, str):
-        yield finding("slurm_unreachable", "warn", error=machine.controller)
+        text = f"sbatch is on PATH, but no controller answers ({machine.controller})"
+        yield warning("slurm_unreachable", text, "Slurm", "on a cluster, run 'scontrol ping'")
     else:
-        settings = machine.settings
-        yield finding("slurm", version=settings.get("SLURM_VERSION"), cluster=settings.get("ClusterName"))
+        version, name = machine.settings.get("SLURM_VERSION"), machine.settings.get("ClusterName")
+        yield info("slurm", f"{version}, cluster {name}", "Slurm")
 
 
-def accounting(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def accounting(machine: MachineFacts) -> Iterator[Finding]:
     """Check where Snakemake can read the end of jobs: in the database, or for some minutes in squeue."""
     if not machine.settings:
         return
     kind = machine.settings.get("AccountingStorageType", "").removeprefix("accounting_storage/")
     if machine.accounting:
-        yield finding("accounting")
+        yield info("accounting", "sacct answers", "accounting")
         return
     if kind == "slurmdbd":
-        yield finding("accounting_unreachable", "warn")
+        yield warning(
+            "accounting_unreachable", "slurmdbd is configured, but sacct does not answer", "accounting",
+            "run 'sacct' to see why; until it answers, use profile slurm-nodbd: with slurm, Snakemake would wait for "
+            "ever",
+        )  # fmt: skip
     else:
-        yield finding("accounting_missing", "none", storage=kind or "none")
+        text = f"no database ({kind or 'none'}): Snakemake reads the end of jobs from squeue"
+        yield absent("accounting_missing", text, "accounting")
     age = machine.settings.get("MinJobAge", "")
     seconds = int(age.split()[0]) if age[:1].isdecimal() else 0
     if seconds < MIN_JOB_AGE_S:
-        yield finding("min_job_age_short", "WRONG", seconds=seconds, least=MIN_JOB_AGE_S)
+        yield critical(
+            "min_job_age_short", f"squeue forgets jobs {seconds} s after their end: Snakemake would wait for ever",
+            "MinJobAge",
+            f"the administrator sets MinJobAge={MIN_JOB_AGE_S} or more in slurm.conf and runs 'scontrol reconfigure'",
+        )  # fmt: skip
     else:
-        yield finding("min_job_age", seconds=seconds)
+        yield info("min_job_age", f"squeue shows jobs for {seconds} s after their end", "MinJobAge", seconds=seconds)
 
 
-def partitions(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def partitions(machine: MachineFacts) -> Iterator[Finding]:
     if not machine.settings:
         return
     try:
         names = dict.fromkeys(query.slurm_output("sinfo", "-h", "-o", "%P").splitlines())
         partitions = {name: load_partition(name.rstrip("*")) for name in names}
     except BadInputError as error:
-        yield finding("partitions_unknown", "WRONG", error=error)
+        yield critical("partitions_unknown", str(error), "partitions")
         return
     counts = [
         f"{name} {partition.usable} of {partition.nodes} nodes usable"
@@ -118,10 +140,13 @@ def partitions(machine: MachineFacts) -> Iterator[DoctorFinding]:
     default = " (* is the default)" if any(name.endswith("*") for name in names) else ""
     usable = any(partition.usable for partition in partitions.values())
     text = ("; ".join(counts) or "none that you may see") + default
-    yield finding("partitions", partitions=text) if usable else finding("partitions_unusable", "WRONG", partitions=text)
+    if usable:
+        yield info("partitions", text, "partitions")
+    else:
+        yield critical("partitions_unusable", text, "partitions", "run 'sinfo -R' to see why")
 
 
-def load(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def load(machine: MachineFacts) -> Iterator[Finding]:
     """Check what else uses this machine, from the beginning of the checks until now."""
     before = machine.load_before
     if before is None:
@@ -129,19 +154,20 @@ def load(machine: MachineFacts) -> Iterator[DoctorFinding]:
     time.sleep(max(0.0, LOAD_S - (time.monotonic() - before.seconds)))
     if after := read_load(machine.root):
         found = load_between(before, after, {os.getpid()})
-        average = f"{after.load_average:g}"
+        average = f"load average of the last minute {after.load_average:g}"
         if busy := busy_hosts({LOAD: [found]}):
-            yield finding("load_high", "warn", busy=describe_busy(busy), average=average)
+            remedy = "measure on an idle machine, on exclusive nodes (srun --exclusive), or on dedicated CPUs"
+            yield warning("load_high", f"{describe_busy(busy)}; {average}", "load", remedy)
         else:
             seconds = format_seconds(after.seconds - before.seconds)
-            yield finding("load", average=average, seconds=seconds)
+            yield info("load", f"no other process was busy for {seconds}; {average}", "load")
 
 
-def profile(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def profile(machine: MachineFacts) -> Iterator[Finding]:
     """Report the profile to use, and the command that checks that ranks start; it needs an allocation."""
     if not machine.settings:
         reason = "Slurm is not installed" if shutil.which("sbatch") is None else "Slurm's controller does not answer"
-        yield finding("profile_local", reason=reason)
+        yield info("profile_local", f"local, because {reason}", "profile")
         return
     name, reason = "slurm-nodbd", "Slurm answers, but sacct does not"
     if testbed_facts() is not None:
@@ -149,4 +175,5 @@ def profile(machine: MachineFacts) -> Iterator[DoctorFinding]:
     elif machine.accounting:
         name, reason = "slurm", "Slurm and sacct answer"
     command = f"srun -N 2 -n 2 --mpi={machine.mpi_type or 'TYPE'} hpccoll run --check"
-    yield finding("profile_slurm", profile=name, reason=reason, command=command)
+    remedy = f"to check that ranks connect: {command}"
+    yield info("profile_slurm", f"{name}, because {reason}", "profile", remedy, profile=name)

@@ -5,9 +5,9 @@ import os
 import re
 from collections.abc import Iterator
 
+from hpccoll.common.text import Finding, absent, critical, info, warning
 from hpccoll.evidence import nic_gpu_affinity
 from hpccoll.host import gpu_stack
-from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import MachineFacts, error_line
 
 CUDA_OF_DRIVER = {580: 13, 525: 12}
@@ -32,7 +32,7 @@ def cuda(machine: MachineFacts) -> int | None:
     return next((runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
 
 
-def devices(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def devices(machine: MachineFacts) -> Iterator[Finding]:
     """Check the GPUs and their driver."""
     number, driver = gpu_stack.gpu_count(machine.root), gpu_stack.gpu_driver(machine.root)
     if not number:
@@ -40,18 +40,19 @@ def devices(machine: MachineFacts) -> Iterator[DoctorFinding]:
             "if compute nodes have some, run srun --gpus-per-node=1 hpccoll doctor" if machine.settings
             else f"if there is one, install NVIDIA's driver {min(CUDA_OF_DRIVER)} or newer, and check with nvidia-smi"
         )  # fmt: skip
-        yield finding("gpu_missing", "none", remedy=remedy)
+        yield absent("gpu_missing", "no CUDA device: GPU cases will be skipped", "GPU", remedy)
         return
     gpus = f"{number} x {' and '.join(gpu_stack.gpu_models(machine.root)) or 'NVIDIA device'}"
     if driver is None:
-        yield finding("gpu_no_driver", "warn", gpus=gpus)
+        yield warning("gpu_no_driver", f"{gpus}, no driver is loaded", "GPU", "run nvidia-smi to see why")
     elif runs := cuda(machine):
-        yield finding("gpu", gpus=gpus, driver=driver.version, cuda=runs)
+        yield info("gpu", f"{gpus}, driver {driver.version}, for CUDA {runs} and older", "GPU")
     else:
-        yield finding("gpu_old_driver", "warn", gpus=gpus, driver=driver.version, least=min(CUDA_OF_DRIVER))
+        remedy = f"CuPy needs driver {min(CUDA_OF_DRIVER)} or newer"
+        yield warning("gpu_old_driver", f"{gpus}, driver {driver.version}", "GPU", remedy)
 
 
-def cupy(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def cupy(machine: MachineFacts) -> Iterator[Finding]:
     """Check that exactly one CuPy is installed, that it is new enough, built for the driver's CUDA, and computes.
 
     If there is no driver, as on a login node, only check that one is installed and new enough.
@@ -61,53 +62,64 @@ def cupy(machine: MachineFacts) -> Iterator[DoctorFinding]:
     installed = {name: version for name in gpu_stack.CUPY_PACKAGES if (version := machine.wheel(name))}
     if not installed:
         extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, to match the driver of the GPUs"
-        yield finding("cupy_missing", "none", extra=extra)
+        yield absent("cupy_missing", "not installed: GPU cases will be skipped", "CuPy", f"pip install {extra}")
         return
     packages, names = " and ".join(" ".join(package) for package in installed.items()), " ".join(installed)
     if len(installed) > 1:
-        yield finding("cupy_twice", "WRONG", packages=packages, names=names, fitting=fitting)
+        remedy = f"they overwrite each other's files: pip uninstall {names}, then pip install {fitting}"
+        yield critical("cupy_twice", packages, "CuPy", remedy)
         return
     if any(map(gpu_stack.is_old_cupy, installed.values())):
-        yield finding(
-            "cupy_too_old", "WRONG", packages=packages, names=names, fitting=fitting, least=gpu_stack.MIN_CUPY
-        )
+        least = gpu_stack.MIN_CUPY
+        remedy = f"CuPy {least} or newer is needed: pip uninstall {names}, then pip install '{fitting}>={least}'"
+        yield critical("cupy_too_old", f"{packages} is too old: GPU cases will be skipped", "CuPy", remedy)
         return
     if runs is None:
-        yield finding("cupy_untested", packages=packages)
+        text = f"{packages} is installed; only a machine with a GPU shows whether it computes"
+        yield info("cupy_untested", text, "CuPy")
         return
     built = re.search(r"cuda(\d+)x", packages)
     if built and int(built[1]) > runs:
-        yield finding("cupy_too_new", "WRONG", packages=packages, names=names, fitting=fitting)
+        newer = "its CUDA is newer than the driver supports"
+        yield critical("cupy_too_new", packages, "CuPy", f"{newer}: pip uninstall {names}, then pip install {fitting}")
         return
     child = machine.python(COMPUTES)
     if child.returncode:
-        yield finding("cupy_broken", "WRONG", packages=packages, error=error_line(child), fitting=fitting)
+        remedy = f"run nvidia-smi; if a CUDA library is missing, load its module, or pip install '{fitting}[ctk]'"
+        yield critical("cupy_broken", f"{packages} does not compute ({error_line(child)})", "CuPy", remedy)
     else:
-        yield finding("cupy", packages=packages, gpus=child.stdout.strip())
+        yield info("cupy", f"{packages} computes, and sees {child.stdout.strip()} of the GPUs", "CuPy")
 
 
-def nvlink(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def nvlink(machine: MachineFacts) -> Iterator[Finding]:
     """Check that the fabric manager runs: without it CUDA does not start on GPUs behind NVSwitches."""
     switches = gpu_stack.nvswitch_count(machine.root)
     if not gpu_stack.gpu_count(machine.root):
         return
     if not switches:
-        yield finding("nvswitch_missing", "none")
+        text = "no NVSwitch is visible: NVLS variants fall back, and their rows show it"
+        yield absent("nvswitch_missing", text, "NVLink", "if the node has NVSwitches, the container may hide them")
     elif gpu_stack.is_process_running("nv-fabricmanager", machine.root):
-        yield finding("nvswitch", switches=switches)
+        text = f"{switches} NVSwitches, and the fabric manager runs: NVLS works from H100 on"
+        yield info("nvswitch", text, "NVLink")
     else:
-        yield finding("fabric_manager_missing", "warn", switches=switches)
+        yield warning(
+            "fabric_manager_missing", f"{switches} NVSwitches, and no fabric manager is visible", "NVLink",
+            "the container may hide it; otherwise the administrator starts nvidia-fabricmanager of the driver's "
+            "version",
+        )  # fmt: skip
 
 
-def affinity(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def affinity(machine: MachineFacts) -> Iterator[Finding]:
     """Check that all GPUs are equally close to an adapter, if sysfs shows the distances."""
     addresses = dict(enumerate(gpu_stack.gpu_addresses(machine.root)))
     if nearest := nic_gpu_affinity.read_sysfs_topology(addresses, machine.root / "sys"):
         balance = nic_gpu_affinity.describe_balance(nearest)
         if balance.startswith("balanced"):
-            yield finding("gpu_nic_balanced", balance=balance)
+            yield info("gpu_nic_balanced", balance, "GPUs and adapters")
         else:
-            yield finding("gpu_nic_unbalanced", "warn", balance=balance)
+            remedy = "a ring is as slow as its slowest GPU: see 'nvidia-smi topo -m'"
+            yield warning("gpu_nic_unbalanced", balance, "GPUs and adapters", remedy)
 
 
 UCX_CUDA = ("cuda_copy", "cuda_ipc")
@@ -116,12 +128,13 @@ UCX_GDR = ("gdr_copy", "cuda", "all")
 src/ucp/core/ucp_context.c of UCX)."""
 
 
-def ucx_transports(_: MachineFacts) -> Iterator[DoctorFinding]:
+def ucx_transports(_: MachineFacts) -> Iterator[Finding]:
     """Check that UCX_TLS does not leave out GDRCopy, by which the CPU copies small messages from and to GPU memory."""
     value = os.environ.get("UCX_TLS", "")
     names = {name.strip() for name in value.split(",")}
     if names & {*UCX_CUDA} and not names & {*UCX_GDR}:
-        yield finding("ucx_without_gdr_copy", "warn", value=value)
+        text = f"UCX_TLS={value} names transports of CUDA but not gdr_copy: small messages on GPUs take longer"
+        yield warning("ucx_without_gdr_copy", text, "UCX", "write cuda instead of their names: it includes all of them")
 
 
 AWARE = """
@@ -140,21 +153,21 @@ SWITCHES = {
 """The variable that enables device buffers in libraries built for CUDA, by a part of their version text."""
 
 
-def aware_mpi(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def aware_mpi(machine: MachineFacts) -> Iterator[Finding]:
     """Check whether the MPI library reports support of device buffers; a job verifies it in child processes."""
     if not gpu_stack.gpu_count(machine.root) or machine.library.returncode:
         return
     child = machine.python(AWARE)
     if child.returncode:
-        yield finding("cuda_aware_unknown", "warn", error=error_line(child))
+        yield warning("cuda_aware_unknown", error_line(child), "MPI and GPUs")
         return
     aware, support = json.loads(child.stdout)
     if aware:
-        yield finding("cuda_aware", support=support)
+        yield info("cuda_aware", f"{support}: each job verifies it", "MPI and GPUs")
         return
     consequence = (
         "each job verifies it" if aware is None else "mpi on cuda will be skipped; staged copies through host memory"
     )
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
     remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
-    yield finding("cuda_unaware", "none", support=support, consequence=consequence, remedy=remedy)
+    yield absent("cuda_unaware", f"{support}: {consequence}", "MPI and GPUs", remedy)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
-from hpccoll.host.gpu_stack import ROOT, installed_version
+from hpccoll.host.gpu_stack import ROOT
 from hpccoll.host.machine_load import read_load
+from hpccoll.host.process_facts import installed_version
 from hpccoll.sweep.slurm import query
 
 LIBRARY = "import json; from mpi4py import MPI; print(json.dumps([MPI.get_vendor()[0], MPI.Get_library_version()]))"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from hpccoll.common.text import Finding, absent, critical, info, warning
 from hpccoll.host import gpu_stack
 from hpccoll.host.gpu_stack import RdmaPort
-from hpccoll.sweep.doctor.findings import DoctorFinding, finding
 from hpccoll.sweep.doctor.machine import MachineFacts, error_line
 
 VERSION = """
@@ -20,34 +20,40 @@ def _has_gpus(machine: MachineFacts) -> bool:
     return gpu_stack.gpu_count(machine.root) > 0
 
 
-def library(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def library(machine: MachineFacts) -> Iterator[Finding]:
     """Check which NCCL CuPy loads and which libraries it hides; also without a GPU, as on a login node."""
     libraries = gpu_stack.nccl_libraries(machine.root)
     if not libraries:
-        yield finding("nccl_missing", "none")
+        remedy = "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, to match CuPy)"
+        yield absent("nccl_missing", "not found: cases over nccl will be skipped", "NCCL", remedy)
         return
     loaded, *others = libraries
     child = machine.python(VERSION.format(path=str(loaded)))
     if child.returncode:
-        yield finding("nccl_broken", "WRONG" if _has_gpus(machine) else "warn", path=loaded, error=error_line(child))
+        problem = critical if _has_gpus(machine) else warning
+        yield problem("nccl_broken", f"{loaded} cannot be loaded ({error_line(child)})", "NCCL")
         return
-    version = child.stdout.strip()
+    found = f"{child.stdout.strip()}, {loaded}"
     if gpu_stack.is_from_wheel(loaded) and others:
         hidden = ", ".join(map(str, others))
-        yield finding("nccl_hidden", "warn", version=version, path=loaded, hidden=hidden, site=others[0])
+        remedy = (
+            f"to measure the site's NCCL, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={others[0]}"
+        )
+        yield warning("nccl_hidden", f"{found}; this wheel hides {hidden}", "NCCL", remedy)
     else:
-        yield finding("nccl", version=version, path=loaded)
+        yield info("nccl", found, "NCCL")
 
 
-def nccl4py(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def nccl4py(machine: MachineFacts) -> Iterator[Finding]:
     """Check whether nccl4py is installed, which creates communicators with settings that CuPy does not offer."""
     if version := machine.wheel("nccl4py"):
-        yield finding("nccl4py", version=version)
+        yield info("nccl4py", version, "nccl4py")
     else:
-        yield finding("nccl4py_missing", "none")
+        text = "not installed: variants with settings of communicators will be skipped"
+        yield absent("nccl4py_missing", text, "nccl4py", "pip install 'hpccoll[nccl4py]'")
 
 
-def plugins(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def plugins(machine: MachineFacts) -> Iterator[Finding]:
     """Check which plugins NCCL would load, and whether the network needs a missing one."""
     if not _has_gpus(machine):
         return
@@ -57,9 +63,11 @@ def plugins(machine: MachineFacts) -> Iterator[DoctorFinding]:
     text = "; ".join(f"{kind or 'of another kind'}: {path}" for path, kind in loaded)
     remedy = _plugin_remedy(ports, kinds)
     if loaded:
-        yield finding("nccl_plugins", "warn" if remedy else "ok", plugins=text, remedy=remedy)
+        state = warning if remedy else info
+        yield state("nccl_plugins", text, "NCCL plugins", remedy)
     else:
-        yield finding("nccl_plugins_missing", "none", remedy=remedy or "no network of this machine needs one")
+        remedy = remedy or "no network of this machine needs one"
+        yield absent("nccl_plugins_missing", "none where the loader looks", "NCCL plugins", remedy)
 
 
 def _plugin_remedy(ports: list[RdmaPort], kinds: set[str | None]) -> str:
@@ -80,7 +88,7 @@ SELECTION_VARIABLES = (
 """Settings that select what NCCL executes; in a sweep, variants set them."""
 
 
-def settings(machine: MachineFacts) -> Iterator[DoctorFinding]:
+def settings(machine: MachineFacts) -> Iterator[Finding]:
     """Check the settings of NCCL in the environment and in files, which apply to every run."""
     if not _has_gpus(machine):
         return
@@ -92,6 +100,7 @@ def settings(machine: MachineFacts) -> Iterator[DoctorFinding]:
     text = "; ".join(f"{source} sets {', '.join(assignments)}" for source, assignments in by_source.items())
     text = text or "the environment, ~/.nccl.conf and /etc/nccl.conf set nothing"
     if chosen:
-        yield finding("nccl_settings_chosen", "warn", settings=text, names=", ".join(chosen))
+        remedy = f"unset {', '.join(chosen)}: a sweep sets the variables that it compares, in variants"
+        yield warning("nccl_settings_chosen", text, "NCCL settings", remedy, names=chosen)
     else:
-        yield finding("nccl_settings", settings=text)
+        yield info("nccl_settings", text, "NCCL settings")

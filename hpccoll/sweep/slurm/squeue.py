@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.host.process_facts import parse_cpu_list
+from hpccoll.common.units import parse_cpu_list
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.sweep.slurm.partitions import load_partition
 from hpccoll.sweep.slurm.query import parse_records, run_slurm, slurm_output

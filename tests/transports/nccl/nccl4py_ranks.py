@@ -14,8 +14,8 @@ from mpi4py import MPI
 from nccl_on_host import HostGpu
 from schedule_examples import case_of
 
+from hpccoll.cases.communicator_settings import nccl_config
 from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.communicator_settings import nccl_config
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.nccl import communicator_config, communicators

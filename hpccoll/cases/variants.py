@@ -1,6 +1,6 @@
 """Named variants: environments that a sweep compares, each with the evidence that its logs must show.
 
-The table of the named variants is ``variants.toml``.
+The table of the named variants is ``variants.toml``; ``evidence.expected_evidence`` tests logs for the evidence.
 """
 
 from collections.abc import Mapping
@@ -9,15 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hpccoll.cases.communicator_settings import CommunicatorSettings, check_settings
+from hpccoll.cases.requested_algorithm import requested_by_environment
+from hpccoll.cases.variables import SITE_VARIABLES, check_variables
 from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.common.units import format_size
-from hpccoll.evidence.communicator_settings import CommunicatorSettings, check_settings
-from hpccoll.evidence.expected_evidence import ExpectedEvidence, expected_evidence
-from hpccoll.evidence.requested_algorithm import requested_by_environment
-from hpccoll.evidence.variables import SITE_VARIABLES, check_variables
 
 EXAMPLES = (*SITE_VARIABLES, "traffic_class")
 """Variables and settings whose values in the table are examples: a sweep replaces them by those of its site."""
+
+PORT_BYTES = "port_bytes"
+"""The kind of evidence that no log has."""
 
 SIMILAR_NAME = 0.88
 """The similarity of two names that differ in one or two letters; nccl-default and nccl-cta-default differ in more."""
@@ -138,8 +140,9 @@ class Variant:
         transport: the transport of the library calls that it changes: ``nccl``, or ``mpi`` for a library below MPI.
         environment: the variables and their values; ``variables`` explains each.
         communicator: the settings of NCCL's communicators; ``communicator_settings`` explains each.
-        expected_evidence: the evidence that its logs must show.
-        requirements: what the machine must have, by the names of ``spec.requirements``.
+        expected_evidence: the evidence that its logs must show: a kind, and its arguments such as the algorithm.
+        evidence_text: that evidence, for people.
+        requirements: what the machine must have, by the names of ``cases.requirements``.
         limits: the limits on the cases for which it makes sense; a case must exceed none.
         control: the negative control: a variant that turns the feature off, whose logs must lack the evidence.
     """
@@ -148,10 +151,16 @@ class Variant:
     transport: str
     environment: Mapping[str, str] = field(default_factory=dict)
     communicator: CommunicatorSettings = field(default_factory=dict)
-    expected_evidence: ExpectedEvidence
+    expected_evidence: tuple[str, ...]
+    evidence_text: str
     requirements: tuple[str, ...]
     limits: tuple[VariantLimit, ...] = ()
     control: str | None = None
+
+    @property
+    def shows_in_logs(self) -> bool:
+        """Whether logs can show the evidence, and not port counters only."""
+        return self.expected_evidence != (PORT_BYTES,)
 
     @property
     def requested(self) -> str | None:
@@ -200,14 +209,16 @@ def named_variants() -> Mapping[str, Variant]:
     import tomllib  # most ranks need no variant, and thousands of them would load it
 
     table = tomllib.loads(Path(__file__).with_name("variants.toml").read_text())
-    return {name: _variant(row, table["limits"]) for name, row in table["variants"].items()}
+    return {name: _variant(row, table["limits"], table["evidence"]) for name, row in table["variants"].items()}
 
 
-def _variant(row: Mapping[str, Any], shared_limits: Mapping[str, Any]) -> Variant:
+def _variant(row: Mapping[str, Any], shared_limits: Mapping[str, Any], texts: Mapping[str, str]) -> Variant:
     limits = row.get("limits", [])
     limits = shared_limits[limits] if isinstance(limits, str) else limits
+    kind, *names = row["expected_evidence"]
     changed: dict[str, Any] = {
-        "expected_evidence": expected_evidence(*row["expected_evidence"]),
+        "expected_evidence": (kind, *names),
+        "evidence_text": texts[kind].format(names=" or ".join(names), NAMES=" or ".join(map(str.upper, names))),
         "requirements": tuple(row["requirements"]),
         "limits": tuple(_limit(one) for one in ([limits] if isinstance(limits, dict) else limits)),
     }
@@ -231,12 +242,6 @@ def known_variant(name: str | None, sets: Mapping[str, object]) -> Variant | Non
         return None
     defined = {**known.environment, **known.communicator}
     return known if all(sets.get(key) == value for key, value in defined.items() if key not in EXAMPLES) else None
-
-
-def expected_evidence_of(name: str | None) -> ExpectedEvidence | None:
-    """Return the evidence that the variant ``name`` must show; None if it is not in the table."""
-    known = named_variants().get(name) if name else None
-    return known.expected_evidence if known else None
 
 
 def variant_environment(

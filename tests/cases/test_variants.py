@@ -5,17 +5,16 @@ from functools import partial
 import pytest
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
-from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.log_record import LogRecord
-from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS
-from hpccoll.evidence.variables import CHOICE_VARIABLES, LIST_VARIABLES, SITE_VARIABLES
-from hpccoll.evidence.variants import (
+from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS
+from hpccoll.cases.variables import CHOICE_VARIABLES, LIST_VARIABLES, SITE_VARIABLES
+from hpccoll.cases.variants import (
     NodeView,
     known_variant,
     named_variants,
     variant_communicator,
     variant_environment,
 )
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS
 
 
@@ -47,15 +46,6 @@ def test_sharp_by_mpi_and_its_controls_request_streaming_aggregation():
     assert {"ucc-sharp", "ucc-sharp-hier", "hcoll-sharp", "mvapich-sharp"} == by_mpi.keys()
     for variant in (*by_mpi.values(), *(named_variants()[one.control] for one in by_mpi.values())):
         assert variant.environment["SHARP_COLL_ENABLE_SAT"] == "1"
-
-
-def test_an_empty_record_meets_only_the_expectations_of_negative_controls():
-    met = {
-        name
-        for name, variant in named_variants().items()
-        if variant.expected_evidence.is_met and variant.expected_evidence.is_met(LogRecord())
-    }
-    assert met == {variant.control for variant in named_variants().values()} - {None, "nccl-gdr-off"}
 
 
 def test_a_variant_stays_known_with_added_variables_and_site_values_but_not_with_overridden_ones():

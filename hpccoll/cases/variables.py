@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from hpccoll.cases.requested_algorithm import NCCL_FUNCTIONS
 from hpccoll.common.errors import BadInputError, did_you_mean
-from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
 
 VARIABLES: Mapping[str, str] = {
     "NCCL_ALGO": "the algorithms that NCCL may choose from; since 2.24 an error if none of them applies",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.evidence.requested_algorithm import forced_algorithms, requested_by_environment
+from hpccoll.cases.requested_algorithm import forced_algorithms, requested_by_environment
 
 
 @pytest.mark.parametrize(

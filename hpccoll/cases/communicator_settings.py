@@ -1,6 +1,5 @@
 """Settings of NCCL's communicators, which nccl4py passes when it creates them: names, values, versions, validation."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -14,8 +13,9 @@ class CommunicatorSetting:
     """A field of ncclConfig_t, or the way in which buffers are registered with NCCL.
 
     Args:
-        effect: the effect in one line.
+        meaning: what it sets, in one line.
         since: the first version of NCCL that has the setting: major x 10000 + minor x 100.
+        variable: the environment variable that overrides it; None without one.
         values: the names of its values, each with the number that NCCL takes; empty for a number or a text.
         value_since: the first version that has a value, for values that are newer than the setting.
         text: whether its value is a text.
@@ -24,14 +24,20 @@ class CommunicatorSetting:
         most: the largest number; None is no limit.
     """
 
-    effect: str
+    meaning: str
     since: int
+    variable: str | None = None
     values: Mapping[str, int] = field(default_factory=dict)
     value_since: Mapping[str, int] = field(default_factory=dict)
     text: bool = False
     library_only: bool = False
     least: int = 0
     most: int | None = None
+
+    @property
+    def effect(self) -> str:
+        """The effect in one line."""
+        return f"{self.meaning}; {self.variable} wins" if self.variable else self.meaning
 
     @property
     def expected(self) -> str:
@@ -50,59 +56,45 @@ BUFFERS = "buffers"
 
 COMMUNICATOR_SETTINGS: Mapping[str, CommunicatorSetting] = {
     "min_ctas": CommunicatorSetting(
-        "minimum number of thread blocks of a kernel, one per channel; NCCL_MIN_CTAS wins", 21700, least=1
+        "minimum number of thread blocks of a kernel, one per channel", 21700, "NCCL_MIN_CTAS", least=1
     ),
     "max_ctas": CommunicatorSetting(
-        "maximum number of thread blocks of a kernel, one per channel; NCCL_MAX_CTAS wins", 21700, least=1
+        "maximum number of thread blocks of a kernel, one per channel", 21700, "NCCL_MAX_CTAS", least=1
     ),
     "cga_cluster_size": CommunicatorSetting(
-        "thread blocks of a cluster, 0 to 8; NCCL_CGA_CLUSTER_SIZE wins", 21700, most=8
+        "thread blocks of a cluster, 0 to 8", 21700, "NCCL_CGA_CLUSTER_SIZE", most=8
     ),
-    "net_name": CommunicatorSetting("the network: IB, Socket, or a plugin's name; NCCL_NET wins", 21700, text=True),
+    "net_name": CommunicatorSetting("the network: IB, Socket, or a plugin's name", 21700, "NCCL_NET", text=True),
     "traffic_class": CommunicatorSetting(
-        "quality of service: the traffic class of RoCE, the service level of InfiniBand; NCCL_IB_TC wins", 22600
+        "quality of service: the traffic class of RoCE, the service level of InfiniBand", 22600, "NCCL_IB_TC"
     ),
     "collnet_enable": CommunicatorSetting(
-        "1: switches between nodes may reduce; NCCL_COLLNET_ENABLE wins", 22700, library_only=True, most=1
+        "1: switches between nodes may reduce", 22700, "NCCL_COLLNET_ENABLE", library_only=True, most=1
     ),
     "cta_policy": CommunicatorSetting(
-        "efficiency: few thread blocks on registered buffers; zero (2.28): copy engines only; NCCL_CTA_POLICY wins",
-        22700, {"default": 0, "efficiency": 1, "zero": 2}, {"zero": 22800}, library_only=True,
+        "efficiency: few thread blocks on registered buffers; zero (2.28): copy engines only", 22700, "NCCL_CTA_POLICY",
+        {"default": 0, "efficiency": 1, "zero": 2}, {"zero": 22800}, library_only=True,
     ),
     "nvls_ctas": CommunicatorSetting(
-        "thread blocks of kernels of NVLink SHARP; NCCL_NVLS_NCHANNELS wins", 22700, library_only=True, least=1
+        "thread blocks of kernels of NVLink SHARP", 22700, "NCCL_NVLS_NCHANNELS", library_only=True, least=1
     ),
     "n_channels_per_net_peer": CommunicatorSetting(
-        "channels between two ranks over the network; NCCL_NCHANNELS_PER_NET_PEER wins", 22800, least=1, most=64
+        "channels between two ranks over the network", 22800, "NCCL_NCHANNELS_PER_NET_PEER", least=1, most=64
     ),
     "nvlink_centric_sched": CommunicatorSetting(
-        "1: kernels are scheduled for NVLink first; NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE wins", 22800, most=1
+        "1: kernels are scheduled for NVLink first", 22800, "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE", most=1
     ),
     "graph_usage_mode": CommunicatorSetting(
-        "1: one CUDA graph at a time; 2 (default): graphs mixed with other launches; NCCL_GRAPH_MIXING_SUPPORT wins",
-        22900, least=1, most=2,  # with 0, no graphs, a case with graph=1 may hang (src/plugin/profiler.cc of 2.29.2)
+        "1: one CUDA graph at a time; 2 (default): graphs mixed with other launches", 22900,
+        "NCCL_GRAPH_MIXING_SUPPORT",
+        least=1, most=2,  # with 0, no graphs, a case with graph=1 may hang (src/plugin/profiler.cc of 2.29.2)
     ),
     BUFFERS: CommunicatorSetting(
-        "memory of ncclMemAlloc: allocated (and no more), registered, or in symmetric windows",
-        22700, {"allocated": 0, "registered": 1, "symmetric": 2},
+        "memory of ncclMemAlloc: allocated (and no more), registered, or in symmetric windows", 22700,
+        values={"allocated": 0, "registered": 1, "symmetric": 2},
     ),
 }  # fmt: skip
 """The settings by the names of nccl4py's NCCLConfig, and the registration of buffers."""
-
-OVERRIDING_VARIABLES: Mapping[str, str] = {
-    "min_ctas": "NCCL_MIN_CTAS",
-    "max_ctas": "NCCL_MAX_CTAS",
-    "cga_cluster_size": "NCCL_CGA_CLUSTER_SIZE",
-    "net_name": "NCCL_NET",
-    "traffic_class": "NCCL_IB_TC",
-    "collnet_enable": "NCCL_COLLNET_ENABLE",
-    "cta_policy": "NCCL_CTA_POLICY",
-    "nvls_ctas": "NCCL_NVLS_NCHANNELS",
-    "n_channels_per_net_peer": "NCCL_NCHANNELS_PER_NET_PEER",
-    "nvlink_centric_sched": "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
-    "graph_usage_mode": "NCCL_GRAPH_MIXING_SUPPORT",
-}
-"""For each setting, the environment variable that overrides it."""
 
 
 def check_settings(key: str, settings: Mapping[str, object]) -> None:
@@ -125,9 +117,9 @@ def check_settings(key: str, settings: Mapping[str, object]) -> None:
 def overridden_settings(variables: Collection[str], settings: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each of ``settings`` that one of the environment's ``variables`` overrides, and that variable."""
     for name in settings:
-        variable = OVERRIDING_VARIABLES.get(name)
-        if variable is not None and variable in variables:
-            yield name, variable
+        known = COMMUNICATOR_SETTINGS.get(name)
+        if known and known.variable and known.variable in variables:
+            yield name, known.variable
 
 
 def nccl_config(settings: CommunicatorSettings) -> dict[str, int | str]:
@@ -146,15 +138,3 @@ def min_nccl_version(settings: CommunicatorSettings) -> int:
     """
     known = ((COMMUNICATOR_SETTINGS[name], str(value)) for name, value in settings.items())
     return max((setting.value_since.get(value, setting.since) for setting, value in known), default=0)
-
-
-def _normalised(name: str) -> str:
-    return re.sub(r"[ _]|flags$", "", name).lower()
-
-
-_LOGGED_NAMES = {_normalised(name): name for name in COMMUNICATOR_SETTINGS}
-
-
-def logged_setting(name: str) -> str:
-    """Return the setting that NCCL's log calls ``name``, such as ``CTA policy flags``; ``name`` if it is unknown."""
-    return _LOGGED_NAMES.get(_normalised(name), name)

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.common.errors import BadInputError
-from hpccoll.evidence import variables
-from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
-from hpccoll.evidence.variables import (
+from hpccoll.cases import variables
+from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
+from hpccoll.cases.variables import (
     CHOICE_VARIABLES,
     FABRIC_VARIABLES,
     LIST_VARIABLES,
@@ -20,7 +19,8 @@ from hpccoll.evidence.variables import (
     nccl_names,
     unknown_nccl_variables,
 )
-from hpccoll.evidence.variants import named_variants, variant_environment
+from hpccoll.cases.variants import named_variants, variant_environment
+from hpccoll.common.errors import BadInputError
 
 
 def test_exactly_the_variables_of_the_table_are_explained_in_one_line_each():

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from hpccoll.evidence.communicator_settings import BUFFERS, CommunicatorSettings
+from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings
 
 NCCL_ALGORITHMS = {
     "tree": "tree",
