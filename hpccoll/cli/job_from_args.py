@@ -84,7 +84,8 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     timings = _words(arguments.timing)
     transports_by_device((arguments.device,), common["transports"])
     check_timings("--timing", timings, common["transports"])
-    algorithms = _words(arguments.algorithms or (DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL))
+    usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
+    algorithms = _words(usual if arguments.algorithms is None else arguments.algorithms)
     given = parameter_values(arguments.param)
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(

@@ -347,24 +347,20 @@ def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
 
     from hpccoll.analysis.choice_table import TuneTable
     from hpccoll.analysis.resolve_auto import resolve_auto
-    from hpccoll.cases.catalogue import check_case, redundant_mapping, unmet_needs
     from hpccoll.cases.memory_estimate import check_memory
-    from hpccoll.cases.variant_skips import variant_skip_reason
+    from hpccoll.cases.skip_reason import LaunchFacts, skip_reason
     from hpccoll.host.cpu_and_memory import available_memory
     from hpccoll.training.model_file import models_from_json
 
     table = None if job.table is None else TuneTable.from_json(job.table)
     found: list[str | None] = []
     for case in job.cases:
-        check_case(case)
+        facts = LaunchFacts(shape=job.shape(case), variant=job.variant, sets=job.sets)
         try:
-            made, _ = resolve_auto(case, layout, table)
+            resolved, _ = resolve_auto(case, layout, table)
+            found.append(skip_reason(case, layout, facts, resolved))
         except BadInputError as error:
             found.append(str(error))
-        else:
-            reason = unmet_needs(made, layout)
-            reason = reason or variant_skip_reason(job.variant, job.sets, case, job.shape(case), layout)
-            found.append(reason or redundant_mapping(case, layout))
     reasons = list(dict.fromkeys(found))
     if all(reasons):
         why = "; ".join(filter(None, reasons))

@@ -12,11 +12,10 @@ from mpi4py import MPI
 from hpccoll.analysis.choice_table import Conditions, TuneTable, machine_name, mpi_version
 from hpccoll.analysis.resolve_auto import resolve_auto
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
-from hpccoll.cases.catalogue import check_case, redundant_mapping, unmet_needs
+from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
-from hpccoll.cases.planned_schedule import MeasuredPlans, mapped_layout
-from hpccoll.cases.variant_skips import variant_skip_reason
+from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
@@ -91,7 +90,8 @@ class CaseFactory:
             )
             check_case(resolved)
             on_gpu = resolved.device == "cuda"
-            reason = self._reason_by_layout(case, resolved, layout) or self._same_plans.get(case.id)
+            reason = skip_reason(case, self.attempt.layout, self._facts(case), resolved)
+            reason = reason or self._same_plans.get(case.id)
             reason = reason or (self.gpus.missing_for(resolved.transport, resolved.dtype) if on_gpu else None)
             reason = reason or self._dtype_reason(resolved)
             reason = reason or self._config_reason(resolved) or self._memory_reason(resolved)
@@ -134,7 +134,7 @@ class CaseFactory:
 
         try:
             check_case(case)
-            reason = self._step_reason(case) or redundant_mapping(case, self.attempt.layout)
+            reason = skip_reason(case, self.attempt.layout, self._facts(case)) or self._step_reason(case)
             reason = reason or self._dtype_reason(case) or self._memory_reason(case)
             if reason:
                 return SkippedCase(reason)
@@ -154,16 +154,11 @@ class CaseFactory:
         reason = self.gpus.missing_for("nccl", case.dtype) or self._config_reason(case)
         return reason or (self.gpus.missing_cublas if Workload.of(case.params).compute == GEMM else None)
 
-    def _reason_by_layout(self, case: Case, resolved: Case, layout: Layout) -> str | None:
-        """Return the reason why a case is skipped that follows from it, its variant, and where the ranks are.
-
-        Args:
-            case: the case as requested.
-            resolved: the case with an algorithm that is not ``auto``.
-            layout: the layout of the ranks as the mapping numbers them.
-        """
-        reason = unmet_needs(resolved, layout) or self._variant_reason(case, layout)
-        return reason or redundant_mapping(case, self.attempt.layout)
+    def _facts(self, case: Case) -> LaunchFacts:
+        """Return what is known of the launch, and the nodes as NCCL counts them if it can run a case."""
+        on_nccl = self.job.variant is not None and case.transport == "nccl"
+        view = self.gpus.node_view if on_nccl and not self.gpus.missing_for("nccl", case.dtype) else None
+        return LaunchFacts(shape=self.job.shape(case), variant=self.job.variant, sets=self.job.sets, nccl_nodes=view)
 
     @cached_property
     def _same_plans(self) -> Mapping[str, str]:
@@ -178,18 +173,11 @@ class CaseFactory:
             if case.transport != "nccl" or case.collective in WORKLOADS or self.job.shape(case) != shape:
                 continue
             with suppress(BadInputError):  # the case is skipped when it is made
-                if self._reason_by_layout(case, case, mapped_layout(layout, case.mapping)):
+                if skip_reason(case, layout, self._facts(case)):
                     continue
-                if reason := plans.reason_to_skip(case):
+                if reason := plans.skip_reason(case):
                     reasons[case.id] = reason
         return reasons
-
-    def _variant_reason(self, case: Case, layout: Layout) -> str | None:
-        """Return the reason why the variant of the job does not apply to a case on these GPUs and this NCCL."""
-        variant, view = self.job.variant, None
-        if variant is not None and case.transport == "nccl" and not self.gpus.missing_for("nccl", case.dtype):
-            view = self.gpus.node_view
-        return variant_skip_reason(variant, self.job.sets, case, self.job.shape(case), layout, view)
 
     def _dtype_reason(self, case: Case) -> str | None:
         """Return the reason why a rank cannot compute the values of a case; the same on all ranks."""

@@ -19,16 +19,9 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
 from hpccoll.cases.case import PYTHON, SINGLE
 from hpccoll.common.units import format_count, format_size
 from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.render.colours import GREY, INK, PREDICTED_SHAPE, assign_numbers, series_colour, series_shape
 from hpccoll.render.executed_labels import fell_back
 from hpccoll.render.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
-from hpccoll.render.series_colours import (
-    FLOOR_GREY,
-    FOREGROUND,
-    PREDICTED_SHAPE,
-    assign_numbers,
-    series_colour,
-    series_shape,
-)
 from hpccoll.render.series_names import group_file_names, series_namer, setting_keys
 from hpccoll.render.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
@@ -378,9 +371,9 @@ def series_styles(
     by_name = sorted(kinds, key=lambda name: (kinds[name].predicted, name))
     others = [name for name in by_name if name not in floors and name not in native]
     numbers = assign_numbers(others, [*by_collective.values(), answers])
-    colours = dict.fromkeys(native, FOREGROUND) | {name: series_colour(i) for name, i in numbers.items()}
+    colours = dict.fromkeys(native, INK) | {name: series_colour(i) for name, i in numbers.items()}
     shapes = dict.fromkeys(native, series_shape(0)) | {name: series_shape(i + 1) for name, i in numbers.items()}
-    colours |= dict.fromkeys(floors, FLOOR_GREY)
+    colours |= dict.fromkeys(floors, GREY)
     shapes |= dict.fromkeys(floors, series_shape(0))
     predicted = {point.series: colours[point.colour_of] for point in points if point.colour_of}
     return (

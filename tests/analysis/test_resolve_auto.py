@@ -12,7 +12,8 @@ from synthetic_timings import KIB, MIB, linear_curve, measured_table
 from hpccoll.analysis.choice_table import TuneTable, load_table
 from hpccoll.analysis.resolve_auto import check_table_given, resolve_auto
 from hpccoll.analysis.setting import Setting
-from hpccoll.cases.catalogue import check_case, distinct_placements, unmet_needs
+from hpccoll.cases.catalogue import check_case, distinct_placements
+from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Layout
 

@@ -18,9 +18,8 @@ from hpccoll.cases.catalogue import (
     exact_parameters,
     known_parameters,
     parameters_by_algorithm,
-    redundant_mapping,
-    unmet_needs,
 )
+from hpccoll.cases.skip_reason import redundant_mapping, unmet_needs
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.unequal_blocks import PATTERNS

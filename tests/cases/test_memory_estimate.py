@@ -7,8 +7,9 @@ import pytest
 from catalogue_cases import ALL, case
 from schedule_examples import ALGORITHMS, case_of, cases
 
-from hpccoll.cases.catalogue import NATIVE, unmet_needs
+from hpccoll.cases.catalogue import NATIVE
 from hpccoll.cases.memory_estimate import check_memory, memory_needed
+from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.common.errors import BadInputError
 from hpccoll.measure.payload_values import PERIOD
 from hpccoll.schedule import COLLECTIVES, Layout

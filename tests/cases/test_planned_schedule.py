@@ -6,7 +6,8 @@ import pytest
 from raw_examples import case
 
 from hpccoll.cases.case import Shape
-from hpccoll.cases.planned_schedule import MeasuredPlans, planned_schedule, smallest_message
+from hpccoll.cases.planned_schedule import planned_schedule, smallest_message
+from hpccoll.cases.skip_reason import MeasuredPlans
 from hpccoll.schedule import Layout
 
 MIB = 1 << 20
@@ -19,7 +20,7 @@ def over_nccl(algorithm, nbytes=MIB, **more):
 def skipped(cases, nodes=1, ranks_per_node=8):
     layout, shape = Layout.of(nodes * ranks_per_node, ranks_per_node), Shape(nodes, nodes * ranks_per_node)
     plans = MeasuredPlans(layout, shape)
-    return [plans.reason_to_skip(one) for one in cases]
+    return [plans.skip_reason(one) for one in cases]
 
 
 def test_of_algorithms_with_the_same_plan_the_first_is_measured():
@@ -75,7 +76,7 @@ def test_a_mapping_decides_the_plan():
     layout = Layout((0, 1, 2, 3), rack=(0, 0, 1, 1))
     plans = MeasuredPlans(layout, Shape(4, 4))
     cases = [over_nccl(name, mapping=mapping) for mapping in ("block", "cyclic") for name in ("ring", "hierarchical")]
-    assert [plans.reason_to_skip(one) for one in cases] == [None] * 4
+    assert [plans.skip_reason(one) for one in cases] == [None] * 4
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 import pytest
 from catalogue_cases import ALL, case
 
-from hpccoll.cases.catalogue import AUTO, NATIVE, check_case, distinct_transports, unmet_needs
+from hpccoll.cases.catalogue import AUTO, NATIVE, check_case, distinct_transports
 from hpccoll.cases.listing import listing
+from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.cases.transport_table import DEVICES, TRANSPORTS, transports_by_device, transports_of_device
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout

@@ -27,8 +27,9 @@ sys.path.append(str(Path(__file__).parents[1]))
 from catalogue_cases import ALL, BOTH
 
 from hpccoll.cases.case import Case
-from hpccoll.cases.catalogue import NATIVE, distinct_placements, unmet_needs
+from hpccoll.cases.catalogue import NATIVE, distinct_placements
 from hpccoll.cases.memory_estimate import GENERATIONS
+from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.measure.native_loop import NativeBarrier
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks

@@ -8,6 +8,7 @@ import raw_examples
 from cli_runner import invoke
 from mpi4py import MPI
 
+from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
 from hpccoll.schedule import Layout
@@ -56,7 +57,7 @@ def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(mi
     case = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
     job = raw_examples.job(case, variant="nccl-nvls", environment={"NCCL_ALGO": "NVLS"}, ranks=4, nodes=2)
     gpus = SimpleNamespace(missing_for=lambda *_: missing, node_view=view)
-    reason = CaseFactory._variant_reason(SimpleNamespace(job=job, gpus=gpus), case, Layout.of(4, 2))
+    reason = skip_reason(case, Layout.of(4, 2), CaseFactory._facts(SimpleNamespace(job=job, gpus=gpus), case))
     assert (words in reason) if words else reason is None
 
 
@@ -65,7 +66,7 @@ def test_a_schedule_is_limited_by_the_nodes_of_nccl_too_which_counts_an_nvlink_d
     case = raw_examples.case(algorithm="ring", transport="nccl", device="cuda")
     job = raw_examples.job(case, variant="nccl-gdr", environment={"NCCL_NET_GDR_LEVEL": "SYS"}, ranks=4, nodes=2)
     gpus = SimpleNamespace(missing_for=lambda *_: None, node_view=NodeView.of(nodes, 4 // nodes))
-    reason = CaseFactory._variant_reason(SimpleNamespace(job=job, gpus=gpus), case, Layout.of(4, 2))
+    reason = skip_reason(case, Layout.of(4, 2), CaseFactory._facts(SimpleNamespace(job=job, gpus=gpus), case))
     assert (words in reason) if words else reason is None
 
 
