@@ -147,8 +147,8 @@ def evidence(
     near as its peers'. Ends with 3 if the logs name another network between nodes than --network, or if a library
     failed, such as at the creation of a communicator.
     """
-    from hpccoll.evidence import log_report
     from hpccoll.evidence.log_set import read_log_files
+    from hpccoll.render import log_report
 
     if network not in (None, "rdma", "tcp"):
         raise BadInputError("--network", network, ["rdma", "tcp"])
