@@ -1,4 +1,4 @@
-"""A prepared case: compiled for the ranks, with its buffers and the check of its result."""
+"""A prepared case: its plan for the ranks, with its buffers and the check of its result."""
 
 import zlib
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +16,9 @@ from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
-from hpccoll.measure.native_loop import NativeBarrier, NativeLoop
+from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.loop import ExecutorLoop
+from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array
 from hpccoll.measure.result_check import Check, guards_of
@@ -40,7 +42,6 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
-from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
 from hpccoll.transports.mpi.persistent import CHANNELS_KEY
 from hpccoll.transports.mpi.vendor_arguments import result_span
 from hpccoll.transports.nccl.communicators import abort_all_worlds
@@ -52,7 +53,7 @@ def _no_device() -> int:
 
 
 class PreparedCase:
-    """A case compiled for the ranks of ``comm``, with its buffers; close it after the measurement.
+    """A case lowered for the ranks of ``comm``, with its buffers; close it after the measurement.
 
     Args:
         comm: the communicator of the ranks.
@@ -62,14 +63,14 @@ class PreparedCase:
         gpu: the GPU of this rank for a case of device cuda, else None.
         assumed: an assumption about the machine that only the user vouches for; it becomes part of the evidence.
         communicator: the settings of NCCL's communicators.
-        compiled: how the compiled executor runs plans in host memory; None for the Python executor.
+        executor_options: how the compiled executor runs plans in host memory; None for the Python executor.
         effort: the effort of the job; None for the default one.
     """
 
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, choice: str | None = None, gpu: Gpu | None = None,
         assumed: str | None = None, communicator: CommunicatorSettings | None = None,
-        compiled: CompiledOptions | None = None, effort: Effort | None = None,
+        executor_options: ExecutorOptions | None = None, effort: Effort | None = None,
     ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.choice, self.gpu = case, layout, comm.rank, choice, gpu
         self.assumed = assumed
@@ -98,7 +99,7 @@ class PreparedCase:
         )
         native = self.algorithm is None
         self.transport = transport = make_transport(
-            case, comm, gpu, communicator or {}, native=native, compiled=compiled
+            case, comm, gpu, communicator or {}, native=native, executor_options=executor_options
         )
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
@@ -138,9 +139,9 @@ class PreparedCase:
         self.operations_with_check = on_stream.operations_with_check if on_stream else 1
 
     def loop(
-        self, sync: RankSync, barrier: Callable[[], NativeBarrier], progress: RankProgress
-    ) -> NativeLoop | PythonLoop:
-        """Return the loop that runs this case: compiled if the plan is; all ranks call this together.
+        self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress
+    ) -> ExecutorLoop | PythonLoop:
+        """Return the loop that runs this case: in C if the plan is run there; all ranks call this together.
 
         Args:
             sync: the communication with the other ranks.
@@ -148,14 +149,14 @@ class PreparedCase:
             progress: the progress of this rank, which is kept up to date.
         """
         plan = getattr(self.plan, "executor", None)
-        if isinstance(plan, NativePlan) and isinstance(self.check, Check):
-            return NativeLoop(plan, self.check, barrier(), progress)
+        if isinstance(plan, ExecutorPlan) and isinstance(self.check, Check):
+            return ExecutorLoop(plan, self.check, GENERATIONS, barrier(), progress.numbers)
         return PythonLoop(self, sync, progress)
 
     @property
     def executor(self) -> str:
         """The executor that runs this case: ``compiled`` or ``python``."""
-        return COMPILED if isinstance(getattr(self.plan, "executor", None), NativePlan) else PYTHON
+        return COMPILED if isinstance(getattr(self.plan, "executor", None), ExecutorPlan) else PYTHON
 
     @property
     def _calls_mpi(self) -> bool:

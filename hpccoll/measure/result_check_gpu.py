@@ -178,7 +178,7 @@ class GpuCheck:
     def reset(self) -> None:
         """Fill the buffers with the values of the next generation.
 
-        All work queued on the GPU has completed when this returns; plans rely on it (``CompiledPlan.run``).
+        All work queued on the GPU has completed when this returns; plans rely on it (``TransportPlan.run``).
         """
         self.generation = (self.generation + 1) % GENERATIONS
         self._guards.reset()
