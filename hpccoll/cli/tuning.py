@@ -30,9 +30,9 @@ def tune(
     """
     from hpccoll.analysis.answers import Answers, all_table_lines
     from hpccoll.analysis.build_table import build_table, table_warnings, write_table
+    from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import recommend
-    from hpccoll.analysis.table import TuneTable, load_table
     from hpccoll.store.load_results import read_results
 
     if (out is None) == (judge is None):
