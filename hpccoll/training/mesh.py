@@ -82,12 +82,11 @@ class Mesh:
         elif axis == "pp":
             rows = numbers.reshape(self.pp, -1).T
         else:
-            rows, size = numbers.transpose(0, 2, 1).reshape(-1, self.dp), self.size(axis)  # data-parallel groups
+            columns, size = numbers.transpose(0, 2, 1).reshape(-1, self.dp), self.size(axis)  # data-parallel groups
             if axis in REPLICAS:
-                rows = rows.reshape(-1, size, self.dp // size).transpose(0, 2, 1)
-            rows = rows.reshape(-1, size)
-        groups: list[Sequence[int]] = rows.tolist()
-        return groups
+                columns = columns.reshape(-1, size, self.dp // size).transpose(0, 2, 1).reshape(-1, self.dp)
+            rows = columns.reshape(-1, size)
+        return [*rows.tolist()]
 
     def size(self, axis: str) -> int:
         """Return the number of ranks of a group of an axis."""
