@@ -23,9 +23,9 @@ from hpccoll.interop.nccl_tests_run import (
     SUFFIXES,
     SUITES,
     WITHOUT_COLLECTIVE,
-    Device,
-    Run,
-    RunResult,
+    ListedDevice,
+    PrintedResult,
+    PrintedRun,
     add_run,
     check_devices,
     collective_of,
@@ -77,9 +77,9 @@ class _NcclTestsParser(LineParser):
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         super().__init__(path, output)
         self.given = given
-        self.run = Run(str(path), given.library)
+        self.run = PrintedRun(str(path), given.library)
         self.named: set[str] = set()  # the programs that lines since the last run name, such as its command
-        self.runs: list[Run] = []  # those before, with results
+        self.runs: list[PrintedRun] = []  # those before, with results
 
     handlers = LineHandlers()
 
@@ -117,7 +117,7 @@ class _NcclTestsParser(LineParser):
         self.output.remarks.append(f"{self.where}: {program} is left out: ours has nothing like it")
 
     def _end_run(self) -> None:
-        run, self.run = self.run, Run(self.where, self.given.library)
+        run, self.run = self.run, PrintedRun(self.where, self.given.library)
         if run.left_out:
             return
         if run.results:
@@ -181,7 +181,7 @@ class _NcclTestsParser(LineParser):
     def add_device(self, found: re.Match[str]) -> None:
         self._enter(DEVICES)
         place = f"{found[5]} {found[6]}" if ":" in (found[6] or "") else ""
-        self.run.devices.append(Device(int(found[1]), found[2] or "0", (found[4], found[3]), place))
+        self.run.devices.append(ListedDevice(int(found[1]), found[2] or "0", (found[4], found[3]), place))
         if AMD_GPU.search(found[7]):
             self.run.suite = RCCL_TESTS
 
@@ -255,7 +255,7 @@ class _NcclTestsParser(LineParser):
             for placement, suffix in SUFFIXES.items():
                 values = {name: row.get(f"{name}{suffix}", "N/A") for name in (*MEASURED, "#wrong")}
                 if values["time"] != "N/A":
-                    self.run.results.append(RunResult(self.where, placement, row, values, row))
+                    self.run.results.append(PrintedResult(self.where, placement, row, values, row))
         else:
             self.remark(line)
 

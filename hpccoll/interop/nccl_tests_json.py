@@ -14,9 +14,9 @@ from hpccoll.interop.nccl_tests_run import (
     NCCL_TESTS,
     RCCL_TESTS,
     SUFFIXES,
-    Device,
-    Run,
-    RunResult,
+    ListedDevice,
+    PrintedResult,
+    PrintedRun,
     add_run,
     check_devices,
     collective_of,
@@ -58,7 +58,7 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
     output.source = output.program = suite.source
     output.library = f"{suite.library} {nccl_version(int(content['nccl_version']))}"
     output.truncated = "average_bus_bandwidth" not in content
-    run = Run(str(path), output.library, suite, collective=collective_of(str(path), arguments[0]))
+    run = PrintedRun(str(path), output.library, suite, collective=collective_of(str(path), arguments[0]))
     run.per_process = per_process = int(config["nthreads"]) * int(config["ngpus"])
     fields = {"graph": int(config.get("graph", 0)), "agg iters": int(config.get("aggregated_iterations", 1))}
     run.params = header_params(fields) | _options(" ".join(arguments[1:]))
@@ -69,7 +69,7 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
     for each in config["devices"]:
         process, place = (str(each["hostname"]), str(each["pid"])), f"{each['device']} {each['device_hex']}"
         run.devices += [
-            Device(int(each["rank"]) + index, str(each["group"]), process, "" if index else place)
+            ListedDevice(int(each["rank"]) + index, str(each["group"]), process, "" if index else place)
             for index in range(per_process)
         ]
     for position, row in enumerate(content["results"], 1):
@@ -86,7 +86,7 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
             wrong = values.get("nwrong")
             measured = {name: str(values[key]) for name, key in zip(MEASURED, JSON_MEASURED, strict=True)}
             measured["#wrong"] = "N/A" if wrong is None else str(wrong)
-            run.results.append(RunResult(where, placement, cells, measured, reported))
+            run.results.append(PrintedResult(where, placement, cells, measured, reported))
     check_devices(run, given)
     add_run(path, run, output, given)
 

@@ -79,7 +79,7 @@ def nccl_version(code: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class ListedDevice:
     """A line of the list of devices."""
 
     rank: int
@@ -89,7 +89,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class PrintedResult:
     """A result of a run."""
 
     where: str  # its place
@@ -100,7 +100,7 @@ class RunResult:
 
 
 @dataclass(slots=True)
-class Run:
+class PrintedRun:
     """What an output says of one run, which has one header, one list of devices and one table."""
 
     where: str
@@ -111,10 +111,10 @@ class Run:
     timing: str = AGGREGATED
     params: dict[str, int] = field(default_factory=dict)
     per_process: int | None = None
-    devices: list[Device] = field(default_factory=list)
+    devices: list[ListedDevice] = field(default_factory=list)
     placements: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    results: list[RunResult] = field(default_factory=list)
+    results: list[PrintedResult] = field(default_factory=list)
     failed: int = 0  # wrong elements of all results
     stage: int = 0
     named: str = ""  # the program that lines above the run name
@@ -132,7 +132,7 @@ def header_params(fields: Mapping[str, int]) -> dict[str, int]:
     return params | {GRAPH: 1} if params.get(GRAPH) else params  # the graph is the same however often it is launched
 
 
-def add_run(path: Path, run: Run, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
+def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
     """Add the results of a run.
 
     Raises:
@@ -169,7 +169,7 @@ def add_run(path: Path, run: Run, output: BenchmarkOutput, given: SuppliedMetada
 
 
 def _contradiction(
-    name: str, run: Run, bandwidths: Sequence[PrintedBandwidth], ranks: int
+    name: str, run: PrintedRun, bandwidths: Sequence[PrintedBandwidth], ranks: int
 ) -> tuple[str, str, str] | None:
     """Return the place and value of what does not come from a collective, and what would; None if all does."""
     family = collective(name)
@@ -183,7 +183,7 @@ def _contradiction(
 
 
 def _check_ranks(
-    path: Path, run: Run, name: str, bandwidths: Sequence[PrintedBandwidth], ranks: int, given: SuppliedMetadata
+    path: Path, run: PrintedRun, name: str, bandwidths: Sequence[PrintedBandwidth], ranks: int, given: SuppliedMetadata
 ) -> None:
     """Check the number of ranks against the bandwidths of the whole run.
 
@@ -211,7 +211,13 @@ def _check_ranks(
 
 
 def add_result(
-    output: BenchmarkOutput, name: str, run: Run, one: RunResult, ranks: int, nodes: int, failure: str | None = None
+    output: BenchmarkOutput,
+    name: str,
+    run: PrintedRun,
+    one: PrintedResult,
+    ranks: int,
+    nodes: int,
+    failure: str | None = None,
 ) -> None:
     """Add a result of a run; a type or a reduction that ours has not becomes a remark.
 
@@ -264,7 +270,7 @@ def program_name(word: str) -> str:
     return word.rpartition("/")[2].partition("_perf")[0]
 
 
-def check_devices(run: Run, given: SuppliedMetadata) -> None:
+def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
     """Check that the list of devices has each rank once, and as many ranks of each process as the header says.
 
     Raises:
@@ -288,7 +294,7 @@ def check_devices(run: Run, given: SuppliedMetadata) -> None:
             )  # fmt: skip
 
 
-def _lines_are_lost(run: Run, given: SuppliedMetadata) -> bool:
+def _lines_are_lost(run: PrintedRun, given: SuppliedMetadata) -> bool:
     """Return whether the list of devices lacks some that the user says."""
     ranks = {device.rank for device in run.devices}
     return given.whole_place and 0 < len(ranks) == len(run.devices) < (given.ranks or 0)
@@ -298,7 +304,9 @@ def several_processes(count: int, ranks: int) -> str:
     return f"output of one run; these are {count} processes of {format_count(ranks, 'rank')} each, {SINGLETONS}"
 
 
-def _place(path: Path, run: Run, output: BenchmarkOutput, given: SuppliedMetadata) -> tuple[int, int, tuple[str, ...]]:
+def _place(
+    path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata
+) -> tuple[int, int, tuple[str, ...]]:
     """Return the ranks, nodes and hosts of a run; of its first group, since groups run the collective at one time.
 
     Raises:
