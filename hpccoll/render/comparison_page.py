@@ -6,7 +6,8 @@ from pathlib import Path
 
 import altair as alt
 
-from hpccoll.analysis.comparison import (
+from hpccoll.analysis.comparison_text import change_label, count_cases, interval_label, summary
+from hpccoll.analysis.run_comparison import (
     IMPROVEMENT,
     MISSING,
     NEW,
@@ -18,7 +19,6 @@ from hpccoll.analysis.comparison import (
     CaseComparison,
     Comparison,
 )
-from hpccoll.analysis.comparison_text import change_label, count_cases, interval_label, summary
 from hpccoll.analysis.shift import Shift
 from hpccoll.analysis.side_by_side import SideBySide
 from hpccoll.common.errors import UnusableError
