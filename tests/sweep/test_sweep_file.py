@@ -11,7 +11,7 @@ from planning_inputs import last_of_each_key
 from shipped_sweeps import sweep_files
 from synthetic_timings import measured_table
 
-from hpccoll.analysis.table import TuneTable
+from hpccoll.analysis.choice_table import TuneTable
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.sweep_file import json_schema, load_sweep
 

@@ -6,9 +6,9 @@ from typing import TypeAlias
 import numpy as np
 from mpi4py import MPI
 
+from hpccoll.executor.mpi_functions import MAX_COUNT, call_record, handle, status_array
 from hpccoll.executor.structures import Records
 from hpccoll.schedule.operation import Array
-from hpccoll.transports.mpi.native_functions import MAX_COUNT, call_record, handle, status_array
 from hpccoll.transports.mpi.vendor_arguments import CallArguments
 from hpccoll.transports.transport_interface import address
 

@@ -7,13 +7,13 @@ from typing import TypeAlias, cast
 from mpi4py import MPI
 
 from hpccoll.common.errors import UnusableError
+from hpccoll.executor.lowered_step import LocalScale, LocalWork, LoweredStep
+from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.executor.structures import Records
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
 from hpccoll.transports.mpi.native_vendor import native_calls
-from hpccoll.transports.mpi.step import CompiledStep, LocalScale, LocalWork
 from hpccoll.transports.mpi.vendor_arguments import CallArguments, memory_of
-from hpccoll.transports.transport_interface import CompiledPlan, HostBuffers
+from hpccoll.transports.transport_interface import HostBuffers, TransportPlan
 
 LibraryCall: TypeAlias = Callable[[], object]
 
@@ -23,15 +23,15 @@ class MpiVendorTransport(HostBuffers):
 
     Args:
         comm: the communicator of the ranks.
-        compiled: how the compiled executor makes the calls; None for calls of mpi4py.
+        options: how the compiled executor makes the calls; None for calls of mpi4py.
     """
 
-    def __init__(self, comm: MPI.Intracomm, compiled: CompiledOptions | None = None) -> None:
+    def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
         super().__init__()
-        self.comm, self.compiled = comm, compiled
+        self.comm, self.options = comm, options
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        return MpiVendorPlan(self.comm, operation, src, dst, self.compiled)
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
+        return MpiVendorPlan(self.comm, operation, src, dst, self.options)
 
 
 def _all_reduce(a: CallArguments) -> LibraryCall:
@@ -136,27 +136,27 @@ class MpiVendorPlan:
         operation: the operation.
         src: the source buffer of this rank, unused in place.
         dst: the destination buffer of this rank.
-        compiled: how the compiled executor makes the call; None for a call of mpi4py.
+        options: how the compiled executor makes the call; None for a call of mpi4py.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array, compiled: CompiledOptions | None = None
+        self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array, options: ExecutorOptions | None = None
     ) -> None:
         workers = operation.layout.workers
         self._operation, self.result = operation, dst[:0]
         self._call: LibraryCall = _no_op
         self._workers: MPI.Intracomm | None = None  # our own communicator if there are aggregators
-        self.executor: NativePlan | None = None
+        self.executor: ExecutorPlan | None = None
         if operation.layout.aggregators:
             self._workers = cast("MPI.Intracomm", comm.Split(0 if comm.rank < workers else MPI.UNDEFINED, comm.rank))
         arguments = CallArguments(self._workers or comm, operation, src, dst) if comm.rank < workers else None
         if arguments:
             self.result = arguments.result
-        if compiled:
+        if options:
             calls, self._arrays = self._agreed_calls(comm, arguments)
             averages = arguments is not None and operation.reduction.averages
             scale: list[LocalWork] = [LocalScale(operation.reduction, self.result, workers)] if averages else []
-            self.executor = NativePlan(comm, compiled, [[CompiledStep(after=scale)]] if scale else [], 1, calls=calls)
+            self.executor = ExecutorPlan(comm, options, [[LoweredStep(after=scale)]] if scale else [], 1, calls=calls)
         elif arguments:
             self._call = CALLS[operation.collective.name](arguments)
         self._arguments = arguments
