@@ -66,7 +66,7 @@ results = read_results([out])
 build_report(results, out.with_suffix(".report"), "x")
 json.dump({
     "journal": written.attempts[0][1][0].stretch_s, "exported": json.loads(export(results, "json"))[0]["stretch_s"],
-    "csv": export(results, "csv").splitlines()[0].split(","), 
+    "csv": export(results, "csv").splitlines()[0].split(","),
     "reference": [*reference_lines([*REFERENCES["columns"]()])],
 }, sys.stdout)
 """
