@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
 MAY_IMPORT = {
     "common": "numpy pydantic pydantic_core yaml",
-    "executor": "common numpy hatchling",
+    "executor": "schedule common numpy mpi4py hatchling",
     "schedule": "common numpy ml_dtypes",
     "algorithms": "schedule",
     "host": "common numpy mpi4py pynvml",
@@ -26,7 +26,9 @@ MAY_IMPORT = {
     "model": "analysis store cases training schedule common numpy scipy pydantic",
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
-    "render": ("measure analysis evidence store cases training host schedule common numpy scipy altair vl_convert"),
+    "render": (
+        "measure analysis evidence sweep model store cases training host schedule common numpy scipy altair vl_convert"
+    ),
     "sweep": ("evidence analysis store cases training executor host schedule common pydantic yaml snakemake"),
     "cli": (
         "evidence analysis measure sweep render interop model store cases training host schedule common typer mpi4py"

@@ -66,8 +66,8 @@ def critical(kind: str, text: str, title: str = "", remedy: str = "", **values: 
 
 
 def join_words(words: Iterable[object], conjunction: str = "and") -> str:
-    """Return words as a list: ``a``, ``a and b``, ``a, b and c``."""
-    *first, last = map(str, words)
+    """Return words as a list: ``a``, ``a and b``, ``a, b and c``; empty without any."""
+    *first, last = [*map(str, words)] or [""]
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 

@@ -14,7 +14,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_seconds, format_size
 from hpccoll.model.fit import MIN_SIZES, Fit, fit
 from hpccoll.model.machine import TIER_LABELS
-from hpccoll.model.machine_file import DeclaredSections, MachineFile, Quantity, SegmentSection
+from hpccoll.model.machine_file import DeclaredSections, MachineFile, MessageCostsSection, Quantity
 from hpccoll.model.observations import Observation, Work, observations
 from hpccoll.model.validation import Crossing, Errors, Overtaking, Regret, Validated, crossings, curves, validate
 from hpccoll.store.raw_results import RawResults
@@ -216,7 +216,7 @@ def _parameter_lines(machine: MachineFile) -> Iterator[str]:
         yield f"  each other rank on its CPU adds {added} times a rank's own work"
 
 
-def _segment_text(segment: SegmentSection) -> str:
+def _segment_text(segment: MessageCostsSection) -> str:
     parts = [f"latency {_between(segment.latency_s, format_seconds)}"]
     parts += [f"overhead {_between(segment.overhead_s, format_seconds)}"] if segment.overhead_s.value else []
     parts += [f"gap {_between(segment.gap_s, format_seconds)}"] if segment.gap_s.value else []

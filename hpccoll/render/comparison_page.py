@@ -6,7 +6,8 @@ from pathlib import Path
 
 import altair as alt
 
-from hpccoll.analysis.comparison import (
+from hpccoll.analysis.comparison_text import change_label, count_cases, interval_label, summary
+from hpccoll.analysis.run_comparison import (
     IMPROVEMENT,
     MISSING,
     NEW,
@@ -18,22 +19,20 @@ from hpccoll.analysis.comparison import (
     CaseComparison,
     Comparison,
 )
-from hpccoll.analysis.comparison_text import change_label, count_cases, interval_label, summary
 from hpccoll.analysis.shift import Shift
 from hpccoll.analysis.side_by_side import SideBySide
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_seconds, format_size
-from hpccoll.render import chart_axes
-from hpccoll.render.chart_panels import Chart, ChartRecord, inline_data, tooltip
+from hpccoll.render import chart_base
+from hpccoll.render.chart_base import ChartRecord
+from hpccoll.render.colours import GREY, INK
 from hpccoll.render.html_tables import plain_table
 from hpccoll.render.other_programs import side_by_side_table
 from hpccoll.render.page_frame import chart_figure, page_head, page_scripts
-from hpccoll.render.prediction_chart import write_picture
-from hpccoll.render.series_colours import FLOOR_GREY, FOREGROUND
 from hpccoll.store.durable_files import replacing_file
 
-COLOURS = {REGRESSION: "#c8443f", IMPROVEMENT: "#2f9467", UNDECIDED: "#a9811a", UNCHANGED: FLOOR_GREY}
+COLOURS = {REGRESSION: "#c8443f", IMPROVEMENT: "#2f9467", UNDECIDED: "#a9811a", UNCHANGED: GREY}
 """The colours of the verdicts on cases with a shift."""
 
 MEANINGS = {
@@ -79,7 +78,7 @@ def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
         raise UnusableError(
             "--out", f"{out}: there is no chart, because no case has a time in several rounds of both runs"
         )
-    write_picture(chart, out)
+    chart_base.write_picture(chart, out)
 
 
 def comparison_page(comparison: Comparison, title: str, chart: Mapping[str, object] | None) -> str:
@@ -141,28 +140,24 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
     axis = alt.Axis(format=".3~g", values=[tick for tick in ticks if 1 / most < tick < most])
     scale = alt.Scale(type="log", domain=[1 / most, most], nice=False)
     y = alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
-    legend = alt.Legend(title=None, columns=5, symbolFillColor=FOREGROUND, symbolStrokeColor=FOREGROUND)
-    colours = alt.Color(
-        "verdict:N", scale=alt.Scale(domain=[*COLOURS], range=[*COLOURS.values()]), legend=alt.Legend(title=None)
-    )
+    colours = alt.Color("verdict:N", scale=chart_base.scale_of(COLOURS), legend=alt.Legend())
+    legend = alt.Legend(columns=5, symbolFillColor=INK, symbolStrokeColor=INK)
     shapes = alt.Shape("algorithm:N", scale=alt.Scale(domain=algorithms), legend=legend)
     base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))
     band = (
         alt.Chart()
         .transform_aggregate(cases="count()", groupby=["panel"])  # one rectangle, not one for each case
-        .mark_rect(opacity=0.3, color=FLOOR_GREY)
+        .mark_rect(opacity=0.3, color=GREY)
         .encode(y=alt.YDatum(1 / (1 + comparison.tolerance)), y2=alt.Y2Datum(1 + comparison.tolerance))
     )
     intervals = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colours)
     points = base.mark_point(size=45, filled=True, opacity=1).encode(
-        y=y, color=colours, shape=shapes, tooltip=tooltip("case", "verdict", "change", "interval")
+        y=y, color=colours, shape=shapes, tooltip=chart_base.tooltip("case", "verdict", "change", "interval")
     )
-    one: Chart = alt.layer(band, intervals, points, data=inline_data(data)).properties(
-        width=chart_axes.WIDTH if len(panels) == 1 else chart_axes.WIDTH // 2, height=260
-    )
-    whole = one if len(panels) == 1 else one.facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=2)
-    names = [*COLOURS, *algorithms]
-    return chart_axes.apply_theme(whole, printable(title), [summary(comparison)], names)
+    columns = min(2, len(panels))
+    one = alt.layer(band, intervals, points).properties(width=chart_base.WIDTH // columns, height=260)
+    whole = chart_base.facet_chart(one, data, panels if columns > 1 else (), columns)
+    return chart_base.apply_theme(whole, printable(title), [summary(comparison)], [*COLOURS, *algorithms])
 
 
 def _record(case: CaseComparison, shift: Shift) -> ChartRecord:

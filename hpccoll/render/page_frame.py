@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from zlib import crc32
 
-from hpccoll.render.chart_engine import chart_engine
+from hpccoll.render.chart_base import chart_engine
 
 
 def page_head(title: str, note: str = "") -> str:

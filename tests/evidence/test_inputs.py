@@ -104,7 +104,7 @@ def test_a_log_that_people_have_is_reported_with_its_facts_and_exit_code(name, n
     }
     assert {key: part for key, part in expected.items() if key in TEXTS and part not in found[key]} == {}
     report = invoke("evidence", path, *options)
-    assert (report.code, report.out.startswith("RED: ")) == (code, code == 3)
+    assert (report.code, report.out.startswith("WRONG: ")) == (code, code == 3)
 
 
 def test_the_table_has_every_log():

@@ -9,7 +9,7 @@ from raw_examples import case, outcome, raw
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.fit import fit
-from hpccoll.model.machine import Cpus, Segment, Tier
+from hpccoll.model.machine import Cpus, MessageCosts, Tier
 from hpccoll.model.machine_file import DeclaredSections, MachineFile
 from hpccoll.model.model_report import RunModel, _crossing_text, as_json, model_lines, models_of
 from hpccoll.model.validation import Crossing, Overtaking, validate
@@ -71,7 +71,7 @@ def whole_model():
         MACHINE,
         tiers={
             **MACHINE.tiers,
-            "rack": Tier((Segment(latency_s=3e-5, byte_s=1e-15), Segment(5000, 9e-5, byte_s=1e-15))),
+            "rack": Tier((MessageCosts(latency_s=3e-5, byte_s=1e-15), MessageCosts(5000, 9e-5, byte_s=1e-15))),
         },
         port_byte_s=8e-9,
         cpus=Cpus(2, 6e-9, "machine"),

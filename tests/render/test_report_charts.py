@@ -99,7 +99,7 @@ def test_the_floor_is_drawn_against_size_and_nowhere_else(results):
     drawn = {
         name
         for name, figure in BY_NAME.items()
-        if (chart := figure.specification(group)) and any(v.get("floor") for v in values(chart))
+        if (chart := figure.specification(group)) and any(v.get("line") == "floor" for v in values(chart))
     }
     assert drawn == {"time"}
 

@@ -1,16 +1,27 @@
-"""Colours and marks of series: the same in all charts, and no two series of a chart share both."""
+"""Colours, marks and the font of all charts and pictures; the colours of series, which are the same in all charts."""
 
 import colorsys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-FOREGROUND = "#1f2937"
-FLOOR_GREY = "#9ca3af"
+INK = "#1f2937"
+MUTED = "#5b6472"
+FAINT = "#e3e7ed"
+PAPER = "#ffffff"
+DARK = {PAPER: "#14171c", INK: "#e6e9ee", MUTED: "#a3acb9", FAINT: "#2d333c"}
+"""What these are where a reader prefers dark pages; all other colours stay."""
+
+WHITE, BLACK = "#fffffe", "#1f2938"
+"""Unlike PAPER and INK, the same on dark pages."""
+
+GREY = "#9ca3af"
 PALETTE = (
     "#2b7bba", "#d9662b", "#2f9467", "#b04a96", "#a9811a", "#7a5cc4", "#c8443f", "#2b97a5", "#8a6146", "#6d8b1f",
     "#e0409a", "#3f5ee8", "#c52fe0",
 )  # fmt: skip
 """Colours with contrast on white, on near-black, and under white text."""
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 """Marks: a second cue for readers who cannot distinguish all colours."""
@@ -48,3 +59,8 @@ def series_colour(i: int) -> str:
 def series_shape(i: int) -> str:
     """Return the mark that goes with colour number ``i``."""
     return SHAPES[i % len(SHAPES)]
+
+
+def numbered_colours(names: Iterable[str]) -> dict[str, str]:
+    """Return colours for ``names`` in order."""
+    return {name: series_colour(i) for i, name in enumerate(names)}

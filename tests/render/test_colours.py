@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.render.series_colours import series_colour
+from hpccoll.render.colours import series_colour
 
 
 @given(st.integers(1, 60))
