@@ -19,7 +19,6 @@ from hpccoll.measure.matrix_products import Products, matrix_products
 from hpccoll.training.step_keys import GEMM, NOTHING, WAIT
 from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
 from hpccoll.training.workload import Workload
-from hpccoll.transports.mpi.native_executor import advance_until
 
 Nanoseconds = NDArray[np.int64]
 
