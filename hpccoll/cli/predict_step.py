@@ -140,8 +140,8 @@ def predict_step(
 def _simulated(
     request: "StepRequest", machine: Path | None, cluster: str | None, out: Path | None, *, as_json: bool
 ) -> int:
-    from hpccoll.model import step_report
     from hpccoll.model.step_prediction import predict_steps
+    from hpccoll.render import step_report
 
     described = read_machine_or_cluster(machine, cluster)
     with progress_counter("numbers of nodes") as progress:
@@ -173,7 +173,7 @@ def _closed_form(
     from hpccoll.common.limits import RANKS_PER_NODE, IntegerRange, PositiveNumber
     from hpccoll.common.units import parse_rate, parse_seconds
     from hpccoll.model.communication_wall import Wall, bubble_rows, wall_points
-    from hpccoll.model.step_report import closed_form_lines
+    from hpccoll.render.step_report import closed_form_lines
 
     parameters = PositiveNumber(1e18).read("--params", params)
     IntegerRange(1, 16).check("--bytes-per-element", bytes_per_element)
@@ -213,7 +213,8 @@ def _closed_form(
 
 
 def _scenarios(path: Path, out: Path | None, *, as_json: bool) -> int:
-    from hpccoll.model.step_scenarios import predict_scenarios, scenario_lines, scenario_titles
+    from hpccoll.model.step_scenarios import predict_scenarios
+    from hpccoll.render.step_report import scenario_lines, scenario_titles
 
     with progress_counter("scenarios") as progress:
         predicted = predict_scenarios(path, progress)
