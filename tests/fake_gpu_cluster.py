@@ -16,7 +16,7 @@ from random import Random
 
 import numpy as np
 
-from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage
+from hpccoll.transports.nccl.lowering import NcclLowering, NcclMessage
 from hpccoll.transports.nccl.transport import compile_plan
 
 
@@ -234,7 +234,7 @@ class Cluster:
 
 def plans(cluster, asked, src, dst):
     """Compile an operation for all ranks, as they would together."""
-    compilers = [NcclCompiler(me, asked) for me in range(asked.layout.ranks)]
+    compilers = [NcclLowering(me, asked) for me in range(asked.layout.ranks)]
     proposals = [compiler.proposals() for compiler in compilers]
     made = []
     for me, compiler in enumerate(compilers):

@@ -6,7 +6,7 @@ from model_observations import MACHINE, observation, observed
 from raw_examples import raw
 
 from hpccoll.model.fit import fit
-from hpccoll.model.machine import Cpus, Segment, Tier
+from hpccoll.model.machine import Cpus, MessageCosts, Tier
 from hpccoll.model.run_model import RunModel
 from hpccoll.model.validation import validate
 from hpccoll.schedule import Layout
@@ -33,7 +33,7 @@ def whole_model():
         MACHINE,
         tiers={
             **MACHINE.tiers,
-            "rack": Tier((Segment(latency_s=3e-5, byte_s=1e-15), Segment(5000, 9e-5, byte_s=1e-15))),
+            "rack": Tier((MessageCosts(latency_s=3e-5, byte_s=1e-15), MessageCosts(5000, 9e-5, byte_s=1e-15))),
         },
         port_byte_s=8e-9,
         cpus=Cpus(2, 6e-9, "machine"),

@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
 MAY_IMPORT = {
     "common": "numpy pydantic pydantic_core yaml",
-    "executor": "common numpy hatchling",
+    "executor": "schedule common numpy mpi4py hatchling",
     "schedule": "common numpy ml_dtypes",
     "algorithms": "schedule",
     "host": "common numpy mpi4py pynvml",

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from hpccoll.analysis.measured_choices import geometric_mean
 from hpccoll.analysis.recommendations import Recommendation, RecommendedRange
-from hpccoll.analysis.table import Choice
+from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import LEAST_ITERATIONS, SINGLE
 from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
 from hpccoll.common.units import TWICE, format_count, format_seconds, format_size

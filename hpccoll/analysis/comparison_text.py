@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hpccoll.analysis.comparison import (
+from hpccoll.analysis.run_comparison import (
     IMPROVEMENT,
     MISSING,
     NEW,

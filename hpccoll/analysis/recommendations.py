@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, TypeAlias
 
+from hpccoll.analysis.choice_table import ChoiceRange, Conditions
 from hpccoll.analysis.measured_choices import (
     ChoiceTime,
     MeasuredSetting,
     comparable_seconds,
     rows_by_setting,
 )
-from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.size_ranges import SizeRanges, choose_ranges
-from hpccoll.analysis.table import Choice, ChoiceRange, Conditions
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Results, Row

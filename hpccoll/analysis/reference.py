@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll.analysis.compared_case import COORDINATES, IDENTITY, ComparedCase, cases_of_rows
-from hpccoll.analysis.comparison import Comparison, Side, compare_sides
+from hpccoll.analysis.compared_case import COORDINATES, ComparedCase, cases_of_rows
 from hpccoll.analysis.provenance_changes import Facts, facts_of_runs
+from hpccoll.analysis.run_comparison import Comparison, Side, compare_sides
 from hpccoll.analysis.run_spread import RunSpread
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import read_json
@@ -22,7 +22,7 @@ from hpccoll.common.limits import check_keys
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 
-SCHEMA = "hpccoll-reference 1"
+SCHEMA = "hpccoll-reference 2"
 MAX_BYTES = 64 << 20
 MIN_RUNS = 3
 """Two runs have one degree of freedom: their prediction interval is 16 standard deviations wide to each side."""
@@ -159,7 +159,7 @@ def _case(values: Mapping[str, Any], runs: int) -> ReferenceCase:
             case is not the one of its identity.
     """
     check_keys("cases.", values, ("identity", "case_id", "case", *COORDINATES, "seconds", "low_s", "high_s", "times_s"))
-    identity = dict(zip((*IDENTITY, "params"), json.loads(values["identity"]), strict=True))
+    identity = json.loads(values["identity"])
     for name in COORDINATES:
         if identity[name] != values[name]:
             raise BadInputError(f"cases.{name}", values[name], f"{identity[name]}, as its identity says")

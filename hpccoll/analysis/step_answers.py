@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.analysis.measured_choices import setting_of
 from hpccoll.analysis.round_comparison import clearly_faster
+from hpccoll.analysis.setting import Setting
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.units import format_count, format_seconds, format_size
@@ -163,7 +163,7 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
                     key=key,
                     workload=call_arguments(first),
                     machine=machine,
-                    shape=setting_of(first).shape_label,
+                    shape=Setting.of(first).shape_label,
                     details=(*details(first), *([machine] if several_machines else [])),
                     rows=(*best.values(),),
                     null=null,

@@ -54,10 +54,10 @@ def compare(
     The medians of rounds are compared: a shift is a regression if it is significant and at least the tolerance. A
     reference holds the variation between runs of one sweep. Ends with 3 if a case became slower or wrong or is missing.
     """
-    from hpccoll.analysis.comparison import check_tolerance
-    from hpccoll.analysis.comparison import compare as compare_runs
     from hpccoll.analysis.comparison_text import comparison_json, comparison_lines
     from hpccoll.analysis.reference import compare_with_reference, read_reference
+    from hpccoll.analysis.run_comparison import check_tolerance
+    from hpccoll.analysis.run_comparison import compare as compare_runs
     from hpccoll.store.load_results import read_results
 
     check_tolerance(tolerance)

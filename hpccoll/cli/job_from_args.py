@@ -29,7 +29,7 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
     Raises:
         BadInputError: if a value is invalid, or a variable of this process overrides a setting of NCCL's communicators.
     """
-    from hpccoll.analysis.table import check_job_table
+    from hpccoll.analysis.choice_table import check_job_table
 
     job = Job.load(arguments.job) if arguments.job else _job_from_options(arguments, launched)
     check_job_table(job.table)
@@ -43,8 +43,8 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
 
 
 def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
+    from hpccoll.analysis.choice_table import load_table
     from hpccoll.analysis.resolve_auto import check_table_given
-    from hpccoll.analysis.table import load_table
     from hpccoll.cases.product import count_cases, expand_cases
 
     aggregators = read_integer("--aggregators", arguments.aggregators)

@@ -345,8 +345,8 @@ def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     """
     from mpi4py import MPI
 
+    from hpccoll.analysis.choice_table import TuneTable
     from hpccoll.analysis.resolve_auto import resolve_auto
-    from hpccoll.analysis.table import TuneTable
     from hpccoll.cases.memory_estimate import check_memory
     from hpccoll.cases.skip_reason import LaunchFacts, skip_reason
     from hpccoll.host.cpu_and_memory import available_memory

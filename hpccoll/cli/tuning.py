@@ -30,9 +30,9 @@ def tune(
     """
     from hpccoll.analysis.answers import Answers, all_table_lines
     from hpccoll.analysis.build_table import build_table, table_warnings, write_table
+    from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import recommend
-    from hpccoll.analysis.table import TuneTable, load_table
     from hpccoll.store.load_results import read_results
 
     if (out is None) == (judge is None):
@@ -69,13 +69,14 @@ def model(
     workflows/config/calibrate.yaml on few nodes, and the cases to predict on more nodes. Ends with 3 if a file cannot
     be read.
     """
-    from hpccoll.model.machine_file import read_declared, write_machine
+    from hpccoll.common.yaml_model import load_yaml
+    from hpccoll.model.machine_file import DeclaredSections, write_machine
     from hpccoll.model.run_model import as_json as model_json
     from hpccoll.model.run_model import models_of
     from hpccoll.render.model_report import model_lines
     from hpccoll.store.result_files import read_all
 
-    declared = read_declared(declare, "--declare") if declare else None
+    declared = load_yaml(declare, DeclaredSections, "--declare") if declare else None
     files = read_all(paths)
     with progress_counter("predictions") as progress:
         models = models_of(files.raw_results, declared, progress)

@@ -9,14 +9,15 @@ from typing import Protocol, TypeVar
 
 from mpi4py import MPI
 
+from hpccoll.analysis.choice_table import Conditions, TuneTable, machine_name, mpi_version
 from hpccoll.analysis.resolve_auto import resolve_auto
-from hpccoll.analysis.table import Conditions, TuneTable, machine_name, mpi_version
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
@@ -28,7 +29,6 @@ from hpccoll.store.raw_results import Attempt
 from hpccoll.training.model_file import models_from_json
 from hpccoll.training.workload import GEMM, Workload
 from hpccoll.transports.gpu import Gpu, gpu_errors
-from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config
 from hpccoll.transports.nccl.communicators import (
     NCCL_EXCEPTIONS,
@@ -63,13 +63,13 @@ class CaseFactory:
         job: the job that has the cases.
         attempt: the record of the attempt, which has the machine and the places of the ranks.
         gpus: the GPUs of the ranks.
-        compiled: how the compiled executor runs plans in host memory; None for the Python executor.
+        executor_options: how the compiled executor runs plans in host memory; None for the Python executor.
     """
 
     def __init__(
-        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, compiled: CompiledOptions | None = None
+        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, executor_options: ExecutorOptions | None = None
     ) -> None:
-        self.compiled = compiled
+        self.executor_options = executor_options
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
@@ -103,7 +103,7 @@ class CaseFactory:
                 with gpu_errors(gpu):
                     return PreparedCase(
                         comm, layout, resolved, choice, gpu, self.gpus.assumed(resolved), self.job.communicator,
-                        self.compiled, self.job.effort,
+                        self.executor_options, self.job.effort,
                     )  # fmt: skip
 
             prepared = make_unless_refused(prepare, comm) if resolved.transport == "nccl" else prepare()
@@ -123,8 +123,8 @@ class CaseFactory:
             if reason := unmet_needs(resolved, layout):
                 raise UnusableError(f"{resolved.collective} of {layout.workers} ranks", reason)
             return PreparedCase(
-                comm, layout, resolved, choice, gpu, communicator=self.job.communicator, compiled=self.compiled,
-                effort=self.job.effort,
+                comm, layout, resolved, choice, gpu, communicator=self.job.communicator,
+                executor_options=self.executor_options, effort=self.job.effort,
             )  # fmt: skip
 
         def prepare_step() -> PreparedStep:
@@ -189,7 +189,7 @@ class CaseFactory:
 
     def _conditions(self, case: Case) -> str:
         """Return what the choices of a table depend on, as the table names it."""
-        compiled = self.compiled and case.device == "cpu" and case.dtype in self.compiled.dtypes
+        compiled = self.executor_options and case.device == "cpu" and case.dtype in self.executor_options.dtypes
         mpi = mpi_version(self.attempt.provenance)
         machine = machine_name(self.attempt.machine, self.attempt.provenance)
         return Conditions(machine, mpi, COMPILED if compiled else PYTHON).label

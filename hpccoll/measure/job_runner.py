@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from hpccoll.cases.case import PYTHON, Case, Job, Shape
+from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.executor.choice import agree_on_executor
+from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.measure.attempt_runner import AttemptRunner
-from hpccoll.measure.executor_choice import agree_on_executor, executor_provenance
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks
@@ -23,7 +24,6 @@ from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
 from hpccoll.store.raw_results import Attempt, CaseHistory, Failure, Outcome, RawResults
-from hpccoll.transports.mpi.native_executor import CompiledOptions
 
 MAX_DAMAGE_LINES = 5
 """The maximum number of damaged lines of a journal that are printed when a job is resumed."""
@@ -130,7 +130,7 @@ class JobRunner:
         """Begin an attempt on the current group."""
         self.attempt_number += 1
         probe_result = self.probe_result if self.group.complete else None  # the probe ran on all ranks
-        attempt, compiled = self._gather_attempt(probe_result)
+        attempt, executor_options = self._gather_attempt(probe_result)
         self.load = LoadRecorder(self.group.ranks.comm, attempt)
         attempt = replace(attempt, provenance={**attempt.provenance, LOAD: self.load.gather_start()})
         if self.journal:
@@ -139,7 +139,7 @@ class JobRunner:
             self.raw.attempts.append((attempt, []))
         if self.me == 0 and not self.group.complete:
             print(f"# attempt {self.attempt_number} continues with {self.group.shape.text}", flush=True)
-        return AttemptRunner(self.group, job, attempt, probe_result, self.progress, compiled)
+        return AttemptRunner(self.group, job, attempt, probe_result, self.progress, executor_options)
 
     def _record_load(self) -> None:
         """Add what else used the hosts during the attempt to its provenance."""
@@ -170,16 +170,20 @@ class JobRunner:
                 break
         return fine
 
-    def _gather_attempt(self, probe_result: ProbeResult | None) -> tuple[Attempt, CompiledOptions | None]:
+    def _gather_attempt(self, probe_result: ProbeResult | None) -> tuple[Attempt, ExecutorOptions | None]:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         group = self.group
         attempt = gather_attempt(group.ranks, self.job, self.attempt_number, group.gpus.provenance(self.job.cases))
         requested = group.ranks.run_at_root(self._requested_executor)
-        compiled = agree_on_executor(group.ranks.comm, requested, oversubscribed=attempt.oversubscribed)
-        executor = executor_provenance(compiled)
+        options = None
+        if requested != PYTHON:
+            required = requested == COMPILED
+            options = agree_on_executor(group.ranks.comm, required=required, oversubscribed=attempt.oversubscribed)
+        spins = options is not None and not options.oversubscribed
+        executor = {"executor": COMPILED if options else PYTHON, "waiting": "spins" if spins else "yields"}
         provenance = {**attempt.provenance, **executor, "network": self.network, **group.provenance()}
         evidence = probe_result.to_json() if probe_result else None
-        return replace(attempt, provenance=provenance, evidence=evidence), compiled
+        return replace(attempt, provenance=provenance, evidence=evidence), options
 
     def _requested_executor(self) -> str | None:
         """Return the executor of the job; if it names none, that of its earlier launches, because rounds are joined.

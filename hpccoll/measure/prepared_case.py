@@ -1,4 +1,4 @@
-"""A prepared case: compiled for the ranks, with its buffers and the check of its result."""
+"""A prepared case: its plan for the ranks, with its buffers and the check of its result."""
 
 import zlib
 from collections.abc import Callable, Collection, Mapping
@@ -7,7 +7,7 @@ from functools import cached_property
 
 from mpi4py import MPI
 
-from hpccoll.cases.case import COMPILED, PYTHON, Case, Effort, Parameter
+from hpccoll.cases.case import AGGREGATED, COMPILED, PYTHON, Case, Effort, Parameter
 from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.cases.channel_defaults import plan_channels
 from hpccoll.cases.communicator_settings import CommunicatorSettings
@@ -16,13 +16,15 @@ from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
-from hpccoll.measure.native_loop import NativeBarrier, NativeLoop
-from hpccoll.measure.payload import Payload
-from hpccoll.measure.payload_values import Array
-from hpccoll.measure.result_check import Check, guards_of
+from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.loop import ExecutorLoop
+from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
+from hpccoll.measure.guards import guards_of
+from hpccoll.measure.payload import Array, Payload
+from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings
-from hpccoll.measure.stream_timing import Wait, stream_timing
+from hpccoll.measure.stream_timing import StreamTiming, Wait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.measure.transport_factory import make_transport
 from hpccoll.schedule import (
@@ -40,9 +42,8 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
-from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
+from hpccoll.transports.mpi.library_calls import result_span
 from hpccoll.transports.mpi.persistent import CHANNELS_KEY
-from hpccoll.transports.mpi.vendor_arguments import result_span
 from hpccoll.transports.nccl.communicators import abort_all_worlds
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
@@ -52,7 +53,7 @@ def _no_device() -> int:
 
 
 class PreparedCase:
-    """A case compiled for the ranks of ``comm``, with its buffers; close it after the measurement.
+    """A case lowered for the ranks of ``comm``, with its buffers; close it after the measurement.
 
     Args:
         comm: the communicator of the ranks.
@@ -62,14 +63,14 @@ class PreparedCase:
         gpu: the GPU of this rank for a case of device cuda, else None.
         assumed: an assumption about the machine that only the user vouches for; it becomes part of the evidence.
         communicator: the settings of NCCL's communicators.
-        compiled: how the compiled executor runs plans in host memory; None for the Python executor.
+        executor_options: how the compiled executor runs plans in host memory; None for the Python executor.
         effort: the effort of the job; None for the default one.
     """
 
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, choice: str | None = None, gpu: Gpu | None = None,
         assumed: str | None = None, communicator: CommunicatorSettings | None = None,
-        compiled: CompiledOptions | None = None, effort: Effort | None = None,
+        executor_options: ExecutorOptions | None = None, effort: Effort | None = None,
     ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.choice, self.gpu = case, layout, comm.rank, choice, gpu
         self.assumed = assumed
@@ -98,7 +99,7 @@ class PreparedCase:
         )
         native = self.algorithm is None
         self.transport = transport = make_transport(
-            case, comm, gpu, communicator or {}, native=native, compiled=compiled
+            case, comm, gpu, communicator or {}, native=native, executor_options=executor_options
         )
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
@@ -118,13 +119,7 @@ class PreparedCase:
         filled = self.payload.filled_units(in_place=case.in_place)
         try:
             self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
-            self._timing = on_stream = (
-                stream_timing(
-                    case.timing, self.plan, gpu, self.check, effort or Effort(), in_place=self.operation.in_place
-                )
-                if gpu and isinstance(self.plan, StreamPlan)
-                else None  # the host takes part in the operation, and only the host can time it
-            )  # fmt: skip
+            self._timing = on_stream = self._stream_timing(effort or Effort())
         except BaseException:
             if isinstance(self.plan, StreamPlan):  # over MPI, only all ranks together can free what they hold
                 self.close()  # the graphs and registered buffers, before their communicator is aborted
@@ -138,9 +133,9 @@ class PreparedCase:
         self.operations_with_check = on_stream.operations_with_check if on_stream else 1
 
     def loop(
-        self, sync: RankSync, barrier: Callable[[], NativeBarrier], progress: RankProgress
-    ) -> NativeLoop | PythonLoop:
-        """Return the loop that runs this case: compiled if the plan is; all ranks call this together.
+        self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress
+    ) -> ExecutorLoop | PythonLoop:
+        """Return the loop that runs this case: in C if the plan is run there; all ranks call this together.
 
         Args:
             sync: the communication with the other ranks.
@@ -148,14 +143,14 @@ class PreparedCase:
             progress: the progress of this rank, which is kept up to date.
         """
         plan = getattr(self.plan, "executor", None)
-        if isinstance(plan, NativePlan) and isinstance(self.check, Check):
-            return NativeLoop(plan, self.check, barrier(), progress)
+        if isinstance(plan, ExecutorPlan) and isinstance(self.check, Check):
+            return ExecutorLoop(plan, self.check, GENERATIONS, barrier(), progress.numbers)
         return PythonLoop(self, sync, progress)
 
     @property
     def executor(self) -> str:
         """The executor that runs this case: ``compiled`` or ``python``."""
-        return COMPILED if isinstance(getattr(self.plan, "executor", None), NativePlan) else PYTHON
+        return COMPILED if isinstance(getattr(self.plan, "executor", None), ExecutorPlan) else PYTHON
 
     @property
     def _calls_mpi(self) -> bool:
@@ -195,6 +190,13 @@ class PreparedCase:
         if self.gpu:
             return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self._guards)
         return Check(*buffers, in_place=in_place, generation=generation, guards=self._guards)
+
+    def _stream_timing(self, effort: Effort) -> StreamTiming | None:
+        """Return the timing of a plan on a stream; None where the host takes part, which only the host can time."""
+        if self.gpu is None or not isinstance(self.plan, StreamPlan):
+            return None
+        operations = effort.operations if self.case.timing == AGGREGATED else None
+        return StreamTiming(self.plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
 
     def set_wait(self, wait: Wait) -> bool:
         """Make runs wait for queued work with ``wait``; return whether they can, which needs a stream plan."""

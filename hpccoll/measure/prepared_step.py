@@ -47,7 +47,7 @@ MESSAGE = "binomial"
 
 
 class PreparedStep:
-    """A training step compiled for the ranks of ``comm``; close it after the measurement.
+    """A training step lowered for the ranks of ``comm``; close it after the measurement.
 
     Args:
         comm: the communicator of the ranks.

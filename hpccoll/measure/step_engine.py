@@ -14,10 +14,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.executor.plan_arrays import ExecutorPlan, advance_until
 from hpccoll.measure.matrix_products import Products, matrix_products
 from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
 from hpccoll.training.workload import GEMM, NOTHING, WAIT, Workload
-from hpccoll.transports.mpi.native_executor import NativePlan, advance_until
 
 Nanoseconds = NDArray[np.int64]
 
@@ -112,7 +112,7 @@ class StepEngine:
     Args:
         program: the program of this rank; None for an aggregator, which only runs ``operations``.
         workload: how ranks compute.
-        operations: the compiled operation of every Start, in the order of the program.
+        operations: the plan of every Start, in the order of the program.
         streams: the stream of each of them.
     """
 
@@ -120,7 +120,7 @@ class StepEngine:
         self, program: StepProgram | None, workload: Workload, operations: Sequence[Drivable], streams: Sequence[str]
     ) -> None:
         self.operations, self.streams = operations, streams
-        self._native = [each for each in operations if isinstance(each, NativePlan)]
+        self._executor_plans = [each for each in operations if isinstance(each, ExecutorPlan)]
         self._gemm = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
         starts = [Start(None)] * len(operations)  # type: ignore[arg-type]  # an aggregator's start at once
         self.instructions = program.instructions if program else starts
@@ -199,7 +199,7 @@ class StepEngine:
         self._begun[number] = True
         operation = self.operations[number]
         operation.start()
-        if isinstance(operation, NativePlan) and not operation.running:
+        if isinstance(operation, ExecutorPlan) and not operation.running:
             self._end(number)
 
     def _end(self, number: int) -> None:
@@ -224,7 +224,7 @@ class StepEngine:
             running = self._running()
             if awaited is not None and self._ended[awaited]:
                 return
-            if len(self._native) == len(self.operations):
+            if len(self._executor_plans) == len(self.operations):
                 if not advance_until([self.operations[n] for n in running], until_ns):  # type: ignore[misc]
                     return
                 for number in running:

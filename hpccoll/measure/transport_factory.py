@@ -11,15 +11,15 @@ from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
 from hpccoll.cases.transport_table import TRANSPORTS
+from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.transport_interface import Transport
 
 
 def make_transport(
     case: Case, comm: MPI.Intracomm, gpu: Gpu | None, communicator: CommunicatorSettings, *, native: bool,
-    compiled: CompiledOptions | None = None,
+    executor_options: ExecutorOptions | None = None,
 ) -> Transport:  # fmt: skip
     """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
 
@@ -29,12 +29,13 @@ def make_transport(
         gpu: the GPU of this rank for a case of device cuda, else None.
         communicator: the settings of NCCL's communicators.
         native: whether the library's own collectives run, instead of a schedule.
-        compiled: how the compiled executor runs plans in host memory; None for the Python executor.
+        executor_options: how the compiled executor runs plans in host memory; None for the Python executor.
     """
     spec = TRANSPORTS[case.transport]
     implementation = load_class((spec.native if native else spec.schedules)[case.device])
     if gpu is None:
-        return implementation(comm, compiled if compiled and case.dtype in compiled.dtypes else None)
+        can_fold = executor_options and case.dtype in executor_options.dtypes
+        return implementation(comm, executor_options if can_fold else None)
     gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
     options = _nccl_options(case, comm, gpu, communicator) if case.transport == "nccl" else {}
     return implementation(comm, gpu, **options)

@@ -19,17 +19,11 @@ from hpccoll.store.schema import SIMULATED
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The measurements of one transport and executor on one machine, with what another machine file promises.
-
-    Args:
-        machine: the machine file.
-        run: the measurements, with the expected times at the likely values.
-        intervals: the ends of the interval of each expected time; None without one.
-    """
+    """The measurements of one transport and executor on one machine, with what another machine file promises."""
 
     machine: MachineFile
-    run: RunModel
-    intervals: Sequence[tuple[float, float] | None]
+    run: RunModel  # the measurements, with the expected times at the likely values
+    intervals: Sequence[tuple[float, float] | None]  # the ends of the interval of each expected time; None without one
 
     @property
     def within(self) -> int:
@@ -58,11 +52,6 @@ def expectations(
     raw_results: Sequence[RawResults], machine: MachineFile, progress: Callable[[int, int], None] | None = None
 ) -> list[Expectation]:
     """Return the measurements of raw files with what a machine file promises, by machine, transport and executor.
-
-    Args:
-        raw_results: the raw results.
-        machine: the machine file.
-        progress: is called with the number of predictions done, and of all.
 
     Raises:
         UnusableError: if the raw files have no measurement.

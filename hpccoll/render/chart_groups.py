@@ -12,10 +12,9 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from hpccoll.analysis.call_labels import has_size, node_of_rank, placement_label
-from hpccoll.analysis.measured_choices import choice_of, setting_of
+from hpccoll.analysis.choice_table import mpi_version
 from hpccoll.analysis.recommendations import Recommendation
-from hpccoll.analysis.setting import Setting
-from hpccoll.analysis.table import Choice, mpi_version
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
 from hpccoll.cases.case import PYTHON, SINGLE
 from hpccoll.common.units import format_count, format_size
@@ -271,7 +270,7 @@ def chart_groups(
     points = _series_points(results, inputs)
     choice_series: dict[tuple[MeasuredCall, Choice], str] = {}
     for point in points:
-        choice_series.setdefault((_measured_call(point.row), choice_of(point.row)), point.series)
+        choice_series.setdefault((_measured_call(point.row), Choice.of(point.row)), point.series)
     keys = setting_keys(point.row for point in points)
     members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
     predictions: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
@@ -345,7 +344,7 @@ def _recommendations_for(
 
 
 def _measured_call(row: Row) -> MeasuredCall:
-    return replace(setting_of(row), in_place=None), row.executor or PYTHON, row.run_id
+    return replace(Setting.of(row), in_place=None), row.executor or PYTHON, row.run_id
 
 
 def _recommended_calls(recommendation: Recommendation) -> list[MeasuredCall]:

@@ -7,8 +7,8 @@ from altair.utils.schemapi import debug_mode
 
 from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.call_labels import placement_label
-from hpccoll.analysis.measured_choices import choice_of, setting_of
 from hpccoll.analysis.recommendations import Recommendation
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import PYTHON
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord
@@ -221,11 +221,11 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
     setting = recommendation.setting
     verdicts = recommendation.verdicts.values()
     named = {choice for each in verdicts for choice in (each.choice, each.runner_up)}
-    choice = choice_of(point.row)
+    choice = Choice.of(point.row)
     if not choice.is_native and choice not in named:
         return False
     row, in_place = point.row, True if setting.in_place is None else setting.in_place
-    of_setting = replace(setting_of(row), in_place=in_place) == replace(setting, in_place=in_place)
+    of_setting = replace(Setting.of(row), in_place=in_place) == replace(setting, in_place=in_place)
     placed = row.in_place == in_place or not placement_label(row)
     measured = recommendation.measured
     of_run = row.run_id in measured.runs and (row.executor or PYTHON) == measured.conditions.executor

@@ -10,7 +10,7 @@ from hpccoll.common.units import format_rounded_size, format_seconds, format_siz
 from hpccoll.model.expectations import Expectation
 from hpccoll.model.fit import MIN_SIZES
 from hpccoll.model.machine import TIER_LABELS
-from hpccoll.model.machine_file import MachineFile, Quantity, SegmentSection
+from hpccoll.model.machine_file import MachineFile, MessageCostsSection, Quantity
 from hpccoll.model.run_model import RunModel
 from hpccoll.model.validation import Crossing, Errors, Overtaking, Regret, Validated, crossings, curves
 
@@ -66,9 +66,9 @@ def _error_lines(model: RunModel) -> Iterator[str]:
 
 
 def _parameter_lines(machine: MachineFile) -> Iterator[str]:
-    for tier, segments in machine.tiers.items():
-        for segment in segments:
-            yield f"  {TIER_LABELS[tier]}, from {format_size(segment.from_bytes)}: {_segment_text(segment)}"
+    for tier, costs_by_size in machine.tiers.items():
+        for costs in costs_by_size:
+            yield f"  {TIER_LABELS[tier]}, from {format_size(costs.from_bytes)}: {_costs_text(costs)}"
     sections = {
         "port of a node, each way": machine.port, "uplink of a rack, each way": machine.uplink,
         "messages inside a node together": machine.memory,
@@ -87,12 +87,12 @@ def _parameter_lines(machine: MachineFile) -> Iterator[str]:
         yield f"  each other rank on its CPU adds {added} times a rank's own work"
 
 
-def _segment_text(segment: SegmentSection) -> str:
-    parts = [f"latency {_between(segment.latency_s, format_seconds)}"]
-    parts += [f"overhead {_between(segment.overhead_s, format_seconds)}"] if segment.overhead_s.value else []
-    parts += [f"gap {_between(segment.gap_s, format_seconds)}"] if segment.gap_s.value else []
-    limited = segment.bytes_per_s.value < NO_LIMIT
-    return ", ".join([*parts, _rate_text(segment.bytes_per_s) if limited else "as fast as the port"])
+def _costs_text(costs: MessageCostsSection) -> str:
+    parts = [f"latency {_between(costs.latency_s, format_seconds)}"]
+    parts += [f"overhead {_between(costs.overhead_s, format_seconds)}"] if costs.overhead_s.value else []
+    parts += [f"gap {_between(costs.gap_s, format_seconds)}"] if costs.gap_s.value else []
+    limited = costs.bytes_per_s.value < NO_LIMIT
+    return ", ".join([*parts, _rate_text(costs.bytes_per_s) if limited else "as fast as the port"])
 
 
 NO_LIMIT = 1e14

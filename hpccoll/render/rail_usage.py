@@ -6,9 +6,8 @@ from typing import Any
 
 import altair as alt
 
-from hpccoll.analysis.measured_choices import choice_of
 from hpccoll.analysis.round_comparison import disjoint
-from hpccoll.analysis.table import Choice
+from hpccoll.analysis.setting import Choice
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_size
 from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
@@ -34,7 +33,7 @@ def rail_findings(group: ChartGroup) -> Iterator[Finding]:
     by_algorithm = defaultdict[tuple[Choice, CallKey], list[SeriesPoint]](list)
     for point in points:
         if point.row.ranks == most:
-            by_algorithm[choice_of(point.row), point.key.without("variant", "in_place")].append(point)
+            by_algorithm[Choice.of(point.row), point.key.without("variant", "in_place")].append(point)
     if by_algorithm:
         row = next(iter(by_algorithm.values()))[0].row
         nbytes = row.requested_bytes if group.has_size else None
@@ -104,7 +103,7 @@ def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:
         .encode(
             x=alt.X("value:Q", title=SENT_TITLE, axis=alt.Axis(tickCount=5)),
             y=alt.Y("series:N", title=None, sort=series, axis=alt.Axis(labelLimit=260)),
-            color=colour("port", numbered_colours(ports), data, "square"),
+            color=colour("port", numbered_colours(ports), "square"),
             order=alt.Order("port:N"),
             tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
         )

@@ -24,7 +24,7 @@ from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS
 from hpccoll.transports.transport_interface import address
 
 if TYPE_CHECKING:
-    from hpccoll.transports.mpi.step import DeferredCall  # its import starts MPI, and a GPU is selected before that
+    from hpccoll.executor.lowered_step import DeferredCall  # its import starts MPI, and a GPU is selected before that
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
 

@@ -19,11 +19,11 @@ from synthetic_timings import (
 )
 
 from hpccoll.analysis.build_table import build_table, table_warnings
+from hpccoll.analysis.choice_table import Conditions, TuneTable
 from hpccoll.analysis.judge_table import judge_table
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
-from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.size_ranges import MIN_CUT_PRICE, choose_ranges, cut_price
-from hpccoll.analysis.table import Choice, Conditions, TuneTable
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Layout
 from hpccoll.store.rows import Gap

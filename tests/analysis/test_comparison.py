@@ -7,7 +7,8 @@ from cli_runner import invoke
 from compared_runs import SIZES, results
 from row_examples import make_row
 
-from hpccoll.analysis.comparison import (
+from hpccoll.analysis.comparison_text import KEYS, change_label, comparison_json, comparison_lines, interval_label
+from hpccoll.analysis.run_comparison import (
     IMPROVEMENT,
     MISSING,
     NEW,
@@ -18,7 +19,6 @@ from hpccoll.analysis.comparison import (
     check_tolerance,
     compare,
 )
-from hpccoll.analysis.comparison_text import KEYS, change_label, comparison_json, comparison_lines, interval_label
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
 from hpccoll.store.rows import Gap, Results

@@ -7,8 +7,8 @@ from cli_runner import invoke
 from imported_outputs import OUTPUTS, import_example, import_files
 from row_examples import make_row
 
-from hpccoll.analysis.comparison import compare
 from hpccoll.analysis.comparison_text import comparison_json, comparison_lines
+from hpccoll.analysis.run_comparison import compare
 from hpccoll.analysis.side_by_side import operation_label, side_by_side
 from hpccoll.store.rows import Results, Run
 from hpccoll.store.sources import SOURCES

@@ -6,7 +6,7 @@ import re
 import pytest
 from cli_runner import invoke, spawn
 
-from hpccoll.analysis.table import load_table
+from hpccoll.analysis.choice_table import load_table
 from hpccoll.store.hdf5 import read_raw_file
 from hpccoll.store.load_results import read_results
 

@@ -130,6 +130,6 @@ def test_the_printed_listing_has_each_reason_once(tmp_path):
 
 def test_a_listing_without_missing_entries_has_no_reasons():
     row = {"name": "mpi", "devices": ["cpu"], "available": True, "reason": None}
-    tables = dict.fromkeys(("algorithms", "policies", "variants", "workloads", "models"), ())
+    tables = dict.fromkeys(("algorithms", "policies", "parameters", "variants", "workloads", "models"), ())
     lines = [*listing_lines({**tables, "transports": [row]})]
-    assert [line for line in lines if not line.startswith("parameter ")] == ["transport mpi (of cpu)"]
+    assert lines == ["transport mpi (of cpu)"]

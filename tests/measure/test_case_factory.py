@@ -10,10 +10,10 @@ from mpi4py import MPI
 
 from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
+from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
-from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.nccl import communicator_config, communicators
 
 NATIVE_OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
@@ -140,13 +140,13 @@ def test_an_error_of_another_library_is_raised_unchanged():
     ("compiled", "case", "executor"),
     [
         (None, raw_examples.case(), "python"),
-        (CompiledOptions(oversubscribed=False), raw_examples.case(), "compiled"),
-        (CompiledOptions(oversubscribed=False, dtypes=("float64",)), raw_examples.case(), "python"),
-        (CompiledOptions(oversubscribed=False), NATIVE_OVER_NCCL, "python"),
+        (ExecutorOptions(oversubscribed=False), raw_examples.case(), "compiled"),
+        (ExecutorOptions(oversubscribed=False, dtypes=("float64",)), raw_examples.case(), "python"),
+        (ExecutorOptions(oversubscribed=False), NATIVE_OVER_NCCL, "python"),
     ],
 )
 def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(compiled, case, executor):
-    factory = SimpleNamespace(attempt=raw_examples.attempt(), compiled=compiled)
+    factory = SimpleNamespace(attempt=raw_examples.attempt(), executor_options=compiled)
     assert CaseFactory._conditions(factory, case).endswith(f" and the {executor} executor")
 
 

@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -13,24 +12,20 @@ from hypothesis import strategies as st
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.yaml_model import sections_in
 from hpccoll.model.event_simulation import simulate_events
-from hpccoll.model.machine import Cpus, Segment
+from hpccoll.model.machine import Cpus, MessageCosts
 from hpccoll.model.machine_file import (
     SCHEMA,
     VERSION,
     AggregatorKind,
     DeclaredSections,
     MachineFile,
-    Quantity,
     cluster_names,
     read_machine,
     write_machine,
 )
 from hpccoll.schedule import BFLOAT16, DTYPES, Cut
 
-GUIDE = Path(__file__).parents[2] / "results" / "README.md"
-TABLE = re.compile(r"(?<=<!-- machine keys -->\n).*(?=<!-- /machine keys -->)", re.DOTALL)
 HEADER = f"schema: {SCHEMA}\nschema_version: {VERSION}\n"
 CLUSTER = (
     HEADER
@@ -79,8 +74,8 @@ def errors(path):
 
 def test_a_machine_has_the_costs_of_its_file_in_seconds(mine):
     machine = mine.machine()
-    assert machine.tiers["node"].segments == (Segment(0, 3e-6, 0, 0, 1 / 4e11),)
-    assert machine.tiers["rack"].segments[1] == Segment(4096, 6e-6, 1e-6, 2e-6, 1 / 5e10, synchronous=True)
+    assert machine.tiers["node"].costs == (MessageCosts(0, 3e-6, 0, 0, 1 / 4e11),)
+    assert machine.tiers["rack"].costs[1] == MessageCosts(4096, 6e-6, 1e-6, 2e-6, 1 / 5e10, synchronous=True)
     assert machine.fold_s == {"float32": 1e-12, "bfloat16": 1e-12}
     assert (machine.port_byte_s, machine.burst_bytes, machine.memory_byte_s) == (1 / 5e10, 10, 1 / 2e12)
     assert machine.cpus == Cpus(4, 1e-10, "machine", 1.5)
@@ -89,8 +84,8 @@ def test_a_machine_has_the_costs_of_its_file_in_seconds(mine):
 
 def test_the_ends_of_intervals_are_fast_or_slow_together(mine):
     fast, slow = mine.machine("low_cost"), mine.machine("high_cost")
-    assert [each.tiers["node"].segments[0].latency_s for each in (fast, slow)] == [2e-6, 5e-6]
-    assert [each.tiers["rack"].segments[0].byte_s for each in (fast, slow)] == [1 / 5e10, 1 / 2e10]
+    assert [each.tiers["node"].costs[0].latency_s for each in (fast, slow)] == [2e-6, 5e-6]
+    assert [each.tiers["rack"].costs[0].byte_s for each in (fast, slow)] == [1 / 5e10, 1 / 2e10]
     assert [(each.port_byte_s, each.burst_bytes) for each in (fast, slow)] == [(1 / 6e10, 20), (1 / 4e10, 0)]
     assert [each.tiers["fabric"] for each in (fast, slow)] == [mine.machine().tiers["fabric"]] * 2
     assert [each.cpus.contention for each in (fast, slow)] == [1, 2]
@@ -390,31 +385,3 @@ def seconds(cluster, layout, algorithm, bound="value"):
     slices = call.slices(family.algorithm(algorithm), layout)
     cut = Cut(call, 4 << 20, slices[0].units, len(slices), 4)
     return simulate_events(slices, cut, cluster.machine(bound))
-
-
-def rows(section, prefix=""):
-    """Yield a line for each key of a section, and for those of the sections in it."""
-    lists = {"tiers": ".TIER[]", "reduction": ".DTYPE"}
-    for name, key in section.model_fields.items():
-        path = prefix + (key.alias or name)
-        default = key.get_default()
-        shown = f"{default.value:g}" if isinstance(default, Quantity) else default
-        plain = isinstance(shown, bool | int | float | str)
-        yield f"| `{path}` | {key.description} | {'required' if key.is_required() else str(shown).lower() * plain} |"
-        for inner in sections_in(key.annotation):
-            if inner is not Quantity:
-                yield from rows(inner, f"{path}{lists.get(path, '')}.")
-
-
-def keys():
-    """Return the keys of a machine file as a Markdown table, those of a number last."""
-    lines = ["| key | meaning | default |", "| --- | --- | --- |"]
-    return "\n".join([*lines, *rows(MachineFile), *rows(Quantity, "NUMBER.")]) + "\n"
-
-
-def test_the_guide_lists_every_key():
-    assert TABLE.findall(GUIDE.read_text()) == [keys()], "run PYTHONPATH=tests python tests/model/test_machine_file.py"
-
-
-if __name__ == "__main__":
-    GUIDE.write_text(TABLE.sub(lambda _: keys(), GUIDE.read_text()))

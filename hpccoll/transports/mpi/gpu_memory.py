@@ -5,12 +5,13 @@ from typing import Protocol
 import numpy as np
 from mpi4py import MPI
 
+from hpccoll.executor.lowered_step import DeferredCall
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
+from hpccoll.transports.mpi.lowering import QueuedMemory
 from hpccoll.transports.mpi.persistent import MpiPlan
-from hpccoll.transports.mpi.step import DeferredCall, QueuedMemory
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
-from hpccoll.transports.transport_interface import CompiledPlan, address
+from hpccoll.transports.transport_interface import TransportPlan, address
 
 
 class GpuMemory(QueuedMemory, Protocol):
@@ -48,7 +49,7 @@ class _GpuTransport(GuardedBuffers):
         return buffer
 
 
-def _warmed_up(plan: CompiledPlan, gpu: GpuMemory) -> CompiledPlan:
+def _warmed_up(plan: TransportPlan, gpu: GpuMemory) -> TransportPlan:
     """Run ``plan`` once, which compiles kernels, registers memory with MPI and overwrites dst; return the plan."""
     gpu.synchronize()  # as runs expect: memory of the pool may still be in use by an earlier plan
     plan.run()
@@ -58,14 +59,14 @@ def _warmed_up(plan: CompiledPlan, gpu: GpuMemory) -> CompiledPlan:
 class GpuMpiTransport(_GpuTransport):
     """Schedules over messages of GPU memory, for a CUDA-aware library."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         return _warmed_up(MpiPlan(self.comm, operation, src, dst, memory=self.gpu), self.gpu)
 
 
 class GpuVendorTransport(_GpuTransport):
     """The library's own collectives on GPU memory."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         plan = MpiVendorPlan(self.comm, operation, src, dst)
         return _warmed_up(_StreamOrderedPlan(plan, self.gpu, scales=operation.reduction.averages), self.gpu)
 
@@ -73,11 +74,11 @@ class GpuVendorTransport(_GpuTransport):
 class _StreamOrderedPlan:
     """A plan of a library that ignores streams; a run waits for the work that it queues itself.
 
-    The stream must be idle before a run, as ``CompiledPlan.run`` says: a wait here would be timed, and the benchmarks
+    The stream must be idle before a run, as ``TransportPlan.run`` says: a wait here would be timed, and the benchmarks
     of MPI libraries have none (osu_allreduce -d cuda).
     """
 
-    def __init__(self, plan: CompiledPlan, gpu: GpuMemory, *, scales: bool) -> None:
+    def __init__(self, plan: TransportPlan, gpu: GpuMemory, *, scales: bool) -> None:
         self.result, self.progress, self.close = plan.result, plan.progress, plan.close
         self._run, self._synchronize, self._scales = plan.run, gpu.synchronize, scales
 
@@ -90,7 +91,7 @@ class _StreamOrderedPlan:
 class StagedMpiTransport(_GpuTransport):
     """Schedules over messages of host memory, between copies of the contribution to the host and of the result back."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         host = self.pinned(src), self.pinned(dst)
         lanes = map(operation.lane_schedule, range(len(operation.schedules)))
         moves = any(step.actions for lane in lanes for step in lane.steps(self.comm.rank))
@@ -100,7 +101,7 @@ class StagedMpiTransport(_GpuTransport):
 class StagedVendorTransport(_GpuTransport):
     """The library's own collectives on host memory, between the same copies."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         host = self.pinned(src), self.pinned(dst)
         moves = not operation.collective.token  # a barrier has no buffers
         return StagedPlan(MpiVendorPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
@@ -120,7 +121,7 @@ class StagedPlan:
 
     def __init__(
         self,
-        plan: CompiledPlan,
+        plan: TransportPlan,
         transport: _GpuTransport,
         operation: Operation,
         device: tuple[Array, Array],

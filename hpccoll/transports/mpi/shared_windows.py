@@ -12,9 +12,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.executor.lowered_step import DeferredCall
 from hpccoll.schedule.operation import Array
 from hpccoll.transports.guarded_memory import MARGIN_BYTES, GuardedBuffer, allocate_guarded
-from hpccoll.transports.mpi.step import DeferredCall
 
 PAGE_BYTES = 4096
 

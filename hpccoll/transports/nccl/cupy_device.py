@@ -9,9 +9,9 @@ import numpy as np
 
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, nccl_error_text
-from hpccoll.transports.nccl.compile import NcclMessage
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.fold_kernel import FoldLauncher
+from hpccoll.transports.nccl.lowering import NcclMessage
 from hpccoll.transports.nccl.stream_plan import NamedBuffers, StreamCall
 
 if TYPE_CHECKING:

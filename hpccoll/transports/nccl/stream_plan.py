@@ -7,8 +7,8 @@ import numpy as np
 
 from hpccoll.common.errors import GpuFailedError
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.nccl.compile import NcclMessage
 from hpccoll.transports.nccl.fold import Fold
+from hpccoll.transports.nccl.lowering import NcclMessage
 
 StreamCall: TypeAlias = Callable[[], object]
 NamedBuffers: TypeAlias = Mapping[str, Array]

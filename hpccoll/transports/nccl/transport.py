@@ -12,7 +12,7 @@ import numpy as np
 
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
-from hpccoll.transports.nccl.compile import NcclCompiler, Stage
+from hpccoll.transports.nccl.lowering import NcclLowering, Stage
 from hpccoll.transports.nccl.overlap import NO_WAITS, fold_waits
 from hpccoll.transports.nccl.stream_plan import NamedBuffers, NcclStream, StreamCall, StreamPlan
 from hpccoll.transports.transport_interface import check_agreement
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def compile_plan(
-    device: NcclStream, compiler: NcclCompiler, stages: Sequence[Stage], buffers: NamedBuffers
+    device: NcclStream, compiler: NcclLowering, stages: Sequence[Stage], buffers: NamedBuffers
 ) -> StreamPlan:
     """Return the plan of a rank.
 
@@ -118,7 +118,7 @@ class NcclTransport(NcclTransportBase):
         from hpccoll.transports.nccl.communicators import nccl_world
         from hpccoll.transports.nccl.cupy_device import CupyDevice
 
-        compiler = NcclCompiler(self.comm.rank, operation)
+        compiler = NcclLowering(self.comm.rank, operation)
         received = self.comm.alltoall(compiler.proposals())
         check_agreement(self.comm.allgather(compiler.mismatched_peers(received)))
         communicator = nccl_world(self.comm, self.library).communicator

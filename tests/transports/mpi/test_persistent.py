@@ -42,20 +42,20 @@ contract.main()
 
 def compiler(steps, channels=1):
     """Return the compiler of rank 0 of four for a schedule of these steps, an all-reduce in place in 16 units."""
-    from hpccoll.transports.mpi.compile import MpiCompiler  # where there is an MPI
+    from hpccoll.transports.mpi.lowering import MpiLowering  # where there is an MPI
 
     schedule = Schedule(Layout.of(4), 16, lambda _me: iter(steps()))
     asked = Case(all_reduce.call(4), (schedule,)).operation(64, channels=channels, window=2)
-    return MpiCompiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype), None)
+    return MpiLowering(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype), None)
 
 
 def test_sequences_are_slices_times_window():
-    from hpccoll.transports.mpi.compile import MpiCompiler  # where there is an MPI
+    from hpccoll.transports.mpi.lowering import MpiLowering  # where there is an MPI
 
     for slices, channels, window, sequences in ((1, 4, 2, 2), (2, 4, 2, 4), (2, 1, 1, 2), (2, 3, 9, 6)):
         case = Case(all_reduce.call(4), (Schedule(Layout.of(4), 4, lambda _me: iter(())),) * slices)
         asked = case.operation(64, channels=channels, window=window)
-        made = MpiCompiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype)).sequences()
+        made = MpiLowering(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype)).sequences()
         assert len(made) == sequences
 
 

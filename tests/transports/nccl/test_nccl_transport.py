@@ -29,8 +29,8 @@ from hpccoll.schedule import (
 )
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.buffer_pieces import Span
-from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage
 from hpccoll.transports.nccl.cupy_device import CupyDevice
+from hpccoll.transports.nccl.lowering import NcclLowering, NcclMessage
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
@@ -209,7 +209,7 @@ def naive(schedule, _times, me):
 
 def run_misaligned():
     asked, cluster = MISALIGNED.operation(60), Cluster(3)
-    compilers = [NcclCompiler(me, asked) for me in range(3)]
+    compilers = [NcclLowering(me, asked) for me in range(3)]
     said = [compiler.proposals() for compiler in compilers]
     for me, compiler in enumerate(compilers):
         room = {"src": np.zeros(0), "dst": np.zeros(60), "tmp": np.zeros(0)}
@@ -223,7 +223,7 @@ def test_misaligned_lanes_do_not_deadlock():
 
 
 def test_the_fake_detects_the_deadlock_of_groups_by_step_number(monkeypatch):
-    monkeypatch.setattr("hpccoll.transports.nccl.compile.message_times", naive)
+    monkeypatch.setattr("hpccoll.transports.nccl.lowering.message_times", naive)
     with pytest.raises(DeadlockError, match="rank 0 waits to send to rank 1"):
         run_misaligned()
 
@@ -236,7 +236,7 @@ def test_the_fake_rejects_groups_with_overlapping_messages():
 
 def stages_of(case, me, **how):
     asked = case.operation(3 << 10, "int32", **how)
-    compilers = [NcclCompiler(rank, asked) for rank in range(asked.layout.ranks)]
+    compilers = [NcclLowering(rank, asked) for rank in range(asked.layout.ranks)]
     return compilers[me].stages([compiler.proposals()[me] for compiler in compilers])
 
 
@@ -291,8 +291,8 @@ def test_scratch_is_aligned_like_the_target():
 
 def test_ranks_find_the_peers_whose_plans_mismatch():
     one, other = (case_of("all_reduce-ring", 3).operation(count) for count in (300, 3000))
-    said = [NcclCompiler(me, one if me else other).proposals() for me in range(3)]
-    strange = [NcclCompiler(me, one if me else other).mismatched_peers([of[me] for of in said]) for me in range(3)]
+    said = [NcclLowering(me, one if me else other).proposals() for me in range(3)]
+    strange = [NcclLowering(me, one if me else other).mismatched_peers([of[me] for of in said]) for me in range(3)]
     assert strange[0] == [1, 2]
     assert strange[1] == strange[2] == [0]
 

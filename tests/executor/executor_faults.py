@@ -1,20 +1,21 @@
-"""The compiled loop on two ranks, with faults in rank 1's plan: mpiexec -n 2 python native_faults.py."""
+"""The compiled loop on two ranks, with faults in rank 1's plan: mpiexec -n 2 python executor_faults.py."""
 
 import numpy as np
 from mpi4py import MPI
 
 from hpccoll.cases.case import Case
+from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.executor.structures import WORK_COPY, WORK_FOLD
-from hpccoll.measure.native_loop import NativeBarrier
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress
-from hpccoll.transports.mpi.native_executor import CompiledOptions
+from hpccoll.transports.mpi.shared_windows import SharedMemory
 
 COMM = MPI.COMM_WORLD
 RANKS = Ranks(COMM)
-OPTIONS = CompiledOptions(oversubscribed=True)
-BARRIER = NativeBarrier(COMM, OPTIONS)
+OPTIONS = ExecutorOptions(oversubscribed=True)
+BARRIER = ExecutorBarrier(COMM, SharedMemory(COMM), OPTIONS)
 ITERATIONS = 20
 STALE = np.full(1 << 16, 3, np.float32)
 """What an earlier operation may have left in scratch."""
@@ -45,7 +46,7 @@ FAULTS = (leave_out_a_fold, shorten_a_fold, shorten_a_copy, fold_stale_scratch, 
 
 def check(case: Case) -> None:
     """Run the case without and with each fault; the compiled check sees what the one in Python sees."""
-    prepared = PreparedCase(COMM, RANKS.layout(0), case, compiled=OPTIONS)
+    prepared = PreparedCase(COMM, RANKS.layout(0), case, executor_options=OPTIONS)
     loop = prepared.loop(RANKS, lambda: BARRIER, RankProgress())
     in_python = PythonLoop(prepared, RANKS, RankProgress())
     works = prepared.plan.executor._arrays["works"]

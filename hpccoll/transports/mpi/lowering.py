@@ -1,4 +1,4 @@
-"""The compiler of schedules for MPI: it turns the steps of one rank into calls and messages on its buffers.
+"""The lowering of schedules for MPI: it turns the steps of one rank into calls and messages on its buffers.
 
 Arrivals that are folded, or that would overwrite data which their step still reads, are received into scratch. A part
 of several pieces is sent and received through a derived datatype.
@@ -11,11 +11,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import chain
+from typing import Protocol
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from hpccoll.executor.lowered_step import (
+    DeferredCall,
+    LocalCall,
+    LocalCopy,
+    LocalFold,
+    LocalScale,
+    LoweredStep,
+    MpiMessage,
+)
 from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.schedule.step import Range, drop_null_peers
@@ -30,16 +40,6 @@ from hpccoll.transports.buffer_pieces import (
     written_parts,
 )
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
-from hpccoll.transports.mpi.step import (
-    CompiledStep,
-    LocalCall,
-    LocalCopy,
-    LocalFold,
-    LocalScale,
-    MpiMessage,
-    QueuedMemory,
-    merge_steps,
-)
 from hpccoll.transports.transport_interface import address, aligned_empty
 
 MAX_MESSAGES = 32
@@ -55,12 +55,23 @@ NO_DATA = np.empty(1, np.uint8), 0, MPI.BYTE
 """The buffer specification of a signal."""
 
 
-class MpiCompiler:
-    """Compiles the steps of this rank. With ``shared``, all ranks create it together.
+class QueuedMemory(Protocol):
+    """Memory, such as a GPU's, in which copies and folds are queued instead of executed at once."""
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        """Return an uninitialised array in this memory."""
+
+    @property
+    def sync_calls(self) -> Sequence[DeferredCall]:
+        """The calls that wait for all queued work."""
+
+
+class MpiLowering:
+    """Lowers the steps of this rank. With ``shared``, all ranks create it together.
 
     Args:
         me: this rank.
-        operation: the operation to compile.
+        operation: the operation to lower.
         src: the source buffer of this rank, unused in place.
         dst: the destination buffer of this rank.
         shared: the shared memory of the node, which contains src and dst; None to send all parts.
@@ -86,24 +97,24 @@ class MpiCompiler:
         self.datatypes: list[MPI.Datatype] = []
         self.node_peers = self._node_peers(shared) if shared else {}
 
-    def sequences(self) -> list[list[CompiledStep]]:
+    def sequences(self) -> list[list[LoweredStep]]:
         """Return the steps of each sequence, lane after lane; the caller later frees ``datatypes``."""
         window = max(1, min(self.operation.window * len(self.slices), self.operation.lanes))
         return [self._sequence(range(first, self.operation.lanes, window)) for first in range(window)]
 
-    def _sequence(self, lanes: range) -> list[CompiledStep]:
+    def _sequence(self, lanes: range) -> list[LoweredStep]:
         length = max((self._scratch_length(lane, step) for lane in lanes for step in self.steps[lane]), default=0)
         scratch = self.empty(length, self.operation.dtype)
-        compiled = []
+        lowered = []
         for lane in lanes:
             for step in self.steps[lane]:
-                compiled += self._step(lane, step, scratch)
-            compiled += self._scaling(lane)
+                lowered += self._step(lane, step, scratch)
+            lowered += self._scaling(lane)
         if self.memory:
-            return _synchronized(compiled, [LocalCall(*call) for call in self.memory.sync_calls])
-        return self._fenced(merge_steps(compiled)) if self.node_peers else compiled
+            return _synchronized(lowered, [LocalCall(*call) for call in self.memory.sync_calls])
+        return self._fenced(merge_steps(lowered)) if self.node_peers else lowered
 
-    def _fenced(self, steps: list[CompiledStep]) -> list[CompiledStep]:
+    def _fenced(self, steps: list[LoweredStep]) -> list[LoweredStep]:
         """Add memory fences before and after the steps that exchange signals."""
         fences = [LocalCall(*call) for call in self.shared.fences] if self.shared else []
         for step in steps:
@@ -144,9 +155,9 @@ class MpiCompiler:
         """Return the elements of scratch that suffice for the arrivals and copies of a step."""
         return sum(b - a for part in written_parts(step) for a, b in self.spans(lane, self.me, part))
 
-    def _step(self, lane: int, step: Step, scratch: Array) -> list[CompiledStep]:
-        """Compile a step; if peers read parts from shared memory, a second step waits until they are done."""
-        start, end = CompiledStep(), CompiledStep()
+    def _step(self, lane: int, step: Step, scratch: Array) -> list[LoweredStep]:
+        """Lower a step; if peers read parts from shared memory, a second step waits until they are done."""
+        start, end = LoweredStep(), LoweredStep()
         write = end if self._overwrites_parts_being_read(lane, step) else start
         ordinal: dict[tuple[bool, int], int] = defaultdict(int)
         used, overlapping = 0, self._overlapping(lane, step)
@@ -166,10 +177,10 @@ class MpiCompiler:
                 continue
             node_peer, nbytes = self.node_peers.get(peer), length * self.operation.dtype.itemsize
             if node_peer:
-                start.messages.append(MpiMessage(sends, NO_DATA, peer, tag, nbytes))
-                end.messages.append(MpiMessage(not sends, NO_DATA, peer, tag + MAX_MESSAGES, 0))
+                start.messages.append(MpiMessage(sends, NO_DATA, peer, tag, lane, nbytes))
+                end.messages.append(MpiMessage(not sends, NO_DATA, peer, tag + MAX_MESSAGES, lane, 0))
             if sends:
-                start.messages += [] if node_peer else [MpiMessage(sends, self._data(target), peer, tag, nbytes)]
+                start.messages += [] if node_peer else [MpiMessage(sends, self._data(target), peer, tag, lane, nbytes)]
                 continue
             staged = write is end if node_peer else isinstance(action, RecvReduce) or number in overlapping
             arrival = [staging] if staged else target
@@ -179,7 +190,7 @@ class MpiCompiler:
                 start.after += _copies(arrival, source) if staged else []
                 arrival = arrival if staged else source
             else:
-                start.messages.append(MpiMessage(sends, self._data(arrival), peer, tag, nbytes))
+                start.messages.append(MpiMessage(sends, self._data(arrival), peer, tag, lane, nbytes))
             if isinstance(action, RecvReduce):
                 operand, fold = self._views(lane, action.operand), self.operation.reduction.fold
                 write.after += [LocalFold(fold, *views) for views in align_pieces(operand, arrival, target)]
@@ -193,9 +204,9 @@ class MpiCompiler:
         return bool(count_overlaps(self._pieces(lane, *written_parts(step)), *sorted_bounds(self._pieces(lane, *read))))
 
     def _copy(
-        self, start: CompiledStep, write: CompiledStep, lane: int, action: Copy, staging: Array, *, overlapping: bool
+        self, start: LoweredStep, write: LoweredStep, lane: int, action: Copy, staging: Array, *, overlapping: bool
     ) -> int:
-        """Compile a copy, through ``staging`` if the step writes what it reads; return the elements of scratch used."""
+        """Lower a copy, through ``staging`` if the step writes what it reads; return the elements of scratch used."""
         source, target = self._views(lane, action.source), self._views(lane, action.target)
         pieces = self._pieces(lane, action.source)
         if not (overlapping or count_overlaps(pieces, *sorted_bounds(self._pieces(lane, action.target)))):
@@ -226,14 +237,27 @@ class MpiCompiler:
         self.datatypes.append(datatype)
         return first, 1, datatype
 
-    def _scaling(self, lane: int) -> list[CompiledStep]:
+    def _scaling(self, lane: int) -> list[LoweredStep]:
         """Return the last step of an average, which divides the lane's sum by the number of workers."""
         if not self.operation.reduction.averages or self.me >= self.operation.layout.workers:
             return []
         units = self.operation.call.target(self.me, self.operation.cut.units)
         views = self._views(lane, Part("dst", (Range(units.start, units.stop),)))
         reduction, workers = self.operation.reduction, self.operation.layout.workers
-        return [CompiledStep(after=[LocalScale(reduction, view, workers) for view in views])]
+        return [LoweredStep(after=[LocalScale(reduction, view, workers) for view in views])]
+
+
+def merge_steps(steps: Iterable[LoweredStep]) -> list[LoweredStep]:
+    """Return fewer steps: consecutive steps that only exchange signals, without work between them, become one."""
+    merged: list[LoweredStep] = []
+    for step in steps:
+        only_signals = all(message.is_signal for part in (*merged[-1:], step) for message in part.messages)
+        if merged and only_signals and not (merged[-1].after or step.before):
+            merged[-1].messages += step.messages
+            merged[-1].after = step.after
+        else:
+            merged.append(step)
+    return merged
 
 
 def _copies(target: Sequence[Array], source: Sequence[Array]) -> list[LocalCopy]:
@@ -241,7 +265,7 @@ def _copies(target: Sequence[Array], source: Sequence[Array]) -> list[LocalCopy]
     return [LocalCopy(*views) for views in align_pieces(target, source)]
 
 
-def _synchronized(steps: list[CompiledStep], sync_calls: Sequence[LocalCall]) -> list[CompiledStep]:
+def _synchronized(steps: list[LoweredStep], sync_calls: Sequence[LocalCall]) -> list[LoweredStep]:
     """Wait for queued work before messages start and at the end, because MPI does not synchronise with streams.
 
     Only waits for work that these steps have queued are added: they are timed, and the stream is idle before a run.

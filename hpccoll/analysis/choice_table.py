@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll.analysis.setting import ARITHMETIC, Setting
+from hpccoll.analysis.setting import ARITHMETIC, Choice, Setting
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
-from hpccoll.cases.case import EXECUTORS, PYTHON, TIMINGS, Parameter
+from hpccoll.cases.case import EXECUTORS, PYTHON, TIMINGS
 from hpccoll.cases.catalogue import check_algorithm
 from hpccoll.cases.transport_table import DEVICES, TRANSPORTS
 from hpccoll.common.errors import BadInputError, UnusableError
@@ -37,7 +37,7 @@ from hpccoll.common.limits import (
 )
 from hpccoll.common.units import format_size
 from hpccoll.schedule import MAPPINGS
-from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.schedule.collective import AUTO
 
 SCHEMA, VERSION = "hpccoll-tune", "1.5"
 """The name and version of the format. A minor version only adds keys, and 1.3 adds settings of both placements, 1.4
@@ -50,32 +50,6 @@ VERSIONS = tuple(f"{MAJOR}.{minor}" for minor in range(int(_MINOR) + 1))
 """The versions whose keys are known."""
 
 VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Choice:
-    """A choice for a case.
-
-    Args:
-        algorithm: the algorithm.
-        transport: the transport.
-        params: the parameters that the measured case set, sorted by name.
-    """
-
-    algorithm: str
-    transport: str
-    params: tuple[tuple[str, Parameter], ...] = ()
-
-    @property
-    def is_native(self) -> bool:
-        """Whether it is the library's own collective at its default settings."""
-        return self.algorithm == NATIVE and not self.params
-
-    @property
-    def label(self) -> str:
-        """The choice for people: ``ring channels=4``, with the transport unless it is ``mpi``."""
-        over = f" over {self.transport}" if self.transport != "mpi" else ""
-        return " ".join((self.algorithm, *(f"{name}={value}" for name, value in self.params))) + over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

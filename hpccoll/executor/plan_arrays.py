@@ -1,4 +1,4 @@
-"""The compiled executor: the steps of a plan as arrays that native code runs, without a call of Python in between.
+"""Plans of the compiled executor: lowered steps as arrays that C runs, without a call of Python in between.
 
 Ranks of a node synchronise by words in shared memory instead of empty messages. Each word has one writer and one
 reader: it counts the parts of a lane that the sender has made ready, or that the receiver has read.
@@ -6,14 +6,30 @@ reader: it counts the parts of a lane that the sender has made ready, or that th
 
 import ctypes
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from mpi4py import MPI
 
 from hpccoll.executor.library import load_library
+from hpccoll.executor.lowered_step import (
+    LocalCall,
+    LocalCopy,
+    LocalFold,
+    LocalWork,
+    LoweredStep,
+    MpiMessage,
+    describe_progress,
+)
+from hpccoll.executor.mpi_functions import (
+    handle,
+    mpi_functions,
+    probe_struct,
+    request_array,
+    status_array,
+)
 from hpccoll.executor.structures import (
     DTYPES,
     FAILED_CALLS,
@@ -21,42 +37,26 @@ from hpccoll.executor.structures import (
     SEQUENCE,
     SIGNAL,
     STEP,
+    STRUCTURES,
     WORK,
     WORK_COPY,
     WORK_FOLD,
     WORK_SCALE,
-    IdleStruct,
-    PlanStruct,
     Records,
     kernel,
     records,
 )
 from hpccoll.schedule.operation import Array
-from hpccoll.transports.mpi.compile import TAGS_PER_LANE
-from hpccoll.transports.mpi.native_functions import (
-    handle,
-    mpi_functions,
-    probe_struct,
-    request_array,
-    status_array,
-)
-from hpccoll.transports.mpi.shared_windows import SharedMemory
-from hpccoll.transports.mpi.step import (
-    CompiledStep,
-    LocalCall,
-    LocalCopy,
-    LocalFold,
-    LocalWork,
-    MpiMessage,
-    describe_progress,
-)
+
+NEVER = 2**63 - 1
+"""A time that does not come."""
 
 WORD_SPACING = 8
 """The distance of two words in elements of int64: a cache line, so that writers do not slow each other down."""
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledOptions:
+class ExecutorOptions:
     """How the compiled executor runs.
 
     Args:
@@ -68,8 +68,33 @@ class CompiledOptions:
     dtypes: tuple[str, ...] = DTYPES
 
 
-class NativePlan:
-    """A plan of native code: blocking calls of the library, then sequences of steps.
+class NodeMemory(Protocol):
+    """Memory that all ranks of a node can read; all ranks of a communicator use it together.
+
+    Args:
+        node: the communicator of the ranks of the node.
+        ranks: their ranks in the other communicator.
+    """
+
+    node: MPI.Intracomm
+    ranks: list[int]
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        """Return an uninitialised buffer of this rank.
+
+        Raises:
+            BadInputError: on all ranks, if a node has too little free shared memory.
+        """
+
+    def views(self, own: Array) -> Mapping[int, Array]:
+        """Return the buffer of each rank of the node from the same call of ``empty``."""
+
+    def close(self) -> None:
+        """Free all buffers."""
+
+
+class ExecutorPlan:
+    """A plan that C runs: blocking calls of the library, then sequences of steps.
 
     Args:
         comm: the communicator of the messages.
@@ -85,13 +110,13 @@ class NativePlan:
     def __init__(
         self,
         comm: MPI.Intracomm,
-        options: CompiledOptions,
-        sequences: Sequence[Sequence[CompiledStep]] = (),
+        options: ExecutorOptions,
+        sequences: Sequence[Sequence[LoweredStep]] = (),
         initial: int | None = None,
         *,
         persistent: bool = True,
         large: bool = False,
-        shared: SharedMemory | None = None,
+        shared: NodeMemory | None = None,
         calls: Sequence[Records] = (),
     ) -> None:
         self.sequences = sequences  # their arrays must outlive this plan
@@ -124,11 +149,11 @@ class NativePlan:
         if not persistent:
             addresses["requests"] = 0
         self._mpi = mpi_functions(large=large)
-        self._plan = PlanStruct(
+        self._plan = STRUCTURES["plan_t"](
             **addresses, sequence_count=len(sequences), call_count=len(calls), slots=slots,
             probe=probe_struct(comm, self._mpi, self._arrays["statuses"]),
             initial=len(sequences) if initial is None else initial,
-            idle=IdleStruct(shares_core=options.oversubscribed),
+            idle=STRUCTURES["idle_t"](shares_core=options.oversubscribed),
         )  # fmt: skip
         self._reference = ctypes.byref(self._plan)
         self.address = ctypes.addressof(self._plan)
@@ -176,7 +201,7 @@ class NativePlan:
 
     def progress(self) -> str:
         """Return the current step of each started sequence, and the peers of that step."""
-        started = self.started  # another thread may ask while native code starts sequences
+        started = self.started  # another thread may ask while C starts sequences
         current = (self._at["at"] - self._at["first"])[:started]
         return describe_progress(self.sequences[:started], [int(at) for at in current])
 
@@ -186,19 +211,16 @@ class NativePlan:
             request.Free()
 
 
-def wait_all(plans: Sequence[NativePlan]) -> None:
+def wait_all(plans: Sequence[ExecutorPlan]) -> None:
     """Wait until all started plans have ended; each of them advances whenever it can.
 
     Raises:
         RuntimeError: if a plan fails.
     """
-    addresses = (ctypes.c_void_p * len(plans))(*(plan.address for plan in plans))
-    code = load_library().hpccoll_wait(addresses, ctypes.c_int64(len(plans)))
-    for plan in plans if code < 0 else ():
-        plan.check(-plan.failed)
+    _wait(plans, len(plans), NEVER)
 
 
-def advance_until(plans: Sequence[NativePlan], until_ns: int) -> bool:
+def advance_until(plans: Sequence[ExecutorPlan], until_ns: int) -> bool:
     """Advance started plans until one of them has ended, or a time has come; without plans, sleep until then.
 
     Args:
@@ -211,8 +233,14 @@ def advance_until(plans: Sequence[NativePlan], until_ns: int) -> bool:
     Raises:
         RuntimeError: if a plan fails.
     """
+    return _wait(plans, 1, until_ns)
+
+
+def _wait(plans: Sequence[ExecutorPlan], needed: int, until_ns: int) -> bool:
+    """Advance plans until so many have ended; return False if a time comes first."""
     addresses = (ctypes.c_void_p * len(plans))(*(plan.address for plan in plans))
-    code = int(load_library().hpccoll_advance_until(addresses, ctypes.c_int64(len(plans)), ctypes.c_int64(until_ns)))
+    numbers = map(ctypes.c_int64, (len(plans), needed, until_ns))
+    code = int(load_library().hpccoll_wait(addresses, *numbers))
     for plan in plans if code < 0 else ():
         plan.check(-plan.failed)
     return code > 0
@@ -235,7 +263,7 @@ class _SignalKey(NamedTuple):
 
     @classmethod
     def of(cls, message: MpiMessage) -> "_SignalKey":
-        return cls(message.peer, message.sends, message.tag // TAGS_PER_LANE, message.nbytes > 0)
+        return cls(message.peer, message.sends, message.lane, message.nbytes > 0)
 
 
 class _Word(NamedTuple):
@@ -245,7 +273,7 @@ class _Word(NamedTuple):
     per_run: int
 
 
-def _signals(steps: Iterable[CompiledStep], shared: SharedMemory, me: int) -> dict[_SignalKey, _Word]:
+def _signals(steps: Iterable[LoweredStep], shared: NodeMemory, me: int) -> dict[_SignalKey, _Word]:
     """Return the words of this rank's signals; all ranks of the shared memory call this together."""
     counts = Counter(_SignalKey.of(message) for step in steps for message in step.messages if message.is_signal)
     written = [key for key in counts if key.writes]
@@ -282,7 +310,7 @@ class _Encoder:
         self.steps: list[tuple[int, ...]] = []
         self._messages = self.max_messages = 0
 
-    def add(self, step: CompiledStep) -> None:
+    def add(self, step: LoweredStep) -> None:
         """Append a step."""
         signals = [message for message in step.messages if _SignalKey.of(message) in self._words]
         before = self._add_works(step.before)
@@ -326,4 +354,4 @@ def _work_row(work: LocalWork) -> tuple[int, ...]:
 
 def _message_row(message: MpiMessage) -> tuple[int, ...]:
     data, count, datatype = message.data
-    return _address(data), count, handle(datatype), message.sends, message.peer, message.tag, 0
+    return _address(data), count, handle(datatype), message.sends, message.peer, message.tag

@@ -12,9 +12,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.executor.structures import CALL, CALL_ARGUMENTS, MpiStruct, ProbeStruct, Records
+from hpccoll.executor.structures import CALL, STRUCTURES, Records
 from hpccoll.schedule.operation import Array
-from hpccoll.transports.transport_interface import address
 
 MAX_COUNT = 2**31 - 1
 """The largest count of a function with an argument of type int; above it, the function with the suffix _c is needed."""
@@ -58,10 +57,10 @@ def function_address(name: str, *, large: bool = False) -> int:
 
 
 @cache
-def mpi_functions(*, large: bool = False) -> MpiStruct:
+def mpi_functions(*, large: bool = False) -> ctypes.Structure:
     """Return the functions of the compiled executor; ``large`` as for ``function_address``."""
     addresses = {field: function_address(name, large=large and field in _COUNTED) for field, name in FUNCTIONS.items()}
-    return MpiStruct(**addresses, request_size=REQUEST_BYTES)
+    return STRUCTURES["mpi_t"](**addresses, request_size=REQUEST_BYTES)
 
 
 def handle(of: Any) -> int:
@@ -81,9 +80,11 @@ def status_array(count: int) -> Array:
     return np.zeros(max(1, count) * STATUS_BYTES, np.uint8)
 
 
-def probe_struct(comm: MPI.Intracomm, mpi: MpiStruct, status: Array) -> ProbeStruct:
+def probe_struct(comm: MPI.Intracomm, mpi: ctypes.Structure, status: Array) -> ctypes.Structure:
     """Return how a rank of ``comm`` drives the library's progress; ``status`` is memory of ``status_array``."""
-    return ProbeStruct(mpi=ctypes.addressof(mpi), comm=handle(comm), rank=comm.rank, status=address(status))
+    return STRUCTURES["probe_t"](
+        mpi=ctypes.addressof(mpi), comm=handle(comm), rank=comm.rank, status=status.ctypes.data
+    )
 
 
 def call_record(name: str, *arguments: int, large: bool = False) -> Records:
@@ -91,5 +92,4 @@ def call_record(name: str, *arguments: int, large: bool = False) -> Records:
     record = np.zeros(1, CALL)
     record["function"] = function_address(name, large=large)
     record["arguments"][0, : len(arguments)] = arguments
-    assert len(arguments) <= CALL_ARGUMENTS  # noqa: S101
     return record

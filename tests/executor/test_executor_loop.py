@@ -6,15 +6,16 @@ import pytest
 
 pytestmark = pytest.mark.mpi
 
-FAULTS = Path(__file__).with_name("native_faults.py")
+FAULTS = Path(__file__).with_name("executor_faults.py")
 
 BARRIER = """
 import time
 from mpi4py import MPI
-from hpccoll.measure.native_loop import NativeBarrier
-from hpccoll.transports.mpi.native_executor import CompiledOptions
+from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.transports.mpi import shared_windows
 comm = MPI.COMM_WORLD
-barrier = NativeBarrier(comm, CompiledOptions(oversubscribed=comm.size > 2))
+barrier = ExecutorBarrier(comm, shared_windows.SharedMemory(comm), ExecutorOptions(oversubscribed=comm.size > 2))
 for late in [*range(comm.size)] * 2:
     time.sleep(0.02 * (comm.rank == late))
     entered = time.perf_counter_ns()  # of one clock: the ranks are on one machine

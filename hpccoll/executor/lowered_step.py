@@ -1,9 +1,9 @@
-"""A compiled step of one rank: work on its memory, messages that start together, and work after all have completed."""
+"""A lowered step of one rank: work on its memory, messages that start together, and work after all have completed."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from mpi4py import MPI
@@ -14,17 +14,6 @@ from hpccoll.schedule.operation import Array
 
 DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 """A function and its arguments."""
-
-
-class QueuedMemory(Protocol):
-    """Memory, such as a GPU's, in which copies and folds are queued instead of executed at once."""
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised array in this memory."""
-
-    @property
-    def sync_calls(self) -> Sequence[DeferredCall]:
-        """The calls that wait for all queued work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +79,7 @@ class MpiMessage:
         data: the buffer specification for mpi4py.
         peer: the other rank.
         tag: the MPI tag.
+        lane: the lane of its schedule.
         nbytes: the bytes that the message carries, or that the receiver reads from shared memory after a signal.
     """
 
@@ -97,6 +87,7 @@ class MpiMessage:
     data: tuple[NDArray[np.uint8], int, MPI.Datatype]
     peer: int
     tag: int
+    lane: int
     nbytes: int
 
     @property
@@ -112,7 +103,7 @@ class MpiMessage:
 
 
 @dataclass(slots=True)
-class CompiledStep:
+class LoweredStep:
     """The work of this rank in a step.
 
     Args:
@@ -126,20 +117,7 @@ class CompiledStep:
     after: list[LocalWork] = field(default_factory=list)
 
 
-def merge_steps(steps: Iterable[CompiledStep]) -> list[CompiledStep]:
-    """Return fewer steps: consecutive steps that only exchange signals, without work between them, become one."""
-    merged: list[CompiledStep] = []
-    for step in steps:
-        only_signals = all(message.is_signal for part in (*merged[-1:], step) for message in part.messages)
-        if merged and only_signals and not (merged[-1].after or step.before):
-            merged[-1].messages += step.messages
-            merged[-1].after = step.after
-        else:
-            merged.append(step)
-    return merged
-
-
-def describe_progress(sequences: Sequence[Sequence[CompiledStep]], current: Sequence[int]) -> str:
+def describe_progress(sequences: Sequence[Sequence[LoweredStep]], current: Sequence[int]) -> str:
     """Return the current step of each sequence that has not ended, and the peers of that step.
 
     Args:

@@ -1,11 +1,11 @@
-"""The Python executor: runs compiled steps by calls of mpi4py. It is the readable reference of the native one."""
+"""The Python executor: runs lowered steps by calls of mpi4py. It is the readable reference of the one in C."""
 
 import os
 from collections.abc import Iterator, Sequence
 
 from mpi4py import MPI
 
-from hpccoll.transports.mpi.step import CompiledStep, describe_progress
+from hpccoll.executor.lowered_step import LoweredStep, describe_progress
 
 
 class PythonExecutor:
@@ -20,7 +20,7 @@ class PythonExecutor:
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, sequences: Sequence[Sequence[CompiledStep]], initial: int, *, persistent: bool
+        self, comm: MPI.Intracomm, sequences: Sequence[Sequence[LoweredStep]], initial: int, *, persistent: bool
     ) -> None:
         self.sequences, self._initial = sequences, initial
         self._steps = [[_ExecutableStep(comm, step, persistent=persistent) for step in steps] for steps in sequences]
@@ -119,7 +119,7 @@ class PythonExecutor:
 class _ExecutableStep:
     """The calls of a step, bound once."""
 
-    def __init__(self, comm: MPI.Intracomm, step: CompiledStep, *, persistent: bool) -> None:
+    def __init__(self, comm: MPI.Intracomm, step: LoweredStep, *, persistent: bool) -> None:
         self._before, self._after = ([work.call() for work in works] for works in (step.before, step.after))
         self.requests = [message.persistent(comm) for message in step.messages] if persistent else []
         self._starts = [] if persistent else [message.transient(comm) for message in step.messages]

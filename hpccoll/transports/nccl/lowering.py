@@ -90,7 +90,7 @@ class _PendingMessage:
         return self.time, tuple(map(len, self.spans))
 
 
-class NcclCompiler:
+class NcclLowering:
     """Compiles the steps of a rank into stages on named buffers: src, dst, tmp and the scratch of each sequence.
 
     Args:
@@ -164,7 +164,7 @@ class NcclCompiler:
 class _Sequence:
     """The lanes ``first``, ``first + window``, ..., which run one after another."""
 
-    def __init__(self, compiler: NcclCompiler, first: int, window: int) -> None:
+    def __init__(self, compiler: NcclLowering, first: int, window: int) -> None:
         self.compiler, self.operation, self.me = compiler, compiler.operation, compiler.me
         self.scratch, self.scratch_length = f"scratch {first}", 0
         self.messages: list[_PendingMessage] = []
