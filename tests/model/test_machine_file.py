@@ -4,14 +4,12 @@
 """
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.yaml_model import sections_in
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, MessageCosts
 from hpccoll.model.machine_file import (
@@ -20,15 +18,12 @@ from hpccoll.model.machine_file import (
     AggregatorKind,
     DeclaredSections,
     MachineFile,
-    Quantity,
     cluster_names,
     read_machine,
     write_machine,
 )
 from hpccoll.schedule import Cut
 
-GUIDE = Path(__file__).parents[2] / "results" / "README.md"
-TABLE = re.compile(r"(?<=<!-- machine keys -->\n).*(?=<!-- /machine keys -->)", re.DOTALL)
 HEADER = f"schema: {SCHEMA}\nschema_version: {VERSION}\n"
 CLUSTER = (
     HEADER
@@ -303,31 +298,3 @@ def seconds(cluster, layout, algorithm, bound="value"):
     slices = call.slices(family.algorithm(algorithm), layout)
     cut = Cut(call, 4 << 20, slices[0].units, len(slices), 4)
     return simulate_events(slices, cut, cluster.machine(bound))
-
-
-def rows(section, prefix=""):
-    """Yield a line for each key of a section, and for those of the sections in it."""
-    lists = {"tiers": ".TIER[]", "reduction": ".DTYPE"}
-    for name, key in section.model_fields.items():
-        path = prefix + (key.alias or name)
-        default = key.get_default()
-        shown = f"{default.value:g}" if isinstance(default, Quantity) else default
-        plain = isinstance(shown, bool | int | float | str)
-        yield f"| `{path}` | {key.description} | {'required' if key.is_required() else str(shown).lower() * plain} |"
-        for inner in sections_in(key.annotation):
-            if inner is not Quantity:
-                yield from rows(inner, f"{path}{lists.get(path, '')}.")
-
-
-def keys():
-    """Return the keys of a machine file as a Markdown table, those of a number last."""
-    lines = ["| key | meaning | default |", "| --- | --- | --- |"]
-    return "\n".join([*lines, *rows(MachineFile), *rows(Quantity, "NUMBER.")]) + "\n"
-
-
-def test_the_guide_lists_every_key():
-    assert TABLE.findall(GUIDE.read_text()) == [keys()], "run PYTHONPATH=tests python tests/model/test_machine_file.py"
-
-
-if __name__ == "__main__":
-    GUIDE.write_text(TABLE.sub(lambda _: keys(), GUIDE.read_text()))
