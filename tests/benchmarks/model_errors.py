@@ -56,23 +56,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured, and what is asked of the errors.
+    """What is measured, and what is asked of the errors."""
 
-    Args:
-        calibrate: what the machine is fitted to.
-        test: what its predictions are compared with.
-        median: the largest median error.
-        tail: the largest 90th percentile.
-        each: the largest error of each case, if that is asked.
-        declared: sections of the machine file that no pattern shows.
-    """
-
-    calibrate: Stage
-    test: Stage
-    median: float | None = None
-    tail: float | None = None
-    each: float | None = None
-    declared: dict[str, object] = field(default_factory=dict)
+    calibrate: Stage  # what the machine is fitted to
+    test: Stage  # what its predictions are compared with
+    median: float | None = None  # the largest median error
+    tail: float | None = None  # the largest 90th percentile
+    each: float | None = None  # the largest error of each case, if that is asked
+    declared: dict[str, object] = field(default_factory=dict)  # sections of the machine file that no pattern shows
 
 
 LONG = {"warmup": 1, "min_iterations": 3, "max_iterations": 30, "seconds": 0.2, "precision": 0.02}

@@ -150,12 +150,6 @@ def test_the_command_writes_a_file_that_validate_and_export_read(tmp_path, path)
     assert [(row["kind"], row["algorithm"], row["nodes"]) for row in rows] == [("simulated", "ring", n) for n in (2, 8)]
 
 
-def test_the_command_refuses_too_many_ranks_in_one_line(path):
-    asked = invoke("predict", "--cluster", "1x25g-tcp", "--nodes", "2-32768", "-b", "1M", "--out", path)
-    assert asked.is_bad_input("--out", "32768 ranks")
-    assert not path.exists()
-
-
 def test_tune_of_predictions_alone_says_what_they_are(path, tmp_path):
     written(path, predictions())
     assert invoke("tune", path, "--out", tmp_path / "table.json").is_bad_input("4 simulated")
