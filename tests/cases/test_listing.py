@@ -7,7 +7,6 @@ from cli_runner import invoke
 from fake_machine_files import GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.cases import requirements
-from hpccoll.cases.catalogue import GRAPH, PLAN_PARAMETERS
 from hpccoll.cases.listing import listing, listing_lines
 from hpccoll.cases.variants import named_variants
 from hpccoll.host import gpu_stack
