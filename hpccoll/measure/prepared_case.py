@@ -7,7 +7,7 @@ from functools import cached_property
 
 from mpi4py import MPI
 
-from hpccoll.cases.case import COMPILED, PYTHON, Case, Effort, Parameter
+from hpccoll.cases.case import AGGREGATED, COMPILED, PYTHON, Case, Effort, Parameter
 from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.cases.channel_defaults import plan_channels
 from hpccoll.cases.communicator_settings import CommunicatorSettings
@@ -19,12 +19,12 @@ from hpccoll.common.units import format_size
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.loop import ExecutorLoop
 from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
-from hpccoll.measure.payload import Payload
-from hpccoll.measure.payload_values import Array
-from hpccoll.measure.result_check import Check, guards_of
+from hpccoll.measure.guards import guards_of
+from hpccoll.measure.payload import Array, Payload
+from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings
-from hpccoll.measure.stream_timing import Wait, stream_timing
+from hpccoll.measure.stream_timing import StreamTiming, Wait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.measure.transport_factory import make_transport
 from hpccoll.schedule import (
@@ -42,8 +42,8 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
+from hpccoll.transports.mpi.library_calls import result_span
 from hpccoll.transports.mpi.persistent import CHANNELS_KEY
-from hpccoll.transports.mpi.vendor_arguments import result_span
 from hpccoll.transports.nccl.communicators import abort_all_worlds
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
@@ -119,13 +119,7 @@ class PreparedCase:
         filled = self.payload.filled_units(in_place=case.in_place)
         try:
             self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
-            self._timing = on_stream = (
-                stream_timing(
-                    case.timing, self.plan, gpu, self.check, effort or Effort(), in_place=self.operation.in_place
-                )
-                if gpu and isinstance(self.plan, StreamPlan)
-                else None  # the host takes part in the operation, and only the host can time it
-            )  # fmt: skip
+            self._timing = on_stream = self._stream_timing(effort or Effort())
         except BaseException:
             if isinstance(self.plan, StreamPlan):  # over MPI, only all ranks together can free what they hold
                 self.close()  # the graphs and registered buffers, before their communicator is aborted
@@ -196,6 +190,13 @@ class PreparedCase:
         if self.gpu:
             return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self._guards)
         return Check(*buffers, in_place=in_place, generation=generation, guards=self._guards)
+
+    def _stream_timing(self, effort: Effort) -> StreamTiming | None:
+        """Return the timing of a plan on a stream; None where the host takes part, which only the host can time."""
+        if self.gpu is None or not isinstance(self.plan, StreamPlan):
+            return None
+        operations = effort.operations if self.case.timing == AGGREGATED else None
+        return StreamTiming(self.plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
 
     def set_wait(self, wait: Wait) -> bool:
         """Make runs wait for queued work with ``wait``; return whether they can, which needs a stream plan."""

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from hpccoll.executor.plan_arrays import ExecutorPlan, advance_until
 from hpccoll.measure.matrix_products import Products, matrix_products
+from hpccoll.training.step_keys import GEMM, NOTHING, WAIT
 from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
-from hpccoll.training.workload import GEMM, NOTHING, WAIT, Workload
+from hpccoll.training.workload import Workload
 
 Nanoseconds = NDArray[np.int64]
 

@@ -13,9 +13,10 @@ import numpy as np
 from hpccoll.measure.matrix_products import matrix_products
 from hpccoll.measure.step_engine import BEGIN, END, READY, Nanoseconds, phase_seconds
 from hpccoll.measure.stream_timing import Wait
+from hpccoll.training.step_keys import GEMM
 from hpccoll.training.step_program import Compute, Start, StepProgram
 from hpccoll.training.step_program import Wait as WaitFor
-from hpccoll.training.workload import GEMM, Workload
+from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.pause import pause
 from hpccoll.transports.nccl.stream_plan import StreamPlan

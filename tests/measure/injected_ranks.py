@@ -34,9 +34,9 @@ from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.lowered_step import LocalCall, LocalCopy, LocalFold, LoweredStep
 from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.executor.python_executor import PythonExecutor
+from hpccoll.measure.guards import guards_of
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks
-from hpccoll.measure.result_check import guards_of
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.transports.guarded_memory import GUARD_BYTES

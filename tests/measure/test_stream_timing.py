@@ -9,7 +9,7 @@ import pytest
 import raw_examples
 
 from hpccoll.cases.case import TIMINGS, Effort
-from hpccoll.measure.stream_timing import stream_timing
+from hpccoll.measure.stream_timing import StreamTiming
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 
@@ -57,7 +57,7 @@ class Recorded:
 
 def timed(timing, *, in_place=False):
     made = Recorded()
-    found = stream_timing(timing, made, made, made, Effort(operations=OPERATIONS), in_place=in_place)
+    found = StreamTiming(made, made, made, OPERATIONS if timing == "aggregated" else None, in_place=in_place)
     made.log.clear()
     return found, made
 
