@@ -22,21 +22,37 @@ NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 COUNT = re.compile(r"[0-9]{1,19}")
 
 
+def read_number(where: str, name: str, cell: str) -> float:
+    """Return the number in a cell.
+
+    Raises:
+        BadInputError: if it is not a finite number of at least 0.
+    """
+    value = float(cell) if NUMBER.fullmatch(cell) else math.inf
+    if value == math.inf:
+        raise BadInputError(f"{where}: {name}", cell[:80], "a finite number of at least 0")
+    return value
+
+
+def read_count(where: str, name: str, cell: str) -> int:
+    """Return the whole number in a cell.
+
+    Raises:
+        BadInputError: if it is not one.
+    """
+    if not COUNT.fullmatch(cell):
+        raise BadInputError(f"{where}: {name}", cell[:80], "a whole number")
+    return int(cell)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppliedMetadata:
-    """What the user says about outputs that do not say it; None: the output says it.
+    """What the user says about outputs that do not say it; None: the output says it."""
 
-    Args:
-        ranks: the number of ranks of the run.
-        nodes: the number of nodes.
-        library: the communication library, in words.
-        program: the program of a suite, such as ``all_reduce``.
-    """
-
-    ranks: int | None = None
+    ranks: int | None = None  # the number of ranks of the run
     nodes: int | None = None
-    library: str | None = None
-    program: str | None = None
+    library: str | None = None  # the communication library, in words
+    program: str | None = None  # the program of a suite, such as ``all_reduce``
 
     def __post_init__(self) -> None:
         if self.ranks and self.nodes and self.nodes > self.ranks:
@@ -67,21 +83,13 @@ DEFAULT_FUNCTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class MpiBenchmark:
-    """A benchmark of an MPI library.
+    """A benchmark of an MPI library."""
 
-    Args:
-        collective: the collective of ours.
-        function: the MPI function that it measures, without ``MPI_``; empty for point to point.
-        of_block: whether its size is that of a rank's block.
-        algorithm: the algorithm of ours.
-        factor: the time of ours over the printed one: 2 for both ways.
-    """
-
-    collective: str
-    function: str = ""
-    of_block: bool = False
-    algorithm: str = NATIVE
-    factor: int = 1
+    collective: str  # the collective of ours
+    function: str = ""  # the MPI function that it measures, without ``MPI_``; empty for point to point
+    of_block: bool = False  # whether its size is that of a rank's block
+    algorithm: str = NATIVE  # the algorithm of ours
+    factor: int = 1  # the time of ours over the printed one: 2 for both ways
 
     def call(self, form: str) -> str | None:
         """Return the parameter ``call``: the MPI function, or a window of messages; None if ours makes the same call.
@@ -117,50 +125,53 @@ class MpiBenchmark:
         )  # fmt: skip
 
 
+MPI_FUNCTIONS = {
+    benchmark.function: benchmark
+    for benchmark in (
+        MpiBenchmark("all_reduce", "Allreduce"),
+        MpiBenchmark("reduce", "Reduce"),
+        MpiBenchmark("reduce_scatter", "Reduce_scatter", of_block=True),
+        MpiBenchmark("reduce_scatter", "Reduce_scatter_block", of_block=True),
+        MpiBenchmark("broadcast", "Bcast"),
+        MpiBenchmark("barrier", "Barrier"),
+        *(
+            MpiBenchmark(name, f"{function}{suffix}", of_block=True)
+            for name, function, suffixes in (
+                ("all_gather", "Allgather", "v"), ("gather", "Gather", "v"), ("scatter", "Scatter", "v"),
+                ("all_to_all", "Alltoall", "vw"),
+            )
+            for suffix in ("", *suffixes)
+        ),
+    )
+}  # fmt: skip
+"""The benchmarks of collectives by the function that they measure."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignResult:
-    """One result of another benchmark.
+    """One result of another benchmark."""
 
-    Args:
-        case: the case of ours that it is a result of; ``ranks`` and ``nodes`` are those that ran it.
-        seconds: its time as ours counts it: that of a ping-pong is the round trip.
-        reported: its line by column, as printed.
-        wrong: the number of wrong elements; None if they were not counted.
-        failure: why the result is wrong; None if it is right, or was not checked.
-    """
-
-    case: Case
-    seconds: float
-    reported: Mapping[str, str]
-    wrong: int | None = None
-    failure: str | None = None
+    case: Case  # the case of ours that it is a result of; ``ranks`` and ``nodes`` are those that ran it
+    seconds: float  # its time as ours counts it: that of a ping-pong is the round trip
+    reported: Mapping[str, str]  # its line by column, as printed
+    wrong: int | None = None  # the number of wrong elements; None if they were not counted
+    failure: str | None = None  # why the result is wrong; None if it is right, or was not checked
 
 
 @dataclass(slots=True, kw_only=True)
 class BenchmarkOutput:
-    """The content of one output.
+    """The content of one output."""
 
-    Args:
-        source: the program that wrote it, a key of ``SOURCES``.
-        program: its name and version.
-        ranks: the number of ranks of the run; of several runs, of the largest.
-        nodes: the number of nodes.
-        library: the communication library, in words; None if the output does not say it.
-        hosts: the names of the nodes by the ranks and nodes of a run; none if the output does not say them.
-        results: the results.
-        remarks: what was not imported, and why; one sentence each.
-        truncated: whether the end that the program always writes is missing.
-    """
-
-    source: str
-    program: str
-    ranks: int
+    source: str  # the program that wrote it, a key of ``SOURCES``
+    program: str  # its name and version
+    ranks: int  # the number of ranks of the run; of several runs, of the largest
     nodes: int
-    library: str | None = None
+    library: str | None = None  # the communication library, in words; None if the output does not say it
+    # the names of the nodes by the ranks and nodes of a run; none if the output does not say them
     hosts: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     results: list[ForeignResult] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    truncated: bool = False
+    remarks: list[str] = field(default_factory=list)  # what was not imported, and why; one sentence each
+    truncated: bool = False  # whether the end that the program always writes is missing
 
     def nodes_of(self, processes: int) -> int:
         """Return the nodes of the first processes; with ranks in block order, the first nodes have one more each.
@@ -288,24 +299,3 @@ class LineParser:
         if len(cells) != len(columns):
             raise self.error(line, f"{len(columns)} values, one for each of {', '.join(columns)}")
         return dict(zip(columns, cells, strict=True))
-
-    def number_in(self, column: str, cell: str) -> float:
-        """Return the number in a cell.
-
-        Raises:
-            BadInputError: if it is not a finite number of at least 0.
-        """
-        value = float(cell) if NUMBER.fullmatch(cell) else math.nan
-        if not 0 <= value < math.inf:
-            raise self.error(cell, f"a number as {column}")
-        return value
-
-    def count_in(self, column: str, cell: str) -> int:
-        """Return the whole number in a cell.
-
-        Raises:
-            BadInputError: if it is not one.
-        """
-        if not COUNT.fullmatch(cell):
-            raise self.error(cell, f"a whole number as {column}")
-        return int(cell)

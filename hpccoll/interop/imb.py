@@ -16,11 +16,14 @@ from pathlib import Path
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import (
+    MPI_FUNCTIONS,
     BenchmarkOutput,
     ForeignResult,
     LineHandlers,
     MpiBenchmark,
     SuppliedMetadata,
+    read_count,
+    read_number,
 )
 from hpccoll.interop.table_checks import ROUNDING, SLACK, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
@@ -36,20 +39,7 @@ TIMES = "t_avg", "t_pure", "t"
 BENCHMARKS = {
     "PingPong": MpiBenchmark("send_recv", algorithm="ping_pong", factor=2),
     "PingPing": MpiBenchmark("bidirectional", algorithm="exchange"),
-    "Allreduce": MpiBenchmark("all_reduce", "Allreduce"),
-    "Reduce": MpiBenchmark("reduce", "Reduce"),
-    "Reduce_scatter": MpiBenchmark("reduce_scatter", "Reduce_scatter", of_block=True),
-    "Reduce_scatter_block": MpiBenchmark("reduce_scatter", "Reduce_scatter_block", of_block=True),
-    "Allgather": MpiBenchmark("all_gather", "Allgather", of_block=True),
-    "Allgatherv": MpiBenchmark("all_gather", "Allgatherv", of_block=True),
-    "Gather": MpiBenchmark("gather", "Gather", of_block=True),
-    "Gatherv": MpiBenchmark("gather", "Gatherv", of_block=True),
-    "Scatter": MpiBenchmark("scatter", "Scatter", of_block=True),
-    "Scatterv": MpiBenchmark("scatter", "Scatterv", of_block=True),
-    "Alltoall": MpiBenchmark("all_to_all", "Alltoall", of_block=True),
-    "Alltoallv": MpiBenchmark("all_to_all", "Alltoallv", of_block=True),
-    "Bcast": MpiBenchmark("broadcast", "Bcast"),
-    "Barrier": MpiBenchmark("barrier", "Barrier"),
+    **{name: each for name, each in MPI_FUNCTIONS.items() if name != "Alltoallw"},
 }
 """The benchmarks that ours has a collective for; Sendrecv, Exchange, Uniband and Biband have none."""
 
@@ -233,8 +223,8 @@ class _ImbParser(PrintedTableParser):
             return
         self.add_to_table()
         row = self.row(line[0], self.columns)
-        numbers = {name: self.number_in(name, cell) for name, cell in row.items()}
-        size = 1 if self.benchmark.function == "Barrier" else self.count_in("#bytes", row["#bytes"])
+        numbers = {name: read_number(self.where, name, cell) for name, cell in row.items()}
+        size = 1 if self.benchmark.function == "Barrier" else read_count(self.where, "#bytes", row["#bytes"])
         if not self.processes:
             raise self.error(line[0], "the line of its #processes above the table")
         self.sections.setdefault((self.processes, self.waiting, bool(self.benchmark.function)), self.where)

@@ -27,7 +27,8 @@ from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
 from hpccoll.store.raw_results import Attempt
 from hpccoll.training.model_file import models_from_json
-from hpccoll.training.workload import GEMM, Workload
+from hpccoll.training.step_keys import GEMM
+from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import Gpu, gpu_errors
 from hpccoll.transports.nccl.communicator_config import missing_for_nccl4py
 from hpccoll.transports.nccl.communicators import (

@@ -23,8 +23,9 @@ from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.step_keys import GEMM, WORKLOAD
 from hpccoll.training.step_program import Compute, StepOperation, StepProgram
-from hpccoll.training.workload import GEMM, ROUTED_ARGUMENT, WORKLOAD, Workload
+from hpccoll.training.workload import ROUTED_ARGUMENT, Workload
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 from hpccoll.transports.nccl.communicators import (

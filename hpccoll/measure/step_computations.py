@@ -9,8 +9,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.training.step_keys import NOTHING, WAIT
 from hpccoll.training.step_program import Compute, Instruction, Start, StepProgram
-from hpccoll.training.workload import NOTHING, WAIT, Workload
+from hpccoll.training.workload import Workload
 
 Nanoseconds = NDArray[np.int64]
 

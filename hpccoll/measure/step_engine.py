@@ -25,8 +25,9 @@ from hpccoll.measure.step_computations import (
     phase_seconds,
 )
 from hpccoll.measure.stream_timing import Wait as StreamWait
+from hpccoll.training.step_keys import GEMM
 from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
-from hpccoll.training.workload import GEMM, Workload
+from hpccoll.training.workload import Workload
 
 FOREVER_NS = 1 << 62
 

@@ -21,9 +21,10 @@ from hpccoll.measure.step_computations import (
     phase_seconds,
 )
 from hpccoll.measure.stream_timing import Wait
+from hpccoll.training.step_keys import GEMM
 from hpccoll.training.step_program import Compute, Start, StepProgram
 from hpccoll.training.step_program import Wait as WaitFor
-from hpccoll.training.workload import GEMM, Workload
+from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.pause import pause
 from hpccoll.transports.nccl.stream_plan import StreamPlan

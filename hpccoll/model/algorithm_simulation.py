@@ -25,19 +25,12 @@ LayoutOf: TypeAlias = Callable[[int], Layout]
 
 
 class SimulatedOperation(NamedTuple):
-    """The simulated times of an operation.
-
-    Args:
-        operation: the operation.
-        parameters: its own parameters, with channels and window.
-        seconds: the time by bound.
-        exact: whether every message was an event.
-    """
+    """The simulated times of an operation."""
 
     operation: RequestedOperation
-    parameters: dict[str, Parameter]
-    seconds: dict[Bound, float]
-    exact: bool
+    parameters: dict[str, Parameter]  # its own parameters, with channels and window
+    seconds: dict[Bound, float]  # the time by bound
+    exact: bool  # whether every message was an event
 
 
 class AlgorithmSimulation:
@@ -113,13 +106,7 @@ class AlgorithmSimulation:
     def times(
         self, nbytes: int, progress: Callable[[int], None] | None = None, bounds: Sequence[Bound] = BOUNDS
     ) -> SimulatedOperation:
-        """Return the simulated times for a size.
-
-        Args:
-            nbytes: the size.
-            progress: is called now and then with the number of messages simulated so far.
-            bounds: the bounds of the machine at which it is simulated.
-        """
+        """Return the simulated times for a size."""
         lanes = {} if self.family.uncut else self._lanes(nbytes)
         parameters = {**self.own_parameters, **lanes}
         operation = requested_operation(

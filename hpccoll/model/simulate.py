@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
-from hpccoll.model.step_simulation import simulate_steps
 from hpccoll.model.traffic import kept_traffic
+from hpccoll.model.wave_simulation import simulate_waves
 from hpccoll.schedule import Cut, Schedule
 
 FEW_MESSAGES = 30_000
@@ -17,15 +17,10 @@ MANY_MESSAGES = 500_000
 
 
 class Simulated(NamedTuple):
-    """The time of an operation.
+    """The time of an operation."""
 
-    Args:
-        seconds: from the start of all ranks to the end of the last one.
-        exact: whether every message was an event.
-    """
-
-    seconds: float
-    exact: bool
+    seconds: float  # from the start of all ranks to the end of the last one
+    exact: bool  # whether every message was an event
 
 
 def simulate(
@@ -52,4 +47,4 @@ def simulate(
         side_by_side = min(window * len(schedules), cut.lanes) > 1
         if messages <= (MANY_MESSAGES if side_by_side else FEW_MESSAGES):
             return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
-    return Simulated(simulate_steps(schedules, cut, machine, window, dtype, progress), exact=False)
+    return Simulated(simulate_waves(schedules, cut, machine, window, dtype, progress), exact=False)

@@ -27,21 +27,14 @@ Bools = NDArray[np.bool]
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Messages between ranks that have all begun the steps which these messages connect.
+    """Messages between ranks that have all begun the steps which these messages connect."""
 
-    Args:
-        source: the sender of each message.
-        target: its receiver.
-        reduces: whether the receiver folds it.
-        parts: what the messages carry, group by group: their indices, and the part at their senders.
-        ended: the ranks whose steps end with this wave.
-    """
-
-    source: Ints
-    target: Ints
-    reduces: Bools
+    source: Ints  # the sender of each message
+    target: Ints  # its receiver
+    reduces: Bools  # whether the receiver folds it
+    # what the messages carry, group by group: their indices, and the part at their senders
     parts: tuple[tuple[Ints, Part], ...]
-    ended: Ints
+    ended: Ints  # the ranks whose steps end with this wave
 
     def nbytes(self, cut: Cut, lane: int) -> Ints:
         """Return the bytes of each message in a lane."""
@@ -50,25 +43,16 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """All messages of one slice between different ranks.
+    """All messages of one slice between different ranks."""
 
-    Args:
-        source: the sender of each message.
-        target: its receiver.
-        send_step: the number of the sender's step.
-        receive_step: the number of the receiver's step.
-        reduces: whether the receiver folds it.
-        parts: what the messages carry, group by group: their indices, and the part at their senders.
-        ended: the ranks whose steps end in each round of the matcher.
-    """
-
-    source: Ints
-    target: Ints
-    send_step: Ints
-    receive_step: Ints
-    reduces: Bools
+    source: Ints  # the sender of each message
+    target: Ints  # its receiver
+    send_step: Ints  # the number of the sender's step
+    receive_step: Ints  # the number of the receiver's step
+    reduces: Bools  # whether the receiver folds it
+    # what the messages carry, group by group: their indices, and the part at their senders
     parts: tuple[tuple[Ints, Part], ...]
-    ended: tuple[Ints, ...]
+    ended: tuple[Ints, ...]  # the ranks whose steps end in each round of the matcher
 
     @classmethod
     def of(cls, schedule: Schedule, most: float = inf) -> "Traffic":

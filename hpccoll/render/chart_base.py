@@ -29,6 +29,9 @@ ExtraLayers: TypeAlias = Callable[[alt.Chart], list[alt.Chart]] | None
 WIDTH = 780
 """Width in pixels of a row of panels in a picture file; the page fits charts to its own width."""
 
+HEIGHT = 200
+"""Height in pixels of a panel of curves."""
+
 PANEL_GAP = {"row": 20, "column": 40}
 """Pixels between panels, for the labels at the ends of their axes."""
 
@@ -71,13 +74,14 @@ def _log_ticks(values: Iterable[float]) -> list[float]:
     """Return ticks at powers of ten, with more ticks between them for a narrow range; empty: Vega chooses."""
     values = list(values)
     low, high = math.log10(min(values)), math.log10(max(values))
-    factors = (1, 1.5, 2, 3, 5, 7) if high - low < 1 else (1, 2, 5) if high - low < 2.5 else (1,)
+    fine = (1, 1.5, 2, 3, 5, 7) if high - low > 0.4 else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)
+    factors = fine if high - low < 1 else (1, 2, 5) if high - low < 2.5 else (1,)
     ticks = (n * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for n in factors)
     shown = [float(f"{tick:.6g}") for tick in ticks if 10**low <= tick <= 10**high]
     return shown if len(shown) > 1 else []
 
 
-def _log_values(title: str, label: str, values: Iterable[float]) -> alt.Y:
+def log_values(title: str, label: str, values: Iterable[float]) -> alt.Y:
     """Return a logarithmic vertical axis of ``value``; ``label`` is the Vega expression of its labels."""
     axis = alt.Axis(labelExpr=label, values=_log_ticks(values) or alt.Undefined, tickCount=5)
     return alt.Y("value:Q", title=title, axis=axis, scale=alt.Scale(type="log", nice=False, padding=8))
@@ -85,23 +89,26 @@ def _log_values(title: str, label: str, values: Iterable[float]) -> alt.Y:
 
 def time_axis(values: Iterable[float]) -> alt.Y:
     """Return the vertical axis of seconds, labelled in us, ms or s."""
-    return _log_values("time per operation (us, ms, s)", TIME_LABEL, values)
+    return log_values("time per operation (us, ms, s)", TIME_LABEL, values)
 
 
 def rate_axis(values: Iterable[float]) -> alt.Y:
     """Return the vertical axis of bytes per second, labelled in GB/s or MB/s."""
     scale, unit = rate_unit(max(values := list(values)))
-    return _log_values(f"busbw ({unit})", f"format(datum.value / {scale}, '.3~r')", values)
+    return log_values(f"busbw ({unit})", f"format(datum.value / {scale}, '.3~r')", values)
 
 
-def ratio_axis(values: Iterable[float], title: str = "speed-up over native") -> alt.Y:
-    """Return the vertical axis of factors, which includes 1."""
-    return _log_values(title, "format(datum.value, '.3~r') + 'x'", [*values, 1.0])
+FACTOR_LABEL = "format(datum.value, '.3~r') + 'x'"
+
+
+def ratio_axis(values: Iterable[float]) -> alt.Y:
+    """Return the vertical axis of speed-ups over native, which includes 1."""
+    return log_values("speed-up over native", FACTOR_LABEL, [*values, 1.0])
 
 
 def sent_axis(values: Iterable[float]) -> alt.Y:
     """Return the vertical axis of the bytes that a node sends, in units of S."""
-    return _log_values(SENT_TITLE, "format(datum.value, '.4~r')", values)
+    return log_values(SENT_TITLE, "format(datum.value, '.4~r')", values)
 
 
 def share_axis(title: str) -> ValueAxis:
@@ -117,17 +124,21 @@ def step_axis(values: Iterable[float]) -> alt.Y:
     return alt.Y("value:Q", title="time of the step", axis=axis, scale=scale)
 
 
-def colour(field: str, colours: Mapping[str, str], data: Iterable[ChartRecord], symbol: str | None = None) -> alt.Color:
-    """Return the colours of the values of ``field`` in ``data``; ``symbol``: of the legend."""
+def colour(field: str, colours: Mapping[str, str], symbol: str | None = None) -> alt.Color:
+    """Return the colours of the values of ``field``; ``symbol``: of the legend."""
     legend = alt.Legend(symbolType=symbol) if symbol else alt.Legend()
-    return alt.Color(f"{field}:N", scale=scale_of(colours, field_values(data, field)), legend=legend)
+    return alt.Color(f"{field}:N", scale=scale_of(colours), legend=legend)
 
 
-def scale_of(values: Mapping[str, str], present: Iterable[str]) -> alt.Scale:
-    """Return the scale with those of ``values`` whose names are ``present``, in their order."""
-    present = set(present)
-    domain = [name for name in values if name in present]
-    return alt.Scale(domain=domain, range=[values[name] for name in domain])
+def scale_of(values: Mapping[str, str]) -> alt.Scale:
+    """Return the scale from names to ``values``."""
+    return alt.Scale(domain=[*values], range=[*values.values()])
+
+
+def present(values: Mapping[str, str], data: Iterable[ChartRecord], field: str = "series") -> dict[str, str]:
+    """Return those of ``values`` whose names occur in ``data``, in their order."""
+    names = set(field_values(data, field))
+    return {name: value for name, value in values.items() if name in names}
 
 
 _TOOLTIP_TITLES = {
@@ -185,7 +196,7 @@ def choice_cells(
     y = alt.Y("size:N", title="size", sort=list(sizes), axis=alt.Undefined if any(sizes) else None)
     base = alt.Chart().encode(x=x, y=y)
     cells = base.mark_rect(stroke=PAPER, strokeWidth=2).encode(
-        color=colour("series", colours, data, "square"), opacity=pale_unless_clear(), tooltip=tooltip(*fields)
+        color=colour("series", colours, "square"), opacity=pale_unless_clear(), tooltip=tooltip(*fields)
     )
     labels = base.mark_text(fontSize=12, fontWeight=600).encode(
         text=alt.Text("lead:N"), color=alt.Color("text_colour:N", scale=None)
@@ -204,7 +215,9 @@ def curves(
     *,
     titles: Sequence[str] = (),
     columns: int = 1,
+    width: int | None = None,
     shape: alt.Shape | None = None,
+    symbol: str | None = None,
     below: ExtraLayers = None,
     pick: bool = True,
 ) -> Chart:
@@ -219,7 +232,9 @@ def curves(
         fields: of the tooltip.
         titles: of the panels.
         columns: the panels in a row.
+        width: of a panel in pixels [an equal part of WIDTH].
         shape: the marks of the points.
+        symbol: of the legend if the marks have no shapes.
         below: returns the layers below the lines.
         pick: whether a click in the legend picks lines; not in a picture of several charts.
     """
@@ -229,7 +244,7 @@ def curves(
     base = alt.Chart().encode(
         x=x,
         y=y(_axis_values(data)),
-        color=colour("series", colours, data),
+        color=colour("series", colours, symbol),
         detail=[alt.Detail("machine:N"), alt.Detail("repeat:N")],
         opacity=_opacity(chosen, 1, 0.12),
     )
@@ -245,7 +260,7 @@ def curves(
     bands = [_bands(above_floor, chosen)] if any("low" in d for d in data) else []
     behind = [*([] if below is None else below(base)), *bands, *([_ticks(base, chosen)] if ticks else [])]
     layered: Chart = alt.layer(*behind, lines, points.add_params(chosen) if chosen else points).properties(
-        width=WIDTH // max(2, columns), height=200
+        width=width or WIDTH // max(2, columns), height=HEIGHT
     )
     return facet_chart(layered, [*data, *ticks], titles, columns)
 

@@ -77,8 +77,8 @@ def group_curves(
 ) -> Chart:  # fmt: skip
     """Return lines of series of a group over an axis, in panels with ``titles`` (see ``chart_base.curves``)."""
     grey = alt.Legend(symbolFillColor=MUTED, symbolStrokeColor=MUTED)
-    of_series = alt.Shape("series:N", scale=chart_base.scale_of(group.shapes, field_values(data, "series")),
-                          legend=alt.Legend())  # fmt: skip
+    shapes = chart_base.scale_of(chart_base.present(group.shapes, data))
+    of_series = alt.Shape("series:N", scale=shapes, legend=alt.Legend())
     ran = ("ran",) if any(executed_note(point.row) for point in group.usable) else ()
     pairs = ("pair", "range") if group.many_pairs else ()
     more = ("speedup",) if all("speedup" in d for d in data) else ()
@@ -87,9 +87,8 @@ def group_curves(
         "machine", "run",
     )  # fmt: skip
     shape = alt.Shape("machine:N", legend=grey) if len(group.machines) > 1 else of_series
-    return chart_base.curves(
-        data, x, y, group.colours, fields, titles=titles, columns=columns, shape=shape, below=below
-    )
+    colours = chart_base.present(group.colours, data)
+    return chart_base.curves(data, x, y, colours, fields, titles=titles, columns=columns, shape=shape, below=below)
 
 
 def curves_over_size(

@@ -8,7 +8,7 @@ import altair as alt
 from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.recommendations import Recommendation, SizeVerdict
 from hpccoll.common.units import format_seconds
-from hpccoll.render.chart_base import Chart, ChartRecord, choice_cells, distinct, facet_chart
+from hpccoll.render.chart_base import Chart, ChartRecord, choice_cells, distinct, facet_chart, present
 from hpccoll.render.chart_groups import ChartGroup
 from hpccoll.render.colours import INK, PAPER, WHITE
 
@@ -22,7 +22,7 @@ def choice_map(group: ChartGroup) -> Chart | None:
     sizes = list(dict.fromkeys(group.size_label(n) for n in sorted({n for e in compared for n in e.verdicts})))[::-1]
     hollow = f"(indexof({group.oversubscribed_counts}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
     x = alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow))
-    chart = choice_cells(data, group.colours, x, sizes, ("size", "on", "series", "time", "second"))
+    chart = choice_cells(data, present(group.colours, data), x, sizes, ("size", "on", "series", "time", "second"))
     panels = distinct(data, "panel")
     return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
 

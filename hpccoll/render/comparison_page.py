@@ -140,7 +140,7 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
     axis = alt.Axis(format=".3~g", values=[tick for tick in ticks if 1 / most < tick < most])
     scale = alt.Scale(type="log", domain=[1 / most, most], nice=False)
     y = alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
-    colours = alt.Color("verdict:N", scale=chart_base.scale_of(COLOURS, COLOURS), legend=alt.Legend())
+    colours = alt.Color("verdict:N", scale=chart_base.scale_of(COLOURS), legend=alt.Legend())
     legend = alt.Legend(columns=5, symbolFillColor=INK, symbolStrokeColor=INK)
     shapes = alt.Shape("algorithm:N", scale=alt.Scale(domain=algorithms), legend=legend)
     base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))

@@ -80,7 +80,14 @@ def other_programs_chart(
     x = chart_base.size_axis(pair.theirs.requested_bytes for panel in shown for pair in panels[panel])
     columns = min(2, len(shown))
     whole = chart_base.curves(
-        data, x, chart_base.time_axis, colours, ("series", "size", "time"), titles=shown, columns=columns
+        data,
+        x,
+        chart_base.time_axis,
+        colours,
+        ("series", "size", "time"),
+        titles=shown,
+        columns=columns,
+        symbol="stroke",
     )
     return chart_base.apply_theme(whole, TITLE, [], names)
 

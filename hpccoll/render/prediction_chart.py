@@ -81,5 +81,13 @@ def _curves(rows: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> Ch
     titles = [format_size(nbytes) for nbytes in sizes]
     fields = ("series", "line", "nodes", "panel", "time")
     return chart_base.curves(
-        data, nodes, chart_base.time_axis, colours, fields, titles=titles, columns=min(2, len(sizes)), pick=False
+        data,
+        nodes,
+        chart_base.time_axis,
+        colours,
+        fields,
+        titles=titles,
+        columns=min(2, len(sizes)),
+        symbol="square",
+        pick=False,
     )

@@ -103,7 +103,7 @@ def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:
         .encode(
             x=alt.X("value:Q", title=SENT_TITLE, axis=alt.Axis(tickCount=5)),
             y=alt.Y("series:N", title=None, sort=series, axis=alt.Axis(labelLimit=260)),
-            color=colour("port", numbered_colours(ports), data, "square"),
+            color=colour("port", numbered_colours(ports), "square"),
             order=alt.Order("port:N"),
             tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
         )

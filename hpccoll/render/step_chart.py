@@ -65,10 +65,11 @@ def write_wall_chart(
     if len(rows) > 1:
         shares = _over_gpus(rows, {"without overlap": "share", "overlapped": "overlapped_share"}, "{:.3g}")
         factors = _over_gpus(rows, {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, "{:.3g}")
-        speedup = "speed-up, fixed batch"
         charts = [
             _curves(shares, chart_base.share_axis(SHARE)),
-            _curves(factors, lambda values: chart_base.ratio_axis(values, speedup)),
+            _curves(
+                factors, lambda values: chart_base.log_values("speed-up, fixed batch", chart_base.FACTOR_LABEL, values)
+            ),
         ]
     else:
         charts = [_bars(rows, [f"{rows[0]['gpus']:,}"], "GPUs", 160)]
@@ -101,7 +102,7 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
         .mark_bar(width={"band": 0.7})
         .encode(
             x=x, y=alt.Y("value:Q", title="seconds of a step", stack="zero"), order=alt.Order("order:O"),
-            color=chart_base.colour("part", PARTS, parts, "square"),
+            color=chart_base.colour("part", chart_base.present(PARTS, parts, "part"), "square"),
             tooltip=chart_base.tooltip("name", "part", "time"),
         )
     )  # fmt: skip
@@ -118,7 +119,7 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
         .mark_text(dy=-8, fontSize=11, color=INK)
         .encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
     )
-    layered: Chart = alt.layer(bars, labels).properties(width=width, height=240)
+    layered: Chart = alt.layer(bars, labels).properties(width=width, height=chart_base.HEIGHT)
     return layered
 
 
@@ -141,7 +142,9 @@ def _curves(
     names = chart_base.distinct(data, "series")
     x = chart_base.count_axis(field, title, (float(str(d[field])) for d in data))
     colours = {name: series_colour(number) for number, name in enumerate(names, first)}
-    return chart_base.curves(data, x, y, colours, ("series", field, "text"), pick=False)
+    return chart_base.curves(
+        data, x, y, colours, ("series", field, "text"), width=chart_base.WIDTH // 2 - 60, symbol="stroke", pick=False
+    )
 
 
 def _write(charts: Sequence[Chart], out: Path, title: str, lines: Sequence[str]) -> None:

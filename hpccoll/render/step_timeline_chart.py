@@ -15,7 +15,7 @@ from hpccoll.render.chart_base import (
     Chart,
     ChartRecord,
     facet_chart,
-    field_values,
+    present,
     scale_of,
     tooltip,
 )
@@ -70,7 +70,7 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     )  # fmt: skip
     pipeline = any(len(step.programs) > 1 for step in steps)
     legend = "datum.label === 'exposed' ? 'exposed or bubble' : datum.label" if pipeline else "datum.label"
-    scale = scale_of(COLOURS, field_values(data, "part"))
+    scale = scale_of(present(COLOURS, data, "part"))
     colour = alt.Color("part:N", scale=scale, legend=alt.Legend(symbolType="square", labelExpr=legend))
     shown = tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
     crowded = len(data) > MAX_MARKS // 4

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from simulated_cases import equal_cut, first_case, uniform_machine
 
 from hpccoll.model.event_simulation import simulate_events
-from hpccoll.model.machine import Cpus, Machine, Segment, Tier
+from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
 from hpccoll.model.simulate import simulate
-from hpccoll.model.step_simulation import simulate_steps
+from hpccoll.model.wave_simulation import simulate_waves
 from hpccoll.schedule import Layout, count
 
-MACHINE = uniform_machine(Segment(latency_s=3e-6, overhead_s=7e-7, byte_s=1.1e-9), fold_s={"float32": 1e-9})
+MACHINE = uniform_machine(MessageCosts(latency_s=3e-6, overhead_s=7e-7, byte_s=1.1e-9), fold_s={"float32": 1e-9})
 MESSAGES = 2 * 7 * 8
 RING = first_case("all_reduce", "ring", Layout.of(8, 1))
 
@@ -65,7 +65,7 @@ def test_both_engines_take_the_window_and_the_type_and_report_progress(monkeypat
 
 SECONDS, BYTES_S = st.floats(0, 1e-3), st.just(0.0) | st.floats(1e-12, 1e-6)
 SEGMENTS = st.builds(
-    Segment, latency_s=SECONDS, overhead_s=SECONDS, gap_s=SECONDS, byte_s=BYTES_S, synchronous=st.booleans()
+    MessageCosts, latency_s=SECONDS, overhead_s=SECONDS, gap_s=SECONDS, byte_s=BYTES_S, synchronous=st.booleans()
 )
 TIERS = st.tuples(SEGMENTS, SEGMENTS).map(lambda both: Tier((both[0], replace(both[1], from_bytes=1000))))
 CPUS = st.none() | st.builds(Cpus, st.integers(1, 4), BYTES_S, st.sampled_from(["node", "machine"]))
@@ -83,7 +83,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("simulation", [simulate_events, simulate_steps])
+@pytest.mark.parametrize("simulation", [simulate_events, simulate_waves])
 @given(machine=MACHINES, case=st.sampled_from(CASES), lanes=st.sampled_from([(1, 1), (2, 1), (3, 2)]))
 def test_nothing_is_faster_than_the_resources_that_its_bytes_pass(simulation, machine, case, lanes):
     channels, window = lanes

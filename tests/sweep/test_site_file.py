@@ -12,12 +12,11 @@ from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options, validate_slurm_extra
 
 from hpccoll.cases.case import Shape
-from hpccoll.cases.variables import VARIABLES
 from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.doctor.gpu import ucx_transports
 from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.paths import site_files
-from hpccoll.sweep.site_file import AggregatorSection, ContainerSection, Site, load_site
+from hpccoll.sweep.site_file import Site, load_site
 from hpccoll.sweep.slurm.partitions import sbatch_options
 
 SLURM = Path(__file__).parents[2] / "slurm"
@@ -77,20 +76,6 @@ def test_none_of_them_leaves_out_gdrcopy(monkeypatch, path):
 def test_a_profile_has_its_own_site_or_leaves_all_to_slurm():
     assert load_site(None, "testbed") == load_site("testbed", "slurm")
     assert load_site(None, "slurm") == Site.model_validate({})
-
-
-def test_the_guide_explains_every_key():
-    table = (SLURM / "README.md").read_text().partition("| key | meaning [if left out] |")[2].partition("\n\n")[0]
-    rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*?) \|$", table, re.MULTILINE))
-    keys = {name: field.description for name, field in Site.model_fields.items()}
-    for name, section in {"container": ContainerSection, "aggregators": AggregatorSection}.items():
-        keys |= {f"{name}.{key}": field.description for key, field in section.model_fields.items()}
-    assert rows == keys
-
-
-def test_the_guide_says_what_every_variable_of_a_variant_does():
-    table = (SLURM / "GPU.md").read_text().partition("| variable | what it does |")[2].partition("\n\n")[0]
-    assert dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", table, re.MULTILINE)) == dict(VARIABLES)
 
 
 BAD = {

@@ -1,10 +1,6 @@
-"""The sweep file: its content, the errors of an invalid one, and the table of its keys in workflows/README.md.
-
-``PYTHONPATH=tests python tests/sweep/test_sweep_file.py`` writes that table.
-"""
+"""The sweep file: its content, and the errors of an invalid one."""
 
 import json
-import re
 from pathlib import Path
 
 import jsonschema
@@ -16,37 +12,12 @@ from shipped_sweeps import sweep_files
 from synthetic_timings import measured_table
 
 from hpccoll.analysis.choice_table import TuneTable
-from hpccoll.cases.keys import EFFORT, SIZE_RANGE, SWEEP
-from hpccoll.common.limits import IntegerRange
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.sweep_file import json_schema, load_sweep
 
 LEAST = "algorithms: ring\nbytes: 8\nranks: 2\n"
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 SCHEMA = WORKFLOWS / "schemas" / "sweep.schema.json"
-GUIDE = WORKFLOWS / "README.md"
-TABLE = re.compile(r"(?<=<!-- keys -->\n).*(?=<!-- /keys -->)", re.DOTALL)
-
-
-def keys():
-    """Return the keys of a sweep file as a Markdown table."""
-    sections = {"bytes.": SIZE_RANGE, "effort.": EFFORT}
-    found = SWEEP | {section + name: key for section, keys in sections.items() for name, key in keys.items()}
-    lines = ["| key | meaning | default | bounds |", "| --- | --- | --- | --- |"]
-    for name, key in found.items():
-        values = key.default if isinstance(key.default, tuple) else () if key.default is None else (key.default,)
-        default = "required" if key.required else ", ".join(str(value).lower().removesuffix(".0") for value in values)
-        bounds = ""
-        if isinstance(key.bound, IntegerRange):
-            bounds = f"{key.bound.minimum} to {key.bound.maximum:,}"
-        elif key.bound:
-            bounds = f"above 0, to {key.bound.maximum:,g}"
-        lines.append(f"| `{name}` | {key.help} | {default} | {bounds} |")
-    return "\n".join(lines) + "\n"
-
-
-def test_the_guide_lists_every_key_with_its_default_and_its_bounds():
-    assert TABLE.findall(GUIDE.read_text()) == [keys()], "run PYTHONPATH=tests python tests/sweep/test_sweep_file.py"
 
 
 @pytest.fixture
@@ -373,7 +344,3 @@ def test_an_editor_with_the_schema_accepts_what_we_accept(text, sweep_file):
 def test_an_editor_with_the_schema_refuses_what_we_refuse(name):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(BAD[name][0]), json.loads(json_schema()))
-
-
-if __name__ == "__main__":
-    GUIDE.write_text(TABLE.sub(lambda _: keys(), GUIDE.read_text()))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpccoll.model.machine import Machine, Tier
+from hpccoll.model.machine import Machine, Tier, shared_resources
 from hpccoll.model.shared_clocks import Clocks, Floats, Ints, Sharing
 from hpccoll.model.traffic import NotAlignedError, Traffic, Wave, kept_traffic, streamed_waves
 from hpccoll.schedule import Cut, Layout, Schedule
@@ -24,24 +24,11 @@ MAX_ROUTES = 64
 """The most ways of waves that are remembered: those of a ring are all the same."""
 
 
-def simulate_steps(
-    schedules: Sequence[Schedule],
-    cut: Cut,
-    machine: Machine,
-    window: int = 1,
-    dtype: str = "float32",
+def simulate_waves(
+    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
     progress: Callable[[int], None] | None = None,
-) -> float:
-    """Return the seconds of one operation, from the start of all ranks to the end of the last one.
-
-    Args:
-        schedules: the schedules of the slices, which the lanes of ``cut`` take in turn.
-        cut: the positions of the units.
-        machine: the machine model, with all tiers that messages cross.
-        window: the number of channels in flight at once, each with a lane for every slice.
-        dtype: the type of the elements, which decides what a fold costs.
-        progress: is called after every wave with the number of messages simulated so far.
-    """
+) -> float:  # fmt: skip
+    """Return the seconds of one operation, from the start of all ranks to the end of the last one: see ``simulate``."""
     sequences = max(1, min(window * len(schedules), cut.lanes))
     waves = _SharedWaves(schedules, cut.lanes, sequences)
     state = _State(schedules[0].layout, machine, machine.fold_s.get(dtype, 0.0), sequences)
@@ -95,19 +82,16 @@ class _State:
     """The time of every rank and sequence, and of every resource."""
 
     def __init__(self, layout: Layout, machine: Machine, fold_s: float, sequences: int) -> None:
-        self.machine, self.fold_s, self.ranks, self.workers = machine, fold_s, layout.ranks, layout.workers
-        self.node, rack, rail = (np.array(each) for each in (layout.node, layout.rack, layout.rail))
-        rails = int(rail.max()) + 1
-        self.layout, self.port, self.uplink = layout, self.node * rails + rail, rack * rails + rail
-        self.below = np.isin(rack, rack[: layout.workers])  # aggregators of other racks are above the uplinks
+        self.machine, self.layout, self.fold_s, self.ranks = machine, layout, fold_s, layout.ranks
         self.ready = np.zeros((sequences, self.ranks))  # when each rank can begin its next step
         self.last = np.zeros((sequences, self.ranks))  # when the messages of its step have ended
         self.folded = np.zeros((sequences, self.ranks))  # bytes, in its step
         clocks = partial(Clocks, in_order=sequences == 1)
         self.cpu, self.gaps, self.rank_out, self.rank_in = (clocks(self.ranks) for _ in range(4))
-        self.port_out, self.port_in = (clocks(int(self.port.max()) + 1) for _ in range(2))
-        self.uplink_out, self.uplink_in = (clocks(int(self.uplink.max()) + 1) for _ in range(2))
-        self.memory, self.cores = (clocks(int(self.node.max()) + 1) for _ in range(2))
+        nodes, racks, rails = (max(each) + 1 for each in (layout.node, layout.rack, layout.rail))
+        counts = {"port out": nodes * rails, "port in": nodes * rails, "uplink out": racks * rails,
+                  "uplink in": racks * rails, "memory": nodes, "cpus": nodes}  # fmt: skip
+        self.clocks = {kind: clocks(count) for kind, count in counts.items()}  # of what messages share
         is_switch = (np.arange(self.ranks) >= layout.workers) & machine.switches
         self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
         self.slowdown = machine.slowdown(layout)
@@ -145,32 +129,12 @@ class _State:
         return self.routes[key]
 
     def _new_route(self, source: Ints, target: Ints) -> "_Route":
-        machine, workers = self.machine, self.workers
         tier = self.layout.tier(source, target)
-        away = np.flatnonzero(tier >= TIERS.index("rack"))
-        inside, across = (np.flatnonzero(tier == TIERS.index(name)) for name in ("node", "fabric"))
-        uses = []
-        for ranks, port, uplink in (
-            (source, self.port_out, self.uplink_out),
-            (target, self.port_in, self.uplink_in),
-        ):
-            if machine.port_byte_s:
-                unmetered = machine.switches or machine.unmetered_aggregators
-                metered = away[ranks[away] < workers] if unmetered else away
-                uses.append(_Use(Sharing(port, self.port[ranks[metered]]), metered, machine.port_byte_s))
-            if machine.uplink_byte_s:
-                below = across[self.below[ranks[across]]]
-                uses.append(_Use(Sharing(uplink, self.uplink[ranks[below]]), below, machine.uplink_byte_s))
-        if machine.memory_byte_s:
-            uses.append(_Use(Sharing(self.memory, self.node[source[inside]]), inside, machine.memory_byte_s))
-        if machine.cpus and machine.cpus.byte_s:
-            byte_s = machine.cpus.byte_s / machine.cpus.cores
-            if machine.cpus.of == "machine":
-                uses.append(_Use(Sharing(self.cores, np.zeros_like(source)), np.arange(len(source)), byte_s))
-            else:
-                uses.append(_Use(Sharing(self.cores, self.node[source[inside]]), inside, byte_s))
-                uses.append(_Use(Sharing(self.cores, self.node[source[away]]), away, byte_s / 2))
-                uses.append(_Use(Sharing(self.cores, self.node[target[away]]), away, byte_s / 2))
+        uses = [
+            _Use(Sharing(self.clocks[use.kind], use.owner), use.messages, use.byte_s)
+            for use in shared_resources(self.machine, self.layout, source, target)
+            if len(use.messages)
+        ]
         send_cpu, gaps, rank_out = (Sharing(clocks, source) for clocks in (self.cpu, self.gaps, self.rank_out))
         receive_cpu, rank_in = (Sharing(clocks, target) for clocks in (self.cpu, self.rank_in))
         alone = send_cpu.distinct and self.cpu.in_order
@@ -179,7 +143,7 @@ class _State:
             tiers=[(int(number), np.flatnonzero(tier == number)) for number in np.flatnonzero(np.bincount(tier))],
             rank_out=None if alone else rank_out, receive_cpu=receive_cpu, rank_in=rank_in,
             limits_out=self.limited[source], limits_in=self.limited[target], costs={},
-            uses=[use for use in uses if len(use.using)],
+            uses=uses,
         )  # fmt: skip
 
     def _pass(self, route: "_Route", sequence: int, nbytes: Ints) -> None:
@@ -223,72 +187,53 @@ class _State:
         """Return latency, overhead, gap, seconds of a byte, and whether it is synchronous, of each message.
 
         A column has one value if all messages have the same. The columns are remembered where all messages of a tier
-        are of one segment, as those of a ring.
+        are of one range of sizes, as those of a ring.
         """
         tiers = [(self.machine.tiers[TIERS[number]], of) for number, of in route.tiers]
         ends = int(nbytes.min()), int(nbytes.max())
-        segments = tuple(tuple(tier.segment(end).from_bytes for end in ends) for tier, _ in tiers)
-        if segments in route.costs:
-            return route.costs[segments]
+        ranges = tuple(tuple(tier.of(end).from_bytes for end in ends) for tier, _ in tiers)
+        if ranges in route.costs:
+            return route.costs[ranges]
         if len(tiers) == 1:
-            columns = _segment_columns(tiers[0][0], nbytes)
+            columns = _cost_columns(tiers[0][0], nbytes)
         else:
             table = np.empty((5, len(nbytes)))
             for tier, of in tiers:
-                table[:, of] = np.broadcast_arrays(nbytes[of].astype(float), *_segment_columns(tier, nbytes[of]))[1:]
+                table[:, of] = np.broadcast_arrays(nbytes[of].astype(float), *_cost_columns(tier, nbytes[of]))[1:]
             columns = tuple(table)
-        if all(first == last for first, last in segments):
-            route.costs[segments] = columns
+        if all(first == last for first, last in ranges):
+            route.costs[ranges] = columns
         return columns
 
 
 class _Use(NamedTuple):
-    """The use of one kind of resource by messages.
+    """The use of one kind of resource by messages."""
 
-    Args:
-        sharing: how they share the resources.
-        using: the indices of the messages that use one.
-        byte_s: seconds of a byte there.
-    """
-
-    sharing: Sharing
-    using: Ints
-    byte_s: float
+    sharing: Sharing  # how they share the resources
+    using: Ints  # the indices of the messages that use one
+    byte_s: float  # seconds of a byte there
 
 
 class _Route(NamedTuple):
-    """The way of the messages of a wave, the same for all waves between the same ranks.
+    """The way of the messages of a wave, the same for all waves between the same ranks."""
 
-    Args:
-        source: the senders.
-        target: the receivers.
-        tiers: the index of each tier that messages cross, and the indices of these messages.
-        send_cpu: how messages share the CPUs of their senders.
-        gaps: how they share the gaps of their senders.
-        rank_out: how they share what their senders can send; None if no sender has another message in flight.
-        receive_cpu: how they share the CPUs of their receivers.
-        rank_in: how they share what their receivers can receive.
-        limits_out: 0 for a sender that does not limit its messages, a switch, else 1.
-        limits_in: the same of receivers.
-        uses: what else they share.
-        costs: the costs of the messages by the segments of their tiers, as far as they are known.
-    """
-
-    source: Ints
-    target: Ints
-    tiers: list[tuple[int, Ints]]
-    send_cpu: Sharing
-    gaps: Sharing
+    source: Ints  # the senders
+    target: Ints  # the receivers
+    tiers: list[tuple[int, Ints]]  # the index of each tier that messages cross, and the indices of these messages
+    send_cpu: Sharing  # how messages share the CPUs of their senders
+    gaps: Sharing  # how they share the gaps of their senders
+    # how they share what their senders can send; None if no sender has another message in flight
     rank_out: Sharing | None
-    receive_cpu: Sharing
-    rank_in: Sharing
-    limits_out: Ints
-    limits_in: Ints
-    uses: list[_Use]
+    receive_cpu: Sharing  # how they share the CPUs of their receivers
+    rank_in: Sharing  # how they share what their receivers can receive
+    limits_out: Ints  # 0 for a sender that does not limit its messages, a switch, else 1
+    limits_in: Ints  # the same of receivers
+    uses: list[_Use]  # what else they share
+    # the costs of the messages by the sizes at which those of their tiers begin, as far as they are known
     costs: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]]
 
 
-def _segment_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:
+def _cost_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:
     """Return latency, overhead, gap, seconds of a byte and whether it is synchronous, of messages of one tier."""
     starts, table = _table(tier)
     if len(starts) == 1:
@@ -300,6 +245,6 @@ def _segment_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:
 
 @lru_cache
 def _table(tier: Tier) -> tuple[Ints, Floats]:
-    """Return the smallest sizes of the segments, and their costs, [cost, segment]."""
-    costs = [(s.latency_s, s.overhead_s, s.gap_s, s.byte_s, s.synchronous) for s in tier.segments]
-    return np.array([segment.from_bytes for segment in tier.segments]), np.array(costs, float).T
+    """Return the sizes from which the costs of a tier hold, and these, [cost, range of sizes]."""
+    costs = [(s.latency_s, s.overhead_s, s.gap_s, s.byte_s, s.synchronous) for s in tier.costs]
+    return np.array([costs.from_bytes for costs in tier.costs]), np.array(costs, float).T

@@ -5,24 +5,24 @@ from itertools import product
 
 import pytest
 from schedule_examples import ALGORITHMS, cases, places
-from simulated_cases import equal_cut, first_case, simulated, synchronous, uniform_machine
+from simulated_cases import first_case, simulated, synchronous, uniform_machine
 
 from hpccoll.model.event_simulation import simulate_events
-from hpccoll.model.machine import Cpus, Machine, Segment, Tier
-from hpccoll.model.step_simulation import simulate_steps
+from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
+from hpccoll.model.wave_simulation import simulate_waves
 from hpccoll.schedule import Layout, is_power_of_two
 
 PIECES = (
-    Segment(latency_s=3e-6, overhead_s=7e-7, gap_s=2e-7, byte_s=1.1e-9),
-    Segment(1000, latency_s=9e-6, overhead_s=1.3e-6, byte_s=1.3e-9),
+    MessageCosts(latency_s=3e-6, overhead_s=7e-7, gap_s=2e-7, byte_s=1.1e-9),
+    MessageCosts(1000, latency_s=9e-6, overhead_s=1.3e-6, byte_s=1.3e-9),
 )
 FOLDS = {"float32": 4e-10}
 LOGGP = Machine(dict.fromkeys(("node", "rack", "fabric"), Tier(PIECES)), FOLDS)
 SHARED = Machine(
     tiers={
-        "node": Tier((Segment(latency_s=5e-7, overhead_s=2e-7, byte_s=3e-11),)),
-        "rack": Tier((Segment(latency_s=3e-6, overhead_s=7e-7, byte_s=1.1e-10),)),
-        "fabric": Tier((Segment(latency_s=6e-6, overhead_s=7e-7, byte_s=1.1e-10),)),
+        "node": Tier((MessageCosts(latency_s=5e-7, overhead_s=2e-7, byte_s=3e-11),)),
+        "rack": Tier((MessageCosts(latency_s=3e-6, overhead_s=7e-7, byte_s=1.1e-10),)),
+        "fabric": Tier((MessageCosts(latency_s=6e-6, overhead_s=7e-7, byte_s=1.1e-10),)),
     },
     fold_s={"float32": 4e-11},
     port_byte_s=8e-11,
@@ -44,7 +44,7 @@ SEVERAL_AT_ONCE = {
 def relative_time(case, machine, channels=1, window=1, grains=1):
     """Return the time of all ranks at once over that of events; 1 if both are 0."""
     events, steps = (
-        simulated(case, machine, channels, window, grains, each) for each in (simulate_events, simulate_steps)
+        simulated(case, machine, channels, window, grains, each) for each in (simulate_events, simulate_waves)
     )
     return steps / events if events else 1 + steps
 
@@ -98,20 +98,9 @@ def test_with_contention_both_are_equal_within_2_percent(algorithm, layout, grai
 
 def test_a_bucket_is_left_out():
     case = first_case("send_recv", "ping_pong", Layout.of(2, 1))
-    slow = uniform_machine(Segment(), port_byte_s=1.0)
-    with_bucket = uniform_machine(Segment(), port_byte_s=1.0, burst_bytes=100)
-    assert simulated(case, with_bucket, simulation=simulate_steps) == simulated(case, slow)
-
-
-def test_progress_is_reported_by_messages():
-    done = []
-    ring = first_case("all_reduce", "ring", Layout.of(4, 1))
-    simulate_steps(ring.slices, equal_cut(ring), LOGGP, progress=done.append)
-    assert done == [4 * wave for wave in range(1, 7)]
-
-
-def test_nothing_takes_no_time():
-    assert simulated(first_case("all_reduce", "null", Layout.of(4, 1)), LOGGP, simulation=simulate_steps) == 0
+    slow = uniform_machine(MessageCosts(), port_byte_s=1.0)
+    with_bucket = uniform_machine(MessageCosts(), port_byte_s=1.0, burst_bytes=100)
+    assert simulated(case, with_bucket, simulation=simulate_waves) == simulated(case, slow)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +117,7 @@ def test_where_lanes_run_side_by_side_they_are_alike_but_not_equal(algorithm, ch
 
 
 def test_channels_of_a_symmetric_algorithm_are_exact_without_overheads():
-    machine = uniform_machine(Segment(latency_s=3e-6, byte_s=1.1e-9))
+    machine = uniform_machine(MessageCosts(latency_s=3e-6, byte_s=1.1e-9))
     for algorithm, window, grains in product(("ring", "hierarchical"), (1, 2, 4), (1, 16, 512)):
         case = first_case("all_reduce", algorithm, Layout.of(8, 1))
         assert relative_time(case, machine, 4, window, grains) == pytest.approx(1, rel=1e-9)
