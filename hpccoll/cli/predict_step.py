@@ -127,9 +127,9 @@ def _simulated(
     keys: Mapping[str, Any], nodes: str, param: list[str], described: "MachineFile", *, as_json: bool
 ) -> _Answer:
     from hpccoll.common.units import parse_parameter
-    from hpccoll.model import step_report
     from hpccoll.model.step_prediction import predict_steps
     from hpccoll.model.step_scenarios import step_request
+    from hpccoll.render import step_report
 
     request = step_request(keys, parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
     with progress_counter("numbers of nodes") as progress:
@@ -150,7 +150,7 @@ def _simulated(
 
 def _closed_form(keys: Mapping[str, Any]) -> _Answer:
     from hpccoll.model.communication_wall import Wall, bubble_rows, wall_points
-    from hpccoll.model.step_report import closed_form_lines
+    from hpccoll.render.step_report import closed_form_lines
 
     counts = parse_counts("8" if keys["gpus"] is None else keys["gpus"], "--gpus")
     if counts[0] < 2:
@@ -178,7 +178,8 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
 
 
 def _scenarios(path: Path) -> _Answer:
-    from hpccoll.model.step_scenarios import predict_scenarios, scenario_lines, scenario_titles
+    from hpccoll.model.step_scenarios import predict_scenarios
+    from hpccoll.render.step_report import scenario_lines, scenario_titles
 
     with progress_counter("scenarios") as progress:
         predicted = predict_scenarios(path, progress)

@@ -8,7 +8,7 @@
 A scenario has the keys of ``common``, and may set each of them anew.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -17,7 +17,6 @@ from pydantic import Field, create_model, model_validator
 
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
-from hpccoll.common.units import format_seconds
 from hpccoll.common.yaml_model import Bounded, Text, YamlSection, annotation_of, load_plain_yaml, load_yaml
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
@@ -127,40 +126,6 @@ def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = 
         predicted = predict_steps(machine, request, lambda *_counts, done=done: progress and progress(done, len(steps)))
         found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
     return found
-
-
-def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
-    """Yield the scenarios as a table."""
-    width = max(len(each.scenario.name) for each in predicted)
-    yield (
-        f"{'scenario':<{width}}{'GPUs':>8}{'compute':>10}{'bubble':>10}{'communic.':>11}{'exposed':>10}{'step':>10}"
-        f"{'exposed':>9}  interval"
-    )
-    for each in predicted:
-        one, step = each.prediction, each.prediction.step
-        low, high = one.interval
-        yield (
-            f"{each.scenario.name:<{width}}{one.layout.workers:>8,}{format_seconds(step.compute_s):>10}"
-            f"{format_seconds(step.bubble_s):>10}{format_seconds(step.communication_s):>11}"
-            f"{format_seconds(step.exposed_s):>10}{format_seconds(step.step_s):>10}{step.share:>9.1%}"
-            f"  {format_seconds(low)} to {format_seconds(high)}"
-        )
-    yield from scenario_titles(predicted)
-    for each in predicted:
-        works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))
-        yield f"{each.scenario.name}: {works}"
-    for assumed in dict.fromkeys(each for one in predicted for each in one.prediction.assumptions):
-        yield f"assumed: {assumed}"
-
-
-def scenario_titles(predicted: Sequence[ScenarioPrediction]) -> list[str]:
-    """Return what the steps are: one line if all have the same model and mesh."""
-    alike = {(each.scenario.model, each.prediction.nodes, each.prediction.parallelism.mesh.text) for each in predicted}
-    if len(alike) > 1:
-        return [each.title for each in predicted]
-    ((model, nodes, mesh),) = alike
-    machines = ", ".join(dict.fromkeys(each.machine for each in predicted))
-    return [f"{model} on {predicted[0].prediction.layout.workers:,} GPUs, {nodes} nodes of {machines}; {mesh}"]
 
 
 def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelShape:

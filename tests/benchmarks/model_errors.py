@@ -22,8 +22,9 @@ import yaml
 
 from hpccoll.common.units import format_size
 from hpccoll.model.machine_file import DeclaredSections
-from hpccoll.model.model_report import RunModel, model_lines, models_of
+from hpccoll.model.run_model import RunModel, models_of
 from hpccoll.model.validation import Errors, Regret, Validated
+from hpccoll.render.model_report import model_lines
 from hpccoll.store.result_files import read_all
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ from predicted_machines import NCCL, cluster, fitted, in_racks
 import hpccoll
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_file import write_machine
-from hpccoll.model.model_report import models_of
 from hpccoll.model.observations import observations
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.prediction_file import FILE_RANKS, check_file, raw_predictions, write_predictions
+from hpccoll.model.run_model import models_of
 from hpccoll.store.hdf5 import read_raw_file, write_raw_file
 from hpccoll.store.load_results import read_results
 

@@ -5,7 +5,7 @@ from predicted_machines import LATENCY, RATE, SEGMENT, cluster, fitted
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
-from hpccoll.model.step_report import step_lines
+from hpccoll.render.step_report import step_lines
 from hpccoll.training.buckets import BucketRule
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
 from hpccoll.training.models.transformers import gpt2
