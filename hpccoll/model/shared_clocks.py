@@ -76,7 +76,7 @@ class Sharing:
         return end
 
     def queue(self, begin: Floats, work: Floats) -> Floats:
-        """Return when each message has passed its resource, one after another; in listed order if they begin at once."""
+        """Return when each message has passed its resource, one after another; listed order if they begin at once."""
         if self.distinct or not work.any():
             return self.serve(begin, work)
         end = np.empty_like(begin)
