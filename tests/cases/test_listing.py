@@ -12,7 +12,8 @@ from hpccoll.cases.listing import listing, listing_lines
 from hpccoll.cases.variants import named_variants
 from hpccoll.host import gpu_stack
 from hpccoll.training.models import MODELS
-from hpccoll.training.workload import TRAINING_STEP, WORKLOAD
+from hpccoll.training.step_keys import WORKLOAD
+from hpccoll.training.workload import TRAINING_STEP
 
 
 @pytest.fixture(autouse=True)
