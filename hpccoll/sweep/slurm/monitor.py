@@ -64,10 +64,7 @@ def _print_end(job: ScheduledJob) -> None:
 class SlurmMonitor:
     """Polls the states of the Slurm jobs of the sweep into ``out``.
 
-    Args:
-        out: the directory of the results.
-        every_s: the polling interval in seconds.
-        pending_limit_s: the time in seconds after which a job with a permanent reason is cancelled.
+    A job whose reason for pending is permanent is cancelled after ``pending_limit_s`` seconds.
     """
 
     def __init__(self, out: Path, every_s: float = 30.0, pending_limit_s: float = 60.0) -> None:
