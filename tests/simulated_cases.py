@@ -12,9 +12,9 @@ from hpccoll.schedule import COLLECTIVES, Cut, Layout, Schedule
 Simulation = Callable[..., float]
 
 
-def uniform_machine(segment: MessageCosts, **others) -> Machine:
+def uniform_machine(costs: MessageCosts, **others) -> Machine:
     """Return a machine whose messages cost the same in all tiers."""
-    return Machine(dict.fromkeys(TIER_LABELS, Tier((segment,))), **others)
+    return Machine(dict.fromkeys(TIER_LABELS, Tier((costs,))), **others)
 
 
 def synchronous(machine: Machine) -> Machine:

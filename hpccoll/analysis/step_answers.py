@@ -189,8 +189,8 @@ def step_lines(results: Results) -> list[str]:
         if each.rows[0].exchanges_data:
             by_model[each.workload["model"]].append(each)
     for model, several in by_model.items():
-        first = several[0].rows[0]
-        foremost = [each for each in several if (each.rows[0].nodes, each.rows[0].ranks) == (first.nodes, first.ranks)]
+        first = several[0].key.only("nodes", "ranks")
+        foremost = [each for each in several if each.key.only("nodes", "ranks") == first]
         fastest = sorted(foremost, key=lambda each: each.rows[0].median_s or 0.0)[:MAX_SENTENCES]
         lines += [f"{each.title}: {step_sentence(each)}." for each in fastest]
         if others := len(several) - len(fastest):

@@ -17,7 +17,8 @@ from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.training.models import MODELS
-from hpccoll.training.workload import TRAINING_STEP, WORKLOAD
+from hpccoll.training.step_keys import WORKLOAD
+from hpccoll.training.workload import TRAINING_STEP
 
 PARAMETERS = {
     "channels": "schedules: number of pieces that advance independently, such as 4",

@@ -70,14 +70,16 @@ def model(
     be read.
     """
     from hpccoll.common.yaml_model import load_yaml
-    from hpccoll.model import model_report
     from hpccoll.model.machine_file import DeclaredSections, write_machine
+    from hpccoll.model.run_model import as_json as model_json
+    from hpccoll.model.run_model import models_of
+    from hpccoll.render.model_report import model_lines
     from hpccoll.store.result_files import read_all
 
     declared = load_yaml(declare, DeclaredSections, "--declare") if declare else None
     files = read_all(paths)
     with progress_counter("predictions") as progress:
-        models = model_report.models_of(files.raw_results, declared, progress)
+        models = models_of(files.raw_results, declared, progress)
     if out:
         fitted = [each for each in models if each.fit]
         if len(fitted) > 1:
@@ -85,9 +87,9 @@ def model(
             raise BadInputError("--out", str(out), f"results of one machine and transport, not of {several}")
         write_machine(fitted[0].machine_file(), out)
     if as_json:
-        typer.echo(json.dumps([model_report.as_json(each) for each in models], indent=1))
+        typer.echo(json.dumps([model_json(each) for each in models], indent=1))
     else:
-        typer.echo("\n".join(line for each in models for line in model_report.model_lines(each)))
+        typer.echo("\n".join(line for each in models for line in model_lines(each)))
         if out:
             typer.echo(f"machine: {out}")
     return report_damaged(files)

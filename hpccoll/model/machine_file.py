@@ -5,6 +5,7 @@ hpccoll, in ``clusters/``. Every number of the model may have an interval.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -29,6 +30,7 @@ from hpccoll.common.limits import (
     RANKS_PER_NODE,
     IntegerRange,
 )
+from hpccoll.common.units import format_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, load_yaml, reject_bool
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
 from hpccoll.schedule import BFLOAT16, DTYPES, MAPPINGS, Layout, numbering
@@ -439,3 +441,25 @@ def write_machine(machine: MachineFile, path: Path) -> None:
             unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
         raise file_error("--out", path, error, "written") from None
+
+
+def describe_machine(machine: MachineFile) -> list[str]:
+    """Return what a machine is, and where its numbers come from, in two sentences, or one without a source."""
+    measured, errors = machine.measured, machine.validation
+    if measured is None:
+        first = f"{machine.name}: {machine.kind}, not measured; times are simulated, intervals those of its numbers"
+        return [first, *([machine.source] if machine.source else [])]
+    sizes = f"{format_size(measured.smallest_bytes)} to {format_size(measured.largest_bytes)}"
+    nodes, ranks = (", ".join(map(str, each)) for each in (measured.nodes, measured.ranks_per_node))
+    first = (
+        f"{machine.name}: fitted ({measured.kind}, {measured.transport}) on {nodes} nodes x {ranks}, {sizes}; times "
+        "are simulated"
+    )
+    if "error_median" not in errors:
+        return [first, "nothing was held out: the intervals are those of the fit, and may be too narrow"]
+    held_out = (
+        f"held out: {errors.get('cases', 0):.0f} measurements, error {errors['error_median']:.0%} (median), "
+        f"{errors.get('error_p90', math.nan):.0%} (90th percentile); intervals include measured over predicted, "
+        f"{errors.get('ratio_p5', 1):.2f} to {errors.get('ratio_p95', 1):.2f}"
+    )
+    return [first, held_out]

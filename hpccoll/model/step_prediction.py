@@ -27,11 +27,6 @@ from hpccoll.training.parallelism import Parallelism, step_programs
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
-PEAK_FLOPS: Mapping[str, float] = {
-    "v100": 125e12, "a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12, "mi300x": 1307e12,
-}  # fmt: skip
-"""Dense FLOPs a second of 16-bit products of matrices, by the data sheets of NVIDIA and AMD."""
-
 GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
 """The axes of the mesh over which gradients are synchronised."""
 

@@ -35,7 +35,7 @@ from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
 from hpccoll.sweep.workload_section import WorkloadSection
 from hpccoll.training.model_file import load_models
-from hpccoll.training.workload import WORKLOAD
+from hpccoll.training.step_keys import WORKLOAD
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 

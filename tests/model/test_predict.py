@@ -36,11 +36,6 @@ def test_intervals_contain_their_times(collective):
     assert [each for each in found if not each.low_s <= each.value_s <= each.high_s] == []
 
 
-def test_without_intervals_a_time_has_none():
-    found = one(cluster(tiers={"rack": {"latency_s": LATENCY, "bytes_per_s": RATE}}))
-    assert found.low_s == found.value_s == found.high_s
-
-
 def test_the_interval_of_a_fitted_machine_is_as_wide_as_held_out_measurements():
     bare, wide = (one(fitted(validation=of)) for of in ({}, {"ratio_p5": 0.8, "ratio_p95": 1.5}))
     assert (wide.low_s, wide.value_s, wide.high_s) == pytest.approx((0.8 * bare.low_s, bare.value_s, 1.5 * bare.high_s))

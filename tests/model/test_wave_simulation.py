@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 from schedule_examples import ALGORITHMS, cases, places
-from simulated_cases import equal_cut, first_case, simulated, synchronous, uniform_machine
+from simulated_cases import first_case, simulated, synchronous, uniform_machine
 
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
@@ -101,17 +101,6 @@ def test_a_bucket_is_left_out():
     slow = uniform_machine(MessageCosts(), port_byte_s=1.0)
     with_bucket = uniform_machine(MessageCosts(), port_byte_s=1.0, burst_bytes=100)
     assert simulated(case, with_bucket, simulation=simulate_waves) == simulated(case, slow)
-
-
-def test_progress_is_reported_by_messages():
-    done = []
-    ring = first_case("all_reduce", "ring", Layout.of(4, 1))
-    simulate_waves(ring.slices, equal_cut(ring), LOGGP, progress=done.append)
-    assert done == [4 * wave for wave in range(1, 7)]
-
-
-def test_nothing_takes_no_time():
-    assert simulated(first_case("all_reduce", "null", Layout.of(4, 1)), LOGGP, simulation=simulate_waves) == 0
 
 
 @pytest.mark.parametrize(

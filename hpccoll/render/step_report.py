@@ -3,10 +3,12 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
+from hpccoll.common.text import table_lines
 from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_seconds
 from hpccoll.model.communication_wall import WallPoint, bubble_share
-from hpccoll.model.prediction_report import WIDTH, machine_lines
 from hpccoll.model.step_prediction import StepPrediction, StepPredictions
+from hpccoll.model.step_scenarios import ScenarioPrediction
+from hpccoll.render.prediction_report import WIDTH, machine_lines
 
 BUBBLES = (4, 8, 16), (8, 32, 128)
 """The stages and the micro-batches of pipelines whose bubble is printed."""
@@ -44,7 +46,7 @@ def _parallel_words(parallel: str, one: StepPrediction) -> Iterator[str]:
     if parallelism.sharding != "none":
         yield parallelism.sharding
     yield f"buckets {parallelism.buckets.framework}"
-    yield format_count(parallelism.micro_batches, "micro-batch").replace("batchs", "batches")
+    yield format_count(parallelism.micro_batches, "micro-batch")
     yield f"{format_count(parallelism.samples, 'sample')} each"
     if parallelism.sequence:
         yield "sequence parallel"
@@ -55,30 +57,28 @@ def _parallel_words(parallel: str, one: StepPrediction) -> Iterator[str]:
 
 def _table(predictions: Sequence[StepPrediction]) -> Iterator[str]:
     """Yield a line for each number of GPUs."""
-    names = (
-        "GPUs",
-        "nodes",
-        "compute",
-        "bubble",
-        "communic.",
-        "exposed",
-        "step",
-        "interval",
-        "share",
-        "all",
+    head = (
+        "GPUs", "nodes", "compute", "bubble", "communic.", "exposed", "step", "interval", "share", "all",
         "busbw/links",
-    )
-    widths = (8, 7, 10, 10, 10, 10, 10, 21, 9, 6, 17)
-    yield "  " + "".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
-    for one in predictions:
-        step, (low, high) = one.step, one.interval
-        cells = (
-            f"{one.layout.workers:,}", f"{one.nodes:,}", format_seconds(step.compute_s), format_seconds(step.bubble_s),
-            format_seconds(step.communication_s), format_seconds(step.exposed_s), format_seconds(step.step_s),
-            f"{format_seconds(low)} to {format_seconds(high)}", f"{step.share:.1%}", f"{one.communication_share:.0%}",
-            _busbw(one.busbw, one.link and one.link * one.links),
-        )  # fmt: skip
-        yield "  " + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    )  # fmt: skip
+    rows = (
+        (
+            f"{one.layout.workers:,}", f"{one.nodes:,}", *_times(one), _interval(one), f"{one.step.share:.1%}",
+            f"{one.communication_share:.0%}", _busbw(one.busbw, one.link and one.link * one.links),
+        ) for one in predictions
+    )  # fmt: skip
+    yield from table_lines(head, rows)
+
+
+def _times(one: StepPrediction) -> list[str]:
+    step = one.step
+    times = step.compute_s, step.bubble_s, step.communication_s, step.exposed_s, step.step_s
+    return [format_seconds(seconds) for seconds in times]
+
+
+def _interval(one: StepPrediction) -> str:
+    low, high = one.interval
+    return f"{format_seconds(low)} to {format_seconds(high)}"
 
 
 def _busbw(busbw: float | None, link: float | None) -> str:
@@ -113,22 +113,11 @@ def closed_form_lines(points: Sequence[WallPoint]) -> Iterator[str]:
         f"{format_decimal_bytes(wall.gradient_bytes)}; all-reduce by {wall.algorithm}, links of "
         f"{format_bit_rate(wall.link)}"
     )
-    names = (
+    head = (
         "GPUs", "compute", "all-reduce", "step", "share", "overlapped", "share", "busbw, of the links",
         "rate that hides it",
     )  # fmt: skip
-    widths = (8, 10, 12, 10, 9, 12, 9, 20, 20)
-    yield "  " + "".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
-    for point in points:
-        row = point.row()
-        hide = format_bit_rate(point.hide_rate) if point.hide_rate else "no rate"
-        cells = (
-            f"{point.gpus:,}", format_seconds(wall.compute_s), format_seconds(point.communication_s),
-            seconds4(point.step_s), f"{row['share']:.1%}", seconds4(point.overlapped_s),
-            f"{row['overlapped_share']:.1%}",
-            f"{point.busbw / 1e9:.4g} GB/s, {8 * point.busbw / wall.link / wall.links:.0%}", hide,
-        )  # fmt: skip
-        yield "  " + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    yield from table_lines(head, map(_wall_row, points))
     last = points[-1]
     yield "overlapped: at best; the rate that hides it makes the all-reduce as long as the computation"
     yield (
@@ -142,6 +131,44 @@ def closed_form_lines(points: Sequence[WallPoint]) -> Iterator[str]:
     ) + f" with {', '.join(map(str, BUBBLES[1]))} micro-batches"  # fmt: skip
 
 
-def seconds4(seconds: float) -> str:
+def _wall_row(point: WallPoint) -> tuple[str, ...]:
+    wall, row = point.wall, point.row()
+    return (
+        f"{point.gpus:,}", format_seconds(wall.compute_s), format_seconds(point.communication_s),
+        _seconds4(point.step_s), f"{row['share']:.1%}", _seconds4(point.overlapped_s),
+        f"{row['overlapped_share']:.1%}",
+        f"{point.busbw / 1e9:.4g} GB/s, {8 * point.busbw / wall.link / wall.links:.0%}",
+        format_bit_rate(point.hide_rate) if point.hide_rate else "no rate",
+    )  # fmt: skip
+
+
+def _seconds4(seconds: float) -> str:
     """Return seconds with four digits, for steps of which most is communication."""
     return f"{seconds:.4g} s" if seconds >= 1 else f"{seconds * 1e3:.4g} ms"
+
+
+def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
+    """Yield the scenarios as a table."""
+    head = "scenario", "GPUs", "compute", "bubble", "communic.", "exposed", "step", "exposed", "interval"
+    rows = (
+        (
+            each.scenario.name, f"{one.layout.workers:,}", *_times(one), f"{one.step.share:.1%}", _interval(one)
+        ) for each in predicted for one in [each.prediction]
+    )  # fmt: skip
+    yield from table_lines(head, rows, indent="")
+    yield from scenario_titles(predicted)
+    for each in predicted:
+        works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))
+        yield f"{each.scenario.name}: {works}"
+    for assumed in dict.fromkeys(each for one in predicted for each in one.prediction.assumptions):
+        yield f"assumed: {assumed}"
+
+
+def scenario_titles(predicted: Sequence[ScenarioPrediction]) -> list[str]:
+    """Return what the steps are: one line if all have the same model and mesh."""
+    alike = {(each.scenario.model, each.prediction.nodes, each.prediction.parallelism.mesh.text) for each in predicted}
+    if len(alike) > 1:
+        return [each.title for each in predicted]
+    ((model, nodes, mesh),) = alike
+    machines = ", ".join(dict.fromkeys(each.machine for each in predicted))
+    return [f"{model} on {predicted[0].prediction.layout.workers:,} GPUs, {nodes} nodes of {machines}; {mesh}"]
