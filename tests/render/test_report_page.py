@@ -115,7 +115,7 @@ def test_explanations_and_the_glossary_are_folded(page):
     words = [each for each in page.all("dt") if each.text in DEFINITIONS]
     assert {each.text for each in words} == {*DEFINITIONS}
     assert all(each.within("details") for each in words)
-    assert [each for each in page.one("ul", class_="findings").all("summary")]
+    assert page.one("ul", class_="findings").all("summary")
 
 
 def test_headings_with_a_definition_have_it_as_tooltip(page):
