@@ -86,7 +86,7 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
     from hpccoll.cases.product import workloads
     from hpccoll.cli.job_from_args import step_request
-    from hpccoll.training.dry_run import dry_run_json, dry_run_lines
+    from hpccoll.render.dry_run import dry_run_json, dry_run_lines
     from hpccoll.training.model_file import models_from_json
 
     request = step_request(arguments)
