@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
 
-from hpccoll.analysis.answers import AnswerLine, Answers, name_settings, unanswered
 from hpccoll.analysis.noise_sentence import noise_sentence
-from hpccoll.analysis.step_answers import step_lines
 from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count
+from hpccoll.render.answers import AnswerLine, Answers, name_settings, unanswered
 from hpccoll.render.definitions import with_tooltip
+from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
 from hpccoll.store.rows import NOT_PLANNED, Results
 
@@ -29,10 +30,10 @@ def answer_section(
         collectives: the collectives that have a part of the page.
         unmeasured: the other collectives that were planned.
     """
-    answered = {name: answers.sentences(name) for name in answers.by_collective}
-    if steps := step_lines(results):
+    answered = {name: answers.findings(name) for name in answers.by_collective}
+    if steps := step_answers(results):
         answered |= dict.fromkeys(WORKLOADS, steps)
-    parts = [_keep_units(_sentences(results, answers, answered, collectives, unmeasured))]
+    parts = [_keep_units(_sentences(results, answered, collectives, unmeasured))]
     if len(collectives) == 1:
         parts.append(answer_table(answers, collectives[0]))
     notes = (_native_note(answers), noise_sentence(results), f"{_counts(results)}.")
@@ -65,32 +66,23 @@ def _counts(results: Results) -> str:
 
 
 def _sentences(
-    results: Results, answers: Answers, answered: Mapping[str, Sequence[str]], collectives: Sequence[str],
-    unmeasured: Sequence[str],
+    results: Results, answered: Mapping[str, Sequence[Finding]], collectives: Sequence[str], unmeasured: Sequence[str]
 ) -> str:  # fmt: skip
     items = (
-        f"<li>{_sentence(answers, name, sentence, linked=name in collectives and len(collectives) > 1)}</li>"
+        f"<li>{_sentence(name, finding, linked=name in collectives and len(collectives) > 1)}</li>"
         for name in (*collectives, *unmeasured)
-        for sentence in answered.get(name) or [unanswered(results, name)]
+        for finding in answered.get(name) or [unanswered(results, name)]
     )
     return f'<ul class="sentences">{"".join(items)}</ul>'
 
 
-def _sentence(answers: Answers, name: str, sentence: str, *, linked: bool) -> str:
+def _sentence(name: str, finding: Finding, *, linked: bool) -> str:
     """Return a sentence as HTML: what it is about linked or bold, the names of choices as code."""
-    subject, colon, rest = sentence.partition(": ")
-    if not colon:
-        return escape(sentence)
-    subject = f'<a href="#{escape(name)}">{escape(subject)}</a>' if linked else f"<b>{escape(subject)}</b>"
-    return f"{subject}{colon}{_mark_choices(answers, name, rest)}"
-
-
-def _mark_choices(answers: Answers, name: str, text: str) -> str:
-    """Return a sentence as HTML, with the names of its choices as code."""
-    named = answers.choice_name(name)
-    choices = {named(choice) for each in answers.by_collective.get(name, ()) for choice in each.choices}
-    pattern = "|".join(rf"\b{re.escape(choice)}\b" for choice in sorted(choices, key=len, reverse=True))
-    return re.sub(pattern, lambda match: f"<code>{match[0]}</code>", escape(text)) if pattern else escape(text)
+    pieces = enumerate(escape(finding.text).split("`"))
+    text = "".join(f"<code>{piece}</code>" if number % 2 else piece for number, piece in pieces)
+    subject = escape(finding.title)
+    subject = f'<a href="#{escape(name)}">{subject}</a>' if linked else f"<b>{subject}</b>"
+    return f"{subject}: {text}" if finding.title else text
 
 
 HEADINGS = ("on", "size", "choice", "speed-up over native", "how sure")

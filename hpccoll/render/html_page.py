@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.terminal import printable
 from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_section import MAX_LINES, answer_section, answer_table
+from hpccoll.render.answers import Answers
 from hpccoll.render.chart_groups import ChartGroup
 from hpccoll.render.charts import OVERVIEW, Figure, heading_lines
 from hpccoll.render.critical_findings import opening_findings

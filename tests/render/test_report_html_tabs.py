@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import raw_examples
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.cases.case import Effort
 from hpccoll.render import report_writer
+from hpccoll.render.answers import Answers
 from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
 from hpccoll.render.comparisons import speedups
