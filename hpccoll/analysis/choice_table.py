@@ -296,17 +296,26 @@ class Conditions:
         machine: the machine, in a line; empty if unknown.
         mpi: the version text of the MPI library; empty if unknown.
         executor: the executor.
+        kind: the kind of the measurements; None of a choice that was not measured yet.
+        rule: the rule for the time of an operation, likewise.
     """
 
     machine: str
     mpi: str
     executor: str
+    kind: str | None = None
+    rule: str | None = None
 
     @property
     def label(self) -> str:
-        """The conditions for people."""
+        """The conditions under which a table is used, for people."""
         mpi, machine = self.mpi or "an unknown MPI", self.machine or "an unknown machine"
         return f"{machine} with {mpi} and the {self.executor} executor"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Each of the conditions in words."""
+        return self.machine, self.mpi, f"{self.executor} executor", self.kind or "", f"rule {self.rule}"
 
 
 def machine_name(machine: str, provenance: Mapping[str, Any]) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 from hpccoll.analysis.setting import Choice
 from hpccoll.common.units import format_count, format_size
 from hpccoll.store.call_key import CallKey
-from hpccoll.store.rows import Row
+from hpccoll.store.rows import Row, Run
 
-MAY_CHANGE = "racks", "executor", "kind"
+MAY_CHANGE = "racks", "machine", "executor", "kind"
 """What may differ between the results of one case in two runs; in one run, results that differ in it are two cases."""
 
 COORDINATES = "collective", "algorithm", "requested_bytes", "in_place", "ranks", "nodes"
@@ -66,27 +66,26 @@ class ComparedCase:
         return math.exp(sum(map(math.log, self.samples)) / len(self.samples))
 
 
-def cases_of_rows(rows: Iterable[Row]) -> dict[str, ComparedCase]:
+def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, ComparedCase]:
     """Return the measured cases by what was asked; of several rows of one case the last one.
 
     Floors are left out: what the harness takes is no operation, and a few clock ticks of it are no regression.
     """
-    measured = [row for row in rows if not (row.predicted or row.floor)]
-    keys = defaultdict[tuple[Choice, CallKey], set[CallKey]](set)
-    for row in measured:
-        keys[Choice.of(row), CallKey.of(row).without(*MAY_CHANGE)].add(CallKey.of(row))
-    cases = (_case_of_row(row, keys[Choice.of(row), CallKey.of(row).without(*MAY_CHANGE)]) for row in measured)
+    machines = {run.run_id: run.machine for run in runs}
+    measured = [
+        (row, Choice.of(row), CallKey.of(row, machines.get(row.run_id, "")))
+        for row in rows
+        if not (row.predicted or row.floor)
+    ]
+    alike = defaultdict[tuple[Choice, CallKey], set[CallKey]](set)
+    for _, choice, key in measured:
+        alike[choice, key.without(*MAY_CHANGE)].add(key)
+    cases = (_case_of_row(*each, alike[each[1], each[2].without(*MAY_CHANGE)]) for each in measured)
     return {case.identity: case for case in cases}
 
 
-def _case_of_row(row: Row, alike: Collection[CallKey]) -> ComparedCase:
-    """Return the case of a row.
-
-    Args:
-        row: the row.
-        alike: the calls of the run that differ in what may change.
-    """
-    key, choice = CallKey.of(row), Choice.of(row)
+def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallKey]) -> ComparedCase:
+    """Return the case of a row; ``alike`` are the calls of its run that differ in what may change."""
     values = asdict(key if len(alike) > 1 else key.without(*MAY_CHANGE))
     known = {name: value for name, value in values.items() if value is not None}
     identity = {**known, "algorithm": choice.algorithm, "transport": choice.transport, "params": dict(choice.params)}

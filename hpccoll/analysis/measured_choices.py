@@ -174,7 +174,7 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
         if usable and not row.floor and row.exchanges_data:
             machine = machine_name(run.machine, run.provenance) if run else ""
             mpi = mpi_version(run.provenance) if run else ""
-            conditions = Conditions(machine, mpi, row.executor or PYTHON)
+            conditions = Conditions(machine, mpi, row.executor or PYTHON, row.kind, row.rule)
             rows[Setting.of(row), conditions].append(row)
     twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}
     with_both = {key: [*rows[key], *map(_moved, filter(_has_one_buffer, twins[key]))] for key in rows}
@@ -193,7 +193,7 @@ def _moved(row: Row) -> Row:
 
 
 def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
-    """Check that every setting has one machine, MPI library and executor.
+    """Check that every setting has one machine, MPI library, executor, kind and rule.
 
     Args:
         settings: settings with their conditions.
@@ -203,7 +203,7 @@ def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
     """
     by_setting: dict[Setting, list[str]] = defaultdict(list)
     for setting, conditions in settings:
-        by_setting[setting].append(conditions.label)
+        by_setting[setting].append(", ".join((conditions.label, *conditions.words[3:])))
     for setting, several in by_setting.items():
         if len(several) > 1:
             expected = f"results of one machine, MPI library and executor for {setting.label}"

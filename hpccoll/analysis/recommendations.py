@@ -19,8 +19,18 @@ from hpccoll.analysis.size_ranges import SizeRanges, choose_ranges
 from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import median_ratio
+
+MeasuredCall: TypeAlias = tuple[Setting, CallKey, str]
+"""A setting of both placements; the executor, kind and rule of its results; and the id of the run."""
+
+
+def measured_call(row: Row) -> MeasuredCall:
+    """Return the call of a row that a recommendation may be for."""
+    return replace(Setting.of(row), in_place=None), CallKey.of(row).only("executor", "kind", "rule"), row.run_id
+
 
 Verdict: TypeAlias = Literal["clear", "tie", "behind", "alone"]
 """How sure a choice is at a size: clearly the fastest; not clearly faster or slower than another; clearly slower than
@@ -132,6 +142,13 @@ class Recommendation:
         """Whether only calls of the library were measured, whose one buffer serves both placements."""
         calls = all(choice.algorithm == NATIVE for choice in self.choices) and not self.measured.auto
         return calls and self.setting.in_place is True and collective(self.setting.collective).one_buffer
+
+    @property
+    def calls(self) -> list[MeasuredCall]:
+        """The calls that it is for, in each of its runs."""
+        conditions = self.measured.conditions
+        key = CallKey(executor=conditions.executor, kind=conditions.kind, rule=conditions.rule)
+        return [(replace(self.setting, in_place=None), key, run) for run in self.measured.runs]
 
     @property
     def choices(self) -> tuple[Choice, ...]:

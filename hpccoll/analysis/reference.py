@@ -74,7 +74,7 @@ def make_reference(runs: Sequence[Results]) -> Reference:
     """
     if len(runs) < MIN_RUNS:
         raise UnusableError("--make-reference", f"at least {MIN_RUNS} runs are needed: their spread makes the bounds")
-    every = [cases_of_rows(results.rows) for results in runs]
+    every = [cases_of_rows(results.rows, results.runs) for results in runs]
     timed = [{key for key, case in of_run.items() if case.timed and case.seconds} for of_run in every]
     common = [key for key in every[0] if all(key in keys for keys in timed)]
     if not common:

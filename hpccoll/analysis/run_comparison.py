@@ -155,7 +155,7 @@ class Side:
         """
         gaps = {gap.case: gap.reason for gap in (*results.skipped, *results.missing)}
         rows = (row for row in results.rows if sources is None or row.source in sources)
-        return cls(cases_of_rows(rows), facts_of_runs(results.runs), _load(results.runs), gaps)
+        return cls(cases_of_rows(rows, results.runs), facts_of_runs(results.runs), _load(results.runs), gaps)
 
     @property
     def as_one_run(self) -> "Side":

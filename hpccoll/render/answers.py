@@ -133,8 +133,8 @@ class Answers:
     def setting_details(self, each: Recommendation) -> tuple[str, ...]:
         """Return what distinguishes a setting besides its ranks: ``("in place",)``."""
         several = self.by_collective[each.setting.collective]
-        shared = set.intersection(*({*other.setting.details, *_conditions(other)} for other in several))
-        return tuple(word for word in (*each.setting.details, *_conditions(each)) if word not in shared)
+        shared = set.intersection(*({*other.setting.details, *other.measured.conditions.words} for other in several))
+        return tuple(word for word in (*each.setting.details, *each.measured.conditions.words) if word not in shared)
 
     def _where(self, each: Recommendation) -> str:
         where = f"{each.setting.collective} on {self.setting_name(each)}"
@@ -241,11 +241,6 @@ def name_settings(settings: Iterable[str]) -> str:
 
 def _has_size(each: Recommendation) -> bool:
     return not collective(each.setting.collective).token
-
-
-def _conditions(each: Recommendation) -> tuple[str, ...]:
-    conditions = each.measured.conditions
-    return conditions.machine, conditions.mpi, f"{conditions.executor} executor"
 
 
 def _own_call(each: Recommendation, choice: Choice | None = None) -> str:

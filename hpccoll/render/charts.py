@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from altair.utils.schemapi import debug_mode
 
 from hpccoll.analysis.call_labels import placement_label
-from hpccoll.analysis.recommendations import Recommendation
-from hpccoll.analysis.setting import Choice, Setting
-from hpccoll.cases.case import PYTHON
+from hpccoll.analysis.recommendations import Recommendation, measured_call
+from hpccoll.analysis.setting import Choice
 from hpccoll.render import chart_base
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import Chart, ChartRecord
@@ -225,11 +224,8 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
     if not choice.is_native and choice not in named:
         return False
     row, in_place = point.row, True if setting.in_place is None else setting.in_place
-    of_setting = replace(Setting.of(row), in_place=in_place) == replace(setting, in_place=in_place)
     placed = row.in_place == in_place or not placement_label(row)
-    measured = recommendation.measured
-    of_run = row.run_id in measured.runs and (row.executor or PYTHON) == measured.conditions.executor
-    return of_setting and placed and of_run
+    return placed and measured_call(row) in recommendation.calls
 
 
 PLACEMENT_NOTE = "Each series is represented by the faster of its in-place and out-of-place calls of the same run."

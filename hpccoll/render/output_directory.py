@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.common.files import open_regular
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Results
 
 PAGE_NAME = "index.html"
@@ -42,9 +43,9 @@ def input_names(results: Results, paths: Sequence[Path]) -> dict[str, str]:
         file = Path(run.path).resolve()
         owners = (label for label, path in zip(labels, paths, strict=True) if file.is_relative_to(path.resolve()))
         by_run[run.run_id] = next(owners, "")
-    measured: dict[tuple[str, int, int, bool], set[str]] = defaultdict(set)
+    measured = defaultdict[tuple[str, bool, CallKey], set[str]](set)
     for row in results.rows:
-        measured[row.case_id, row.ranks, row.nodes, row.predicted].add(by_run.get(row.run_id, ""))
+        measured[row.case_id, row.predicted, CallKey.of(row).only("ranks", "nodes")].add(by_run.get(row.run_id, ""))
     return by_run if any(len(inputs) > 1 for inputs in measured.values()) else {}
 
 

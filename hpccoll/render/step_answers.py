@@ -29,8 +29,8 @@ def step_answers(results: Results) -> list[Finding]:
         if each.rows[0].exchanges_data:
             by_model[each.workload["model"]].append(each)
     for model, several in by_model.items():
-        first = several[0].rows[0]
-        foremost = [each for each in several if (each.rows[0].nodes, each.rows[0].ranks) == (first.nodes, first.ranks)]
+        first = several[0].key.only("nodes", "ranks")
+        foremost = [each for each in several if each.key.only("nodes", "ranks") == first]
         fastest = sorted(foremost, key=lambda each: each.rows[0].median_s or 0.0)[:MAX_SENTENCES]
         found += [info("step", f"{_step_sentence(each)}.", each.title) for each in fastest]
         if others := len(several) - len(fastest):
