@@ -18,7 +18,7 @@ from hpccoll.store.raw_results import RawResults
 
 @dataclass(frozen=True)  # without slots, for cached properties
 class RunModel:
-    """The measurements of one transport and executor on one machine, the machine fitted to them, and its predictions."""
+    """The measurements of one transport and executor on one machine, the machine fitted to them, and predictions."""
 
     raw_results: Sequence[RawResults]  # the raw results of one environment on one machine
     transport: str  # the transport of the validated observations
