@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hpccoll.analysis.answers import library_name
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_count, format_size
+from hpccoll.render.answers import library_name
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.definitions import heading_of
 from hpccoll.render.library_evidence import nccl_name
