@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from altair.utils.schemapi import debug_mode
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.recommendations import Recommendation, measured_call
 from hpccoll.analysis.setting import Choice
 from hpccoll.render import chart_base
+from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.chart_panels import (

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import altair as alt
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.recommendations import Recommendation, SizeVerdict
 from hpccoll.common.units import format_seconds
+from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import Chart, ChartRecord, choice_cells, distinct, facet_chart, present
 from hpccoll.render.chart_groups import ChartGroup
 from hpccoll.render.colours import INK, PAPER, WHITE

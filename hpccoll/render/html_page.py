@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_section import answer_section, answer_table
+from hpccoll.render.answers import Answers
 from hpccoll.render.chart_groups import ChartGroup
 from hpccoll.render.charts import OVERVIEW, Figure, heading_lines
 from hpccoll.render.critical_findings import opening_findings

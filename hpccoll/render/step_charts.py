@@ -4,7 +4,7 @@ import json
 
 import altair as alt
 
-from hpccoll.analysis.step_answers import workload_namer
+from hpccoll.analysis.step_comparison import workload_namer
 from hpccoll.common.units import format_size
 from hpccoll.render.chart_base import Chart, ChartRecord, share_axis, step_axis
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint

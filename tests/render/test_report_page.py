@@ -10,10 +10,10 @@ import raw_examples
 import vl_convert
 from page_elements import elements
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.cases.case import Effort
 from hpccoll.render import page_frame, report_writer
+from hpccoll.render.answers import Answers
 from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
 from hpccoll.render.comparisons import speedups
