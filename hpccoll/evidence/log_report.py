@@ -8,6 +8,7 @@ from string import Formatter
 from typing import Any
 
 from hpccoll.cases.requested_algorithm import requested_by_environment
+from hpccoll.common.records import to_builtins
 from hpccoll.common.units import format_seconds, format_size
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
@@ -315,7 +316,7 @@ def _launch_as_json(launch: LaunchLogs, expected: str | None) -> dict[str, Any]:
         "logs": list(launch.names),
         "red": next((one.values["sentence"] for one in critical_findings(launch.record, expected)), None),
         "network": launch.record.network_type,
-        "record": json.loads(launch.record.to_json()),
+        "record": to_builtins(launch.record),
         "executed": [
             {
                 "collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op,

@@ -232,7 +232,7 @@ class JobRunner:
         try:
             return hdf5.read_raw_file(out)
         except BadInputError as error:
-            if not (journal_path(out).exists() and has_records(journal_path(out))):
+            if not has_records(journal_path(out)):
                 raise
             print(f"# {error}; its journal is read instead", flush=True)
             return None

@@ -23,19 +23,11 @@ TABLE = re.compile(r"(?<=<!-- columns -->\n).*(?=<!-- /columns -->)", re.DOTALL)
 
 def columns():
     """Return the columns as a Markdown table."""
-    lines = ["| name | dimensions | type | unit | absent | since | meaning |", "| --- " * 7 + "|"]
+    lines = ["| name | dimensions | type | unit | absent | meaning |", "| --- " * 6 + "|"]
     for c in COLUMNS:
-        dtype = (
-            "uint8"
-            if c.dtype == "bool"
-            else "int8"
-            if c.dtype == "maybe"
-            else "string"
-            if c.dtype == "str"
-            else c.dtype
-        )
+        dtype = {"bool": "uint8", "maybe": "int8", "str": "string"}.get(c.dtype, c.dtype)
         absent = "" if c.absent is None else "empty" if c.absent == "" else str(c.absent)
-        lines.append(f"| {c.name} | {', '.join(c.dims)} | {dtype} | {c.unit} | {absent} | 1.{c.since} | {c.meaning} |")
+        lines.append(f"| {c.name} | {', '.join(c.dims)} | {dtype} | {c.unit} | {absent} | {c.meaning} |")
     return "\n".join(lines) + "\n"
 
 
@@ -64,7 +56,7 @@ def test_every_column_has_a_meaning_and_an_absent_value_of_its_type():
 
 DECLARATION = """
     stretch_s: float | None = result(
-        "float64", "how far apart ranks started", unit="s", since=7, heading="skew (us)", format="us", default=2.5e-6
+        "float64", "how far apart ranks started", unit="s", heading="skew (us)", format="us", default=2.5e-6
     )
 """
 
@@ -107,7 +99,7 @@ def test_a_new_result_is_declared_in_one_place(tmp_path):
     found = json.loads(ran.stdout)
     assert (found["journal"], found["exported"]) == (2.5e-6, 2.5e-6)
     assert "stretch_s" in found["csv"]
-    assert "| stretch_s | case | float64 | s | nan | 1.7 | how far apart ranks started |" in found["page"]
+    assert "| stretch_s | case | float64 | s | nan | how far apart ranks started |" in found["page"]
     assert "skew (us)" in (tmp_path / "F.report" / "index.html").read_text()
     with h5py.File(out) as file:
         dataset = file["attempt_1/stretch_s"]
