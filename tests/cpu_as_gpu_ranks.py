@@ -14,7 +14,8 @@ from mpi4py import MPI
 from queued_memory import QueuedMemory
 
 from hpccoll.cases.case import Case
-from hpccoll.cases.catalogue import distinct_placements, distinct_transports, unmet_needs
+from hpccoll.cases.catalogue import distinct_placements, distinct_transports
+from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.transports.nccl import communicators

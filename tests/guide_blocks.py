@@ -55,19 +55,12 @@ SHORT = {
 
 @dataclass(frozen=True)
 class Block:
-    """A code block of a guide.
+    """A code block of a guide."""
 
-    Args:
-        guide: the path of the guide.
-        language: the language after the fence.
-        text: the code.
-        before: the text of the guide before it.
-    """
-
-    guide: str
-    language: str
-    text: str
-    before: str
+    guide: str  # the path of the guide
+    language: str  # the language after the fence
+    text: str  # the code
+    before: str  # the text of the guide before it
 
     def is_in(self, table) -> bool:
         return any(self.guide == guide and self.text.startswith(beginning) for guide, beginning in table)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.measure.payload import Payload
-from hpccoll.measure.payload_values import bits, concatenated
-from hpccoll.measure.result_check import Check, guards_of
+from hpccoll.measure.guards import guards_of
+from hpccoll.measure.payload import Payload, bits, concatenated
+from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import CheckDevice, GpuCheck
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.schedule.cut import GRAIN
@@ -150,9 +150,9 @@ def settings(p: int, dtype: str) -> Iterator[tuple[Setting, list[Fault]]]:
     """Yield every right result of so many ranks, with the faults that it may have."""
     for name in FOLDING:
         for op in OPS:
-            yield Setting.of_case(name, op, dtype, p), [*FAULTS.values()]
+            yield Setting.of(name, op, dtype, p), [*FAULTS.values()]
     for name in MOVING:
-        yield Setting.of_case(name, "sum", dtype, p), [FAULTS[fault] for fault in ALIKE]
+        yield Setting.of(name, "sum", dtype, p), [FAULTS[fault] for fault in ALIKE]
 
 
 SIZES: dict[str, Callable[[int], Iterable[int]]] = {

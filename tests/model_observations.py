@@ -7,7 +7,7 @@ import numpy as np
 from raw_examples import attempt, case, job, outcome
 from synthetic_timings import times_around
 
-from hpccoll.model.machine import Machine, Segment, Tier
+from hpccoll.model.machine import Machine, MessageCosts, Tier
 from hpccoll.model.observations import Observation
 from hpccoll.model.validation import predicted_seconds
 from hpccoll.schedule import COLLECTIVES, Layout
@@ -18,8 +18,8 @@ SIX_NODES = Layout.of(6, 1)
 LATENCY, BYTE, FOLD = 5e-5, 8e-9, 3e-10
 MACHINE = Machine(
     tiers={
-        "node": Tier((Segment(latency_s=1e-6, byte_s=1e-10),)),
-        "rack": Tier((Segment(latency_s=LATENCY, byte_s=BYTE),)),
+        "node": Tier((MessageCosts(latency_s=1e-6, byte_s=1e-10),)),
+        "rack": Tier((MessageCosts(latency_s=LATENCY, byte_s=BYTE),)),
     },
     fold_s={"float32": FOLD},
 )

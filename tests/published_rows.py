@@ -77,15 +77,10 @@ class PublishedStep:
 
 @dataclass(frozen=True)
 class PredictedStep:
-    """A predicted step.
+    """A predicted step."""
 
-    Args:
-        row: the published row.
-        timeline: its timeline.
-    """
-
-    row: PublishedStep
-    timeline: StepTimeline
+    row: PublishedStep  # the published row
+    timeline: StepTimeline  # its timeline
 
     @property
     def bubble_s(self) -> float:

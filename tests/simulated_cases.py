@@ -6,21 +6,21 @@ from dataclasses import replace
 from schedule_examples import Case, cases
 
 from hpccoll.model.event_simulation import simulate_events
-from hpccoll.model.machine import TIER_LABELS, Machine, Segment, Tier
+from hpccoll.model.machine import TIER_LABELS, Machine, MessageCosts, Tier
 from hpccoll.schedule import COLLECTIVES, Cut, Layout, Schedule
 
 Simulation = Callable[..., float]
 
 
-def uniform_machine(segment: Segment, **others) -> Machine:
+def uniform_machine(costs: MessageCosts, **others) -> Machine:
     """Return a machine whose messages cost the same in all tiers."""
-    return Machine(dict.fromkeys(TIER_LABELS, Tier((segment,))), **others)
+    return Machine(dict.fromkeys(TIER_LABELS, Tier((costs,))), **others)
 
 
 def synchronous(machine: Machine) -> Machine:
     """Return the machine with messages that wait for their receivers."""
     tiers = {
-        name: Tier(tuple(replace(each, synchronous=True) for each in tier.segments))
+        name: Tier(tuple(replace(each, synchronous=True) for each in tier.costs))
         for name, tier in machine.tiers.items()
     }
     return replace(machine, tiers=tiers)

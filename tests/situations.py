@@ -82,25 +82,15 @@ FEW_MORE = (*FEW, "show-png", "compare", "tune", "evidence", "status", "sweep-dr
 
 @dataclass(frozen=True)
 class Situation:
-    """What surrounds a command.
+    """What surrounds a command."""
 
-    Args:
-        shell: a script for bash; ``$HPCCOLL`` stands for the command and its arguments.
-        codes: the exit codes that are right; none stand for the usual one.
-        commands: the names of the commands that it concerns.
-        word: what a line that refuses names.
-        unread: whether stdout is a pipe that nobody reads.
-        says: whether a line on stderr can be read.
-        root: whether only root can bring it about.
-    """
-
-    shell: str
-    codes: tuple[int | None, ...] = (None,)
-    commands: tuple[str, ...] = FEW
-    word: str = ""
-    unread: bool = False
-    says: bool = True
-    root: bool = False
+    shell: str  # a script for bash; ``$HPCCOLL`` stands for the command and its arguments
+    codes: tuple[int | None, ...] = (None,)  # the exit codes that are right; none stand for the usual one
+    commands: tuple[str, ...] = FEW  # the names of the commands that it concerns
+    word: str = ""  # what a line that refuses names
+    unread: bool = False  # whether stdout is a pipe that nobody reads
+    says: bool = True  # whether a line on stderr can be read
+    root: bool = False  # whether only root can bring it about
 
 
 def _variables(*words: str, commands: tuple[str, ...] = FEW, **more: object) -> dict[str, Situation]:

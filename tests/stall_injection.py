@@ -10,9 +10,9 @@ from hpccoll.measure import watchdog
 from hpccoll.measure.recovery import STOP, DeadlineSync, RankGroup
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.stream_step_engine import StreamStepEngine
-from hpccoll.measure.stream_timing import SingleTiming
+from hpccoll.measure.stream_timing import StreamTiming
 
-PLACES = {"run": (SingleTiming, "run"), "step": (StreamStepEngine, "run"), "wrong": (GpuCheck, "wrong")}
+PLACES = {"run": (StreamTiming, "run"), "step": (StreamStepEngine, "run"), "wrong": (GpuCheck, "wrong")}
 """Where a rank can stall: in an operation, a training step, or the check of a result; the class and its method."""
 
 

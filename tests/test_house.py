@@ -6,14 +6,17 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from hpccoll.store.call_key import CallKey
+
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
 MAY_IMPORT = {
     "common": "numpy msgspec pydantic pydantic_core yaml",
-    "executor": "common numpy hatchling",
+    "executor": "schedule common numpy mpi4py hatchling",
     "schedule": "common numpy ml_dtypes",
     "algorithms": "schedule",
     "host": "common numpy mpi4py pynvml",
@@ -26,7 +29,10 @@ MAY_IMPORT = {
     "model": "analysis store cases training schedule common numpy scipy pydantic",
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
-    "render": ("measure analysis evidence store cases training host schedule common numpy scipy altair vl_convert"),
+    "render": (
+        "measure analysis evidence sweep model store cases training host schedule common numpy scipy altair jinja2 "
+        "vl_convert"
+    ),
     "sweep": ("evidence analysis store cases training executor host schedule common pydantic yaml snakemake"),
     "cli": (
         "evidence analysis measure sweep render interop model store cases training host schedule common typer mpi4py"
@@ -37,7 +43,7 @@ MAY_IMPORT = {
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
 LIGHT = (
-    "__main__.py", "cli/rank_program.py", "cli/run_options.py", "cli/job_from_args.py",
+    "__main__.py", "cli/rank_program.py", "cli/rank_output.py", "cli/run_options.py", "cli/job_from_args.py",
     "measure", "evidence", "cases", "training", "host", "executor",
     "render/printed_table.py", "render/printed_evidence.py",
 )  # fmt: skip
@@ -45,7 +51,7 @@ LIGHT = (
 adds HDF5 later."""
 
 HEAVY = (
-    "typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
+    "typer", "rich", "pydantic", "altair", "jinja2", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
     "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes", "hatchling", "pandas", "xarray",
 )  # fmt: skip
 
@@ -156,6 +162,35 @@ def test_few_small_modules_have_a_single_importer():
         if len(importers[module]) == 1 and len(path.read_text().splitlines()) < 60 and "algorithms" not in path.parts
     ]
     assert len(small) <= 15, small
+
+
+def row_fields(node: ast.Tuple) -> int:
+    """Return how many elements of a tuple are fields of a row, or of a point with a row, that a CallKey has."""
+    names = {field.name for field in fields(CallKey)}
+    attributes = [each for each in node.elts if isinstance(each, ast.Attribute) and each.attr in names]
+    owners = [ast.unparse(each.value).rpartition(".")[2] for each in attributes]
+    return sum(owner in {"row", "first", "point", "p", "r"} for owner in owners)
+
+
+def test_what_identifies_a_call_is_a_call_key_and_no_tuple_of_fields_of_a_row():
+    """Such a tuple may order rows, in a lambda or a function called an order, or be words to ``filter``."""
+    tuples = []
+    for module, path in modules().items():
+        tree = ast.parse(path.read_text())
+        sorting = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Lambda)
+            or (isinstance(node, ast.Call) and ast.unparse(node.func) == "filter")
+            or (isinstance(node, ast.FunctionDef) and node.name.endswith("order"))
+        ]
+        ordered = {id(child) for node in sorting for child in ast.walk(node)}
+        tuples += [
+            f"{module}:{node.lineno}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Tuple) and id(node) not in ordered and row_fields(node) > 1
+        ]
+    assert tuples == []
 
 
 PRIVATE_WORDS = {

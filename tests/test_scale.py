@@ -28,15 +28,15 @@ def work(task: Callable[[], object]) -> int:
 
 def compiled(case: Case) -> None:
     """Compile two lanes at rank 0, which is the root where there is one."""
-    from hpccoll.transports.mpi.compile import MpiCompiler  # where there is an MPI
+    from hpccoll.transports.mpi.lowering import MpiLowering  # where there is an MPI
 
     count = 2 * case.call.p if case.call.collective.units == "divisible" else 2
     requested = case.operation(count, channels=2, window=2, in_place=False)
-    compiler = MpiCompiler(
+    lowering = MpiLowering(
         0, requested, *(np.zeros(requested.elements(name, 0), requested.dtype) for name in ("src", "dst"))
     )
-    compiler.sequences()
-    for datatype in compiler.datatypes:
+    lowering.sequences()
+    for datatype in lowering.datatypes:
         datatype.Free()
 
 

@@ -5,19 +5,18 @@ Of a run a sample is the median of a round; of a reference, which several runs m
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from hpccoll.analysis.setting import Choice
 from hpccoll.common.units import format_count, format_size
-from hpccoll.store.rows import Row
+from hpccoll.store.call_key import CallKey
+from hpccoll.store.rows import Row, Run
 
-IDENTITY = (
-    "collective", "algorithm", "transport", "device", "dtype", "op", "in_place", "root", "requested_bytes", "timing",
-    "rule", "variant", "mapping", "ranks", "nodes", "ranks_per_node", "aggregators", "source",
-)  # fmt: skip
-"""What two rows must share, besides parameters, to be one case: what was asked, on how many ranks and nodes, and who
-measured it how."""
+MAY_CHANGE = "racks", "machine", "executor", "kind"
+"""What may differ between the results of one case in two runs; in one run, results that differ in it are two cases."""
 
 COORDINATES = "collective", "algorithm", "requested_bytes", "in_place", "ranks", "nodes"
 """What charts group cases by."""
@@ -57,9 +56,9 @@ class ComparedCase:
 
     def differences(self, other: "ComparedCase") -> list[tuple[str, Any, Any]]:
         """Return the names and both values of what makes the cases different ones."""
-        names = (*IDENTITY, "params")
-        values = zip(names, json.loads(self.identity), json.loads(other.identity), strict=True)
-        return [(name, mine, others) for name, mine, others in values if mine != others]
+        mine, others = json.loads(self.identity), json.loads(other.identity)
+        names = dict.fromkeys((*mine, *others))
+        return [(name, mine.get(name), others.get(name)) for name in names if mine.get(name) != others.get(name)]
 
     @property
     def middle(self) -> float:
@@ -67,18 +66,32 @@ class ComparedCase:
         return math.exp(sum(map(math.log, self.samples)) / len(self.samples))
 
 
-def cases_of_rows(rows: Iterable[Row]) -> dict[str, ComparedCase]:
+def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, ComparedCase]:
     """Return the measured cases by what was asked; of several rows of one case the last one.
 
     Floors are left out: what the harness takes is no operation, and a few clock ticks of it are no regression.
     """
-    return {(case := _case_of_row(row)).identity: case for row in rows if not (row.predicted or row.floor)}
+    machines = {run.run_id: run.machine for run in runs}
+    measured = [
+        (row, Choice.of(row), CallKey.of(row, machines.get(row.run_id, "")))
+        for row in rows
+        if not (row.predicted or row.floor)
+    ]
+    alike = defaultdict[tuple[Choice, CallKey], set[CallKey]](set)
+    for _, choice, key in measured:
+        alike[choice, key.without(*MAY_CHANGE)].add(key)
+    cases = (_case_of_row(*each, alike[each[1], each[2].without(*MAY_CHANGE)]) for each in measured)
+    return {case.identity: case for case in cases}
 
 
-def _case_of_row(row: Row) -> ComparedCase:
-    identity = json.dumps([*(getattr(row, name) for name in IDENTITY), dict(row.params)], sort_keys=True)
+def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallKey]) -> ComparedCase:
+    """Return the case of a row; ``alike`` are the calls of its run that differ in what may change."""
+    values = asdict(key if len(alike) > 1 else key.without(*MAY_CHANGE))
+    known = {name: value for name, value in values.items() if value is not None}
+    identity = {**known, "algorithm": choice.algorithm, "transport": choice.transport, "params": dict(choice.params)}
     return ComparedCase(
-        identity=identity, case_id=row.case_id, label=_label(row),
+        identity=json.dumps(identity, sort_keys=True), case_id=row.case_id,
+        label=", ".join(filter(None, (_label(row), key.label(alike)))),
         coordinates={name: getattr(row, name) for name in COORDINATES}, status=row.status, reason=row.reason,
         seconds=row.median_s, samples=[median for median in row.round_medians_s if median],
     )  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpccoll.analysis.answers import lone_rank_reason
+from hpccoll.analysis.choice_table import TableEntry, TuneTable
 from hpccoll.analysis.held_out_regret import held_out_regret
 from hpccoll.analysis.measured_choices import (
     ChoiceTime,
@@ -17,8 +17,8 @@ from hpccoll.analysis.measured_choices import (
     geometric_mean,
     measured_settings,
 )
-from hpccoll.analysis.setting import Setting
-from hpccoll.analysis.table import Choice, TableEntry, TuneTable
+from hpccoll.analysis.recommendations import lone_rank_reason
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import to_builtins
 from hpccoll.common.units import format_seconds, format_size

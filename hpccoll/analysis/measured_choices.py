@@ -8,11 +8,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from hpccoll.analysis.choice_table import Conditions, machine_name, mpi_version
 from hpccoll.analysis.round_comparison import is_clear_lead, round_statistics
-from hpccoll.analysis.setting import Setting
-from hpccoll.analysis.table import Choice, Conditions, machine_name, mpi_version
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import PYTHON
-from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO, NATIVE
@@ -130,7 +129,7 @@ class MeasuredSetting:
         grouped: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
         of_auto: dict[int, list[Row]] = defaultdict(list)
         for row in rows:
-            by_size = of_auto if row.algorithm == AUTO else grouped[choice_of(row)]
+            by_size = of_auto if row.algorithm == AUTO else grouped[Choice.of(row)]
             by_size[row.requested_bytes].append(row)
         curves = {
             choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
@@ -175,8 +174,8 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
         if usable and not row.floor and row.exchanges_data:
             machine = machine_name(run.machine, run.provenance) if run else ""
             mpi = mpi_version(run.provenance) if run else ""
-            conditions = Conditions(machine, mpi, row.executor or PYTHON)
-            rows[setting_of(row), conditions].append(row)
+            conditions = Conditions(machine, mpi, row.executor or PYTHON, row.kind, row.rule)
+            rows[Setting.of(row), conditions].append(row)
     twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}
     with_both = {key: [*rows[key], *map(_moved, filter(_has_one_buffer, twins[key]))] for key in rows}
     return {
@@ -194,7 +193,7 @@ def _moved(row: Row) -> Row:
 
 
 def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
-    """Check that every setting has one machine, MPI library and executor.
+    """Check that every setting has one machine, MPI library, executor, kind and rule.
 
     Args:
         settings: settings with their conditions.
@@ -204,21 +203,11 @@ def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
     """
     by_setting: dict[Setting, list[str]] = defaultdict(list)
     for setting, conditions in settings:
-        by_setting[setting].append(conditions.label)
+        by_setting[setting].append(", ".join((conditions.label, *conditions.words[3:])))
     for setting, several in by_setting.items():
         if len(several) > 1:
             expected = f"results of one machine, MPI library and executor for {setting.label}"
             raise BadInputError("PATHS", "; ".join(sorted(several)), expected)
-
-
-def setting_of(row: Row) -> Setting:
-    """Return the setting of a row."""
-    return Setting.of(CallKey.of(row))
-
-
-def choice_of(row: Row) -> Choice:
-    """Return the choice of a row: its algorithm and transport, and the parameters that distinguish choices."""
-    return Choice(row.algorithm, row.transport, tuple(sorted(choice_parameters(row.collective, row.params).items())))
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:

@@ -7,19 +7,30 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, TypeAlias
 
+from hpccoll.analysis.choice_table import ChoiceRange, Conditions
 from hpccoll.analysis.measured_choices import (
     ChoiceTime,
     MeasuredSetting,
     comparable_seconds,
     rows_by_setting,
 )
-from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.size_ranges import SizeRanges, choose_ranges
-from hpccoll.analysis.table import Choice, ChoiceRange, Conditions
+from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import median_ratio
+
+MeasuredCall: TypeAlias = tuple[Setting, CallKey, str]
+"""A setting of both placements; the executor, kind and rule of its results; and the id of the run."""
+
+
+def measured_call(row: Row) -> MeasuredCall:
+    """Return the call of a row that a recommendation may be for."""
+    return replace(Setting.of(row), in_place=None), CallKey.of(row).only("executor", "kind", "rule"), row.run_id
+
 
 Verdict: TypeAlias = Literal["clear", "tie", "behind", "alone"]
 """How sure a choice is at a size: clearly the fastest; not clearly faster or slower than another; clearly slower than
@@ -131,6 +142,13 @@ class Recommendation:
         """Whether only calls of the library were measured, whose one buffer serves both placements."""
         calls = all(choice.algorithm == NATIVE for choice in self.choices) and not self.measured.auto
         return calls and self.setting.in_place is True and collective(self.setting.collective).one_buffer
+
+    @property
+    def calls(self) -> list[MeasuredCall]:
+        """The calls that it is for, in each of its runs."""
+        conditions = self.measured.conditions
+        key = CallKey(executor=conditions.executor, kind=conditions.kind, rule=conditions.rule)
+        return [(replace(self.setting, in_place=None), key, run) for run in self.measured.runs]
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -276,3 +294,13 @@ def _gain(measured: MeasuredSetting, chosen: ChoiceRange) -> Gain | None:
         return Gain(math.exp(fmean(of_sizes)), None, None)
     rounds = [math.exp(fmean(logs)) for logs in of_rounds.values()]
     return Gain(median_ratio(rounds), min(rounds), max(rounds))
+
+
+def lone_rank_reason(rows: Sequence[Row]) -> str:
+    """Return why no advice follows from rows of single ranks, and what two ranks need; empty for any other rows."""
+    if not rows or any(row.exchanges_data for row in rows):
+        return ""
+    on_gpus = any(row.device == "cuda" for row in rows)
+    needs = f", with a GPU for each; on one GPU, one of: {'; '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
+    remedy = f"start the same command on two ranks (mpiexec -n 2; of a sweep file, ranks: [2]){needs}"
+    return f"one rank exchanges nothing, and no advice follows from its times; do: {remedy}"

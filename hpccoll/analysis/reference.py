@@ -5,21 +5,21 @@ run, the median of its rounds, which one disturbed round does not move. Bounds a
 more run (``run_spread``).
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from hpccoll.analysis.compared_case import COORDINATES, IDENTITY, ComparedCase, cases_of_rows
-from hpccoll.analysis.comparison import Comparison, Side, compare_sides
+from hpccoll.analysis.compared_case import COORDINATES, ComparedCase, cases_of_rows
 from hpccoll.analysis.provenance_changes import Facts, facts_of_runs
+from hpccoll.analysis.run_comparison import Comparison, Side, compare_sides
 from hpccoll.analysis.run_spread import RunSpread
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.files import parse_json
 from hpccoll.common.limits import Name, PositiveNumber, Ranks, Size
-from hpccoll.common.records import load_record, to_json
+from hpccoll.common.records import from_builtins, load_record, to_json
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 
@@ -88,9 +88,9 @@ class _CaseRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReferenceFile:
     schema: Literal["hpccoll-reference 2.0"] = "hpccoll-reference 2.0"
-    runs: tuple[str, ...]
-    cases: tuple[_CaseRecord, ...]
-    facts: Mapping[str, tuple[str, ...]]
+    runs: Sequence[str]
+    cases: Sequence[_CaseRecord]
+    facts: Facts
 
 
 def make_reference(runs: Sequence[Results]) -> Reference:
@@ -104,7 +104,7 @@ def make_reference(runs: Sequence[Results]) -> Reference:
     """
     if len(runs) < MIN_RUNS:
         raise UnusableError("--make-reference", f"at least {MIN_RUNS} runs are needed: their spread makes the bounds")
-    every = [cases_of_rows(results.rows) for results in runs]
+    every = [cases_of_rows(results.rows, results.runs) for results in runs]
     timed = [{key for key, case in of_run.items() if case.timed and case.seconds} for of_run in every]
     common = [key for key in every[0] if all(key in keys for keys in timed)]
     if not common:
@@ -157,8 +157,7 @@ def _content(reference: Reference) -> _ReferenceFile:
         )
         for each in reference.cases
     )  # fmt: skip
-    facts = {name: tuple(values) for name, values in reference.facts.items()}
-    return _ReferenceFile(runs=tuple(reference.runs), cases=cases, facts=facts)
+    return _ReferenceFile(runs=reference.runs, cases=cases, facts=reference.facts)
 
 
 def read_reference(path: Path) -> Reference:
@@ -184,13 +183,13 @@ def _case(number: int, record: _CaseRecord, runs: int) -> ReferenceCase:
     """
     place = f"cases.{number}"
     try:
-        identity = dict(zip((*IDENTITY, "params"), json.loads(record.identity), strict=True))
-    except (ValueError, TypeError):
-        raise BadInputError(f"{place}.identity", record.identity, "the values of what identifies a case") from None
+        identity: dict[str, Any] = from_builtins(parse_json(record.identity), dict[str, Any])
+    except ValueError:
+        raise BadInputError(f"{place}.identity", record.identity, "what identifies a case, as JSON") from None
     coordinates = {name: getattr(record, name) for name in COORDINATES}
     for name, value in coordinates.items():
-        if identity[name] != value:
-            raise BadInputError(f"{place}.{name}", value, f"{identity[name]}, as its identity says")
+        if name not in identity or identity[name] != value:
+            raise BadInputError(f"{place}.{name}", value, f"{identity.get(name)}, as its identity says")
     if len(record.times_s) != runs:
         raise BadInputError(f"{place}.times_s", len(record.times_s), f"times of {runs} runs")
     if not record.low_s <= record.seconds <= record.high_s:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hpccoll.analysis.choice_table import VALID_TABLE, TuneTable
 from hpccoll.analysis.setting import Setting
-from hpccoll.analysis.table import VALID_TABLE, TuneTable
 from hpccoll.cases.case import Case
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size

@@ -1,12 +1,15 @@
-"""The setting of a choice: everything that it depends on, except the size."""
+"""A choice, and its setting: everything that it depends on, except the size."""
 
 from dataclasses import dataclass, fields, replace
 
 from hpccoll.cases.case import SINGLE, Case, Shape
+from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.limits import Aggregators, Name, Ranks, Value
 from hpccoll.common.units import format_count
 from hpccoll.schedule import Layout
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
+from hpccoll.store.rows import Row
 
 _ARITHMETIC = {"float16": "half", "bfloat16": "bfloat16"}
 """The kinds of arithmetic of element types that CPUs convert to fold them."""
@@ -52,7 +55,12 @@ class Setting:
     timing: Name = SINGLE
 
     @classmethod
-    def of(cls, key: CallKey) -> "Setting":
+    def of(cls, row: Row) -> "Setting":
+        """Return the setting of a row."""
+        return cls.of_key(CallKey.of(row))
+
+    @classmethod
+    def of_key(cls, key: CallKey) -> "Setting":
         """Return the setting of a call: it joins element types of one arithmetic, reductions, roots and sizes."""
         values = {name: getattr(key, name) for name in _SHARED_FIELDS}
         pair = dict(zip(("root", "peer"), key.pair, strict=True)) if key.pair else {}
@@ -66,7 +74,7 @@ class Setting:
         key = CallKey.of_case(replace(case, ranks=layout.workers, nodes=layout.nodes))
         mapping = case.mapping or layout.mapping
         placed = replace(key, ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=mapping)
-        return cls.of(replace(placed, aggregators=layout.aggregators, variant=variant))
+        return cls.of_key(replace(placed, aggregators=layout.aggregators, variant=variant))
 
     @property
     def call(self) -> tuple[object, ...]:
@@ -109,3 +117,34 @@ class Setting:
 
 
 _SHARED_FIELDS = tuple(field.name for field in fields(Setting) if field.name not in ("arithmetic", "arguments"))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Choice:
+    """A choice for a case.
+
+    Args:
+        algorithm: the algorithm.
+        transport: the transport.
+        params: the parameters that the measured case set, sorted by name.
+    """
+
+    algorithm: Name
+    transport: Name
+    params: tuple[tuple[Name, Value], ...] = ()
+
+    @classmethod
+    def of(cls, row: Row) -> "Choice":
+        """Return the choice of a row, with the parameters that distinguish choices."""
+        return cls(row.algorithm, row.transport, tuple(sorted(choice_parameters(row.collective, row.params).items())))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is the library's own collective at its default settings."""
+        return self.algorithm == NATIVE and not self.params
+
+    @property
+    def label(self) -> str:
+        """The choice for people: ``ring channels=4``, with the transport unless it is ``mpi``."""
+        over = f" over {self.transport}" if self.transport != "mpi" else ""
+        return " ".join((self.algorithm, *(f"{name}={value}" for name, value in self.params))) + over

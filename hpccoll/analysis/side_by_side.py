@@ -8,10 +8,11 @@ from typing import Any
 from hpccoll.analysis.compared_case import TIMED
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.common.units import format_count, format_size
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Row
 
-OPERATION = "collective", "algorithm", "transport", "device", "requested_bytes", "ranks", "nodes"
-"""What both results share; placements and types of elements may differ, and are shown."""
+OPERATION = "collective", "device", "requested_bytes", "ranks", "nodes"
+"""What both calls share; placements and types of elements may differ, and are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,11 @@ class SideBySide:
 
     def row(self) -> dict[str, Any]:
         """Return both as JSON has them; absent values are None."""
-        ours = self.ours
+        theirs, ours = self.theirs, self.ours
         return {
-            **{name: getattr(self.theirs, name) for name in OPERATION}, "params": dict(self.theirs.params),
-            "source": self.theirs.source, "their_timing": self.theirs.timing, "their_s": self.theirs.median_s,
+            "collective": theirs.collective, "algorithm": theirs.algorithm, "transport": theirs.transport,
+            **{name: getattr(theirs, name) for name in OPERATION[1:]}, "params": dict(theirs.params),
+            "source": theirs.source, "their_timing": theirs.timing, "their_s": theirs.median_s,
             "our_timing": ours.timing if ours else None, "our_s": ours.median_s if ours else None,
             "factor": self.factor,
         }  # fmt: skip
@@ -49,7 +51,7 @@ def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]
         theirs: imported rows.
         ours: rows that hpccoll measured.
     """
-    by_operation: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
+    by_operation = defaultdict[tuple[str, str, CallKey], list[Row]](list)
     for row in ours:
         if row.status in TIMED and row.median_s and not row.floor:
             by_operation[_operation(row)].append(row)
@@ -60,8 +62,8 @@ def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]
     ]
 
 
-def _operation(row: Row) -> tuple[object, ...]:
-    return tuple(getattr(row, name) for name in OPERATION)
+def _operation(row: Row) -> tuple[str, str, CallKey]:
+    return row.algorithm, row.transport, CallKey.of(row).only(*OPERATION)
 
 
 def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.analysis.choice_table import ChoiceRange
 from hpccoll.analysis.measured_choices import Curves, MeasuredSetting, comparable_seconds
-from hpccoll.analysis.table import Choice, ChoiceRange
+from hpccoll.analysis.setting import Choice
 
 MIN_CUT_PRICE = 0.03
 """The smallest gain that justifies another range: a relative time, summed over the measured sizes of the range."""

@@ -229,7 +229,7 @@ class Job:
     table: Mapping[str, Any] | None = None  # the JSON of a table of 'hpccoll tune', if a case is auto
     executor: Name | None = None  # one of EXECUTORS; None for the compiled one where it is available
     models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, by name
-    cases: Annotated[tuple[Case, ...], Meta(min_length=1, max_length=MAX_CASES)]
+    cases: Annotated[tuple[Case, ...], Meta(max_length=MAX_CASES)]
 
     def shape(self, case: Case) -> Shape:
         """Return the ranks and nodes of ``case``."""
@@ -280,6 +280,8 @@ class Job:
         """
         if "/" in self.name or self.name.startswith("."):
             raise BadInputError("name", self.name, "part of a file name")
+        if not self.cases:
+            raise BadInputError("cases", [], "one or more of them")
         if self.executor not in (*EXECUTORS, None):
             raise BadInputError("executor", self.executor, EXECUTORS)
         if self.models:

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
 from hpccoll.cases.case import TIMINGS, Case, Parameter
-from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native, unmet_by_transport
+from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native
 from hpccoll.common.errors import BadInputError, format_choices
 from hpccoll.common.limits import CHANNELS, MAX_BYTES, IntegerRange
-from hpccoll.common.units import format_size, parse_size
+from hpccoll.common.units import parse_size
 from hpccoll.schedule import (
     BFLOAT16,
     DTYPES,
@@ -17,9 +17,7 @@ from hpccoll.schedule import (
     REDUCTIONS,
     Collective,
     CollectiveCall,
-    Layout,
     itemsize,
-    numbering,
     unequal_blocks,
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
@@ -33,9 +31,6 @@ of the number of channels, the maximum size of a piece: of a unit, or in a pipel
 
 GRAPH = "graph"
 """The parameter of all cases over NCCL that, if 1, replays them as a CUDA graph."""
-
-FIRST_MAPPING = next(iter(MAPPINGS))
-"""The mapping that is measured if several mappings number the ranks alike."""
 
 
 def check_case(case: Case) -> None:
@@ -240,49 +235,3 @@ def call_of(case: Case, p: int) -> CollectiveCall:
     family = collective(case.collective)
     arguments = {name: value for name, value in case.params.items() if name in family.arguments}
     return family.call(p, case.root, **arguments)
-
-
-def unmet_needs(case: Case, layout: Layout) -> str | None:
-    """Return the reason why ``case`` cannot run on ``layout``, None if it can.
-
-    Raises:
-        BadInputError: for a value that is invalid on every layout.
-    """
-    family = collective(case.collective)
-    if not isinstance(case.bytes, int):
-        raise BadInputError("bytes", case.bytes, "a whole number")
-    if family.elements(case.bytes, itemsize(case.dtype), layout.workers) < 1:
-        few = f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
-        return f"{few} of {case.collective}"
-    try:
-        call_of(case, layout.workers)
-        if case.collective in WORKLOADS:
-            Workload.of(case.params).check_ranks(layout.workers, case.dtype)
-    except BadInputError as error:
-        return str(error)
-    if case.algorithm == AUTO:
-        return None  # the algorithm is chosen in the job, where its needs are checked
-    if case.algorithm == NATIVE:
-        return unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, None)
-    algorithm, parameters = family.algorithm(case.algorithm), own_parameters(case)
-    check_parameters(algorithm, parameters)
-    unmet = unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, parameters)
-    return unmet or algorithm.unmet(layout, **parameters)
-
-
-def redundant_mapping(case: Case, layout: Layout) -> str | None:
-    """Return the reason why the mapping of ``case`` is skipped, None if it is not.
-
-    It is skipped if another mapping, which is measured, numbers the ranks alike.
-
-    Args:
-        case: the case.
-        layout: the layout of the ranks as the launcher numbered them, with racks.
-    """
-    if case.mapping in (None, FIRST_MAPPING) or numbering(layout, case.mapping) != numbering(layout, FIRST_MAPPING):
-        return None
-    racks = len(layout.groups("rack"))
-    distributions = {layout.workers: "one on each node", 1: "all on one node"}
-    distribution = distributions.get(layout.nodes, f"{layout.workers} on {layout.nodes} nodes")
-    in_racks = f" in {racks} racks" if racks > 1 else ""
-    return f"mapping {case.mapping} numbers these ranks as {FIRST_MAPPING} does: {distribution}{in_racks}"

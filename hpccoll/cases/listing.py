@@ -1,7 +1,7 @@
 """The listing of collectives, algorithms, transports, variants and workloads, and what each lacks on this machine."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,10 +13,12 @@ from hpccoll.cases.requirements import missing_requirements
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
+from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.training.models import MODELS
-from hpccoll.training.workload import TRAINING_STEP, WORKLOAD
+from hpccoll.training.step_keys import WORKLOAD
+from hpccoll.training.workload import TRAINING_STEP
 
 PARAMETERS = {
     "channels": "schedules: number of pieces that advance independently, such as 4",
@@ -54,6 +56,7 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
             for algorithm, needs in _names(name).items()
         ],
         "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], **_availability(mpi_missing)}],
+        "parameters": [{"name": name, "meaning": meaning} for name, meaning in PARAMETERS.items()],
         "transports": [
             {
                 "name": name, "devices": [*spec.devices],
@@ -87,6 +90,30 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the entries of a kind, such as ``variants``, or those with a name; collectives keep all of theirs.
+
+    Args:
+        tables: the listing, as ``listing`` returns it.
+        word: the kind or the name, also that of a collective.
+        others: further valid words, for the message.
+
+    Raises:
+        BadInputError: if nothing has this kind or name.
+    """
+    kinds = [kind for kind in tables if kind != "collectives"]
+    selected = {
+        kind: [row for row in tables[kind] if word in (kind, row["name"], row.get("collective"))] for kind in kinds
+    }
+    if not any(selected.values()):
+        names = {row["name"] for kind in kinds for row in tables[kind]} | tables["collectives"].keys()
+        meant = did_you_mean(word, [*kinds, *others, *names])
+        raise BadInputError(
+            "list", word, f"{meant}a name that 'hpccoll list' prints, or {', '.join([*kinds, *others])}"
+        )
+    return {"collectives": tables["collectives"], **selected}
+
+
 def _limits_of(variant: Variant) -> dict[str, Any]:
     """Return the first limit, which holds for all cases, and the further ones, which may hold for some only."""
     first, *further = variant.limits or (VariantLimit(),)
@@ -114,7 +141,7 @@ def listing_lines(tables: Mapping[str, Any]) -> Iterator[str]:
         values = "".join(f" {name}={value}" for name, value in parameters.items())
         yield f"{row['collective']} {row['name']}{values}{_needs(row)}{_unavailable(row)}"
     yield from (f"any {row['name']}{_needs(row)}{_unavailable(row)}" for row in tables["policies"])
-    yield from (f"parameter {name} ({meaning})" for name, meaning in PARAMETERS.items())
+    yield from (f"parameter {row['name']} ({row['meaning']})" for row in tables["parameters"])
     yield from (
         f"transport {row['name']} (of {', '.join(row['devices'])}){_unavailable(row)}" for row in tables["transports"]
     )

@@ -1,12 +1,11 @@
 """The schedule of a case as a transport lowers it, known from the case and the layout, before there are ranks."""
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
-from hpccoll.cases.case import Case, Shape
-from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.case import Case
+from hpccoll.cases.catalogue import call_of, own_parameters
 from hpccoll.cases.channel_defaults import plan_channels
 from hpccoll.schedule import (
     Algorithm,
@@ -15,7 +14,6 @@ from hpccoll.schedule import (
     Layout,
     Parameter,
     Schedule,
-    have_same_steps,
     itemsize,
     numbering,
     smallest_message_units,
@@ -30,6 +28,7 @@ def cached_slices(
     return call.slices(algorithm, layout, **dict(parameters))
 
 
+@lru_cache(8)
 def mapped_layout(layout: Layout, mapping: str | None) -> Layout:
     """Return ``layout``, of the ranks as the launcher numbers them, with the ranks as ``mapping`` numbers them."""
     return layout if mapping is None else layout.subset(numbering(layout, mapping))
@@ -91,51 +90,6 @@ def smallest_message(case: Case, layout: Layout) -> int | None:
     )
 
 
-class MeasuredPlans:
-    """The plans of the cases of one launch over NCCL that are measured: of equal plans, the first.
-
-    Over other transports, equal plans are measured under each name: on two ranks, most algorithms of a textbook
-    coincide, and whoever compares them there sees the noise between runs of one plan. Over NCCL, a case costs GPU time,
-    and its variants multiply the cases.
-
-    Args:
-        layout: the layout of the ranks as the launcher numbers them.
-        shape: the shape of the launch, for people.
-    """
-
-    def __init__(self, layout: Layout, shape: Shape) -> None:
-        self._layout, self._shape = layout, shape
-        self._measured: dict[object, list[tuple[str, tuple[Schedule, ...]]]] = {}
-
-    def reason_to_skip(self, case: Case) -> str | None:
-        """Return the reason if ``case`` has the plan of an earlier one; else remember it as measured and return None.
-
-        Args:
-            case: a case of the launch that can run and is not skipped for another reason, in the order of the job.
-        """
-        if case.transport != "nccl":
-            return None
-        planned = planned_schedule(case, mapped_layout(self._layout, case.mapping))
-        if planned is None:
-            return None
-        same = (*collective(case.collective).arguments, GRAPH)
-        same_but_plan = replace(case, algorithm="", params={}).id, *(case.params.get(name) or 0 for name in same)
-        lanes = len(planned.slices), planned.channels, min(planned.window, planned.channels)
-        earlier = self._measured.setdefault((*same_but_plan, *lanes), [])
-        for name, slices in earlier:
-            if all(map(_have_same_steps, slices, planned.slices)):
-                return f"the same plan as {name} on {self._shape}: {name} is measured"
-        parameters = [f"{name}={value}" for name, value in sorted(case.params.items()) if name not in same]
-        name = " ".join([case.algorithm, *parameters])
-        earlier.append((name, planned.slices))
-        return None
-
-
 @lru_cache
 def _smallest_message_units(schedule: Schedule) -> int:
     return smallest_message_units(schedule)
-
-
-@lru_cache(4096)
-def _have_same_steps(one: Schedule, other: Schedule) -> bool:
-    return have_same_steps(one, other)

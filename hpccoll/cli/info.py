@@ -24,16 +24,33 @@ ROOT = Annotated[int | None, typer.Option("-r", "--root", help="root of a rooted
 family = typer.Typer()
 
 
-@family.command("list", epilog="Example: hpccoll list --json | jq '.algorithms[].name'")
-def list_(*, as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False) -> None:
-    """List algorithms, transports, variants and models.
+@family.command("list", epilog="Example: hpccoll list variants")
+def list_(
+    word: Annotated[
+        str | None,
+        typer.Argument(
+            help="a kind (algorithms, parameters, transports, variants, workloads, models) or a name; or a reference: "
+            "keys of the files sweep, site and machine; clusters; columns of raw files; variables; settings of NCCL",
+            metavar="WORD",
+        ),
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
+) -> None:
+    """List algorithms, transports, variants and models, or what WORD selects.
 
     It shows the collectives of algorithms, the settings and requirements of variants, and what is missing on this
     machine for each entry. --json also has the evidence that each variant requires.
     """
-    from hpccoll.cases.listing import listing, listing_lines
+    from hpccoll.cases.listing import listing, listing_lines, select
+    from hpccoll.cli.reference_tables import REFERENCES, reference_lines
 
-    tables = listing()
+    if word and word in REFERENCES:
+        entries = [*REFERENCES[word]()]
+        rows = [{"name": entry.name, "meaning": entry.meaning, **entry.details} for entry in entries]
+        typer.echo(json.dumps(rows, indent=1) if as_json else "\n".join(reference_lines(entries)))
+        return
+    tables = select(listing(), word, REFERENCES) if word else listing()
     typer.echo(json.dumps(tables, indent=1) if as_json else "\n".join(listing_lines(tables)))
 
 
@@ -147,8 +164,8 @@ def evidence(
     near as its peers'. Ends with 3 if the logs name another network between nodes than --network, or if a library
     failed, such as at the creation of a communicator.
     """
-    from hpccoll.evidence import log_report
     from hpccoll.evidence.log_set import read_log_files
+    from hpccoll.render import log_report
 
     if network not in (None, "rdma", "tcp"):
         raise BadInputError("--network", network, ["rdma", "tcp"])

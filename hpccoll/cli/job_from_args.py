@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from hpccoll.cases.case import EXECUTORS, RUN_JOB, Effort, Job, Parameter, Shape
 from hpccoll.cases.keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
-from hpccoll.cli.run_options import workload_flag
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_CASES, RANKS
 from hpccoll.common.units import parameter_values, parse_parameter, size_range
@@ -29,7 +28,7 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
     Raises:
         BadInputError: if a value is invalid, or a variable of this process overrides a setting of NCCL's communicators.
     """
-    from hpccoll.analysis.table import check_job_table
+    from hpccoll.analysis.choice_table import check_job_table
 
     job = Job.load(arguments.job) if arguments.job else _job_from_options(arguments, launched)
     check_job_table(job.table)
@@ -43,8 +42,8 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
 
 
 def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
+    from hpccoll.analysis.choice_table import load_table
     from hpccoll.analysis.resolve_auto import check_table_given
-    from hpccoll.analysis.table import load_table
     from hpccoll.cases.product import count_cases, expand_cases
 
     aggregators = read_integer("--aggregators", arguments.aggregators)
@@ -84,7 +83,8 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     timings = _words(arguments.timing)
     transports_by_device((arguments.device,), common["transports"])
     check_timings("--timing", timings, common["transports"])
-    algorithms = _words(arguments.algorithms or (DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL))
+    usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
+    algorithms = _words(usual if arguments.algorithms is None else arguments.algorithms)
     given = parameter_values(arguments.param)
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(
@@ -105,17 +105,18 @@ def step_request(arguments: argparse.Namespace) -> "CaseRequest":
     """
     from hpccoll.cases.product import CaseRequest, workloads
     from hpccoll.training.model_file import DTYPE, load_models, models_from_json
-    from hpccoll.training.workload import TRAINING_STEP, WORKLOAD
+    from hpccoll.training.step_keys import WORKLOAD, option
+    from hpccoll.training.workload import TRAINING_STEP
 
-    for option, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
+    for flag, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
         if value and not arguments.dry_run:
-            raise UnusableError(option, "with --dry-run only")
+            raise UnusableError(flag, "with --dry-run only")
     DTYPE.check("-d", arguments.dtype)
     lists: dict[str, list[Parameter]] = {}
     for name, key in WORKLOAD.items():
         given = getattr(arguments, name) or []
         texts = given if name == WITH_COMMAS else [text for each in given for text in each.split(",")]
-        lists[name] = [key.read(workload_flag(name), text) for text in texts] or [key.default]
+        lists[name] = [key.read(option(name), text) for text in texts] or [key.default]
     models = load_models(map(str, lists["model"]), "--model", _load_yaml)
     algorithms = _words(arguments.algorithms)
     request = CaseRequest(

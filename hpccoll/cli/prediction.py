@@ -75,9 +75,10 @@ def predict(
     if context.invoked_subcommand:
         return _check_no_options(context)
     from hpccoll.common.units import parse_parameter
-    from hpccoll.model import prediction_report
+    from hpccoll.model.best_choice import question_rows
     from hpccoll.model.predict import Request
     from hpccoll.model.predict import predict as predict_all
+    from hpccoll.render import prediction_report
 
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
@@ -97,7 +98,7 @@ def predict(
     if out:
         _write(predicted, out)
     if as_json:
-        rows = prediction_report.question_rows(predicted) if question else [one.row() for one in predicted.predictions]
+        rows = question_rows(predicted) if question else [one.row() for one in predicted.predictions]
         typer.echo(json.dumps(rows, indent=1))
     else:
         lines = prediction_report.question_lines if question else prediction_report.report_lines
@@ -124,6 +125,7 @@ def _check_no_options(context: typer.Context) -> int:
 
 def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     from hpccoll.model.expectations import expectations
+    from hpccoll.render.model_report import expectation_lines
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
@@ -132,7 +134,7 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     if as_json:
         typer.echo(json.dumps([row for each in compared for row in each.rows()], indent=1))
     else:
-        typer.echo("\n".join(line for each in compared for line in each.lines()))
+        typer.echo("\n".join(line for each in compared for line in expectation_lines(each)))
     return report_damaged(files)
 
 
@@ -150,9 +152,10 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 
 def _write(predicted: "Predictions", out: Path) -> None:
     """Write predictions as a raw file or as a picture."""
+    from hpccoll.model.best_choice import map_cells
     from hpccoll.model.prediction_file import write_predictions
-    from hpccoll.model.prediction_report import machine_lines, map_cells
     from hpccoll.render.prediction_chart import write_prediction_chart
+    from hpccoll.render.prediction_report import machine_lines
 
     try:
         if out.suffix == RAW_FILE:
@@ -160,7 +163,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
             return
         rows = [one.row() for one in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
-        write_prediction_chart(rows, map_cells(predicted), out, title, list(machine_lines(predicted.machine)))
+        write_prediction_chart(rows, map_cells(predicted), out, title, machine_lines(predicted.machine))
     except OSError as error:
         raise file_error("--out", out, error, "written") from None
 

@@ -69,15 +69,18 @@ def build_parser() -> argparse.ArgumentParser:
         "hpccoll run", description="Measure collectives on the ranks of an MPI job.", epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
-    for option in RUN_OPTIONS:
-        parser.add_argument(*option.flags, **_argument(option))
+    for each in RUN_OPTIONS:
+        parser.add_argument(*each.flags, **_argument(each))
     parser.set_defaults(workload=None, dry_run=False)
     return parser
 
 
 def build_train_parser() -> argparse.ArgumentParser:
     """Return the parser of ``hpccoll train``; what only ``hpccoll run`` has keeps its default."""
-    from hpccoll.training.workload import WORKLOAD  # it imports NumPy, which 'hpccoll run --help' does not need
+    from hpccoll.training.step_keys import (  # it imports NumPy, which 'hpccoll run --help' does not need
+        WORKLOAD,
+        option,
+    )
 
     parser = _Parser(
         "hpccoll train", description="Measure training steps on the ranks of an MPI job.", epilog=TRAIN_EXAMPLES,
@@ -85,19 +88,12 @@ def build_train_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.set_defaults(**{**vars(build_parser().parse_args([])), "workload": True})
     for name, key in WORKLOAD.items():
-        shown = f"{key.help} [{key.default}]" if "[" not in key.help and key.default != "" else key.help
-        parser.add_argument(workload_flag(name), action="append", metavar="V,..", help=shown.replace("%", "%%"))
+        parser.add_argument(option(name), action="append", metavar="V,..", help=key.help_text.replace("%", "%%"))
     algorithms = f"comma-separated algorithms of all-reduce [{TRAIN_ALGORITHMS}]"
     parser.add_argument("-a", "--algorithms", default=TRAIN_ALGORITHMS, help=algorithms)
     for flag in TRAIN_FLAGS:
-        option = OPTION_BY_FLAG[flag]
-        parser.add_argument(*option.flags, **_argument(option))
+        parser.add_argument(*OPTION_BY_FLAG[flag].flags, **_argument(OPTION_BY_FLAG[flag]))
     parser.add_argument("--dry-run", action="store_true", help="no measurement: tensors, buckets and operations")
     parser.add_argument("--ranks", help="with --dry-run: number of ranks [8]")
     parser.add_argument("--json", action="store_true", help="with --dry-run: JSON output")
     return parser
-
-
-def workload_flag(name: str) -> str:
-    """Return the option of a key of a workload."""
-    return f"--{name.replace('_', '-')}"

@@ -34,9 +34,9 @@ def sweep(
 
     Cases with results are not measured again. Arguments after -- are passed to Snakemake; -- -n is a dry run.
     """
+    from hpccoll.render.plan_text import head
     from hpccoll.sweep import workflow
     from hpccoll.sweep.paths import default_sweep
-    from hpccoll.sweep.plan_text import head
     from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
     from hpccoll.sweep.progress import MeasurementCounter, progress_display
     from hpccoll.sweep.slurm.monitor import SlurmMonitor
@@ -89,7 +89,7 @@ def plan(
     Each job is shown with its environment and the evidence that it requires. Nothing is submitted. Without --profile, a
     sweep over nodes or for a --site is planned offline, on any machine; with a Slurm profile the cluster is queried.
     """
-    from hpccoll.sweep import plan_text
+    from hpccoll.render import plan_text
     from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
 
     made = make_plan(config, profile, site, out)

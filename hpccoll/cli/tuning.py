@@ -28,11 +28,11 @@ def tune(
     The algorithm auto selects by this table, size by size. Judge a table by other results than those it was built
     from. Ends with 3 if a file cannot be read.
     """
-    from hpccoll.analysis.answers import Answers, all_table_lines
     from hpccoll.analysis.build_table import build_table, table_warnings, write_table
+    from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import recommend
-    from hpccoll.analysis.table import TuneTable, load_table
+    from hpccoll.render.answers import Answers, all_table_lines
     from hpccoll.store.load_results import read_results
 
     if (out is None) == (judge is None):
@@ -69,14 +69,17 @@ def model(
     workflows/config/calibrate.yaml on few nodes, and the cases to predict on more nodes. Ends with 3 if a file cannot
     be read.
     """
-    from hpccoll.model import model_report
-    from hpccoll.model.machine_file import read_declared, write_machine
+    from hpccoll.common.yaml_model import load_yaml
+    from hpccoll.model.machine_file import DeclaredSections, write_machine
+    from hpccoll.model.run_model import as_json as model_json
+    from hpccoll.model.run_model import models_of
+    from hpccoll.render.model_report import model_lines
     from hpccoll.store.result_files import read_all
 
-    declared = read_declared(declare, "--declare") if declare else None
+    declared = load_yaml(declare, DeclaredSections, "--declare") if declare else None
     files = read_all(paths)
     with progress_counter("predictions") as progress:
-        models = model_report.models_of(files.raw_results, declared, progress)
+        models = models_of(files.raw_results, declared, progress)
     if out:
         fitted = [each for each in models if each.fit]
         if len(fitted) > 1:
@@ -84,9 +87,9 @@ def model(
             raise BadInputError("--out", str(out), f"results of one machine and transport, not of {several}")
         write_machine(fitted[0].machine_file(), out)
     if as_json:
-        typer.echo(json.dumps([model_report.as_json(each) for each in models], indent=1))
+        typer.echo(json.dumps([model_json(each) for each in models], indent=1))
     else:
-        typer.echo("\n".join(line for each in models for line in model_report.model_lines(each)))
+        typer.echo("\n".join(line for each in models for line in model_lines(each)))
         if out:
             typer.echo(f"machine: {out}")
     return report_damaged(files)

@@ -184,6 +184,8 @@ OPERATIONS = IntegerRange(1, 10_000)
 SECONDS = PositiveNumber(7 * 86400.0, "seconds")
 """A time limit of a case, or without progress: a week at most."""
 PRECISION = PositiveNumber(1.0)
+FLAG = IntegerRange(0, 1)
+"""A property that is off or on."""
 SEED = IntegerRange(0, (1 << 63) - 1)
 CHANNELS = IntegerRange(1, 4096)
 """The number of channels, or of channels in flight: each has its own requests in every step."""

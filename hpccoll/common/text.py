@@ -66,8 +66,8 @@ def critical(kind: str, text: str, title: str = "", remedy: str = "", **values: 
 
 
 def join_words(words: Iterable[object], conjunction: str = "and") -> str:
-    """Return words as a list: ``a``, ``a and b``, ``a, b and c``."""
-    *first, last = map(str, words)
+    """Return words as a list: ``a``, ``a and b``, ``a, b and c``; empty without any."""
+    *first, last = [*map(str, words)] or [""]
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
@@ -88,11 +88,11 @@ def in_brackets(*parts: str) -> str:
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "  ") -> Iterator[str]:
     """Yield a table of text: a line of headings, then one for each row; columns are aligned to the right.
 
-    The first column is aligned to the left if it has words.
+    The first column is aligned to the left if it begins with words.
     """
     cells = [[*head], *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    left = "<" if any(not row[0][:1].isdecimal() and row[0] for row in cells[1:]) else ">"
+    left = "<" if len(cells) > 1 and cells[1][0][:1].isalpha() else ">"
     for first, *others in cells:
         aligned = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
         yield (indent + "  ".join([f"{first:{left}{widths[0]}}", *aligned])).rstrip()

@@ -123,12 +123,14 @@ def format_size(nbytes: int) -> str:
     return f"{nbytes} {_PREFIXES[power]}{'iB' if power else 'B'}"
 
 
-def format_rounded_size(nbytes: int) -> str:
+def format_rounded_size(nbytes: float) -> str:
     """Format a size with about three digits: ``1.88 MiB``, ``594 KiB``; exactly if that is as short."""
-    exact = format_size(nbytes)
-    if len(exact) <= 7:  # as 999 KiB
+    exact = format_size(round(nbytes))
+    if nbytes < 1024 or (exact.endswith("iB") and len(exact) <= 7):  # as 999 KiB
         return exact
-    power = min(len(_PREFIXES) - 1, (nbytes.bit_length() - 1) // 10)
+    power = 1
+    while nbytes >= 999.5 * 1024**power and power < len(_PREFIXES) - 1:
+        power += 1
     return f"{nbytes / 1024**power:.3g} {_PREFIXES[power]}iB"
 
 
@@ -170,8 +172,8 @@ def format_decimal_bytes(nbytes: float) -> str:
 
 
 def format_count(count: object, noun: str) -> str:
-    """Return a count with its noun: ``1 rank``, ``2 ranks``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """Return a count with its noun: ``1 rank``, ``2 ranks``, ``2 batches``."""
+    return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:

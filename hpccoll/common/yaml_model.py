@@ -132,6 +132,28 @@ VariableValue = Annotated[
 Variables = Annotated[dict[str, VariableValue], AfterValidator(check_variable_names)]
 
 
+def _flag(value: object) -> object:
+    """Return 1 for true and 0 for false."""
+    return {True: 1, False: 0, "true": 1, "false": 0}.get(value, value) if isinstance(value, bool | str) else value
+
+
+def annotation_of(kind: Any) -> Any:
+    """Return the annotation of a value of a kind of ``common.limits``, or of another kind that reads texts."""
+    if kind == limits.FLAG:
+        return Annotated[int, BeforeValidator(_flag, json_schema_input_type=bool | int), Field(ge=0, le=1)]
+    if isinstance(kind, IntegerRange):
+        return Annotated[int, Bounded(kind)]
+    if isinstance(kind, limits.PrintableText):
+        return Text
+    if isinstance(kind, limits.OneOfWords):
+        return Annotated[Text, AfterValidator(lambda value: kind.read("word", value))]
+
+    def read(value: object) -> object:
+        return kind.read("number", str(value))
+
+    return Annotated[int | float, BeforeValidator(read, json_schema_input_type=int | float | str)]
+
+
 def field(key: Key, alias: str | None = None) -> Any:
     """Return the model field of a key, with its description and its default."""
     default = ... if key.required else list(key.default) if isinstance(key.default, tuple) else key.default

@@ -1,1 +1,1 @@
-"""The compiled executor: C sources, their build and the loaded library."""
+"""The executors of plans: in C, with its sources, build and loader, and in Python. The C executor has a timing loop."""

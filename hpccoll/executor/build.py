@@ -103,7 +103,7 @@ def get_build_hook() -> "type[BuildHookInterface[Any]]":
 
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-    class NativeBuildHook(BuildHookInterface[Any]):
+    class ExecutorBuildHook(BuildHookInterface[Any]):
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             """Build the library: in place for an editable install, else for the wheel, which it ties to a platform."""
             try:
@@ -128,7 +128,7 @@ def get_build_hook() -> "type[BuildHookInterface[Any]]":
             if version != "editable":
                 self._directory.cleanup()
 
-    return NativeBuildHook
+    return ExecutorBuildHook
 
 
 def main() -> int:

@@ -5,7 +5,8 @@
  * pointer (Open MPI, the standard ABI of MPI 5.0); both are passed as intptr_t, because the calling conventions of
  * Linux (x86-64, AArch64, ppc64le) pass each integer and each pointer in a 64-bit register or stack slot of its own.
  *
- * The structures are mirrored in hpccoll/executor/structures.py; hpccoll_structure_sizes lets Python compare the two.
+ * structures.py reads the structures, the enumerations and the constants from this file: a field is an integer of fixed
+ * size, a pointer, a structure from above, or an array of one of them, and a structure ends in `} name_t;`.
  */
 #ifndef HPCCOLL_EXECUTOR_H
 #define HPCCOLL_EXECUTOR_H
@@ -27,7 +28,7 @@ enum work_kind { WORK_COPY, WORK_FOLD, WORK_SCALE };
 /* target := a | target := fold(a, b) | target := target / workers */
 typedef struct {
     int32_t kind;    /* enum work_kind */
-    int32_t kernel;  /* the row of fold_kernels or scale_kernels */
+    int32_t kernel;  /* of a fold: operation * DTYPES + dtype; of a scale: the dtype */
     int64_t count;   /* bytes of a copy, elements otherwise */
     void *target;
     const void *a;
@@ -35,11 +36,17 @@ typedef struct {
     int64_t workers; /* the divisor of a scale */
 } work_t;
 
+/* The kernels: NumPy's ufuncs, and the dtypes of elements. */
+enum operation { OPERATION_ADD, OPERATION_MULTIPLY, OPERATION_MINIMUM, OPERATION_MAXIMUM };
+enum dtype {
+    DTYPE_UINT8, DTYPE_INT32, DTYPE_INT64, DTYPE_FLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64, DTYPE_BFLOAT16, DTYPES
+};
+
 typedef void fold_t(void *target, const void *a, const void *b, int64_t count);
 typedef void scale_t(void *target, int64_t count, int64_t workers);
 
-extern fold_t *const fold_kernels[];   /* [operation * DTYPES + dtype]; NULL where the compiler lacks the dtype */
-extern scale_t *const scale_kernels[]; /* [dtype] */
+extern fold_t *const fold_kernels[]; /* [operation * DTYPES + dtype]; NULL where the compiler lacks the dtype */
+extern scale_t *const scale_kernels[DTYPES];
 
 void do_work(const work_t *work, int64_t count);
 
@@ -96,7 +103,6 @@ typedef struct {
     int32_t sends;
     int32_t peer;
     int32_t tag;
-    int32_t unused;
 } message_t;
 
 /* A signal in shared memory: run number x signals of the word in a run + ordinal is what the word holds afterwards. */
@@ -149,9 +155,11 @@ typedef struct {
     int64_t error;        /* MPI's error code */
 } plan_t;
 
-/* Both return a negative number after an error, which the plan names. */
+/* All return a negative number after an error, which the plan names. */
 HPCCOLL_API int hpccoll_start(plan_t *plan);
-HPCCOLL_API int hpccoll_wait(plan_t *const *plans, int64_t count);
+HPCCOLL_API int hpccoll_run(plan_t *plan);
+HPCCOLL_API int hpccoll_wait(plan_t *const *plans, int64_t count, int64_t needed, int64_t until_ns);
+#define NEVER INT64_MAX
 
 /* ---- the timing loop -------------------------------------------------------------------------------------------- */
 
@@ -188,11 +196,11 @@ enum phase { PHASE_PREPARING, PHASE_WAITING, PHASE_RUNNING, PHASE_CHECKING };
 typedef struct {
     plan_t *plan;
     barrier_t *barrier;
-    const block_t *fills;    /* before each operation */
+    const block_t *fill_blocks;     /* before each operation */
     int64_t fill_count;
-    const block_t *compared; /* after each operation */
+    const block_t *compared_blocks; /* after each operation */
     int64_t compared_count;
-    const block_t *guards;   /* memory that no operation may write; one row, one generation */
+    const block_t *guard_blocks;    /* memory that no operation may write; one row, one generation */
     int64_t guard_count;
     int64_t generations;
     int64_t generation;

@@ -93,14 +93,18 @@ SCALE(float16, _Float16, float, SAME, SAME)
 #define FLOAT16(name) NULL
 #endif
 
-#define ROW(name) \
-    name##_int32, name##_int64, FLOAT16(name), name##_float32, name##_float64, name##_bfloat16
+#define KERNELS(first, name)                                                                                   \
+    [first + DTYPE_INT32] = name##_int32, [first + DTYPE_INT64] = name##_int64,                                \
+    [first + DTYPE_FLOAT16] = FLOAT16(name), [first + DTYPE_FLOAT32] = name##_float32,                         \
+    [first + DTYPE_FLOAT64] = name##_float64, [first + DTYPE_BFLOAT16] = name##_bfloat16
+#define FOLD_KERNELS(operation, name) \
+    [operation * DTYPES + DTYPE_UINT8] = name##_uint8, KERNELS(operation * DTYPES, name)
 
-/* The order of the columns is that of DTYPES in structures.py, that of the rows is that of OPERATIONS. */
 fold_t *const fold_kernels[] = {
-    add_uint8, ROW(add), multiply_uint8, ROW(multiply), minimum_uint8, ROW(minimum), maximum_uint8, ROW(maximum),
+    FOLD_KERNELS(OPERATION_ADD, add), FOLD_KERNELS(OPERATION_MULTIPLY, multiply),
+    FOLD_KERNELS(OPERATION_MINIMUM, minimum), FOLD_KERNELS(OPERATION_MAXIMUM, maximum),
 };
-scale_t *const scale_kernels[] = {NULL, ROW(scale)}; /* bytes are tokens, which have no average */
+scale_t *const scale_kernels[DTYPES] = {KERNELS(0, scale)}; /* bytes are tokens, which have no average */
 
 HPCCOLL_API int hpccoll_has_fold(int kernel) { return fold_kernels[kernel] != NULL; }
 

@@ -7,7 +7,7 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.executor.build import LIBRARY, REBUILD, source_hash
 
 
-class NativeUnavailableError(UnusableError):
+class ExecutorUnavailableError(UnusableError):
     """This machine has no compiled executor: its library is not built, or cannot be loaded."""
 
 
@@ -16,15 +16,15 @@ def load_library() -> CDLL:
     """Return the library that was built from the C sources next to it.
 
     Raises:
-        NativeUnavailableError: if the library is missing, or the dynamic loader refuses it.
+        ExecutorUnavailableError: if the library is missing, or the dynamic loader refuses it.
         UnusableError: if the library was built from other sources.
     """
     if not LIBRARY.exists():
-        raise NativeUnavailableError("executor", f"{LIBRARY} is not built; do: {REBUILD}")
+        raise ExecutorUnavailableError("executor", f"{LIBRARY} is not built; do: {REBUILD}")
     try:
         library = CDLL(str(LIBRARY))
     except OSError as error:
-        raise NativeUnavailableError("executor", f"{LIBRARY} cannot be loaded: {error}; do: {REBUILD}") from error
+        raise ExecutorUnavailableError("executor", f"{LIBRARY} cannot be loaded: {error}; do: {REBUILD}") from error
     expected = source_hash()
     try:
         built_from = (c_char * (len(expected) + 1)).in_dll(library, "hpccoll_source_hash").value.decode()

@@ -190,26 +190,6 @@ HPCCOLL_API int hpccoll_progress(plan_t *plan) {
     return !plan->running;
 }
 
-/* Wait until all started plans have ended; each advances whenever it can. */
-int hpccoll_wait(plan_t *const *plans, int64_t count) {
-    for (plan_t *waiting = NULL;; waiting = NULL) {
-        int moved = 0;
-        for (int64_t i = 0; i < count; i++) {
-            const int advanced = plans[i]->running ? advance(plans[i]) : 0;
-            if (advanced < 0) return -1;
-            moved += advanced;
-            if (plans[i]->running) waiting = plans[i];
-        }
-        if (!waiting) return 0;
-        if (moved) {
-            end_idle(&plans[0]->idle);
-            continue;
-        }
-        const int error = idle(&plans[0]->idle, &waiting->probe);
-        if (error) return fail(waiting, FAILED_PROBE, error);
-    }
-}
-
 /* A timer of a virtual machine is up to 300 us late: the last part of the time is not slept. */
 static void sleep_until(int64_t until_ns) {
     const int64_t awake_ns = until_ns - AWAKE_NS;
@@ -218,33 +198,37 @@ static void sleep_until(int64_t until_ns) {
     while (now_ns() < until_ns) sched_yield();
 }
 
-/* Advance plans until one of them has ended, or the clock reaches ``until_ns``; without plans, sleep until then.
- * Return 1 if a plan has ended, 0 at that time, and -1 after an error. */
-HPCCOLL_API int hpccoll_advance_until(plan_t *const *plans, int64_t count, int64_t until_ns) {
+/* Advance started plans, each whenever it can, until `needed` of them have ended or the clock reaches `until_ns`; without
+ * plans, sleep until then. Return 1 once so many have ended, 0 at that time, and -1 after an error. */
+int hpccoll_wait(plan_t *const *plans, int64_t count, int64_t needed, int64_t until_ns) {
     if (!count) {
         sleep_until(until_ns);
         return 0;
     }
-    end_idle(&plans[0]->idle);
+    idle_t *const waited = &plans[0]->idle;
+    end_idle(waited);
     for (;;) {
-        int moved = 0, ended = 0;
+        plan_t *running = NULL;
+        int64_t ended = 0;
+        int moved = 0;
         for (int64_t i = 0; i < count; i++) {
             const int advanced = plans[i]->running ? advance(plans[i]) : 0;
             if (advanced < 0) return -1;
             moved += advanced;
-            ended |= !plans[i]->running;
+            if (plans[i]->running) running = plans[i];
+            else ended++;
         }
-        if (ended) return 1;
-        if (now_ns() >= until_ns) return 0;
+        if (ended >= needed) return 1;
+        if (until_ns != NEVER && now_ns() >= until_ns) return 0;
         if (moved) {
-            end_idle(&plans[0]->idle);
+            end_idle(waited);
             continue;
         }
-        const int error = idle(&plans[0]->idle, &plans[0]->probe);
-        if (error) return fail(plans[0], FAILED_PROBE, error);
+        const int error = idle(waited, &running->probe);
+        if (error) return fail(running, FAILED_PROBE, error);
     }
 }
 
-HPCCOLL_API int hpccoll_run(plan_t *plan) {
-    return hpccoll_start(plan) ? -1 : hpccoll_wait(&plan, 1);
+int hpccoll_run(plan_t *plan) {
+    return hpccoll_start(plan) ? -1 : hpccoll_wait(&plan, 1, 1, NEVER);
 }

@@ -1,135 +1,88 @@
-"""The structures of executor.h, as ctypes and as NumPy dtypes for their arrays, and the tables of its kernels."""
+"""The structures and constants of executor.h, read from the header: as ctypes, and as NumPy dtypes for their arrays."""
 
 import ctypes
-from typing import Any, TypeAlias
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 Records: TypeAlias = NDArray[np.void]
 
-OPERATIONS = ("add", "multiply", "minimum", "maximum")
+HEADER = re.sub(r"/\*.*?\*/", "", Path(__file__).with_name("executor.h").read_text(), flags=re.DOTALL)
+"""The header without its comments."""
+
+
+def _constants() -> dict[str, int]:
+    """Return the macros that are numbers, and the members of enumerations."""
+    constants = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", HEADER)}
+    for members in re.findall(r"enum \w+ \{(.*?)\}", HEADER, re.DOTALL):
+        constants |= {name: number for number, name in enumerate(re.findall(r"\w+", members))}
+    return constants
+
+
+def _structures() -> dict[str, type[ctypes.Structure]]:
+    types: dict[str, Any] = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "intptr_t": ctypes.c_int64}
+    structures: dict[str, type[ctypes.Structure]] = {}
+    for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", HEADER, re.DOTALL):
+        fields = [field for declaration in body.split(";") for field in _fields(declaration, {**types, **structures})]
+        structures[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    return structures
+
+
+def _fields(declaration: str, types: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the names and types of a declaration of one or several fields; all pointers are addresses."""
+    if function := re.search(r"\(\*(\w+)\)", declaration):
+        yield function[1], ctypes.c_void_p
+        return
+    kind, _, names = re.sub(r"\b(const|volatile)\b", "", declaration).strip().partition(" ")
+    for stars, name, length in re.findall(r"([* ]*)(\w+)(?:\[(\w+)\])?", names):
+        element = ctypes.c_void_p if "*" in stars else types[kind]
+        yield name, element * CONSTANTS[length] if length else element
+
+
+def _members(prefix: str) -> tuple[str, ...]:
+    """Return the members of the enumeration with this prefix, in order and in lower case."""
+    return tuple(name.removeprefix(prefix).lower() for name in CONSTANTS if name.startswith(prefix))
+
+
+CONSTANTS = _constants()
+STRUCTURES = _structures()
+
+OPERATIONS = _members("OPERATION_")
 """The names of NumPy's ufuncs, in the order of the rows of the kernels that fold."""
 
-DTYPES = ("uint8", "int32", "int64", "float16", "float32", "float64", "bfloat16")
+DTYPES = _members("DTYPE_")
 """The names of the dtypes, in the order of the columns of the kernels."""
 
-WORK_COPY, WORK_FOLD, WORK_SCALE = range(3)
+WORK_COPY, WORK_FOLD, WORK_SCALE = (CONSTANTS[name] for name in ("WORK_COPY", "WORK_FOLD", "WORK_SCALE"))
 
-CALL_ARGUMENTS = 12
-
-FAILED_CALLS = ("", "MPI_Startall", "MPI_Isend or MPI_Irecv", "MPI_Testall or MPI_Testsome", "MPI_Iprobe", "the call")
+FAILED_CALLS = {
+    CONSTANTS["FAILED_STARTALL"]: "MPI_Startall",
+    CONSTANTS["FAILED_START"]: "MPI_Isend or MPI_Irecv",
+    CONSTANTS["FAILED_TEST"]: "MPI_Testall or MPI_Testsome",
+    CONSTANTS["FAILED_PROBE"]: "MPI_Iprobe",
+    CONSTANTS["FAILED_CALL"]: "the call",
+}
 """The names of the MPI functions by ``plan_t.failed``."""
 
-LOOP_PHASES = ("preparing", "waiting for the other ranks", "in the operation", "checking")
+LOOP_PHASES = {
+    CONSTANTS["PHASE_PREPARING"]: "preparing",
+    CONSTANTS["PHASE_WAITING"]: "waiting for the other ranks",
+    CONSTANTS["PHASE_RUNNING"]: "in the operation",
+    CONSTANTS["PHASE_CHECKING"]: "checking",
+}
 """The phases of an iteration by their numbers."""
 
 
-class MpiStruct(ctypes.Structure):
-    """The functions of the MPI library, by their addresses."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("startall", "testall", "testsome", "isend", "irecv", "iprobe")),
-        ("request_size", ctypes.c_int64),
-    )
+def _dtype(name: str) -> np.dtype[np.void]:
+    return cast("np.dtype[np.void]", np.dtype(STRUCTURES[name]))
 
 
-class IdleStruct(ctypes.Structure):
-    """How a rank waits."""
-
-    _fields_ = tuple((name, ctypes.c_int64) for name in ("shares_core", "since_ns", "polls"))
-
-
-class ProbeStruct(ctypes.Structure):
-    """How a rank drives the progress of the library."""
-
-    _fields_ = (
-        *(("mpi", ctypes.c_void_p), ("comm", ctypes.c_int64), ("rank", ctypes.c_int64)),
-        ("status", ctypes.c_void_p),
-    )
-
-
-class PlanStruct(ctypes.Structure):
-    """A compiled plan of this rank."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("works", "messages", "signals", "steps", "sequences")),
-        ("sequence_count", ctypes.c_int64),
-        ("calls", ctypes.c_void_p),
-        ("call_count", ctypes.c_int64),
-        ("requests", ctypes.c_void_p),
-        ("active", ctypes.c_void_p),
-        ("slots", ctypes.c_int64),
-        ("indices", ctypes.c_void_p),
-        ("statuses", ctypes.c_void_p),
-        ("probe", ProbeStruct),
-        ("initial", ctypes.c_int64),
-        ("idle", IdleStruct),
-        *((name, ctypes.c_int64) for name in ("runs", "started", "running", "failed", "error")),
-    )
-
-
-class BarrierStruct(ctypes.Structure):
-    """The barrier of the timing loop."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("arrived", "go", "released")),
-        *((name, ctypes.c_int64) for name in ("node_ranks", "node_rank")),
-        ("requests", ctypes.c_void_p),
-        ("rounds", ctypes.c_int64),
-        ("statuses", ctypes.c_void_p),
-        ("probe", ProbeStruct),
-        ("idle", IdleStruct),
-        *((name, ctypes.c_int64) for name in ("passed", "error")),
-    )
-
-
-class TimedCaseStruct(ctypes.Structure):
-    """A case for the timing loop."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("plan", "barrier")),
-        *(
-            field
-            for name in ("fill", "compared", "guard")
-            for field in ((f"{name}_blocks", ctypes.c_void_p), (f"{name}_count", ctypes.c_int64))
-        ),
-        *((name, ctypes.c_int64) for name in ("generations", "generation", "guards_dirty")),
-        ("progress", ctypes.c_void_p),
-    )
-
-
-def _record(*fields: tuple[str, str]) -> np.dtype[np.void]:
-    return np.dtype([*fields], align=True)
-
-
-WORK = _record(
-    ("kind", "i4"), ("kernel", "i4"), ("count", "i8"), ("target", "u8"), ("a", "u8"), ("b", "u8"), ("workers", "i8")
-)
-CALL = np.dtype([("function", "u8"), ("arguments", "i8", (CALL_ARGUMENTS,))], align=True)
-MESSAGE = _record(
-    ("data", "u8"),
-    ("count", "i8"),
-    ("datatype", "i8"),
-    ("sends", "i4"),
-    ("peer", "i4"),
-    ("tag", "i4"),
-    ("unused", "i4"),
-)
-SIGNAL = _record(("word", "u8"), ("ordinal", "i8"), ("per_run", "i8"))
-STEP = _record(
-    *((name, "i8") for part in ("before", "raised", "messages", "awaited", "after") for name in (part, f"{part}_end"))
-)
-SEQUENCE = _record(*((name, "i8") for name in ("first", "end", "at", "pending", "next_awaited")))
-BLOCK = _record(
-    ("buffer", "u8"), ("values", "u8"), *((name, "i8") for name in ("rows", "row_bytes", "values_bytes", "itemsize"))
-)
-
-SIZES = (
-    *(record.itemsize for record in (WORK, CALL, MESSAGE, SIGNAL, STEP, SEQUENCE, BLOCK)),
-    *map(ctypes.sizeof, (MpiStruct, PlanStruct, BarrierStruct, TimedCaseStruct)),
-)
-"""The sizes in bytes in the order of ``hpccoll_structure_sizes``."""
+WORK, CALL, MESSAGE, SIGNAL = map(_dtype, ("work_t", "call_t", "message_t", "signal_t"))
+STEP, SEQUENCE, BLOCK = map(_dtype, ("step_t", "sequence_t", "block_t"))
 
 
 def records(rows: list[Any], dtype: np.dtype[np.void]) -> Records:

@@ -50,27 +50,21 @@ HPCCOLL_API int64_t hpccoll_measure(timed_case_t *c, int64_t count, int64_t *tim
         c->progress[1]++;
         enter(c, PHASE_PREPARING);
         c->generation = (c->generation + 1) % c->generations;
-        if (c->guards_dirty) fill(c->guards, c->guard_count, 0);
+        if (c->guards_dirty) fill(c->guard_blocks, c->guard_count, 0);
         c->guards_dirty = 0;
-        fill(c->fills, c->fill_count, c->generation);
+        fill(c->fill_blocks, c->fill_count, c->generation);
         enter(c, PHASE_WAITING);
         if (barrier_wait(c->barrier)) return -1;
         enter(c, PHASE_RUNNING);
         const int64_t cpu = cpu_ns(), start = now_ns();
-        if (hpccoll_start(c->plan) || hpccoll_wait(&c->plan, 1)) return -1;
+        if (hpccoll_start(c->plan) || hpccoll_wait(&c->plan, 1, 1, NEVER) < 0) return -1;
         times[count + i] = now_ns();
         times[i] = start;
         times[2 * count + i] = cpu_ns() - cpu;
         enter(c, PHASE_CHECKING);
-        const int64_t overwritten = differences(c->guards, c->guard_count, 0);
+        const int64_t overwritten = differences(c->guard_blocks, c->guard_count, 0);
         c->guards_dirty = overwritten > 0;
-        wrong += overwritten + differences(c->compared, c->compared_count, c->generation);
+        wrong += overwritten + differences(c->compared_blocks, c->compared_count, c->generation);
     }
     return wrong;
 }
-
-HPCCOLL_API const int64_t hpccoll_structure_sizes[] = {
-    sizeof(work_t),     sizeof(call_t),  sizeof(message_t), sizeof(signal_t), sizeof(step_t),
-    sizeof(sequence_t), sizeof(block_t), sizeof(mpi_t),     sizeof(plan_t),   sizeof(barrier_t),
-    sizeof(timed_case_t),
-};

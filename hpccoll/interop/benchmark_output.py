@@ -12,31 +12,46 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import SINGLE, Case
+from hpccoll.cases.case import Case
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_BYTES, RANKS, SECONDS, IntegerRange
 from hpccoll.schedule import itemsize
-from hpccoll.schedule.collective import NATIVE
 
 NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 COUNT = re.compile(r"[0-9]{1,19}")
 
 
+def read_number(where: str, name: str, cell: str) -> float:
+    """Return the number in a cell.
+
+    Raises:
+        BadInputError: if it is not a finite number of at least 0.
+    """
+    value = float(cell) if NUMBER.fullmatch(cell) else math.inf
+    if value == math.inf:
+        raise BadInputError(f"{where}: {name}", cell[:80], "a finite number of at least 0")
+    return value
+
+
+def read_count(where: str, name: str, cell: str) -> int:
+    """Return the whole number in a cell.
+
+    Raises:
+        BadInputError: if it is not one.
+    """
+    if not COUNT.fullmatch(cell):
+        raise BadInputError(f"{where}: {name}", cell[:80], "a whole number")
+    return int(cell)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppliedMetadata:
-    """What the user says about outputs that do not say it; None: the output says it.
+    """What the user says about outputs that do not say it; None: the output says it."""
 
-    Args:
-        ranks: the number of ranks of the run.
-        nodes: the number of nodes.
-        library: the communication library, in words.
-        program: the program of a suite, such as ``all_reduce``.
-    """
-
-    ranks: int | None = None
+    ranks: int | None = None  # the number of ranks of the run
     nodes: int | None = None
-    library: str | None = None
-    program: str | None = None
+    library: str | None = None  # the communication library, in words
+    program: str | None = None  # the program of a suite, such as ``all_reduce``
 
     def __post_init__(self) -> None:
         if self.ranks and self.nodes and self.nodes > self.ranks:
@@ -59,108 +74,31 @@ class SuppliedMetadata:
         return value
 
 
-DEFAULT_FUNCTIONS = (
-    "Allreduce", "Reduce_scatter_block", "Allgather", "Bcast", "Reduce", "Gather", "Scatter", "Alltoall", "Barrier",
-)  # fmt: skip
-"""The functions that our ``native`` calls, without ``MPI_``."""
-
-
-@dataclass(frozen=True, slots=True)
-class MpiBenchmark:
-    """A benchmark of an MPI library.
-
-    Args:
-        collective: the collective of ours.
-        function: the MPI function that it measures, without ``MPI_``; empty for point to point.
-        of_block: whether its size is that of a rank's block.
-        algorithm: the algorithm of ours.
-        factor: the time of ours over the printed one: 2 for both ways.
-    """
-
-    collective: str
-    function: str = ""
-    of_block: bool = False
-    algorithm: str = NATIVE
-    factor: int = 1
-
-    def call(self, form: str) -> str | None:
-        """Return the parameter ``call``: the MPI function, or a window of messages; None if ours makes the same call.
-
-        Args:
-            form: ``nonblocking``, ``persistent``, or empty for the blocking form.
-        """
-        name = self.function
-        if not name:
-            if form == "persistent":
-                return "MPI_Send_init"
-            return "window" if self.algorithm == NATIVE else None
-        names = {"nonblocking": f"MPI_I{name.lower()}", "persistent": f"MPI_{name}_init"}
-        return names.get(form, None if name in DEFAULT_FUNCTIONS else f"MPI_{name}")
-
-    def case(self, size: int, ranks: int, nodes: int, dtype: str, call: str | None, **where: str) -> Case:
-        """Return the case of ours.
-
-        Args:
-            size: the printed size.
-            ranks: the ranks that ran it.
-            nodes: their nodes.
-            dtype: the type of the elements.
-            call: the parameter ``call``.
-            where: ``transport`` and ``device``, if they are not ours.
-        """
-        family = collective(self.collective)
-        return Case(
-            collective=family.name, algorithm=self.algorithm, dtype=dtype, op="sum" if family.has_op else None,
-            bytes=size * (family.blocks(ranks) if self.of_block else 1), in_place=family.one_buffer,
-            root=0 if family.rooted else None, params={"call": call} if call else {}, ranks=ranks, nodes=nodes,
-            timing=SINGLE, **where,
-        )  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignResult:
-    """One result of another benchmark.
+    """One result of another benchmark."""
 
-    Args:
-        case: the case of ours that it is a result of; ``ranks`` and ``nodes`` are those that ran it.
-        seconds: its time as ours counts it: that of a ping-pong is the round trip.
-        reported: its line by column, as printed.
-        wrong: the number of wrong elements; None if they were not counted.
-        failure: why the result is wrong; None if it is right, or was not checked.
-    """
-
-    case: Case
-    seconds: float
-    reported: Mapping[str, str]
-    wrong: int | None = None
-    failure: str | None = None
+    case: Case  # the case of ours that it is a result of; ``ranks`` and ``nodes`` are those that ran it
+    seconds: float  # its time as ours counts it: that of a ping-pong is the round trip
+    reported: Mapping[str, str]  # its line by column, as printed
+    wrong: int | None = None  # the number of wrong elements; None if they were not counted
+    failure: str | None = None  # why the result is wrong; None if it is right, or was not checked
 
 
 @dataclass(slots=True, kw_only=True)
 class BenchmarkOutput:
-    """The content of one output.
+    """The content of one output."""
 
-    Args:
-        source: the program that wrote it, a key of ``SOURCES``.
-        program: its name and version.
-        ranks: the number of ranks of the run; of several runs, of the largest.
-        nodes: the number of nodes.
-        library: the communication library, in words; None if the output does not say it.
-        hosts: the names of the nodes by the ranks and nodes of a run; none if the output does not say them.
-        results: the results.
-        remarks: what was not imported, and why; one sentence each.
-        truncated: whether the end that the program always writes is missing.
-    """
-
-    source: str
-    program: str
-    ranks: int
+    source: str  # the program that wrote it, a key of ``SOURCES``
+    program: str  # its name and version
+    ranks: int  # the number of ranks of the run; of several runs, of the largest
     nodes: int
-    library: str | None = None
+    library: str | None = None  # the communication library, in words; None if the output does not say it
+    # the names of the nodes by the ranks and nodes of a run; none if the output does not say them
     hosts: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     results: list[ForeignResult] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    truncated: bool = False
+    remarks: list[str] = field(default_factory=list)  # what was not imported, and why; one sentence each
+    truncated: bool = False  # whether the end that the program always writes is missing
 
     def nodes_of(self, processes: int) -> int:
         """Return the nodes of the first processes; with ranks in block order, the first nodes have one more each.
@@ -187,10 +125,6 @@ class BenchmarkOutput:
 
     def add(self, where: str, result: ForeignResult) -> None:
         """Add a result, or a remark if ours has no such case or time.
-
-        Args:
-            where: the place of the result, which begins the remark.
-            result: the result.
 
         Raises:
             BadInputError: if its size, ranks or time is beyond what any machine has.
@@ -233,12 +167,7 @@ class LineHandlers:
 
 
 class LineParser:
-    """A parser that reads an output line by line.
-
-    Args:
-        path: the path of the output, for messages.
-        output: the output, to which results are added.
-    """
+    """A parser that reads an output line by line."""
 
     handlers: ClassVar[LineHandlers]
 
@@ -274,10 +203,6 @@ class LineParser:
         """Return the error of the line that is being read."""
         return BadInputError(self.where, value, expected)
 
-    def add_result(self, result: ForeignResult) -> None:
-        """Add the result of the line that is being read."""
-        self.output.add(self.where, result)
-
     def row(self, line: str, columns: Sequence[str]) -> dict[str, str]:
         """Return the cells of a line of a table by column.
 
@@ -288,24 +213,3 @@ class LineParser:
         if len(cells) != len(columns):
             raise self.error(line, f"{len(columns)} values, one for each of {', '.join(columns)}")
         return dict(zip(columns, cells, strict=True))
-
-    def number_in(self, column: str, cell: str) -> float:
-        """Return the number in a cell.
-
-        Raises:
-            BadInputError: if it is not a finite number of at least 0.
-        """
-        value = float(cell) if NUMBER.fullmatch(cell) else math.nan
-        if not 0 <= value < math.inf:
-            raise self.error(cell, f"a number as {column}")
-        return value
-
-    def count_in(self, column: str, cell: str) -> int:
-        """Return the whole number in a cell.
-
-        Raises:
-            BadInputError: if it is not one.
-        """
-        if not COUNT.fullmatch(cell):
-            raise self.error(cell, f"a whole number as {column}")
-        return int(cell)

@@ -17,12 +17,12 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
-    ForeignResult,
     LineHandlers,
-    MpiBenchmark,
     SuppliedMetadata,
+    read_count,
+    read_number,
 )
-from hpccoll.interop.table_checks import ROUNDING, SLACK, PrintedTableParser
+from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
 
 SOURCE = "imb"
@@ -36,20 +36,7 @@ TIMES = "t_avg", "t_pure", "t"
 BENCHMARKS = {
     "PingPong": MpiBenchmark("send_recv", algorithm="ping_pong", factor=2),
     "PingPing": MpiBenchmark("bidirectional", algorithm="exchange"),
-    "Allreduce": MpiBenchmark("all_reduce", "Allreduce"),
-    "Reduce": MpiBenchmark("reduce", "Reduce"),
-    "Reduce_scatter": MpiBenchmark("reduce_scatter", "Reduce_scatter", of_block=True),
-    "Reduce_scatter_block": MpiBenchmark("reduce_scatter", "Reduce_scatter_block", of_block=True),
-    "Allgather": MpiBenchmark("all_gather", "Allgather", of_block=True),
-    "Allgatherv": MpiBenchmark("all_gather", "Allgatherv", of_block=True),
-    "Gather": MpiBenchmark("gather", "Gather", of_block=True),
-    "Gatherv": MpiBenchmark("gather", "Gatherv", of_block=True),
-    "Scatter": MpiBenchmark("scatter", "Scatter", of_block=True),
-    "Scatterv": MpiBenchmark("scatter", "Scatterv", of_block=True),
-    "Alltoall": MpiBenchmark("all_to_all", "Alltoall", of_block=True),
-    "Alltoallv": MpiBenchmark("all_to_all", "Alltoallv", of_block=True),
-    "Bcast": MpiBenchmark("broadcast", "Bcast"),
-    "Barrier": MpiBenchmark("barrier", "Barrier"),
+    **{name: each for name, each in MPI_FUNCTIONS.items() if name != "Alltoallw"},
 }
 """The benchmarks that ours has a collective for; Sendrecv, Exchange, Uniband and Biband have none."""
 
@@ -77,11 +64,6 @@ def recognises_imb(text: str) -> bool:
 
 def read_imb(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of IMB.
-
-    Args:
-        path: the path of the output, for messages.
-        lines: its lines.
-        given: the nodes; the sections show the ranks.
 
     Raises:
         BadInputError: for a result in another unit, or a line that is cut.
@@ -233,8 +215,8 @@ class _ImbParser(PrintedTableParser):
             return
         self.add_to_table()
         row = self.row(line[0], self.columns)
-        numbers = {name: self.number_in(name, cell) for name, cell in row.items()}
-        size = 1 if self.benchmark.function == "Barrier" else self.count_in("#bytes", row["#bytes"])
+        numbers = {name: read_number(self.where, name, cell) for name, cell in row.items()}
+        size = 1 if self.benchmark.function == "Barrier" else read_count(self.where, "#bytes", row["#bytes"])
         if not self.processes:
             raise self.error(line[0], "the line of its #processes above the table")
         self.sections.setdefault((self.processes, self.waiting, bool(self.benchmark.function)), self.where)
@@ -245,11 +227,11 @@ class _ImbParser(PrintedTableParser):
         if not size:
             return  # an operation without data is none of ours
         dtype = self.types[collective(self.benchmark.collective).reduces]
-        case = self.benchmark.case(size, self.processes, 1, dtype, self.call)
         seconds = self.benchmark.factor * numbers[column] * 1e-6
-        defects = numbers.get("defects", 0)
-        failure = f"IMB's check of the data found defects: {row['defects']}" if defects else None
-        self.add_result(ForeignResult(case=case, seconds=seconds, reported=row, failure=failure))
+        failure = f"IMB's check of the data found defects: {row['defects']}" if numbers.get("defects") else None
+        self.add_measured(
+            self.benchmark, size, seconds, row, failure, ranks=self.processes, nodes=1, dtype=dtype, call=self.call
+        )
 
     def check(self, numbers: Mapping[str, float], size: int, column: str) -> None:
         """Check the numbers of a line against each other.

@@ -9,6 +9,7 @@ that ``busbw_Bps`` is the printed bandwidth (of several pairs: that of a pair; o
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 
@@ -16,12 +17,12 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
-    ForeignResult,
     LineHandlers,
-    MpiBenchmark,
     SuppliedMetadata,
+    read_count,
+    read_number,
 )
-from hpccoll.interop.table_checks import ROUNDING, SLACK, PrintedTableParser
+from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
 
 SOURCE = "osu"
@@ -66,23 +67,17 @@ MISSING_TITLE = "the title of its program above it, # OSU ..."
 WINDOW = 64
 """The messages of a window, unless -W says another number."""
 
+TITLES = {
+    "Bcast": "Broadcast", "Alltoall": "All-to-All", "Alltoallv": "All-to-Allv", "Alltoallw": "All-to-Allw",
+}  # fmt: skip
+"""The titles that are not the names of functions."""
 
 TESTS = {
-    "Allreduce Latency": MpiBenchmark("all_reduce", "Allreduce"),
-    "Reduce_scatter Latency": MpiBenchmark("reduce_scatter", "Reduce_scatter"),
-    "Reduce_scatter_block Latency": MpiBenchmark("reduce_scatter", "Reduce_scatter_block"),
-    "Allgather Latency": MpiBenchmark("all_gather", "Allgather", of_block=True),
-    "Allgatherv Latency": MpiBenchmark("all_gather", "Allgatherv", of_block=True),
-    "Broadcast Latency": MpiBenchmark("broadcast", "Bcast"),
-    "Reduce Latency": MpiBenchmark("reduce", "Reduce"),
-    "Gather Latency": MpiBenchmark("gather", "Gather", of_block=True),
-    "Gatherv Latency": MpiBenchmark("gather", "Gatherv", of_block=True),
-    "Scatter Latency": MpiBenchmark("scatter", "Scatter", of_block=True),
-    "Scatterv Latency": MpiBenchmark("scatter", "Scatterv", of_block=True),
-    "All-to-All Latency": MpiBenchmark("all_to_all", "Alltoall", of_block=True),
-    "All-to-Allv Latency": MpiBenchmark("all_to_all", "Alltoallv", of_block=True),
-    "All-to-Allw Latency": MpiBenchmark("all_to_all", "Alltoallw", of_block=True),
-    "Barrier Latency": MpiBenchmark("barrier", "Barrier"),
+    **{f"{TITLES.get(name, name)} Latency": each for name, each in MPI_FUNCTIONS.items()},
+    **{
+        f"{name} Latency": replace(MPI_FUNCTIONS[name], of_block=False)
+        for name in ("Reduce_scatter", "Reduce_scatter_block")
+    },
     "Latency": MpiBenchmark("send_recv", algorithm="ping_pong", factor=2),
     "Bandwidth": MpiBenchmark("send_recv", factor=2),
     "Bi-Directional Bandwidth": MpiBenchmark("bidirectional", factor=2),
@@ -102,11 +97,6 @@ def recognises_osu(text: str) -> bool:
 
 def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of OSU; it may hold those of several programs.
-
-    Args:
-        path: the path of the output, for messages.
-        lines: its lines.
-        given: the ranks and nodes; of two ranks, a test of point to point says so itself.
 
     Raises:
         BadInputError: for an unknown program, a result in another unit, or a line that is cut.
@@ -241,8 +231,8 @@ class _OsuParser(PrintedTableParser):
             return
         self.add_to_table()
         reported = self.row(line[0], self.columns_of(line[0].split()))
-        value = self.number_in(self.quantity, reported[self.quantity])
-        size = 1 if self.test.function == "Barrier" else self.count_in("Size", reported["Size"])
+        value = read_number(self.where, self.quantity, reported[self.quantity])
+        size = 1 if self.test.function == "Barrier" else read_count(self.where, "Size", reported["Size"])
         self.check_rising(size)
         self.types.add(self.dtype)
         if "Transmit Size" in reported:
@@ -260,13 +250,11 @@ class _OsuParser(PrintedTableParser):
             seconds = self.test.factor * value * 1e-6
         ranks = self.ranks_of(self.test)
         self.output.ranks = max(self.output.ranks, ranks)
-        case = self.test.case(
-            size, ranks, min(self.output.nodes, ranks), self.dtype, call,
-            transport=self.transport, device=self.device,
+        failure = "OSU's validation of the data failed" if reported.get("Validation") == "Fail" else None
+        self.add_measured(
+            self.test, size, seconds, reported, failure, ranks=ranks, nodes=min(self.output.nodes, ranks),
+            dtype=self.dtype, call=call, transport=self.transport, device=self.device,
         )  # fmt: skip
-        failed = reported.get("Validation") == "Fail"
-        failure = "OSU's validation of the data failed" if failed else None
-        self.add_result(ForeignResult(case=case, seconds=seconds, reported=reported, failure=failure))
 
     def columns_of(self, cells: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of a line: the headings, and those that OSU left out of them."""
@@ -289,11 +277,11 @@ class _OsuParser(PrintedTableParser):
         """
         names = RANGES.get(self.quantity, ())
         if names and {*names} <= {*reported}:
-            low, high = (self.number_in(name, reported[name]) for name in names)
+            low, high = (read_number(self.where, name, reported[name]) for name in names)
             self.check_between(self.quantity, value, low, high)
         if (rate := reported.get("Messages/s")) is not None:
             low, high = (max(0, value + error) * 1e6 / max(size, 1) for error in (-ROUNDING, ROUNDING))
-            self.check_between("Messages/s", self.number_in("Messages/s", rate), low, high, slack=SLACK)
+            self.check_between("Messages/s", read_number(self.where, "Messages/s", rate), low, high, slack=SLACK)
 
     def test_quantities(self, test: MpiBenchmark) -> tuple[str, ...]:
         """Return the columns that may hold the result of a test."""

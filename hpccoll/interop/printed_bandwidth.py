@@ -4,14 +4,12 @@
 nccl-tests). Both are computed before they are rounded to two decimals, or to fewer that fit the column.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import COUNT, NUMBER
+from hpccoll.interop.benchmark_output import read_count, read_number
 
 MEASURED = "time", "algbw", "busbw"
 """The columns that every placement has."""
@@ -29,21 +27,13 @@ _NEAR = 64
 
 @dataclass(frozen=True, slots=True)
 class PrintedBandwidth:
-    """The printed time and bandwidths of a result, each with its largest error of rounding.
+    """The printed time and bandwidths of a result, each with its largest error of rounding."""
 
-    Args:
-        where: the place of the result.
-        size: S in bytes.
-        time: the time in microseconds.
-        algbw: in GB/s.
-        busbw: in GB/s.
-    """
-
-    where: str
-    size: int
-    time: tuple[float, float]
-    algbw: tuple[float, float]
-    busbw: tuple[float, float]
+    where: str  # the place of the result
+    size: int  # S in bytes
+    time: tuple[float, float]  # the time in microseconds
+    algbw: tuple[float, float]  # in GB/s
+    busbw: tuple[float, float]  # in GB/s
 
     @classmethod
     def read(cls, where: str, size: str, cells: Mapping[str, str]) -> "PrintedBandwidth":
@@ -52,18 +42,11 @@ class PrintedBandwidth:
         Raises:
             BadInputError: if one is not a finite number of at least 0, or the size is not a whole number.
         """
-        if not COUNT.fullmatch(size):
-            raise BadInputError(where, size, "a whole number as size")
         time, algbw, busbw = (_printed(where, name, cells[name]) for name in MEASURED)
-        return cls(where, int(size), time, algbw, busbw)
+        return cls(where, read_count(where, "size", size), time, algbw, busbw)
 
     def problem(self, name: str, ranks: int) -> tuple[str, str, str] | None:
-        """Return the place and value of a bandwidth that does not follow from the time, and what does; None if both do.
-
-        Args:
-            name: the collective.
-            ranks: the number of ranks.
-        """
+        """Return where and which bandwidth does not follow from the time, and what would; None if both do."""
         time, unit = self.time
         if time <= unit:
             return None
@@ -101,18 +84,6 @@ def _factor(name: str, ranks: int) -> float:
     if factor is None:
         raise ValueError(f"{name} has no bandwidth")
     return factor(ranks) if ranks > 1 else float(factor(2) == factor(3))
-
-
-def read_number(where: str, name: str, cell: str) -> float:
-    """Return the number in a cell.
-
-    Raises:
-        BadInputError: if it is not a finite number of at least 0.
-    """
-    value = float(cell) if NUMBER.fullmatch(cell) else math.inf
-    if value == math.inf:
-        raise BadInputError(f"{where}: {name}", cell[:80], "a finite number of at least 0")
-    return value
 
 
 def _printed(where: str, name: str, cell: str) -> tuple[float, float]:

@@ -11,13 +11,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hpccoll.cases.case import AGGREGATED
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import RANKS
-from hpccoll.interop.benchmark_output import COUNT, BenchmarkOutput, ForeignResult, SuppliedMetadata
-from hpccoll.interop.nccl_tests import IN_PLACE, OUT_OF_PLACE, PROGRAMS, RCCL_TESTS, nccl_tests_case
-from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, possible_ranks, read_number
+from hpccoll.interop.benchmark_output import BenchmarkOutput, SuppliedMetadata, read_count
+from hpccoll.interop.nccl_tests_run import (
+    IN_PLACE,
+    OUT_OF_PLACE,
+    PROGRAMS,
+    RCCL_TESTS,
+    PrintedResult,
+    PrintedRun,
+    add_result,
+)
+from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, possible_ranks
 
 NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}
 """The collective of each name in a record, in lower case: ``AllReduce`` is ``allreduce``."""
@@ -35,11 +42,6 @@ def recognises_rccl_records(text: str) -> bool:
 
 def read_rccl_records(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results in a file of rccl-tests.
-
-    Args:
-        path: the path of the file, for messages.
-        lines: its lines.
-        given: the number of nodes, which builds with MPI do not write; the library.
 
     Raises:
         BadInputError: for a record that is cut or lacks a value, of another collective, or whose printed bandwidths are
@@ -93,8 +95,8 @@ def _add_record(output: BenchmarkOutput, where: str, record: Record, given: Supp
     output.nodes = given.nodes or 1 if "gpus" in record else given.need("nodes", RCCL_TESTS.source)
     if output.nodes > ranks:
         raise BadInputError("--nodes", output.nodes, f"at most {ranks}, the ranks of the output")
-    printed = {key: _value(where, record, key) for key in MEASURED}
-    bandwidth = PrintedBandwidth.read(where, _value(where, record, "size"), printed)
+    values = {key: _value(where, record, key) for key in MEASURED} | {"#wrong": _value(where, record, "wrong")}
+    bandwidth = PrintedBandwidth.read(where, _value(where, record, "size"), values)
     if problem := bandwidth.problem(name, ranks):
         raise BadInputError(*problem)
     if (possible := possible_ranks(name, ranks, [bandwidth])) and ranks not in possible:
@@ -102,16 +104,9 @@ def _add_record(output: BenchmarkOutput, where: str, record: Record, given: Supp
     in_place = _value(where, record, "inPlace")
     if in_place not in ("0", "1"):
         raise BadInputError(f"{where}: inPlace", in_place, "0 or 1")
-    wrong = _value(where, record, "wrong")
     cells = {key: _value(where, record, key) for key in ("size", "type", "redop")}
-    placement = IN_PLACE if in_place == "1" else OUT_OF_PLACE
-    case = nccl_tests_case(
-        output, where, name, cells, placement, AGGREGATED, RCCL_TESTS, ranks, output.nodes, {}
-    )  # fmt: skip
-    if case:
-        seconds = read_number(where, "time", printed["time"]) * 1e-6
-        counted = None if wrong == "N/A" else _count(where, record, "wrong")
-        output.add(where, ForeignResult(case=case, seconds=seconds, reported=record, wrong=counted))
+    result = PrintedResult(where, IN_PLACE if in_place == "1" else OUT_OF_PLACE, cells, values, record)
+    add_result(output, name, PrintedRun(where, output.library, RCCL_TESTS), result, ranks, output.nodes)
 
 
 def _value(where: str, record: Record, key: str) -> str:
@@ -121,7 +116,4 @@ def _value(where: str, record: Record, key: str) -> str:
 
 
 def _count(where: str, record: Record, key: str) -> int:
-    value = _value(where, record, key)
-    if not COUNT.fullmatch(value):
-        raise BadInputError(f"{where}: {key}", value[:80], "a whole number")
-    return int(value)
+    return read_count(where, key, _value(where, record, key))

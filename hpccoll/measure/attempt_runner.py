@@ -4,19 +4,20 @@ import gc
 import json
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from hpccoll.cases.case import Case, Job
 from hpccoll.cases.probe_cases import requested_algorithm
 from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
 from hpccoll.measure.executed_evidence import full_reason, judge
-from hpccoll.measure.native_loop import NativeBarrier
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared import Prepared
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError
@@ -24,9 +25,7 @@ from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.transports.gpu import gpu_errors
-from hpccoll.transports.mpi.native_executor import CompiledOptions
-
-Prepared: TypeAlias = PreparedCase | PreparedStep
+from hpccoll.transports.mpi.shared_windows import SharedMemory
 
 MAX_DIAGNOSES = 8
 """The maximum number of ranks whose diagnosis is part of the reason of a row."""
@@ -41,14 +40,14 @@ class AttemptRunner:
         attempt: the record of the attempt.
         probe_result: the result of a log probe of the same ranks, None if there was none; used at rank 0.
         progress: the progress of this rank, kept up to date for the watchdog.
-        compiled: how the compiled executor runs plans in host memory; None for the Python executor.
+        executor_options: how the compiled executor runs plans in host memory; None for the Python executor.
     """
 
     def __init__(
         self, group: RankGroup, job: Job, attempt: Attempt, probe_result: ProbeResult | None, progress: RankProgress,
-        compiled: CompiledOptions | None = None,
+        executor_options: ExecutorOptions | None = None,
     ) -> None:  # fmt: skip
-        self.group, self.job, self.attempt, self.compiled = group, job, attempt, compiled
+        self.group, self.job, self.attempt, self.executor_options = group, job, attempt, executor_options
         self.probe_result, self.progress = probe_result, progress
         self._bind_group()
         self.ranks_lost = False
@@ -60,8 +59,8 @@ class AttemptRunner:
         """Create everything that depends on the communicator of the group."""
         self.ranks = self.group.ranks
         self.comm = self.ranks.comm
-        self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus, self.compiled)
-        self._barrier: NativeBarrier | None = None
+        self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus, self.executor_options)
+        self._barrier: ExecutorBarrier | None = None
         self.sync = self.group.sync(self.job)
 
     def run_round(self, case: Case, number: int) -> Outcome:
@@ -96,7 +95,7 @@ class AttemptRunner:
         return outcome
 
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
-        loop = prepared.loop(sync, self._native_barrier, self.progress)
+        loop = prepared.loop(sync, self._executor_barrier, self.progress)
         monitor = self.group.gpus.monitor if prepared.gpu else None
         samples = measure(loop, sync, self.job.effort.of_a_round, self.progress, monitor=monitor)
         self.progress.enter("collecting the outcome")
@@ -111,10 +110,11 @@ class AttemptRunner:
         """Return whether the others have gone on without this rank, which is stuck; callable from any thread."""
         return self.sync is not None and self.sync.verdict_has_come()
 
-    def _native_barrier(self) -> NativeBarrier:
+    def _executor_barrier(self) -> ExecutorBarrier:
         """Return the barrier of the compiled loop, created when first used; all ranks call this together."""
         if self._barrier is None:
-            self._barrier = NativeBarrier(self.comm, self.compiled or CompiledOptions(oversubscribed=True))
+            options = self.executor_options or ExecutorOptions(oversubscribed=True)
+            self._barrier = ExecutorBarrier(self.comm, SharedMemory(self.comm), options)
         return self._barrier
 
     def _close_barrier(self) -> None:

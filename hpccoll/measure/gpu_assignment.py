@@ -1,8 +1,8 @@
 """Assigns GPUs to ranks, finds what they lack for a transport, and records them in the provenance."""
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ from hpccoll.host.gpu_facts import gpu_facts, is_near
 from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.host.gpu_stack import nccl_settings
 from hpccoll.host.process_facts import node_name
-from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.ranks import Ranks, first_reason
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, select_gpu
 from hpccoll.transports.mpi import cuda_aware
@@ -63,32 +63,29 @@ class NcclDevice:
     may_share: bool
 
 
-def reason_nccl_refuses(devices: Iterable[NcclDevice]) -> str | None:
-    """Return the reason why NCCL refuses a communicator of these ranks, because some share a GPU; None if it does not.
+def reason_nccl_refuses(devices: Sequence[NcclDevice]) -> str | None:
+    """Return the reason why NCCL refuses a communicator of ranks with these GPUs, because some share one; else None.
 
     Up to 2.29 NCCL refuses two ranks of one host whose GPUs have the same bus address, and only they notice it; from
     2.30 on it refuses two of the same UUID, unless NCCL_MULTI_RANK_GPU_ENABLE is set (initTransportsRank in
     src/init.cc of 2.28.9 and 2.30.7).
-
-    Args:
-        devices: the GPU of each rank.
     """
-    devices = list(devices)
     version = min((device.version for device in devices if device.version), default=())
     shares = version >= FIRST_NCCL_THAT_SHARES
     if shares and all(device.may_share for device in devices):
         return None
-    counts = Counter((device.host, device.uuid if shares else device.bus) for device in devices)
-    (host, identity), count = max(counts.items(), key=lambda item: item[1])
-    if count == 1:
+    by_device: dict[object, list[NcclDevice]] = defaultdict(list)
+    for device in devices:
+        by_device[device.host, device.uuid if shares else device.bus].append(device)
+    sharing = max(by_device.values(), key=len)
+    if len(sharing) == 1:
         return None
-    sharing = [device for device in devices if (device.host, device.uuid if shares else device.bus) == (host, identity)]
     nodes = [*dict.fromkeys(device.node for device in sharing)]
-    slices = len(nodes) == 1 and len({device.uuid for device in sharing}) == count
+    slices = len(nodes) == 1 and len({device.uuid for device in sharing}) == len(sharing)
     where = f"GPU {sharing[0].bus} of {' and '.join(nodes)}" + ", which have the same NCCL_HOSTID" * (len(nodes) > 1)
     what = f"use slices of {where}, which NCCL takes for one GPU" if slices else f"share {where}"
     installed = f" (this is NCCL {'.'.join(map(str, version))})" if version and not shares else ""
-    return f"{count} ranks {what}; valid: one rank a GPU; {'; '.join(SHARED_GPU_CHOICES)}{installed}"
+    return f"{len(sharing)} ranks {what}; valid: one rank a GPU; {'; '.join(SHARED_GPU_CHOICES)}{installed}"
 
 
 def assign_gpu_before_mpi() -> None:
@@ -138,22 +135,16 @@ class RankGpus:
         """Return the reason why ``transport`` cannot move ``dtype`` between these GPUs, None if it can."""
         key = transport, dtype
         if key not in self._missing:
-            self._missing[key] = self._first_reason(gpu.missing_for_gpu(*key))
+            self._missing[key] = first_reason(self.ranks.comm, gpu.missing_for_gpu(*key))
             if self._missing[key] is None and transport == "mpi":
-                self._missing[key] = self._first_reason(self._mpi_not_cuda_aware())
+                not_aware = f"MPI is not CUDA-aware: {self.verdict.description}; do: transport nccl or staged"
+                self._missing[key] = first_reason(self.ranks.comm, None if self.verdict.aware else not_aware)
         return self._missing[key] or (self.sharing_refusal if transport == "nccl" else None)
 
     @cached_property
     def missing_cublas(self) -> str | None:
         """The reason why a rank cannot multiply matrices on its GPU, None if all can."""
-        return self._first_reason(gpu.missing_cublas())
-
-    def _first_reason(self, reason: str | None) -> str | None:
-        return next(filter(None, self.ranks.comm.allgather(reason)), None)
-
-    def _mpi_not_cuda_aware(self) -> str | None:
-        remedy = "do: transport nccl or staged"
-        return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.description}; {remedy}"
+        return first_reason(self.ranks.comm, gpu.missing_cublas())
 
     @cached_property
     def sharing_refusal(self) -> str | None:

@@ -21,7 +21,7 @@ from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.provenance import gather_attempt
-from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.ranks import Ranks, first_reason
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.transports.gpu import gpu_errors, nccl_version
@@ -86,7 +86,7 @@ def probe_in_launch(ranks: Ranks, job: Job, pending_signal: Callable[[], int], g
     version = ".".join(map(str, nccl_version() or ("of an unknown version",)))
     with _log_directory() as (directory, without_place):
         own_reason = without_place if reset else f"NCCL {version} cannot be silenced after it"
-        reason = next(filter(None, ranks.comm.allgather(own_reason)), None)
+        reason = first_reason(ranks.comm, own_reason)
         if reason or reset is None:
             return ProbeResult(failure=f"was left out: {reason}; do: {PROBE_REMEDY}")
         with nccl_logging(directory, reset):
@@ -110,16 +110,15 @@ def _log_directory() -> Iterator[tuple[Path, str | None]]:
 
 def _own_logs(directory: Path, most: int) -> Mapping[str, bytes] | str:
     """Return the beginnings of the logs of this rank by name, or why they cannot be read."""
+    found = {}
     try:
         copy_nccl_settings(directory)
-        return {path.name: _beginning(path, most) for path in directory.iterdir()}
+        for path in directory.iterdir():
+            with path.open("rb") as file:
+                found[path.name] = file.read(most)
     except OSError as error:
         return f"left no readable log: {error}"
-
-
-def _beginning(path: Path, most: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(most)
+    return found
 
 
 def _result(directory: Path, texts: Sequence[Mapping[str, bytes] | str]) -> ProbeResult:

@@ -5,8 +5,9 @@ measured bytes are then too few or none; the report shows them next to the predi
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +30,16 @@ def counter_changes(before: Counters, after: Counters) -> dict[tuple[str, str], 
     return changes
 
 
+def _sum(values: Iterable[Any]) -> Any:
+    """Return the sum of numbers; None if one is unknown, or if there is none."""
+    known = [*values]
+    return None if not known or None in known else sum(known)
+
+
 def sum_over_ports(changes: CounterChanges, name: str) -> int | None:
     """Return the increase of a counter over all ports that have it; None if one is unknown or no port has it."""
-    values = [value for (_, counter), value in changes.items() if counter == name]
-    known = [value for value in values if value is not None]
-    return sum(known) if values and len(known) == len(values) else None
+    total: int | None = _sum(value for (_, counter), value in changes.items() if counter == name)
+    return total
 
 
 MAX_ITERATIONS = 1000
@@ -104,21 +110,18 @@ class PortTraffic:
     @property
     def sent(self) -> int | None:
         """The bytes per operation that all hosts sent, None if unknown for one of them."""
-        known = [value for value in self.per_node(SENT) if value is not None]
-        return round(sum(known)) if len(known) == len(self.changes) else None
+        total = _sum(self.per_node(SENT))
+        return None if total is None else round(total)
 
     def mean_per_node(self, name: str) -> float | None:
         """Return the increase of a counter per operation, the mean over all nodes; None if unknown for one of them."""
-        known = [value for value in self.per_node(name) if value is not None]
-        return sum(known) / len(known) if known and len(known) == len(self.changes) else None
+        total = _sum(self.per_node(name))
+        return None if total is None else total / len(self.changes)
 
     @property
     def counters(self) -> dict[str, int | None]:
         """The increases of all other counters over all hosts and the whole pass, with the number of operations."""
         names = dict.fromkeys(name for node in self.changes for _, name in node if name not in (SENT, RECEIVED))
-        return {"operations": self.operations, **{name: self._total(name) for name in names}}
-
-    def _total(self, name: str) -> int | None:
-        values = [sum_over_ports(node, name) for node in self.changes if any(name == counter for _, counter in node)]
-        known = [value for value in values if value is not None]
-        return sum(known) if len(known) == len(values) else None
+        nodes = {name: [node for node in self.changes if any(name == each for _, each in node)] for name in names}
+        totals = {name: _sum(sum_over_ports(node, name) for node in having) for name, having in nodes.items()}
+        return {"operations": self.operations, **totals}

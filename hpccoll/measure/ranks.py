@@ -114,6 +114,11 @@ class Ranks:
         return cast("Answer", answer)  # rank 0 has set it if it raised no error
 
 
+def first_reason(comm: MPI.Intracomm, reason: str | None) -> str | None:
+    """Return the ``reason`` of the first rank that has one, on all ranks of ``comm``, which call this together."""
+    return next(filter(None, comm.allgather(reason)), None)
+
+
 class MappedRanks:
     """The ranks renumbered by each mapping, as communicators and layouts; created on all ranks together.
 

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, VECTOR_BYTES
-from hpccoll.measure.payload import Payload
-from hpccoll.measure.payload_values import Array, bits
-from hpccoll.measure.result_check import EXTRA, Guard, GuardCheck, elements_of_wrong_size
+from hpccoll.measure.guards import Guard, GuardCheck
+from hpccoll.measure.payload import EXTRA, Array, Payload, bits
 
 SOURCE = Path(__file__).with_name("result_check.cu")
 THREADS = 256
@@ -132,19 +131,7 @@ class _Segments:
 
 
 class GpuCheck:
-    """Like ``Check``, for buffers on a GPU, with the same results.
-
-    Args:
-        payload: the values.
-        src: the buffer of the contribution; not used in place.
-        dst: the units of dst that ``payload.filled_units`` names.
-        result: the part of dst that is to hold the result. If its size differs from ``payload.expected_length``, all
-            elements are wrong.
-        gpu: the GPU that holds the buffers.
-        in_place: whether dst holds the contribution before the operation.
-        generation: the generation before the first one, equal on all ranks.
-        guards: the memory that the operation must not write.
-    """
+    """Like ``Check``, with its arguments and results, for buffers on ``gpu``."""
 
     def __init__(
         self, payload: Payload, src: Any, dst: Any, result: Any, gpu: CheckDevice, *, in_place: bool,
@@ -164,7 +151,7 @@ class GpuCheck:
         fills, compared = _Segments(gpu, unchanged), _Segments(gpu, unchanged)
         lengths = [periodic.length("dst", unit) for unit in filled]
         fills.add(dst, lengths, periodic.initial(in_place=in_place, extra=EXTRA))
-        self._missized = elements_of_wrong_size(result, periodic.expected_length)
+        self._missized = periodic.missized(result)
         if not self._missized:
             lengths = [periodic.length("dst", unit) for unit in units]
             compared.add(result, lengths, periodic.expected(in_place=in_place, extra=EXTRA))
@@ -178,7 +165,7 @@ class GpuCheck:
     def reset(self) -> None:
         """Fill the buffers with the values of the next generation.
 
-        All work queued on the GPU has completed when this returns; plans rely on it (``CompiledPlan.run``).
+        All work queued on the GPU has completed when this returns; plans rely on it (``TransportPlan.run``).
         """
         self.generation = (self.generation + 1) % GENERATIONS
         self._guards.reset()

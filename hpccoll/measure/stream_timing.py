@@ -6,11 +6,8 @@ of both events, some hundreds of nanoseconds each.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from hpccoll.cases.case import AGGREGATED, Effort
-from hpccoll.measure.result_check import Check
-from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
@@ -19,32 +16,47 @@ Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 reason why it never will."""
 
 
-class SingleTiming:
-    """Times one operation: the host queues it, and waits for its end.
+class BufferCheck(Protocol):
+    """The check of an operation's buffers."""
+
+    def reset(self) -> None:
+        """Restore the buffers to their state before an operation."""
+
+    def wrong(self) -> int:
+        """Return the number of wrong elements."""
+
+
+class StreamTiming:
+    """Times operations: the host queues one, or many back to back, and waits once, for the last one.
+
+    Of many out of place, the result after the last operation is checked, because no operation changes its source. In
+    place, an operation finds the result of the one before as its contribution. The check therefore covers one more
+    operation, on buffers that are written anew after the timed ones, and the results of these are not checked.
 
     Args:
         plan: the plan of the operation.
         gpu: the GPU of this rank.
         check: the check of the buffers.
+        operations: the number of operations of a run; None for a single one.
+        in_place: whether the contribution and the result share a buffer.
     """
 
-    operations = 1
-    """The number of operations of a run."""
-    operations_with_check = 1
-    """The number of operations of an iteration, those of its check included."""
-
-    def __init__(self, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck) -> None:
+    def __init__(
+        self, plan: StreamPlan, gpu: Gpu, check: BufferCheck, operations: int | None = None, *, in_place: bool = False
+    ) -> None:
         self._plan, self._gpu, self._check = plan, gpu, check
-        self._stream, self._queue = gpu.stream, plan.enqueue
-        self._start, self._end = gpu.event(), gpu.event()
+        self._queue_one, self._queue = plan.enqueue, plan.enqueue if operations is None else plan.repeated(operations)
+        self._checks_one_more = in_place and operations is not None
+        self.operations = operations or 1
+        """The number of operations of a run."""
+        self.operations_with_check = self.operations + self._checks_one_more
+        """The number of operations of an iteration, those of its check included."""
+        self._stream, self._start, self._end = gpu.stream, gpu.event(), gpu.event()
         self._wait: Callable[[], object] = gpu.stream.synchronize
-
-    def reset(self) -> None:
-        """Restore the buffers to their state before an operation."""
-        self._check.reset()
+        self.reset = check.reset
 
     def run(self) -> None:
-        """Run the operation."""
+        """Run the operations."""
         self._start.record(self._stream)
         self._queue()
         self._end.record(self._stream)
@@ -52,6 +64,10 @@ class SingleTiming:
 
     def wrong(self) -> int:
         """Return the number of wrong elements."""
+        if self._checks_one_more:
+            self._check.reset()
+            self._queue_one()
+            self._wait()
         return self._check.wrong()
 
     def device_ns(self) -> int:
@@ -61,52 +77,3 @@ class SingleTiming:
     def wait_by(self, wait: Wait) -> None:
         """Make runs wait with ``wait``, which has a time limit, instead of without limit."""
         self._wait = partial(wait, self._plan.idle, self._plan.error)
-
-
-class AggregatedTiming(SingleTiming):
-    """Times many operations, queued back to back: the host waits once, for the last one.
-
-    Out of place, the result after the last operation is checked, because no operation changes its source. In place, an
-    operation finds the result of the one before as its contribution. The check therefore covers one more operation, on
-    buffers that are written anew after the timed ones, and the results of these are not checked.
-
-    Args:
-        plan: the plan of the operation.
-        gpu: the GPU of this rank.
-        check: the check of the buffers.
-        operations: the number of operations of a run.
-        in_place: whether the contribution and the result share a buffer.
-    """
-
-    def __init__(
-        self, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck, operations: int, *, in_place: bool
-    ) -> None:  # fmt: skip
-        super().__init__(plan, gpu, check)
-        self.operations, self._in_place = operations, in_place
-        self.operations_with_check = operations + in_place
-        self._queue_one, self._queue = plan.enqueue, plan.repeated(operations)
-
-    def wrong(self) -> int:
-        if self._in_place:
-            self._check.reset()
-            self._queue_one()
-            self._wait()
-        return self._check.wrong()
-
-
-def stream_timing(
-    timing: str, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck, effort: Effort, *, in_place: bool
-) -> SingleTiming:  # fmt: skip
-    """Return the timing of a plan; all ranks call this together.
-
-    Args:
-        timing: one of ``hpccoll.cases.case.TIMINGS``.
-        plan: the plan of the operation.
-        gpu: the GPU of this rank.
-        check: the check of the buffers.
-        effort: the effort of the job, which has the number of operations of an aggregated run.
-        in_place: whether the contribution and the result share a buffer.
-    """
-    if timing == AGGREGATED:
-        return AggregatedTiming(plan, gpu, check, effort.operations, in_place=in_place)
-    return SingleTiming(plan, gpu, check)

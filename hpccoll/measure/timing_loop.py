@@ -2,13 +2,13 @@
 
 Every iteration starts from the same buffers, after a barrier, and its result is checked; neither is timed. After each
 batch rank 0 examines the longest duration over ranks of every iteration and decides for all ranks whether to continue.
-The iterations themselves are run by native code (native_loop.py), or by Python where only Python can run them.
+The iterations themselves are run by C (executor/loop.py), or by Python where only Python can run them.
 """
 
 import gc
 import time
 from collections.abc import Callable
-from ctypes import addressof, c_int64
+from ctypes import c_int64
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -74,39 +74,38 @@ class RankProgress:
     def __init__(self, iteration: int = 0) -> None:
         self.case = "none yet"
         self._phase = "starting"
-        self._numbers = (c_int64 * 3)(NO_LOOP_PHASE, iteration, 0)
-        self.address = addressof(self._numbers)
-        """The address of three int64: the number of the phase in LOOP_PHASES, the iteration, and the heartbeats."""
+        self.numbers = (c_int64 * 3)(NO_LOOP_PHASE, iteration, 0)
+        """The number of the phase in LOOP_PHASES, the iteration, and the heartbeats."""
 
     @property
     def phase(self) -> str:
         """The current activity in words."""
-        number = self._numbers[0]
+        number = self.numbers[0]
         return self._phase if number == NO_LOOP_PHASE else LOOP_PHASES[number]
 
     @phase.setter
     def phase(self, phase: str) -> None:
         self._phase = phase
-        self._numbers[0] = NO_LOOP_PHASE
+        self.numbers[0] = NO_LOOP_PHASE
 
     @property
     def iteration(self) -> int:
         """The number of the current iteration."""
-        return self._numbers[1]
+        return self.numbers[1]
 
     @iteration.setter
     def iteration(self, iteration: int) -> None:
-        self._numbers[1] = iteration
+        self.numbers[1] = iteration
 
     @property
     def heartbeats(self) -> int:
         """A number that increases with every new phase, except that an operation does not increase it."""
-        return self._numbers[2]
+        return self.numbers[2]
 
     def enter(self, phase: str) -> None:
         """Enter a new phase."""
         self.phase = phase
-        self._numbers[2] += 1
+        self.numbers[2] += 1
 
 
 @dataclass(slots=True)

@@ -28,27 +28,16 @@ from hpccoll.store.schema import MODELLED
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """Data-parallel training.
+    """Data-parallel training."""
 
-    Args:
-        parameters: the parameters of the model.
-        bytes_per_element: the bytes of a gradient.
-        link: B, the rate of the link of a GPU in bits a second.
-        compute_s: C, the seconds that each GPU computes in a step, on the least number of them.
-        algorithm: one of ALGORITHMS.
-        latency_s: alpha, the seconds of a message without bytes.
-        gpus_per_node: m, of which each has its own link.
-        node_link: A, the rate between the GPUs of a node in bits a second.
-    """
-
-    parameters: float
-    bytes_per_element: int
-    link: float
-    compute_s: float
-    algorithm: str = "ring"
-    latency_s: float = 0.0
-    gpus_per_node: int = 1
-    node_link: float | None = None
+    parameters: float  # the parameters of the model
+    bytes_per_element: int  # the bytes of a gradient
+    link: float  # B, the rate of the link of a GPU in bits a second
+    compute_s: float  # C, the seconds that each GPU computes in a step, on the least number of them
+    algorithm: str = "ring"  # one of ALGORITHMS
+    latency_s: float = 0.0  # alpha, the seconds of a message without bytes
+    gpus_per_node: int = 1  # m, of which each has its own link
+    node_link: float | None = None  # A, the rate between the GPUs of a node in bits a second
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -79,35 +68,21 @@ class Wall:
         return ALGORITHMS[self.algorithm](self, gpus)
 
     def point(self, gpus: int, least: int) -> "WallPoint":
-        """Return the step on some GPUs.
-
-        Args:
-            gpus: the number of GPUs.
-            least: the least number of GPUs, which compute for C seconds.
-        """
+        """Return the step on some GPUs."""
         latency_s, inside_s, sent = self.cost(gpus)
         return WallPoint(self, gpus, latency_s + inside_s + 8 * sent / self.link, latency_s + inside_s, sent, least)
 
 
 @dataclass(frozen=True, slots=True)
 class WallPoint:
-    """A step on a number of GPUs.
-
-    Args:
-        wall: the training.
-        gpus: the number of GPUs.
-        communication_s: the seconds of the all-reduce.
-        fixed_s: those of them that a faster link does not save.
-        sent: the bytes that a GPU sends over its link.
-        least: the least number of GPUs.
-    """
+    """A step on a number of GPUs."""
 
     wall: Wall
-    gpus: int
-    communication_s: float
-    fixed_s: float
-    sent: float
-    least: int
+    gpus: int  # the number of GPUs
+    communication_s: float  # the seconds of the all-reduce
+    fixed_s: float  # those of them that a faster link does not save
+    sent: float  # the bytes that a GPU sends over its link
+    least: int  # the least number of GPUs
 
     @property
     def step_s(self) -> float:

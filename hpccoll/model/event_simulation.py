@@ -22,14 +22,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hpccoll.model.machine import Machine, Segment
+from hpccoll.model.machine import Machine, MessageCosts, shared_resources
 from hpccoll.model.traffic import Traffic, kept_traffic
 from hpccoll.schedule import Cut, Layout, Schedule
 from hpccoll.schedule.layout import TIERS
 
-Resource: TypeAlias = tuple[str, int, int]
-"""What messages share: the kind, the number of its owner, and the rail."""
-
+Resource: TypeAlias = tuple[str, int]
+"""What messages share: its kind, and its number."""
+Path: TypeAlias = tuple[tuple[Resource, float], ...]
+"""The resources that a message passes, each with its seconds for a byte."""
 
 BURSTY = "port", "rank"
 """The beginnings of the kinds of resources that bytes of a burst pass at once; uplinks, memory and CPUs they take."""
@@ -60,8 +61,8 @@ class _Message:
     target: _Step
     nbytes: int
     tier: str
-    segment: Segment
-    path: tuple[tuple[Resource, float], ...] = ()  # each resource, and its seconds for a byte
+    costs: MessageCosts
+    path: Path
     issued: bool = False
     left: float = 0.0  # bytes that have not passed
     rate: float = 0.0
@@ -70,23 +71,10 @@ class _Message:
 
 
 def simulate_events(
-    schedules: Sequence[Schedule],
-    cut: Cut,
-    machine: Machine,
-    window: int = 1,
-    dtype: str = "float32",
+    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
     progress: Callable[[int], None] | None = None,
-) -> float:
-    """Return the seconds of one operation, from the start of all ranks to the end of the last one.
-
-    Args:
-        schedules: the schedules of the slices, which the lanes of ``cut`` take in turn.
-        cut: the positions of the units.
-        machine: the machine model, with all tiers that messages cross.
-        window: the number of channels in flight at once, each with a lane for every slice.
-        dtype: the type of the elements, which decides what a fold costs.
-        progress: is called now and then with the number of messages simulated so far.
-    """
+) -> float:  # fmt: skip
+    """Return the seconds of one operation, from the start of all ranks to the end of the last one: see ``simulate``."""
     traffic = [kept_traffic(schedule) or Traffic.of(schedule) for schedule in schedules]
     layout, sequences = schedules[0].layout, max(1, min(window * len(schedules), cut.lanes))
     simulator = _Simulator(layout, machine, machine.fold_s.get(dtype, 0.0), progress)
@@ -100,7 +88,6 @@ class _Simulator:
 
     def __init__(self, layout: Layout, machine: Machine, fold_s: float, progress: Callable[[int], None] | None) -> None:
         self.layout, self.machine, self.fold_s, self.progress = layout, machine, fold_s, progress
-        self.racks = set(layout.rack[: layout.workers])  # aggregators of other racks are above the uplinks
         self.todo: dict[tuple[int, int], list[_Step]] = defaultdict(list)
         self.events: list[tuple[float, int, Callable[[float, Any], None], object]] = []
         self.order = numbers()
@@ -117,16 +104,16 @@ class _Simulator:
         """Add the steps of a lane."""
         lengths = np.bincount(np.concatenate([[], *traffic.ended]).astype(int), minlength=self.layout.ranks)
         steps = [[_Step(me, sequence) for _ in range(length)] for me, length in enumerate(lengths.tolist())]
-        tiers = self.layout.tier(traffic.source, traffic.target)
-        columns = (traffic.source, traffic.target, traffic.send_step, traffic.receive_step, traffic.reduces, tiers)
-        sizes = traffic.nbytes(cut, lane)
-        for nbytes, source, target, sends, receives, reduces, tier in zip(
-            sizes.tolist(), *(column.tolist() for column in columns), strict=True
+        sizes = traffic.nbytes(cut, lane).tolist()
+        tiers = [TIERS[tier] for tier in self.layout.tier(traffic.source, traffic.target).tolist()]
+        costs = [self.machine.tiers[tier].of(nbytes) for tier, nbytes in zip(tiers, sizes, strict=True)]
+        columns = (traffic.source, traffic.target, traffic.send_step, traffic.receive_step, traffic.reduces)
+        for nbytes, tier, cost, path, source, target, sends, receives, reduces in zip(
+            sizes, tiers, costs, self.paths(traffic, costs), *(column.tolist() for column in columns), strict=True
         ):
             if nbytes:
-                start, end, name = steps[source][sends], steps[target][receives], TIERS[tier]
-                message = _Message(start, end, nbytes, name, self.machine.tiers[name].segment(nbytes))
-                message.path = self.path(source, target, message)
+                start, end = steps[source][sends], steps[target][receives]
+                message = _Message(start, end, nbytes, tier, cost, path)
                 start.sends.append(message)
                 end.arriving.append(message)
                 end.folded += nbytes * reduces
@@ -135,29 +122,23 @@ class _Simulator:
         for me, program in enumerate(steps):
             self.todo[me, sequence] += [step for step in program if step.left]
 
-    def path(self, source: int, target: int, message: _Message) -> tuple[tuple[Resource, float], ...]:
-        """Return the resources that a message passes, with their seconds for each of its bytes."""
-        machine, layout, tier = self.machine, self.layout, message.tier
-        node, rack, rail = layout.node, layout.rack, layout.rail
-        own = message.segment.byte_s
-        path: list[tuple[Resource, float]] = []
-        for me, kind in ((source, "out"), (target, "in")):
-            switch = machine.switches and me >= layout.workers
-            path.append(((f"rank {kind}", me, 0), 0.0 if switch else own))
-            if tier != "node" and not (switch or (machine.unmetered_aggregators and me >= layout.workers)):
-                path.append(((f"port {kind}", node[me], rail[me]), machine.port_byte_s))
-            if tier == "fabric" and rack[me] in self.racks:
-                path.append(((f"uplink {kind}", rack[me], rail[me]), machine.uplink_byte_s))
-        if tier == "node":
-            path.append((("memory", node[source], 0), machine.memory_byte_s))
-        if cpus := machine.cpus:
-            pools = sorted({self.pool(source), self.pool(target)})
-            path += [(("cpus", pool, 0), cpus.byte_s / cpus.cores / len(pools)) for pool in pools]
-        return tuple((resource, seconds) for resource, seconds in path if seconds)
+    def paths(self, traffic: Traffic, costs: Sequence[MessageCosts]) -> list[Path]:
+        """Return the resources that each message passes, with their seconds for each of its bytes."""
+        paths: list[list[tuple[Resource, float]]] = [[] for _ in costs]
+        ends = {"out": traffic.source.tolist(), "in": traffic.target.tolist()}
+        uses = list(shared_resources(self.machine, self.layout, traffic.source, traffic.target))
+        for direction, ranks in ends.items():
+            for path, me, each in zip(paths, ranks, costs, strict=True):
+                if each.byte_s and not self.is_switch(me):
+                    path.append(((f"rank {direction}", me), each.byte_s))
+            for use in uses if direction == "in" else ():
+                for message, owner in zip(use.messages.tolist(), use.owner.tolist(), strict=True):
+                    paths[message].append(((use.kind, owner), use.byte_s))
+        return [tuple(path) for path in paths]
 
-    def pool(self, me: int) -> int:
-        """Return the number of the CPUs that a rank shares."""
-        return self.layout.node[me] if self.machine.cpus and self.machine.cpus.of == "node" else 0
+    def is_switch(self, me: int) -> bool:
+        """Return whether a rank is a switch, which neither limits its messages nor takes time to fold."""
+        return self.machine.switches and me >= self.layout.workers
 
     def run(self) -> float:
         for (rank, sequence), steps in self.todo.items():
@@ -180,21 +161,21 @@ class _Simulator:
         step = steps.pop()
         step.begun = True
         for message in step.arriving:
-            if message.issued and message.segment.synchronous:
+            if message.issued and message.costs.synchronous:
                 self.release(now, message)
         for message in step.sends:
-            self.at(self.compute(step.rank, now, message.segment.overhead_s), self.issue, message)
+            self.at(self.compute(step.rank, now, message.costs.overhead_s), self.issue, message)
 
     def issue(self, now: float, message: _Message) -> None:
         message.issued = True
-        if message.target.begun or not message.segment.synchronous:
+        if message.target.begun or not message.costs.synchronous:
             self.release(now, message)
 
     def release(self, now: float, message: _Message) -> None:
         """Let a message flow as soon as the gap after the message before it is over."""
         key = message.source.rank, message.tier
         start = max(now, self.next_start[key])
-        self.next_start[key] = start + message.segment.gap_s
+        self.next_start[key] = start + message.costs.gap_s
         self.at(start, self.start, message)
 
     def compute(self, rank: int, now: float, seconds: float) -> float:
@@ -257,11 +238,11 @@ class _Simulator:
         connection.popleft()
         if connection:
             self.flow(now, connection[0])
-        self.at(now + message.segment.latency_s, self.arrive, message)
+        self.at(now + message.costs.latency_s, self.arrive, message)
         self.land(now, message.source)
 
     def arrive(self, now: float, message: _Message) -> None:
-        self.at(self.compute(message.target.rank, now, message.segment.overhead_s), self.land, message.target)
+        self.at(self.compute(message.target.rank, now, message.costs.overhead_s), self.land, message.target)
 
     def share(self, now: float) -> None:
         """Share resources anew among all messages that the changes since the last time have to do with."""
@@ -286,8 +267,7 @@ class _Simulator:
         """Count an ended message of a step; after the last one fold, and begin the next step."""
         step.left -= 1
         if not step.left:
-            is_switch = self.machine.switches and step.rank >= self.layout.workers
-            end = now if is_switch else self.compute(step.rank, now, step.folded * self.fold_s)
+            end = now if self.is_switch(step.rank) else self.compute(step.rank, now, step.folded * self.fold_s)
             self.latest = max(self.latest, end)
             self.at(end, self.begin, (step.rank, step.sequence))
 
@@ -297,9 +277,6 @@ def fair_rates(paths: Sequence[Sequence[tuple[Resource, float]]]) -> list[float]
 
     In every pass, messages get the rate of a resource that leaves them no more than any other on their ways leaves
     those that pass it, too.
-
-    Args:
-        paths: the resources on the way of each message, and the seconds that they take for a byte.
     """
     if len(paths) == 1:
         return [1 / max(seconds for _, seconds in paths[0])]

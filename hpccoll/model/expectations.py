@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.model_report import RunModel, ratio_table
 from hpccoll.model.observations import Observation, observations
-from hpccoll.model.predict import distance
-from hpccoll.model.validation import Errors, Validated, validate
+from hpccoll.model.run_model import RunModel
+from hpccoll.model.simulation import BOUNDS
+from hpccoll.model.validation import Validated, validate
 from hpccoll.schedule import MAPPINGS
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.schema import SIMULATED
@@ -19,42 +18,15 @@ from hpccoll.store.schema import SIMULATED
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The measurements of one transport and executor on one machine, with what another machine file promises.
-
-    Args:
-        machine: the machine file.
-        run: the measurements, with the expected times at the likely values.
-        intervals: the ends of the interval of each expected time; None without one.
-    """
+    """The measurements of one transport and executor on one machine, with what another machine file promises."""
 
     machine: MachineFile
-    run: RunModel
-    intervals: Sequence[tuple[float, float] | None]
+    run: RunModel  # the measurements, with the expected times at the likely values
+    intervals: Sequence[tuple[float, float] | None]  # the ends of the interval of each expected time; None without one
 
-    def lines(self) -> Iterator[str]:
-        """Yield the fraction of the promise that the measurements reach, and measured over expected times."""
-        measured_kind, name = self.run.measured_on
-        errors = Errors.of(self.run.validated)
-        where = f"{name} ({measured_kind}) over {self.run.over}"
-        if errors is None:
-            yield f"{where}: no case that {self.machine.name} can predict"
-        else:
-            basis = "the description" if self.machine.kind == "described" else "the fitted machine"
-            fractions = f"{1 / errors.high:.2g} to {1 / errors.low:.2g}, 5th to 95th percentile"
-            yield (
-                f"this machine gives {1 / errors.center:.2g} of what {basis} promises (median of {errors.cases} "
-                f"cases; {fractions})"
-            )
-            yield f"  {where}, against {self.machine.name}; {self._within()} of {errors.cases} cases in its intervals"
-        for work, validated in self.run.groups.items():
-            if any(one.seconds for one in validated):
-                yield f"{work.text}, measured over expected time"
-                yield from ratio_table(validated)
-        unpredicted = {f"{one.observation.name} of {one.observation.collective}: {one.reason}"
-                       for one in self.run.validated if one.reason}  # fmt: skip
-        yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
-
-    def _within(self) -> int:
+    @property
+    def within(self) -> int:
+        """The number of measurements inside the interval of their expected time."""
         pairs = zip(self.run.validated, self.intervals, strict=True)
         return sum(ends is not None and ends[0] <= one.observation.seconds <= ends[1] for one, ends in pairs)
 
@@ -63,7 +35,7 @@ class Expectation:
         for one, ends in zip(self.run.validated, self.intervals, strict=True):
             case, layout = one.observation, one.observation.layout
             low, high = ends or (None, None)
-            far = distance(self.machine.measured, layout.nodes, layout.ranks_per_node or 1, case.nbytes)
+            far = self.machine.distance(layout.nodes, layout.ranks_per_node or 1, case.nbytes)
             yield {
                 "collective": case.collective, "algorithm": case.algorithm.name if case.algorithm else case.name,
                 "params": dict(case.params), "nodes": layout.nodes, "ranks_per_node": layout.ranks_per_node,
@@ -79,11 +51,6 @@ def expectations(
     raw_results: Sequence[RawResults], machine: MachineFile, progress: Callable[[int, int], None] | None = None
 ) -> list[Expectation]:
     """Return the measurements of raw files with what a machine file promises, by machine, transport and executor.
-
-    Args:
-        raw_results: the raw results.
-        machine: the machine file.
-        progress: is called with the number of predictions done, and of all.
 
     Raises:
         UnusableError: if the raw files have no measurement.

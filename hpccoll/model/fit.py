@@ -52,23 +52,14 @@ REPLICAS = 200
 
 
 class Pattern(NamedTuple):
-    """What ranks did, and where.
+    """What ranks did, and where."""
 
-    Args:
-        name: ``half_trip`` (half of a ping-pong), ``exchange``, or ``train``.
-        tier: the tier that the messages cross.
-        sharing: how many pairs share a port, an uplink or the memory of a node, as the tier says.
-        pairs: how many pairs there are.
-        messages: of a train.
-        copies: of a train, before each message.
-    """
-
-    name: str
-    tier: str
-    sharing: int = 1
-    pairs: int = 1
-    messages: int = 1
-    copies: int = 0
+    name: str  # ``half_trip`` (half of a ping-pong), ``exchange``, or ``train``
+    tier: str  # the tier that the messages cross
+    sharing: int = 1  # how many pairs share a port, an uplink or the memory of a node, as the tier says
+    pairs: int = 1  # how many pairs there are
+    messages: int = 1  # of a train
+    copies: int = 0  # of a train, before each message
 
 
 def pattern_of(one: Observation) -> tuple[Pattern, float] | None:
@@ -90,17 +81,14 @@ def pattern_of(one: Observation) -> tuple[Pattern, float] | None:
 
 @dataclass(frozen=True)
 class Measurements:
-    """The patterns and twins of a run, ready to be fitted again with other rounds.
+    """The patterns and twins of a run, ready to be fitted again with other rounds."""
 
-    Args:
-        patterns: the observations of each pattern, with what their times are divided by; those of messages that are
-            waited for one by one are of the fewest ranks to a CPU.
-        sharing_cpus: ping-pongs of each tier that a rank has a CPU for in other observations, and shared it in these.
-        twins: observations of reduce-scatters and all-gathers that differ in folding only, by dtype.
-    """
-
+    # the observations of each pattern, with what their times are divided by; those of messages that are waited for one
+    # by one are of the fewest ranks to a CPU
     patterns: Mapping[Pattern, Sequence[tuple[Observation, float]]]
+    # ping-pongs of each tier that a rank has a CPU for in other observations, and shared it in these
     sharing_cpus: Mapping[str, Sequence[tuple[Observation, float]]]
+    # observations of reduce-scatters and all-gathers that differ in folding only, by dtype
     twins: Mapping[str, Sequence[tuple[Observation, Observation]]]
 
     @classmethod
@@ -139,10 +127,6 @@ class Measurements:
         """Return what another rank on its CPU adds to a work of a rank, in times of the work alone; 1 if unknown.
 
         It is the median over small messages, which take at most twice as long as the smallest. Their work is 2 o.
-
-        Args:
-            curves: the curves of the same rounds.
-            draw: draws rounds, as for ``curves``.
         """
         added = []
         for tier, each in self.sharing_cpus.items():
@@ -251,15 +235,10 @@ def ranges(curve: Mapping[int, float]) -> list[list[int]]:
 
 
 class Pieces(NamedTuple):
-    """What the times of a tier consist of.
+    """What the times of a tier consist of."""
 
-    Args:
-        ranges: the ranges of sizes that have a line each.
-        bucket: whether ports let the bytes of the first range pass at once after a pause.
-    """
-
-    ranges: Sequence[Sequence[int]]
-    bucket: bool = False
+    ranges: Sequence[Sequence[int]]  # the ranges of sizes that have a line each
+    bucket: bool = False  # whether ports let the bytes of the first range pass at once after a pause
 
 
 def pieces_of(curves: Mapping[Pattern, Curve], tier: str) -> Pieces:
@@ -385,15 +364,10 @@ def _fold_rates(measured: Measurements, contention: float, draw: np.random.Gener
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted machine.
-
-    Args:
-        machine: the machine.
-        used: the observations that it was fitted to.
-    """
+    """A fitted machine."""
 
     machine: MachineFile
-    used: tuple[Observation, ...]
+    used: tuple[Observation, ...]  # the observations that it was fitted to
 
 
 def fit(observed: Sequence[Observation], name: str) -> Fit | None:
@@ -401,10 +375,6 @@ def fit(observed: Sequence[Observation], name: str) -> Fit | None:
 
     Patterns on more than half of the nodes are left out if those on fewer nodes cross the same tiers: a model is tested
     on more nodes than it was fitted to.
-
-    Args:
-        observed: the observations of one machine, transport and executor.
-        name: the name of the machine.
     """
     everywhere = Measurements.of(observed)
     most = max((one.layout.nodes for one in observed), default=1)
@@ -468,13 +438,11 @@ def _file(
             for key, each in found.items() if key.startswith("reduction.")
         },
     }  # fmt: skip
-    if "port_byte_s" in found:
-        sections["port"] = {"bytes_per_s": _rate(found["port_byte_s"])}
-        if "burst_bytes" in found:
-            sections["port"]["burst_bytes"] = found["burst_bytes"]
-    for key, section in (("uplink_byte_s", "uplink"), ("memory_byte_s", "memory")):
-        if key in found:
-            sections[section] = {"bytes_per_s": _rate(found[key])}
+    for section in ("port", "uplink", "memory"):
+        if seconds := found.get(f"{section}_byte_s"):
+            sections[section] = {"bytes_per_s": _rate(seconds)}
+    if "port" in sections and "burst_bytes" in found:
+        sections["port"]["burst_bytes"] = found["burst_bytes"]
     first = used[0]
     testbed = first.kind == ON_TESTBED  # whose nodes share the CPUs of one machine
     slowed_down = testbed and "cpus_byte_s" in found

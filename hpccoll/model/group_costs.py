@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import UnusableError
-from hpccoll.model.algorithm_simulation import RADIX, AlgorithmSimulation
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import Bound, MachineFile
+from hpccoll.model.simulation import RADIX, AlgorithmSimulation
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.schedule.layout import racks_of_aggregators
 from hpccoll.training.mesh import Mesh
@@ -50,31 +50,19 @@ ONE_WAY = 0.5
 
 
 class AlgorithmTime(NamedTuple):
-    """The time of a collective.
+    """The time of a collective."""
 
-    Args:
-        algorithm: the fastest algorithm.
-        seconds: its time by bound.
-    """
-
-    algorithm: str
-    seconds: Mapping[Bound, float]
+    algorithm: str  # the fastest algorithm
+    seconds: Mapping[Bound, float]  # its time by bound
 
 
 class GroupUse(NamedTuple):
-    """How many groups of an axis use what one of them uses.
+    """How many groups of an axis use what one of them uses."""
 
-    Args:
-        port: the groups at its busiest port.
-        uplink: the groups at its busiest uplink of a rack.
-        node: the ranks of all groups on a node over those of the group.
-        ranks: all ranks over those of the group.
-    """
-
-    port: float
-    uplink: float
-    node: float
-    ranks: float
+    port: float  # the groups at its busiest port
+    uplink: float  # the groups at its busiest uplink of a rack
+    node: float  # the ranks of all groups on a node over those of the group
+    ranks: float  # all ranks over those of the group
 
     def shared(self, machine: Machine) -> Machine:
         """Return the costs of a machine for one group while the others do the same."""
@@ -89,12 +77,7 @@ class GroupUse(NamedTuple):
 
 
 def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
-    """Return how groups of ranks share a machine, seen from the first of them.
-
-    Args:
-        layout: the layout of all ranks.
-        groups: the groups that communicate at the same time.
-    """
+    """Return how groups of ranks share a machine, seen from the first of them."""
     ports: dict[tuple[int, int], set[int]] = defaultdict(set)
     uplinks: dict[tuple[int, int], set[int]] = defaultdict(set)
     on_node: dict[int, int] = defaultdict(int)
@@ -121,22 +104,15 @@ def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
 
 @dataclass
 class GroupCosts:
-    """The costs of the operations of a step on a machine.
-
-    Args:
-        machine: the machine.
-        layout: the layout of all ranks.
-        mesh: the mesh of the ranks.
-        algorithm: the requested algorithm, for the collectives that have it and can run it [the fastest].
-        parameters: its parameters.
-        aggregators: the aggregators of algorithms that have some [none; if they are switches, as many as needed].
-    """
+    """The costs of the operations of a step on a machine."""
 
     machine: MachineFile
-    layout: Layout
-    mesh: Mesh
+    layout: Layout  # the layout of all ranks
+    mesh: Mesh  # the mesh of the ranks
+    # the requested algorithm, for the collectives that have it and can run it [the fastest]
     algorithm: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
     _assumed: dict[str, None] = field(default_factory=dict)
@@ -144,15 +120,11 @@ class GroupCosts:
     def prepare(self, programs: Iterable[StepProgram], progress: Callable[[], None] = lambda: None) -> None:
         """Simulate the collectives of programs.
 
-        Args:
-            programs: the programs of all stages.
-            progress: is called now and then.
-
         Raises:
             BadInputError: if no algorithm can run one of them.
         """
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
-        for operation in {each for program in programs for each in program.operations}:
+        for operation in dict.fromkeys(each for program in programs for each in program.operations):
             sizes[self._key(operation)].add(self._padded(operation))
         for key, needed in sizes.items():
             if key not in self._times:
@@ -297,13 +269,7 @@ def simulated_sizes(needed: Iterable[int]) -> list[int]:
 
 
 def interpolated(times: Sequence[tuple[int, AlgorithmTime]], nbytes: int, bound: Bound) -> float:
-    """Return the time of a size: that of a simulated one, or on the straight line between two of them.
-
-    Args:
-        times: the times by size, ascending.
-        nbytes: the size; beyond the last one the time grows in proportion.
-        bound: the bound.
-    """
+    """Return the time of a size: that of a simulated one, on the straight line between two, or beyond in proportion."""
     number = min(bisect_left(times, nbytes, key=lambda each: each[0]), len(times) - 1)
     size, time = times[number]
     if size == nbytes or number == 0:

@@ -5,6 +5,7 @@ hpccoll, in ``clusters/``. Every number of the model may have an interval.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -29,8 +30,9 @@ from hpccoll.common.limits import (
     RANKS_PER_NODE,
     IntegerRange,
 )
+from hpccoll.common.units import format_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, load_yaml, reject_bool
-from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, Segment, Tier
+from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
 from hpccoll.schedule import BFLOAT16, DTYPES, MAPPINGS, Layout, numbering
 from hpccoll.schedule.layout import racks_of_aggregators
 from hpccoll.store.durable_files import replacing_file
@@ -114,7 +116,7 @@ class LayoutSection(YamlSection):
     )
 
 
-class SegmentSection(YamlSection):
+class MessageCostsSection(YamlSection):
     """The costs of messages between two ranks from one size on."""
 
     model_config = ConfigDict(frozen=True)
@@ -128,9 +130,9 @@ class SegmentSection(YamlSection):
     bytes_per_s: Rate = Field(description="1/G: the rate between two ranks while no others use the network")
     synchronous: bool = Field(False, description="whether messages wait for their receiver (rendezvous)")
 
-    def at(self, bound: Bound) -> Segment:
-        """Return the segment with the numbers of a bound."""
-        return Segment(
+    def at(self, bound: Bound) -> MessageCosts:
+        """Return the costs with the numbers of a bound."""
+        return MessageCosts(
             self.from_bytes,
             self.latency_s.at(bound),
             self.overhead_s.at(bound),
@@ -140,15 +142,15 @@ class SegmentSection(YamlSection):
         )
 
 
-def _check_starts(segments: list[SegmentSection]) -> list[SegmentSection]:
-    starts = [segment.from_bytes for segment in segments]
+def _check_starts(costs: list[MessageCostsSection]) -> list[MessageCostsSection]:
+    starts = [each.from_bytes for each in costs]
     if starts[0] != 0 or starts != sorted(set(starts)):
-        raise BadInputError("segments", starts, "segments that start from 0 bytes, and then from more and more")
-    return segments
+        raise BadInputError("from_bytes", starts, "0 first, and then larger and larger sizes")
+    return costs
 
 
-Segments = Annotated[
-    list[SegmentSection],
+TierCosts = Annotated[
+    list[MessageCostsSection],
     BeforeValidator(as_list),
     Field(min_length=1, max_length=MAX_LIST_ENTRIES),
     AfterValidator(_check_starts),
@@ -260,9 +262,9 @@ class MachineFile(YamlSection):
     kind: Literal["fitted", "described"] = Field(description="fitted (to measurements) or described (by a person)")
     source: Text | None = Field(None, description="where the numbers come from")
     geometry: LayoutSection | None = Field(None, alias="layout", description="where ranks are [one rack, one rail]")
-    tiers: dict[Literal["node", "rack", "fabric"], Segments] = Field(
+    tiers: dict[Literal["node", "rack", "fabric"], TierCosts] = Field(
         min_length=1,
-        description="messages inside a node, between nodes of a rack, and between racks (fabric): segments by size",
+        description="messages inside a node, between nodes of a rack, and between racks (fabric): costs by size",
     )
     port: PortSection | None = Field(None, description="the port of a node on each rail [no limit]")
     uplink: UplinkSection | None = Field(None, description="the link from a rack to the others [no limit]")
@@ -326,9 +328,7 @@ class MachineFile(YamlSection):
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
         cpus = self.cpus
         return Machine(
-            tiers={
-                name: Tier(tuple(segment.at(bound) for segment in segments)) for name, segments in self.tiers.items()
-            },
+            tiers={name: Tier(tuple(each.at(bound) for each in costs)) for name, costs in self.tiers.items()},
             fold_s={dtype: _byte_s(rate, bound) for dtype, rate in self.reduction.items()},
             port_byte_s=_byte_s(self.port, bound),
             burst_bytes=self.port.burst_bytes.at(bound, is_rate=True) if self.port else 0.0,
@@ -390,6 +390,30 @@ class MachineFile(YamlSection):
         )
         return layout if mapping is None else layout.subset(numbering(layout, mapping))
 
+    def distance(self, nodes: int, ranks_per_node: int, nbytes: int) -> str:
+        """Return how far a case is from the nearest measurement of the machine, in words."""
+        measured = self.measured
+        if measured is None:
+            return "described, not measured"
+        extents = {
+            "nodes": (nodes, min(measured.nodes), max(measured.nodes)),
+            "ranks on a node": (ranks_per_node, min(measured.ranks_per_node), max(measured.ranks_per_node)),
+            "size": (nbytes, measured.smallest_bytes, measured.largest_bytes),
+        }
+        beyond = [
+            *(
+                f"{value / most:.3g} times the measured {what}"
+                for what, (value, _, most) in extents.items()
+                if value > most
+            ),
+            *(
+                f"{value / low:.2g} of the least measured {what}"
+                for what, (value, low, _) in extents.items()
+                if value < low
+            ),
+        ]
+        return " and ".join(beyond) or "within what was measured"
+
     def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:
         """Check that the file has every tier that messages can cross."""
         needed = {"node": ranks_per_node > 1, "rack": nodes > racks, "fabric": racks > 1}
@@ -413,10 +437,6 @@ def cluster_names() -> list[str]:
 def read_machine(name: str | Path, key: str) -> MachineFile:
     """Read the file of a machine.
 
-    Args:
-        name: the path of the file, or the name of a cluster that comes with hpccoll.
-        key: the option that names the machine.
-
     Raises:
         BadInputError: if there is no such machine, or the file is invalid.
     """
@@ -425,19 +445,6 @@ def read_machine(name: str | Path, key: str) -> MachineFile:
     if not Path(name).exists():
         raise BadInputError(key, str(name), f"{did_you_mean(str(name), known)}a file, or one of {', '.join(known)}")
     return load_yaml(Path(name), MachineFile, key)
-
-
-def read_declared(path: Path, key: str) -> DeclaredSections:
-    """Read declared sections of a machine file.
-
-    Args:
-        path: the path of the file.
-        key: the option that names it.
-
-    Raises:
-        BadInputError: if the file is invalid.
-    """
-    return load_yaml(path, DeclaredSections, key)
 
 
 def write_machine(machine: MachineFile, path: Path) -> None:
@@ -458,3 +465,25 @@ def write_machine(machine: MachineFile, path: Path) -> None:
             unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
         raise file_error("--out", path, error, "written") from None
+
+
+def describe_machine(machine: MachineFile) -> list[str]:
+    """Return what a machine is, and where its numbers come from, in two sentences, or one without a source."""
+    measured, errors = machine.measured, machine.validation
+    if measured is None:
+        first = f"{machine.name}: {machine.kind}, not measured; times are simulated, intervals those of its numbers"
+        return [first, *([machine.source] if machine.source else [])]
+    sizes = f"{format_size(measured.smallest_bytes)} to {format_size(measured.largest_bytes)}"
+    nodes, ranks = (", ".join(map(str, each)) for each in (measured.nodes, measured.ranks_per_node))
+    first = (
+        f"{machine.name}: fitted ({measured.kind}, {measured.transport}) on {nodes} nodes x {ranks}, {sizes}; times "
+        "are simulated"
+    )
+    if "error_median" not in errors:
+        return [first, "nothing was held out: the intervals are those of the fit, and may be too narrow"]
+    held_out = (
+        f"held out: {errors.get('cases', 0):.0f} measurements, error {errors['error_median']:.0%} (median), "
+        f"{errors.get('error_p90', math.nan):.0%} (90th percentile); intervals include measured over predicted, "
+        f"{errors.get('ratio_p5', 1):.2f} to {errors.get('ratio_p95', 1):.2f}"
+    )
+    return [first, held_out]

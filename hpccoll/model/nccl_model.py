@@ -44,21 +44,13 @@ RING_STEPS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
 
 @dataclass(frozen=True, slots=True)
 class NcclEstimate:
-    """What NCCL expects of an algorithm and a protocol.
+    """What NCCL expects of an algorithm and a protocol."""
 
-    Args:
-        algorithm: ``ring`` or ``tree``.
-        protocol: ``LL``, ``LL128`` or ``Simple``.
-        latency_s: seconds without any bytes.
-        bandwidth: bytes a second of the vector, beyond the latency.
-        seconds: seconds of the operation.
-    """
-
-    algorithm: str
-    protocol: str
-    latency_s: float
-    bandwidth: float
-    seconds: float
+    algorithm: str  # ``ring`` or ``tree``
+    protocol: str  # ``LL``, ``LL128`` or ``Simple``
+    latency_s: float  # seconds without any bytes
+    bandwidth: float  # bytes a second of the vector, beyond the latency
+    seconds: float  # seconds of the operation
 
 
 def nccl_estimates(

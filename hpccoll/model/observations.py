@@ -43,49 +43,27 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One case over all its rounds.
+    """One case over all its rounds."""
 
-    Args:
-        call: the call of a collective.
-        algorithm: the algorithm; None for the library's own.
-        params: all parameters with the values used.
-        nbytes: the size S.
-        seconds: the median time.
-        layout: the layout of the ranks, as the case numbered them.
-        transport: the transport, with the device if it is not the host.
-        requested: the parameters that the case requested.
-        dtype: the dtype of the elements.
-        op: the reduction, if any.
-        in_place: whether contribution and result share a buffer.
-        mapping: the mapping that the case requested; None for the numbering of the launcher.
-        executor: the executor that measured it.
-        rounds_s: the median time of each round, if known.
-        machine: the machine that was measured.
-        kind: what the measurement is.
-        oversubscribed: whether ranks outnumbered the CPUs.
-        cpus: the CPUs of its nodes.
-        file: the name of its raw file.
-    """
-
-    call: CollectiveCall
-    algorithm: Algorithm | None
-    params: Mapping[str, Parameter]
-    nbytes: int
-    seconds: float
-    layout: Layout
-    transport: str = "mpi"
-    requested: Mapping[str, Parameter] = field(default_factory=dict)
-    dtype: str = "float32"
-    op: str | None = None
-    in_place: bool = False
-    mapping: str | None = None
-    executor: str = PYTHON
-    rounds_s: tuple[float, ...] = ()
-    machine: str = ""
-    kind: str = "measured"
-    oversubscribed: bool = False
-    cpus: int = 1
-    file: str = ""
+    call: CollectiveCall  # the call of a collective
+    algorithm: Algorithm | None  # the algorithm; None for the library's own
+    params: Mapping[str, Parameter]  # all parameters with the values used
+    nbytes: int  # the size S
+    seconds: float  # the median time
+    layout: Layout  # the layout of the ranks, as the case numbered them
+    transport: str = "mpi"  # the transport, with the device if it is not the host
+    requested: Mapping[str, Parameter] = field(default_factory=dict)  # the parameters that the case requested
+    dtype: str = "float32"  # the dtype of the elements
+    op: str | None = None  # the reduction, if any
+    in_place: bool = False  # whether contribution and result share a buffer
+    mapping: str | None = None  # the mapping that the case requested; None for the numbering of the launcher
+    executor: str = PYTHON  # the executor that measured it
+    rounds_s: tuple[float, ...] = ()  # the median time of each round, if known
+    machine: str = ""  # the machine that was measured
+    kind: str = "measured"  # what the measurement is
+    oversubscribed: bool = False  # whether ranks outnumbered the CPUs
+    cpus: int = 1  # the CPUs of its nodes
+    file: str = ""  # the name of its raw file
 
     @property
     def collective(self) -> str:

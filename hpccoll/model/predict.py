@@ -12,9 +12,9 @@ from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_
 from hpccoll.cases.requested_schedule import DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import RANKS
-from hpccoll.model.algorithm_simulation import BOUNDS, AlgorithmSimulation
-from hpccoll.model.machine_file import Bound, MachineFile, MeasuredSection
+from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
+from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
 from hpccoll.schedule import Parameter, itemsize
 from hpccoll.store.schema import MODELLED, SIMULATED
 
@@ -24,28 +24,20 @@ USUAL = {"all_reduce": ("ring", "recursive_doubling", "rabenseifner", "hierarchi
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to predict: every algorithm for every size on every number of nodes.
+    """What to predict: every algorithm for every size on every number of nodes."""
 
-    Args:
-        nodes: the numbers of nodes.
-        sizes: the sizes in bytes.
-        collective: the collective.
-        algorithms: the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are any].
-        ranks_per_node: the ranks on each node [those of the machine file, or the most that were measured].
-        dtype: the type of the elements.
-        aggregators: the number of aggregators [none; if they are switches, as many as an algorithm needs].
-        mapping: the order of ranks, a word of MAPPINGS [consecutive ranks on each node].
-        parameters: parameters of algorithms and of the collective; each algorithm takes those that it has.
-    """
-
-    nodes: Sequence[int]
-    sizes: Sequence[int]
+    nodes: Sequence[int]  # the numbers of nodes
+    sizes: Sequence[int]  # the sizes in bytes
     collective: str = "all_reduce"
+    # the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are any]
     algorithms: Sequence[str] = ()
+    # the ranks on each node [those of the machine file, or the most that were measured]
     ranks_per_node: int | None = None
-    dtype: str = DTYPE
+    dtype: str = DTYPE  # the type of the elements
+    # the number of aggregators [none; if they are switches, as many as an algorithm needs]
     aggregators: int | None = None
-    mapping: str | None = None
+    mapping: str | None = None  # the order of ranks, a word of MAPPINGS [consecutive ranks on each node]
+    # parameters of algorithms and of the collective; each algorithm takes those that it has
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
     def on(self, machine: MachineFile) -> "Request":
@@ -81,45 +73,25 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The predicted time of an algorithm for a size on a number of nodes.
-
-    Args:
-        collective: the collective.
-        algorithm: the algorithm; for NCCL's own model ``nccl_ring`` or ``nccl_tree``.
-        params: all parameters with the values used.
-        nodes: the number of nodes.
-        ranks_per_node: the ranks on each node.
-        racks: the number of racks.
-        aggregators: the number of aggregators.
-        requested_bytes: the requested size.
-        nbytes: the size S that is moved.
-        dtype: the type of the elements.
-        mapping: the requested mapping.
-        seconds: the time by bound; of a formula one only.
-        low_s: lower end of the interval; None for a formula.
-        high_s: upper end of the interval.
-        exact: whether every message was an event of the simulation; None for a formula.
-        distance: how far the prediction is from the nearest measurement, in words.
-        assumed: the assumption behind the prediction, if it does not describe what a machine has.
-    """
+    """The predicted time of an algorithm for a size on a number of nodes."""
 
     collective: str
-    algorithm: str
-    params: Mapping[str, Parameter]
+    algorithm: str  # the algorithm; for NCCL's own model ``nccl_ring`` or ``nccl_tree``
+    params: Mapping[str, Parameter]  # all parameters with the values used
     nodes: int
-    ranks_per_node: int
+    ranks_per_node: int  # the ranks on each node
     racks: int
     aggregators: int
-    requested_bytes: int
-    nbytes: int
-    dtype: str
-    mapping: str | None
-    seconds: Mapping[Bound, float]
-    low_s: float | None
-    high_s: float | None
-    exact: bool | None
-    distance: str
-    assumed: str | None = None
+    requested_bytes: int  # the requested size
+    nbytes: int  # the size S that is moved
+    dtype: str  # the type of the elements
+    mapping: str | None  # the requested mapping
+    seconds: Mapping[Bound, float]  # the time by bound; of a formula one only
+    low_s: float | None  # lower end of the interval; None for a formula
+    high_s: float | None  # upper end of the interval
+    exact: bool | None  # whether every message was an event of the simulation; None for a formula
+    distance: str  # how far the prediction is from the nearest measurement, in words
+    assumed: str | None = None  # the assumption behind the prediction, if it does not describe what a machine has
 
     @property
     def kind(self) -> str:
@@ -155,18 +127,12 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """The predictions of a request.
-
-    Args:
-        machine: the machine.
-        request: the request.
-        predictions: the predictions, by nodes, algorithms and sizes.
-        left_out: the numbers of nodes without a prediction, by algorithm and reason.
-    """
+    """The predictions of a request."""
 
     machine: MachineFile
     request: Request
-    predictions: Sequence[Prediction]
+    predictions: Sequence[Prediction]  # the predictions, by nodes, algorithms and sizes
+    # the numbers of nodes without a prediction, by algorithm and reason
     left_out: Mapping[tuple[str, str], Sequence[int]]
 
 
@@ -228,7 +194,7 @@ def _prediction(
         simulation.family.name, simulation.algorithm.name, {**simulation.algorithm.parameters, **parameters}, nodes,
         per_node, layout.racks, layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
         min(seconds.values()) * min(1.0, least), max(seconds.values()) * max(1.0, most), exact,
-        distance(machine.measured, nodes, per_node, nbytes), simulation.assumed,
+        machine.distance(nodes, per_node, nbytes), simulation.assumed,
     )  # fmt: skip
 
 
@@ -246,32 +212,5 @@ def _nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Ite
             yield Prediction(
                 request.collective, f"nccl_{each.algorithm}", {"protocol": each.protocol}, nodes, per_node,
                 layout.racks, 0, nbytes, nbytes, request.dtype, None, {"value": each.seconds}, None, None, None,
-                distance(machine.measured, nodes, per_node, nbytes),
+                machine.distance(nodes, per_node, nbytes),
             )  # fmt: skip
-
-
-def distance(measured: MeasuredSection | None, nodes: int, ranks_per_node: int, nbytes: int) -> str:
-    """Return how far a case is from the nearest measurement of a machine, in words.
-
-    Args:
-        measured: the measurements; None for a described machine.
-        nodes: the number of nodes.
-        ranks_per_node: the ranks on each node.
-        nbytes: the size in bytes.
-    """
-    if measured is None:
-        return "described, not measured"
-    extents = {
-        "nodes": (nodes, min(measured.nodes), max(measured.nodes)),
-        "ranks on a node": (ranks_per_node, min(measured.ranks_per_node), max(measured.ranks_per_node)),
-        "size": (nbytes, measured.smallest_bytes, measured.largest_bytes),
-    }
-    above = [
-        f"{value / most:.3g} times the measured {what}" for what, (value, _, most) in extents.items() if value > most
-    ]
-    below = [
-        f"{value / least:.2g} of the least measured {what}"
-        for what, (value, least, _) in extents.items()
-        if value < least
-    ]
-    return " and ".join([*above, *below]) or "within what was measured"

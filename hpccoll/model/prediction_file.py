@@ -8,7 +8,6 @@ file says so: a prediction has no hosts, no count of wrong elements, and no byte
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,9 +18,8 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case, Effort, Job
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import IntegerRange
-from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions, Request
-from hpccoll.model.prediction_report import machine_lines
 from hpccoll.schedule import itemsize
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import check_replaceable, write_raw_file
@@ -65,10 +63,10 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
         UnusableError: if there are none.
     """
     machine, request = predicted.machine, predicted.request
-    lines = islice(machine_lines(machine), 2 if machine.measured else 1)  # without the source of a description
+    sentences = describe_machine(machine)[: 2 if machine.measured else 1]  # without the source of a description
     provenance = {
         "hpccoll": __version__,
-        "prediction": "; ".join(line.strip() for line in lines),
+        "prediction": "; ".join(sentences),
         "fitted_to": machine.measured.machine if machine.measured else None,
         "machine_file": machine.model_dump(mode="json", by_alias=True, exclude_none=True),
     }

@@ -15,10 +15,9 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import RANKS
-from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_file import Bound, MachineFile
-from hpccoll.model.predict import distance
+from hpccoll.model.simulation import BOUNDS
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Parameter, itemsize
 from hpccoll.store.schema import SIMULATED
 from hpccoll.training.mesh import Mesh
@@ -27,28 +26,17 @@ from hpccoll.training.parallelism import Parallelism, step_programs
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
-PEAK_FLOPS: Mapping[str, float] = {
-    "v100": 125e12, "a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12, "mi300x": 1307e12,
-}  # fmt: skip
-"""Dense FLOPs a second of 16-bit products of matrices, by the data sheets of NVIDIA and AMD."""
-
 GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
 """The axes of the mesh over which gradients are synchronised."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeRate:
-    """How fast a rank computes: exactly one of both.
+    """How fast a rank computes: exactly one of both."""
 
-    Args:
-        flops_per_s: FLOPs a second.
-        step_s: the seconds that the busiest rank computes in a step, whatever its FLOPs.
-        source: where the rate comes from, in words.
-    """
-
-    flops_per_s: float | None = None
-    step_s: float | None = None
-    source: str = ""
+    flops_per_s: float | None = None  # FLOPs a second
+    step_s: float | None = None  # the seconds that the busiest rank computes in a step, whatever its FLOPs
+    source: str = ""  # where the rate comes from, in words
 
     @property
     def text(self) -> str:
@@ -69,31 +57,22 @@ class ComputeRate:
 
 @dataclass(frozen=True, slots=True)
 class StepRequest:
-    """Which training step to predict.
-
-    Args:
-        model: the model.
-        nodes: the numbers of nodes.
-        compute: how fast ranks compute.
-        parallel: the mesh as text; data-parallel ranks are as many as are left.
-        parallelism: everything else about the parallelism; its mesh does not matter.
-        batch: the samples of a step on all ranks together, which sets the micro-batches [as many as ``parallelism``
-            says on every data-parallel rank].
-        ranks_per_node: the ranks on each node [those of the machine].
-        algorithm: the algorithm of the collectives that have it [of each the fastest of the usual ones].
-        parameters: its parameters.
-        aggregators: the aggregators of algorithms that have some [none; if they are switches, as many as needed].
-    """
+    """Which training step to predict."""
 
     model: ModelShape
-    nodes: Sequence[int]
-    compute: ComputeRate
-    parallel: str = ""
+    nodes: Sequence[int]  # the numbers of nodes
+    compute: ComputeRate  # how fast ranks compute
+    parallel: str = ""  # the mesh as text; data-parallel ranks are as many as are left
+    # everything else about the parallelism; its mesh does not matter
     parallelism: Parallelism = field(default_factory=Parallelism)
+    # the samples of a step on all ranks together, which sets the micro-batches [as many as ``parallelism`` says on
+    # every data-parallel rank]
     batch: int | None = None
-    ranks_per_node: int | None = None
+    ranks_per_node: int | None = None  # the ranks on each node [those of the machine]
+    # the algorithm of the collectives that have it [of each the fastest of the usual ones]
     algorithm: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
 
     def check(self) -> None:
@@ -131,39 +110,23 @@ class StepRequest:
 
 @dataclass(frozen=True, slots=True)
 class StepPrediction:
-    """The predicted step on a number of nodes.
-
-    Args:
-        nodes: the number of nodes.
-        layout: the layout of the ranks.
-        parallelism: how the model is trained.
-        gradient_bytes: the bytes of all gradients of the model.
-        rank_gradient_bytes: the bytes of the gradients of a rank of the stage with the most of them.
-        timelines: the timeline by bound.
-        samples: the samples of a step on all ranks together.
-        busbw: bus bandwidth of the collectives of gradients, in bytes a second; None without any.
-        link: the rate of a link that these collectives cross, in bytes a second; None without any.
-        links: the links of a node that one of these collectives uses at once.
-        algorithms: the algorithms of each collective and axis.
-        ratios: measured over predicted time of held-out measurements of the machine, 5th and 95th percentile.
-        distance: how far the prediction is from the nearest measurement, in words.
-        assumptions: the assumptions behind the prediction.
-    """
+    """The predicted step on a number of nodes."""
 
     nodes: int
-    layout: Layout
-    parallelism: Parallelism
-    gradient_bytes: int
-    rank_gradient_bytes: int
-    timelines: Mapping[Bound, StepTimeline]
-    samples: int
-    busbw: float | None
-    link: float | None
-    links: int
-    algorithms: Mapping[str, str]
+    layout: Layout  # the layout of the ranks
+    parallelism: Parallelism  # how the model is trained
+    gradient_bytes: int  # the bytes of all gradients of the model
+    rank_gradient_bytes: int  # the bytes of the gradients of a rank of the stage with the most of them
+    timelines: Mapping[Bound, StepTimeline]  # the timeline by bound
+    samples: int  # the samples of a step on all ranks together
+    busbw: float | None  # bus bandwidth of the collectives of gradients, in bytes a second; None without any
+    link: float | None  # the rate of a link that these collectives cross, in bytes a second; None without any
+    links: int  # the links of a node that one of these collectives uses at once
+    algorithms: Mapping[str, str]  # the algorithms of each collective and axis
+    # measured over predicted time of held-out measurements of the machine, 5th and 95th percentile
     ratios: tuple[float, float]
-    distance: str
-    assumptions: Sequence[str]
+    distance: str  # how far the prediction is from the nearest measurement, in words
+    assumptions: Sequence[str]  # the assumptions behind the prediction
 
     @property
     def step(self) -> StepTimeline:
@@ -208,19 +171,12 @@ class StepPrediction:
 
 @dataclass(frozen=True, slots=True)
 class StepPredictions:
-    """The predictions of a request.
-
-    Args:
-        machine: the machine.
-        request: the request.
-        predictions: the predictions, by nodes.
-        left_out: the numbers of nodes without a prediction, by reason.
-    """
+    """The predictions of a request."""
 
     machine: MachineFile
     request: StepRequest
-    predictions: Sequence[StepPrediction]
-    left_out: Mapping[str, Sequence[int]]
+    predictions: Sequence[StepPrediction]  # the predictions, by nodes
+    left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by reason
 
     @property
     def wall_nodes(self) -> int | None:
@@ -285,7 +241,7 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: C
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         (min(1.0, errors.get("ratio_p5", 1.0)), max(1.0, errors.get("ratio_p95", 1.0))),
-        distance(machine.measured, nodes, layout.workers // nodes, largest), costs.assumed,
+        machine.distance(nodes, layout.workers // nodes, largest), costs.assumed,
     )  # fmt: skip
 
 
@@ -307,7 +263,7 @@ def _gradient_link(machine: MachineFile, layout: Layout, mesh: Mesh) -> tuple[fl
     group, costs = mesh.groups("dp")[0], machine.machine()
     nodes, racks = ({tier[me] for me in group} for tier in (layout.node, layout.rack))
     tier = costs.tiers["fabric" if len(racks) > 1 else "rack" if len(nodes) > 1 else "node"]
-    byte_s = tier.segments[-1].byte_s
+    byte_s = tier.costs[-1].byte_s
     if len(nodes) == 1:
         return 1 / byte_s, 1
     rails = {layout.rail[me] for me in group if layout.node[me] == layout.node[group[0]]}

@@ -8,88 +8,66 @@
 A scenario has the keys of ``common``, and may set each of them anew.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS, RANKS_PER_NODE, IntegerRange, PositiveNumber
-from hpccoll.common.units import format_seconds, parse_seconds, parse_size
-from hpccoll.common.yaml_model import Bounded, Text, YamlSection, load_plain_yaml, load_yaml
+from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
+from hpccoll.common.yaml_model import Bounded, Text, YamlSection, annotation_of, load_plain_yaml, load_yaml
 from hpccoll.model.machine_file import read_machine
-from hpccoll.model.step_prediction import PEAK_FLOPS, ComputeRate, StepPrediction, StepRequest, predict_steps
-from hpccoll.training.buckets import BucketRule
+from hpccoll.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
+from hpccoll.schedule import Parameter
 from hpccoll.training.model_file import load_models, model_name, models_from_json
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.models import model_of
-from hpccoll.training.parallelism import Parallelism
+from hpccoll.training.step_keys import PEAK_FLOPS, PREDICTED, parallelism_of
 
-TOKENS = IntegerRange(1, 1 << 24)
-Count = Annotated[int, Bounded(TOKENS)]
-
-
-class ScenarioKeys(YamlSection):
-    """The keys of a step, those of ``hpccoll predict step``."""
-
-    cluster: Text | None = Field(None, description="described cluster or fitted machine: a name or a file")
-    model: Text | None = Field(None, description="model: a name or a file")
-    sequence_length: Count | None = Field(None, description="tokens of a sample")
-    nodes: Annotated[int, Bounded(RANKS)] | None = Field(None, description="number of nodes")
-    ranks_per_node: Annotated[int, Bounded(RANKS_PER_NODE)] | None = Field(None, description="GPUs on each node")
-    parallel: Text | None = Field(None, description="mesh such as tp=8,pp=4")
-    sharding: Text | None = Field(None, description="none, zero1, zero2, zero3, fsdp, hsdp")
-    buckets: Text | None = Field(None, description="rule of buckets")
-    bucket: Text | int | None = Field(None, description="size of a bucket")
-    algorithm: Text | None = Field(None, description="algorithm of the collectives that have it")
-    params: dict[str, int | str] | None = Field(None, description="parameters of the algorithm")
-    flops_rate: Text | int | float | None = Field(None, description="FLOPs a second of a GPU")
-    mfu: Text | float | None = Field(None, description="fraction of the peak of the GPU")
-    gpu: Text | None = Field(None, description="GPU of mfu")
-    compute: Text | None = Field(None, description="time that a GPU computes in a step")
-    samples: Count | None = Field(None, description="samples of a micro-batch")
-    micro_batches: Count | None = Field(None, description="micro-batches of a step")
-    batch: Count | None = Field(None, description="samples of a step")
-    dtype: Text | None = Field(None, description="type of gradients")
-    overlap: bool | None = Field(None, description="whether gradients are synchronised during the backward pass")
-    sequence: bool | None = Field(None, description="whether tensor-parallel ranks divide the sequence")
-    recompute: bool | None = Field(None, description="whether the backward pass repeats the forward pass")
+_FIELDS: dict[str, Any] = {
+    "cluster": (Text | None, Field(None, description="described cluster or fitted machine: a name or a file")),
+    "nodes": (Annotated[int, Bounded(RANKS)] | None, Field(None, description="number of nodes")),
+    "params": (dict[str, int | str] | None, Field(None, description="parameters of the algorithm")),
+} | {name: (annotation_of(key.kind) | None, Field(None, description=key.help)) for name, key in PREDICTED.items()}
+ScenarioKeys: Any = create_model(
+    "ScenarioKeys", __base__=YamlSection, __doc__="The keys of a step, those of ``hpccoll predict step``.", **_FIELDS
+)
+Scenario: Any = create_model(
+    "Scenario",
+    __base__=ScenarioKeys,
+    __doc__="One step.",
+    name=(Annotated[Text, Field(max_length=NAME.maximum)], Field(description="name of the scenario")),
+)
 
 
-class Scenario(ScenarioKeys):
-    """One step."""
+def step_request(
+    given: Mapping[str, Any], nodes: Sequence[int], parameters: Mapping[str, Parameter] | None
+) -> StepRequest:
+    """Return the step that values of the keys of PREDICTED describe.
 
-    name: Annotated[Text, Field(max_length=NAME.maximum)] = Field(description="name of the scenario")
+    Args:
+        given: the values by key; None stands for the default.
+        nodes: the numbers of nodes.
+        parameters: the parameters of the algorithm.
 
-    def request(self) -> StepRequest:
-        """Return the step to predict.
-
-        Raises:
-            BadInputError: if a value is invalid.
-        """
-        rule = BucketRule(self.buckets or "ddp", None if self.bucket is None else parse_size(self.bucket, "bucket"))
-        return StepRequest(
-            model=read_model_shape(self.model or "", "model", self.sequence_length), nodes=[self.nodes or 1],
-            compute=compute_rate(_text(self.flops_rate), _text(self.mfu), self.gpu, self.compute),
-            parallel=self.parallel or "",
-            parallelism=Parallelism(
-                buckets=rule, sharding=self.sharding or "none", sequence=bool(self.sequence),
-                overlap=self.overlap is not False, micro_batches=self.micro_batches or 1, samples=self.samples or 1,
-                recompute=bool(self.recompute), gradient_dtype=self.dtype,
-            ),
-            batch=self.batch, ranks_per_node=self.ranks_per_node, algorithm=self.algorithm,
-            parameters=self.params or {},
-        )  # fmt: skip
+    Raises:
+        BadInputError: if a value is invalid, or not exactly one key says how fast GPUs compute.
+    """
+    keys = {name: key.default if given.get(name) is None else given[name] for name, key in PREDICTED.items()}
+    return StepRequest(
+        model=read_model_shape(keys["model"], "model", keys["sequence_length"]), nodes=nodes,
+        compute=compute_rate(keys), parallel=keys["parallel"],
+        parallelism=parallelism_of(keys, gradient_dtype=keys["dtype"]), batch=keys["batch"],
+        ranks_per_node=keys["ranks_per_node"], algorithm=keys["algorithm"], parameters=parameters or {},
+    )  # fmt: skip
 
 
 class ScenarioFile(YamlSection):
     """A file of scenarios."""
 
-    common: ScenarioKeys = Field(
-        default_factory=lambda: ScenarioKeys.model_validate({}), description="the keys that all scenarios have"
-    )
+    common: ScenarioKeys = Field(ScenarioKeys(), description="the keys that all scenarios have")
     scenarios: Annotated[list[Scenario], Field(min_length=1, max_length=MAX_LIST_ENTRIES)] = Field(
         description="the steps, each with a name"
     )
@@ -110,12 +88,12 @@ class ScenarioPrediction:
     """The prediction of a scenario.
 
     Args:
-        scenario: the scenario.
+        scenario: the scenario, a Scenario.
         machine: the name of its machine.
         prediction: the prediction.
     """
 
-    scenario: Scenario
+    scenario: Any
     machine: str
     prediction: StepPrediction
 
@@ -137,7 +115,10 @@ def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = 
         BadInputError: if the file is invalid, or a scenario cannot be predicted.
     """
     listed = load_yaml(path, ScenarioFile, "--scenarios").scenarios
-    steps = [(each, read_machine(each.cluster or "", f"{path}: cluster"), each.request()) for each in listed]
+    steps = [
+        (each, read_machine(each.cluster, f"{path}: cluster"), step_request(dict(each), [each.nodes], each.params))
+        for each in listed
+    ]
     found = []
     for done, (scenario, machine, request) in enumerate(steps):
         if progress:
@@ -145,40 +126,6 @@ def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = 
         predicted = predict_steps(machine, request, lambda *_counts, done=done: progress and progress(done, len(steps)))
         found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
     return found
-
-
-def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
-    """Yield the scenarios as a table."""
-    width = max(len(each.scenario.name) for each in predicted)
-    yield (
-        f"{'scenario':<{width}}{'GPUs':>8}{'compute':>10}{'bubble':>10}{'communic.':>11}{'exposed':>10}{'step':>10}"
-        f"{'exposed':>9}  interval"
-    )
-    for each in predicted:
-        one, step = each.prediction, each.prediction.step
-        low, high = one.interval
-        yield (
-            f"{each.scenario.name:<{width}}{one.layout.workers:>8,}{format_seconds(step.compute_s):>10}"
-            f"{format_seconds(step.bubble_s):>10}{format_seconds(step.communication_s):>11}"
-            f"{format_seconds(step.exposed_s):>10}{format_seconds(step.step_s):>10}{step.share:>9.1%}"
-            f"  {format_seconds(low)} to {format_seconds(high)}"
-        )
-    yield from scenario_titles(predicted)
-    for each in predicted:
-        works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))
-        yield f"{each.scenario.name}: {works}"
-    for assumed in dict.fromkeys(each for one in predicted for each in one.prediction.assumptions):
-        yield f"assumed: {assumed}"
-
-
-def scenario_titles(predicted: Sequence[ScenarioPrediction]) -> list[str]:
-    """Return what the steps are: one line if all have the same model and mesh."""
-    alike = {(each.scenario.model, each.prediction.nodes, each.prediction.parallelism.mesh.text) for each in predicted}
-    if len(alike) > 1:
-        return [each.title for each in predicted]
-    ((model, nodes, mesh),) = alike
-    machines = ", ".join(dict.fromkeys(each.machine for each in predicted))
-    return [f"{model} on {predicted[0].prediction.layout.workers:,} GPUs, {nodes} nodes of {machines}; {mesh}"]
 
 
 def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelShape:
@@ -196,7 +143,6 @@ def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelSha
     model = own.get(model_name(name)) or model_of(name)
     if tokens is None:
         return model
-    TOKENS.check("--sequence-length", tokens)
     if model.transformer is None:
         raise BadInputError("--sequence-length", tokens, f"a transformer, unlike {model.name}")
     factor = tokens / model.transformer.sequence
@@ -204,23 +150,15 @@ def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelSha
     return replace(model, modules=modules, transformer=replace(model.transformer, sequence=tokens))
 
 
-def compute_rate(flops_rate: str | None, mfu: str | None, gpu: str | None, compute: str | None) -> ComputeRate:
-    """Return how fast GPUs compute, from the options of the same names.
+def compute_rate(keys: Mapping[str, Any]) -> ComputeRate:
+    """Return how fast GPUs compute, from the values of the keys ``flops_rate``, ``mfu``, ``gpu`` and ``compute``.
 
     Raises:
-        BadInputError: if not exactly one of them is given, or a value is invalid.
+        BadInputError: if not exactly one of them is given, or a GPU without ``mfu``.
     """
+    flops_rate, mfu, gpu, compute = (keys[name] for name in ("flops_rate", "mfu", "gpu", "compute"))
     if sum(each is not None for each in (flops_rate, mfu, compute)) != 1 or (mfu is None) != (gpu is None):
         raise UnusableError("--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, and --compute")
-    if compute is not None:
-        return ComputeRate(step_s=parse_seconds(compute, "--compute"))
-    if flops_rate is not None:
-        return ComputeRate(PositiveNumber(1e21).read("--flops-rate", flops_rate))
-    if gpu is None or gpu not in PEAK_FLOPS:
-        raise BadInputError("--gpu", gpu, sorted(PEAK_FLOPS))
-    fraction = PositiveNumber(1.0).read("--mfu", mfu or "")
-    return ComputeRate(fraction * PEAK_FLOPS[gpu], source=f"{fraction:.0%} of the peak of {gpu}")
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+    if mfu is None:
+        return ComputeRate(flops_rate, compute)
+    return ComputeRate(mfu * PEAK_FLOPS[gpu], source=f"{mfu:.0%} of the peak of {gpu}")

@@ -12,7 +12,7 @@ import numpy as np
 from hpccoll.analysis.held_out_regret import held_out_regret
 from hpccoll.model.machine import TIER_LABELS, Machine
 from hpccoll.model.observations import Observation
-from hpccoll.model.simulate import simulate
+from hpccoll.model.simulation import simulate
 from hpccoll.schedule import Cut, itemsize, out_of_place
 
 TOLERANCE = 1e-9
@@ -21,19 +21,12 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """An observation and its prediction.
-
-    Args:
-        observation: the observation.
-        seconds: the predicted time; None without a prediction.
-        reason: why there is no prediction.
-        held_out: whether the fit has not seen it.
-    """
+    """An observation and its prediction."""
 
     observation: Observation
-    seconds: float | None
-    reason: str = ""
-    held_out: bool = True
+    seconds: float | None  # the predicted time; None without a prediction
+    reason: str = ""  # why there is no prediction
+    held_out: bool = True  # whether the fit has not seen it
 
     @property
     def ratio(self) -> float | None:
@@ -43,23 +36,14 @@ class Validated:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How far measured times are from predicted ones.
-
-    Args:
-        cases: the number of cases.
-        center: the median of measured over predicted.
-        typical: the median of the relative errors.
-        large: their 90th percentile.
-        low: the 5th percentile of measured over predicted.
-        high: the 95th percentile of measured over predicted.
-    """
+    """How far measured times are from predicted ones."""
 
     cases: int
-    center: float
-    typical: float
-    large: float
-    low: float
-    high: float
+    center: float  # the median of measured over predicted
+    typical: float  # the median of the relative errors
+    large: float  # their 90th percentile
+    low: float  # the 5th percentile of measured over predicted
+    high: float  # the 95th percentile of measured over predicted
 
     @classmethod
     def of(cls, validated: Iterable[Validated]) -> "Errors | None":
@@ -77,19 +61,12 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """What choosing the algorithm by the model costs: measured time of the choice over that of the best.
+    """What choosing the algorithm by the model costs: measured time of the choice over that of the best."""
 
-    Args:
-        choices: the number of settings, each a work at a size.
-        mean: the geometric mean over them; noise makes it too large.
-        most: the largest.
-        held_out: the lower estimate of the mean, by cross-validation over rounds; the mean itself without rounds.
-    """
-
-    choices: int
-    mean: float
-    most: float
-    held_out: float
+    choices: int  # the number of settings, each a work at a size
+    mean: float  # the geometric mean over them; noise makes it too large
+    most: float  # the largest
+    held_out: float  # the lower estimate of the mean, by cross-validation over rounds; the mean itself without rounds
 
     @property
     def text(self) -> str:
@@ -126,17 +103,12 @@ def _cost(setting: Sequence[Validated]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Overtaking:
-    """Which of two algorithms is faster for large vectors, and from which size on, by the model or as measured.
+    """Which of two algorithms is faster for large vectors, and from which size on, by the model or as measured."""
 
-    Args:
-        overtaker: the faster one at the largest size at which they differ; None if they never differ.
-        sizes: the sizes in bytes at which they cross; none if one is always faster, several if they cross again.
-        largest: the largest size at which both are known.
-    """
-
-    overtaker: str | None
+    overtaker: str | None  # the faster one at the largest size at which they differ; None if they never differ
+    # the sizes in bytes at which they cross; none if one is always faster, several if they cross again
     sizes: tuple[float, ...]
-    largest: int
+    largest: int  # the largest size at which both are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +126,7 @@ def validate(
     fitted: Iterable[Observation] = (),
     progress: Callable[[int], None] | None = None,
 ) -> list[Validated]:
-    """Return every observation with its prediction.
-
-    Args:
-        observed: the observations.
-        machine: the machine.
-        fitted: those that the machine was fitted to.
-        progress: is called with the number of observations done.
-    """
+    """Return every observation with its prediction, and whether the machine was fitted to it."""
     seen, validated = {id(one) for one in fitted}, []
     for number, one in enumerate(observed, 1):
         reason = _unpredicted_reason(one, machine)
@@ -200,11 +165,7 @@ def _unpredicted_reason(one: Observation, machine: Machine) -> str:
 
 
 def curves(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:
-    """Return the faster placement of every algorithm at each size, without observations that have no prediction.
-
-    Args:
-        validated: observations of one work: those of one name and size differ in their placement only.
-    """
+    """Return the faster placement of every algorithm at each size, without observations that have no prediction."""
     fastest: dict[str, dict[int, Validated]] = defaultdict(dict)
     for one in validated:
         if one.seconds is not None:

@@ -9,27 +9,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from hpccoll.analysis.call_labels import has_size, node_of_rank, placement_label
-from hpccoll.analysis.measured_choices import choice_of, setting_of
-from hpccoll.analysis.recommendations import Recommendation
-from hpccoll.analysis.setting import Setting
-from hpccoll.analysis.table import Choice, mpi_version
+from hpccoll.analysis.choice_table import mpi_version
+from hpccoll.analysis.recommendations import MeasuredCall, Recommendation, measured_call
+from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
-from hpccoll.cases.case import PYTHON, SINGLE
+from hpccoll.cases.case import SINGLE
 from hpccoll.common.units import format_count, format_size
 from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.render.colours import GREY, INK, PREDICTED_SHAPE, assign_numbers, series_colour, series_shape
 from hpccoll.render.executed_labels import fell_back
 from hpccoll.render.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
-from hpccoll.render.series_colours import (
-    FLOOR_GREY,
-    FOREGROUND,
-    PREDICTED_SHAPE,
-    assign_numbers,
-    series_colour,
-    series_shape,
-)
 from hpccoll.render.series_names import group_file_names, series_namer, setting_keys
 from hpccoll.render.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
@@ -37,9 +29,6 @@ from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.store.step_times import StepTimes
-
-MeasuredCall: TypeAlias = tuple[Setting, str, str]
-"""A setting of both placements, the executor, and the id of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +106,7 @@ class ChartGroup:
 
         The choice may have been measured with another element type or root, whose rows are of another group.
         """
-        calls = _recommended_calls(recommendation)
+        calls = recommendation.calls
         return next(self.choice_series[call, choice] for call in calls if (call, choice) in self.choice_series)
 
     def distinguishing_setting(self, others: Iterable["ChartGroup"]) -> str:
@@ -278,7 +267,7 @@ def chart_groups(
     points = _series_points(results, inputs)
     choice_series: dict[tuple[MeasuredCall, Choice], str] = {}
     for point in points:
-        choice_series.setdefault((_measured_call(point.row), choice_of(point.row)), point.series)
+        choice_series.setdefault((measured_call(point.row), Choice.of(point.row)), point.series)
     keys = setting_keys(point.row for point in points)
     members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
     predictions: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
@@ -304,7 +293,7 @@ def chart_groups(
         for each in recommendations
         for verdict in each.verdicts.values()
         for choice in (verdict.choice, verdict.runner_up)
-        for call in _recommended_calls(each)
+        for call in each.calls
         if choice and (call, choice) in choice_series
     }
     colours, shapes = series_styles(points, answers)
@@ -347,17 +336,8 @@ def _recommendations_for(
     points: Iterable[SeriesPoint], recommendations: Iterable[Recommendation]
 ) -> Iterator[Recommendation]:
     """Yield the recommendations for calls of usable points."""
-    calls = {_measured_call(point.row) for point in points if is_usable(point.row)}
-    return (each for each in recommendations if not calls.isdisjoint(_recommended_calls(each)))
-
-
-def _measured_call(row: Row) -> MeasuredCall:
-    return replace(setting_of(row), in_place=None), row.executor or PYTHON, row.run_id
-
-
-def _recommended_calls(recommendation: Recommendation) -> list[MeasuredCall]:
-    setting, measured = replace(recommendation.setting, in_place=None), recommendation.measured
-    return [(setting, measured.conditions.executor, run) for run in measured.runs]
+    calls = {measured_call(point.row) for point in points if is_usable(point.row)}
+    return (each for each in recommendations if not calls.isdisjoint(each.calls))
 
 
 def series_styles(
@@ -379,9 +359,9 @@ def series_styles(
     by_name = sorted(kinds, key=lambda name: (kinds[name].predicted, name))
     others = [name for name in by_name if name not in floors and name not in native]
     numbers = assign_numbers(others, [*by_collective.values(), answers])
-    colours = dict.fromkeys(native, FOREGROUND) | {name: series_colour(i) for name, i in numbers.items()}
+    colours = dict.fromkeys(native, INK) | {name: series_colour(i) for name, i in numbers.items()}
     shapes = dict.fromkeys(native, series_shape(0)) | {name: series_shape(i + 1) for name, i in numbers.items()}
-    colours |= dict.fromkeys(floors, FLOOR_GREY)
+    colours |= dict.fromkeys(floors, GREY)
     shapes |= dict.fromkeys(floors, series_shape(0))
     predicted = {point.series: colours[point.colour_of] for point in points if point.colour_of}
     return (

@@ -5,16 +5,14 @@ from dataclasses import dataclass, replace
 
 from altair.utils.schemapi import debug_mode
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.call_labels import placement_label
-from hpccoll.analysis.measured_choices import choice_of, setting_of
-from hpccoll.analysis.recommendations import Recommendation
-from hpccoll.cases.case import PYTHON
-from hpccoll.render import chart_axes
+from hpccoll.analysis.recommendations import Recommendation, measured_call
+from hpccoll.analysis.setting import Choice
+from hpccoll.render import chart_base
+from hpccoll.render.answers import Answers
+from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.chart_panels import (
-    Chart,
-    ChartRecord,
     chart_record,
     curves_over_ranks,
     curves_over_size,
@@ -70,7 +68,7 @@ class Figure:
         with debug_mode(arg=False):  # no validation by schema: the tests do that
             chart = self.draw(group)
             return (
-                chart_axes.apply_theme(chart, *self.heading(group), [p.series for p in group.drawn]) if chart else None
+                chart_base.apply_theme(chart, *self.heading(group), [p.series for p in group.drawn]) if chart else None
             )
 
     def title_of(self, group: ChartGroup) -> str:
@@ -115,7 +113,7 @@ def time_against_size(group: ChartGroup) -> Chart | None:
         for p, ends in curve_points(group)
     ]
     data += predicted_records(group, median_seconds, median_interval)
-    return curves_over_size(group, data, chart_axes.time_axis, expected_lines if group.modelled else None)
+    return curves_over_size(group, data, chart_base.time_axis, expected_lines if group.modelled else None)
 
 
 def _range_field(ends: Interval) -> ChartRecord:
@@ -145,7 +143,7 @@ def busbw_against_size(group: ChartGroup) -> Chart | None:
     ]
     data += predicted_records(group, lambda p: p.row.busbw_Bps, busbw_interval)
     calibrated = any(d.get("wire") for d in data)
-    return curves_over_size(group, data, chart_axes.rate_axis, wire_rule if calibrated else None)
+    return curves_over_size(group, data, chart_base.rate_axis, wire_rule if calibrated else None)
 
 
 def sent_against_size(group: ChartGroup) -> Chart | None:
@@ -157,19 +155,18 @@ def sent_against_size(group: ChartGroup) -> Chart | None:
         for p in best_placements(group.points)
         if (sent := in_units_of_size(p.row, p.row.worker_sent_measured))
     ]
-    return curves_over_size(group, data, chart_axes.sent_axis, expected_lines)
+    return curves_over_size(group, data, chart_base.sent_axis, expected_lines)
 
 
 def time_against_ranks(group: ChartGroup) -> Chart | None:
     data = [chart_record(group, p, median_seconds(p), median_interval(p)) for p in best_placements(group.points)]
     data += predicted_records(group, median_seconds, median_interval)
-    return curves_over_ranks(group, data, chart_axes.time_axis)
+    return curves_over_ranks(group, data, chart_base.time_axis)
 
 
 def efficiency_against_ranks(group: ChartGroup) -> Chart | None:
-    return curves_over_ranks(
-        group, [chart_record(group, e.point, e.value) for e in efficiencies(group.points)], chart_axes.percent_axis
-    )
+    data = [chart_record(group, each.point, each.value) for each in efficiencies(group.points)]
+    return curves_over_ranks(group, data, chart_base.share_axis("parallel efficiency (%)"))
 
 
 def speedup_against_size(group: ChartGroup) -> Chart | None:
@@ -179,7 +176,7 @@ def speedup_against_size(group: ChartGroup) -> Chart | None:
         chart_record(group, each.point, each.value, each.ends) | {"speedup": f"{each.value:.2f}"}
         for each in speedups(group.points)
     ]
-    return curves_over_size(group, data, chart_axes.ratio_axis, unity_rule)
+    return curves_over_size(group, data, chart_base.ratio_axis, unity_rule)
 
 
 def speedups_of_collectives(group: ChartGroup) -> Chart | None:
@@ -189,7 +186,7 @@ def speedups_of_collectives(group: ChartGroup) -> Chart | None:
         | {"speedup": f"{each.value:.2f}", "panel": each.point.row.collective}
         for each in speedups(group.points)
     ]
-    return panels_of_collectives(group, data, chart_axes.ratio_axis, unity_rule)
+    return panels_of_collectives(group, data, chart_base.ratio_axis, unity_rule)
 
 
 def busbw_of_collectives(group: ChartGroup) -> Chart | None:
@@ -199,7 +196,7 @@ def busbw_of_collectives(group: ChartGroup) -> Chart | None:
         for point in group.points
         if (busbw := point.row.busbw_Bps)
     ]
-    return panels_of_collectives(group, data, chart_axes.rate_axis)
+    return panels_of_collectives(group, data, chart_base.rate_axis)
 
 
 def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup:
@@ -223,15 +220,12 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
     setting = recommendation.setting
     verdicts = recommendation.verdicts.values()
     named = {choice for each in verdicts for choice in (each.choice, each.runner_up)}
-    choice = choice_of(point.row)
+    choice = Choice.of(point.row)
     if not choice.is_native and choice not in named:
         return False
     row, in_place = point.row, True if setting.in_place is None else setting.in_place
-    of_setting = replace(setting_of(row), in_place=in_place) == replace(setting, in_place=in_place)
     placed = row.in_place == in_place or not placement_label(row)
-    measured = recommendation.measured
-    of_run = row.run_id in measured.runs and (row.executor or PYTHON) == measured.conditions.executor
-    return of_setting and placed and of_run
+    return placed and measured_call(row) in recommendation.calls
 
 
 PLACEMENT_NOTE = "Each series is represented by the faster of its in-place and out-of-place calls of the same run."

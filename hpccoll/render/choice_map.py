@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import altair as alt
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.recommendations import Recommendation, SizeVerdict
 from hpccoll.common.units import format_seconds
-from hpccoll.render import chart_axes
+from hpccoll.render.answers import Answers
+from hpccoll.render.chart_base import Chart, ChartRecord, choice_cells, distinct, facet_chart, present
 from hpccoll.render.chart_groups import ChartGroup
-from hpccoll.render.chart_panels import Chart, ChartRecord, facet_chart, field_values, inline_data, tooltip
-from hpccoll.render.series_colours import FOREGROUND
+from hpccoll.render.colours import INK, PAPER, WHITE
 
 
 def choice_map(group: ChartGroup) -> Chart | None:
@@ -22,22 +21,10 @@ def choice_map(group: ChartGroup) -> Chart | None:
     data = [cell for each in compared for cell in _choice_cells(group, each, compared)]
     sizes = list(dict.fromkeys(group.size_label(n) for n in sorted({n for e in compared for n in e.verdicts})))[::-1]
     hollow = f"(indexof({group.oversubscribed_counts}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
-    base = alt.Chart().encode(
-        x=alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow)),
-        y=alt.Y("size:N", title="size", sort=sizes, axis=alt.Undefined if group.has_size else None),
-    )
-    cells = base.mark_rect(stroke=chart_axes.BACKGROUND, strokeWidth=2).encode(
-        color=chart_axes.series_colour(group, field_values(data, "series"), symbol="square"),
-        opacity=alt.OpacityValue(**alt.condition("datum.clear", alt.value(1), alt.value(0.35))),
-        tooltip=tooltip("size", "on", "series", "time", "second"),
-    )
-    labels = base.mark_text(fontSize=12, fontWeight=600).encode(
-        text=alt.Text("lead:N"), color=alt.Color("text_colour:N", scale=None)
-    )
-    width = max(240, 90 * len({cell["at"] for cell in data}))
-    chart = alt.layer(cells, labels).properties(width=width, height=26 * len(sizes))
-    panels = list(dict.fromkeys(field_values(data, "panel")))
-    return facet_chart(chart, data, "panel", 2, panels) if len(panels) > 1 else chart.properties(data=inline_data(data))
+    x = alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow))
+    chart = choice_cells(data, present(group.colours, data), x, sizes, ("size", "on", "series", "time", "second"))
+    panels = distinct(data, "panel")
+    return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
 
 
 def _choice_cells(
@@ -65,12 +52,12 @@ def _choice_cells(
 def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:
     """Return the fields of a cell that say how sure it is; its text colour keeps its contrast in dark mode."""
     if verdict.runner_up is None or verdict.lead is None:
-        return {"lead": "alone", "second": "none", "clear": False, "text_colour": FOREGROUND}
+        return {"lead": "alone", "second": "none", "clear": False, "text_colour": INK}
     clear = verdict.verdict == "clear"
-    on_ink = group.colours[group.series_of(verdict.choice, recommendation)] == FOREGROUND
+    on_ink = group.colours[group.series_of(verdict.choice, recommendation)] == INK
     return {
         "lead": "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x",
         "second": f"{group.series_of(verdict.runner_up, recommendation)}, {verdict.lead:.2f} times as long",
         "clear": clear,
-        "text_colour": FOREGROUND if not clear else chart_axes.BACKGROUND if on_ink else chart_axes.FIXED_WHITE,
+        "text_colour": INK if not clear else PAPER if on_ink else WHITE,
     }

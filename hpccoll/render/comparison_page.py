@@ -1,12 +1,11 @@
 """The page of a comparison: one chart of all shifts, the cases by verdict, and what else changed."""
 
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
 from pathlib import Path
 
 import altair as alt
 
-from hpccoll.analysis.comparison import (
+from hpccoll.analysis.run_comparison import (
     IMPROVEMENT,
     MISSING,
     NEW,
@@ -18,22 +17,19 @@ from hpccoll.analysis.comparison import (
     CaseComparison,
     Comparison,
 )
-from hpccoll.analysis.comparison_text import change_label, count_cases, interval_label, summary
 from hpccoll.analysis.shift import Shift
-from hpccoll.analysis.side_by_side import SideBySide
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_seconds, format_size
-from hpccoll.render import chart_axes
-from hpccoll.render.chart_panels import Chart, ChartRecord, inline_data, tooltip
-from hpccoll.render.html_tables import plain_table
+from hpccoll.render import chart_base
+from hpccoll.render.chart_base import ChartRecord
+from hpccoll.render.colours import GREY, INK
+from hpccoll.render.comparison_text import change_label, count_cases, interval_label, summary
 from hpccoll.render.other_programs import side_by_side_table
-from hpccoll.render.page_frame import chart_figure, page_head, page_scripts
-from hpccoll.render.prediction_chart import write_picture
-from hpccoll.render.series_colours import FLOOR_GREY, FOREGROUND
+from hpccoll.render.page_frame import render, vega_script
 from hpccoll.store.durable_files import replacing_file
 
-COLOURS = {REGRESSION: "#c8443f", IMPROVEMENT: "#2f9467", UNDECIDED: "#a9811a", UNCHANGED: FLOOR_GREY}
+COLOURS = {REGRESSION: "#c8443f", IMPROVEMENT: "#2f9467", UNDECIDED: "#a9811a", UNCHANGED: GREY}
 """The colours of the verdicts on cases with a shift."""
 
 MEANINGS = {
@@ -79,30 +75,25 @@ def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
         raise UnusableError(
             "--out", f"{out}: there is no chart, because no case has a time in several rounds of both runs"
         )
-    write_picture(chart, out)
+    chart_base.write_picture(chart, out)
 
 
 def comparison_page(comparison: Comparison, title: str, chart: Mapping[str, object] | None) -> str:
     """Return the HTML of the page."""
-    heading = "What changed" if comparison.cases else "Side by side"
-    parts = [
-        page_head(f"Compared: {title}"),
-        f"<header><h1>{heading}</h1>\n<p class=lede>{escape(title)}.</p></header>",
-    ]
-    if comparison.cases:
-        parts.append(f'<div class="answers"><p>{escape(summary(comparison))}.</p>{_loads(comparison)}</div>')
-    if chart:
-        parts.append(
-            chart_figure("shifts", "Time of the new run over that of the old one", chart, CAPTION[comparison.unit])
-        )
-    parts += [_verdict_table(verdict, comparison) for verdict in VERDICTS]
-    parts += [_side_by_side_section(comparison.beside), _changes_table(comparison.changes) if comparison.cases else ""]
-    return (
-        printable("\n".join(filter(None, parts)))
-        + "\n"
-        + page_scripts(with_charts=chart is not None)
-        + "\n</body>\n</html>\n"
-    )
+    context = {
+        "title": f"Compared: {title}",
+        "runs": title,
+        "cases": comparison.cases,
+        "summary": summary(comparison) if comparison.cases else "",
+        "loads": list(zip(("old", "new"), comparison.loads, strict=True)),
+        "chart": chart,
+        "caption": CAPTION[comparison.unit],
+        "verdicts": [_verdict(verdict, comparison) for verdict in VERDICTS if comparison.of(verdict)],
+        "beside": side_by_side_table(comparison.beside) if comparison.beside else None,
+        "changes": [(name, *values) for name, values in comparison.changes.items()],
+        "vega": vega_script() if chart else "",
+    }
+    return render("comparison.html", context)
 
 
 CAPTION = {
@@ -113,15 +104,6 @@ CAPTION = {
     )
 }  # fmt: skip
 """How to read the chart, by what a sample is."""
-
-
-def _loads(comparison: Comparison) -> str:
-    lines = (
-        f"<p>The {which} run was disturbed: {escape(load)}.</p>"
-        for which, load in zip(("old", "new"), comparison.loads, strict=True)
-        if load
-    )
-    return "".join(lines)
 
 
 def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object] | None:
@@ -141,28 +123,24 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
     axis = alt.Axis(format=".3~g", values=[tick for tick in ticks if 1 / most < tick < most])
     scale = alt.Scale(type="log", domain=[1 / most, most], nice=False)
     y = alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
-    legend = alt.Legend(title=None, columns=5, symbolFillColor=FOREGROUND, symbolStrokeColor=FOREGROUND)
-    colours = alt.Color(
-        "verdict:N", scale=alt.Scale(domain=[*COLOURS], range=[*COLOURS.values()]), legend=alt.Legend(title=None)
-    )
+    colours = alt.Color("verdict:N", scale=chart_base.scale_of(COLOURS), legend=alt.Legend())
+    legend = alt.Legend(columns=5, symbolFillColor=INK, symbolStrokeColor=INK)
     shapes = alt.Shape("algorithm:N", scale=alt.Scale(domain=algorithms), legend=legend)
     base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))
     band = (
         alt.Chart()
         .transform_aggregate(cases="count()", groupby=["panel"])  # one rectangle, not one for each case
-        .mark_rect(opacity=0.3, color=FLOOR_GREY)
+        .mark_rect(opacity=0.3, color=GREY)
         .encode(y=alt.YDatum(1 / (1 + comparison.tolerance)), y2=alt.Y2Datum(1 + comparison.tolerance))
     )
     intervals = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colours)
     points = base.mark_point(size=45, filled=True, opacity=1).encode(
-        y=y, color=colours, shape=shapes, tooltip=tooltip("case", "verdict", "change", "interval")
+        y=y, color=colours, shape=shapes, tooltip=chart_base.tooltip("case", "verdict", "change", "interval")
     )
-    one: Chart = alt.layer(band, intervals, points, data=inline_data(data)).properties(
-        width=chart_axes.WIDTH if len(panels) == 1 else chart_axes.WIDTH // 2, height=260
-    )
-    whole = one if len(panels) == 1 else one.facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=2)
-    names = [*COLOURS, *algorithms]
-    return chart_axes.apply_theme(whole, printable(title), [summary(comparison)], names)
+    columns = min(2, len(panels))
+    one = alt.layer(band, intervals, points).properties(width=chart_base.WIDTH // columns, height=260)
+    whole = chart_base.facet_chart(one, data, panels if columns > 1 else (), columns)
+    return chart_base.apply_theme(whole, printable(title), [summary(comparison)], [*COLOURS, *algorithms])
 
 
 def _record(case: CaseComparison, shift: Shift) -> ChartRecord:
@@ -181,21 +159,20 @@ def _panel(case: CaseComparison) -> str:
     return f"{where['collective']}, {where['ranks']} ranks on {nodes} node{'s' * (nodes > 1)}"
 
 
-def _verdict_table(verdict: str, comparison: Comparison) -> str:
+def _verdict(verdict: str, comparison: Comparison) -> dict[str, object]:
     """Return the cases of a verdict as a table; folded if they are no news."""
-    cases, name = comparison.of(verdict), count_cases(verdict, comparison)
-    if not cases:
-        return ""
-    head = ["case", "old", "new", "change", "95 % interval", "why"]
-    body = [_cells(case) for case in cases]
-    columns = [i for i in range(len(head)) if any(cells[i] for cells in body)]
-    table = plain_table(
-        [head[i] for i in columns], [[cells[i] for i in columns] for cells in body], tall=len(body) > 15
-    )
-    note = f'<p class="note">{escape(MEANINGS[verdict][0].upper() + MEANINGS[verdict][1:])}.</p>'
-    if verdict in (UNCHANGED, NEW):
-        return f"<h2>{name}</h2><details><summary>{escape(MEANINGS[verdict])}</summary>{table}</details>"
-    return f"<h2>{name}</h2>{note}{table}"
+    body = [_cells(case) for case in comparison.of(verdict)]
+    columns = [i for i in range(len(HEADINGS)) if any(cells[i] for cells in body)]
+    return {
+        "name": count_cases(verdict, comparison),
+        "meaning": MEANINGS[verdict],
+        "folded": verdict in (UNCHANGED, NEW),
+        "head": [HEADINGS[i] for i in columns],
+        "body": [[cells[i] for i in columns] for cells in body],
+    }
+
+
+HEADINGS = "case", "old", "new", "change", "95 % interval", "why"
 
 
 def _cells(case: CaseComparison) -> list[str]:
@@ -203,17 +180,3 @@ def _cells(case: CaseComparison) -> list[str]:
     change, interval = (change_label(shift.factor), interval_label(shift)) if shift else ("", "")
     old, new = (format_seconds(seconds) if seconds else "" for seconds in (case.old_s, case.new_s))
     return [case.label, old, new, change, interval, case.reason or ""]
-
-
-def _side_by_side_section(pairs: Sequence[SideBySide]) -> str:
-    """Return results of other programs next to ours."""
-    if not pairs:
-        return ""
-    return f"<h2>Timed differently</h2>{side_by_side_table(pairs)}"
-
-
-def _changes_table(changes: Mapping[str, tuple[str, str]]) -> str:
-    if not changes:
-        return "<h2>What else changed</h2><p>Nothing that the files record.</p>"
-    table = plain_table(["what", "old", "new"], [[name, *values] for name, values in changes.items()])
-    return f"<h2>What else changed</h2>{table}"

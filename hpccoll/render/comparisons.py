@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hpccoll.analysis.call_labels import placement_label
-from hpccoll.analysis.measured_choices import choice_of
 from hpccoll.analysis.round_comparison import disjoint
+from hpccoll.analysis.setting import Choice
 from hpccoll.render.chart_groups import SeriesPoint, is_ranked, is_usable
 from hpccoll.render.round_statistics import (
     median_interval,
@@ -66,7 +66,7 @@ def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
     usable = [point for point in points if is_usable(point.row) and is_ranked(point.row)]
     own_calls: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
     for point in usable:
-        if choice_of(point.row).is_native:
+        if Choice.of(point.row).is_native:
             own_calls[point.key.without("in_place")].append(point)
     found = []
     for point in usable:
@@ -76,7 +76,7 @@ def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
             for native in own_calls[point.key.without("in_place")]
             if placement_label(native.row) in (placement, "") and paired_rounds(point, native)
         ]
-        if rivals and not choice_of(point.row).is_native:
+        if rivals and not Choice.of(point.row).is_native:
             native = min(rivals, key=median_seconds)
             ratios = round_ratios(native, point)
             ends = (min(ratios), max(ratios)) if len(ratios) > 1 else None

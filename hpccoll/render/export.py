@@ -13,12 +13,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from hpccoll.analysis.call_labels import algorithm_params, concurrent_label, traffic_pattern
+from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import AGGREGATED, SINGLE
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_count, format_number
 from hpccoll.schedule import COLLECTIVES, itemsize
-from hpccoll.store.call_key import rank_pair, root_rank
+from hpccoll.store.call_key import CallKey, rank_pair, root_rank
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 
 
@@ -79,19 +80,13 @@ _HEADINGS = (
 )
 
 
-_TABLE_KEY = (
-    "run_id", "collective", "algorithm", "transport", "variant", "device", "dtype", "op", "mapping", "ranks", "nodes",
-    "aggregators", "timing", "rule", "kind",
-)  # fmt: skip
-
-
 def _nccl_tests(results: Results) -> str:
     """Return one table for each series of a run, identified by comment lines, which begin with ``#``.
 
     Training steps are left out: nccl-tests have nothing like them. Where operations were timed in several ways, the
     rows of aggregated ones are exported: nccl-tests times that way.
     """
-    tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
+    tables: dict[object, dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
     as_nccl_tests = {_without_timing(row) for row in results.rows if row.timing == AGGREGATED and row.median_s}
     left_out: Counter[str] = Counter()
     collectives = results.without_steps.rows
@@ -99,8 +94,8 @@ def _nccl_tests(results: Results) -> str:
         if row.timing != AGGREGATED and _without_timing(row) in as_nccl_tests:
             left_out[row.timing] += 1
             continue
-        table = (*(getattr(row, name) for name in _TABLE_KEY), root_rank(row), _call_text(row))
-        tables[table][row.bytes, row.requested_bytes][row.in_place] = row
+        series = row.run_id, Choice.of(row), CallKey.of(row).without("requested_bytes", "in_place")
+        tables[series][row.bytes, row.requested_bytes][row.in_place] = row
     head = ["# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"]
     used = {
         row.rule if row.timing == SINGLE else row.timing
@@ -129,10 +124,9 @@ _TIMING_TEXTS = {
 """What the rule of single operations, or else the timing, measures."""
 
 
-def _without_timing(row: Row) -> tuple[object, ...]:
+def _without_timing(row: Row) -> object:
     """Return what identifies a case in all of its timings."""
-    table = (getattr(row, name) for name in _TABLE_KEY if name not in ("timing", "rule"))
-    return (*table, root_rank(row), _call_text(row), row.bytes, row.requested_bytes, row.in_place)
+    return row.run_id, row.bytes, Choice.of(row), CallKey.of(row).without("timing", "rule")
 
 
 def _call_text(row: Row) -> str:

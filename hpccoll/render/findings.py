@@ -16,6 +16,7 @@ from hpccoll.render.round_statistics import busbw_interval
 from hpccoll.render.vendor_findings import vendor_findings
 from hpccoll.render.wire_bandwidth import format_rate, wire_ceiling, wire_label, wire_limit, wire_share
 from hpccoll.schedule.collective import AUTO
+from hpccoll.store.call_key import CallKey
 
 
 def group_findings(group: ChartGroup) -> list[Finding]:
@@ -76,16 +77,17 @@ def _wire_shares(group: ChartGroup) -> Iterator[Finding]:
 
     A wire that misses its rate was calibrated on a busy machine: a percentage of its rate would be too high.
     """
-    best: dict[tuple[str, int, float], tuple[int, float, SeriesPoint]] = {}
+    best = dict[tuple[CallKey, float], tuple[int, float, SeriesPoint]]()
     for point in best_placements(group.points):
         if reached := wire_share(point.row, point.wire):
-            key = point.machine, point.row.ranks, wire_limit(point.row, point.wire) or 0.0
+            key = point.key.only("machine", "ranks"), wire_limit(point.row, point.wire) or 0.0
             entry = (point.row.requested_bytes, reached, point)
             best[key] = max(best.get(key, entry), entry, key=lambda entry: entry[:2])
+    in_order = sorted(best.items(), key=lambda item: (item[0][0].machine, item[0][0].ranks, item[0][1]))
     shares: list[dict[str, Any]] = [
         {"series": point.series, "share": reached, "wire": wire_label(point.row, point.wire), "nbytes": nbytes,
          "shape": group.shape_label(point.row)}
-        for _, (nbytes, reached, point) in sorted(best.items(), key=lambda item: item[0])
+        for _, (nbytes, reached, point) in in_order
     ]  # fmt: skip
     if shares:
         clauses = (

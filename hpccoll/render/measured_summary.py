@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hpccoll.analysis.answers import library_name
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_count, format_size
+from hpccoll.render.answers import library_name
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.definitions import heading_of
 from hpccoll.render.library_evidence import nccl_name
@@ -34,12 +34,12 @@ def _counted(names: Sequence[str]) -> str:
 
 
 def _shapes(points: Iterable[SeriesPoint]) -> str:
-    shapes = sorted({(point.row.nodes, point.row.ranks) for point in points})
-    if all(nodes == 1 for nodes, _ in shapes):
-        return _listed([ranks for _, ranks in shapes], "rank")
-    if all(nodes == ranks for nodes, ranks in shapes):
-        return _listed([nodes for nodes, _ in shapes], "node")
-    ranks, nodes = (sorted({shape[i] for shape in shapes}) for i in (1, 0))
+    rows = [point.row for point in points]
+    ranks, nodes = (sorted({getattr(row, name) for row in rows}) for name in ("ranks", "nodes"))
+    if nodes == [1]:
+        return _listed(ranks, "rank")
+    if all(row.nodes == row.ranks for row in rows):
+        return _listed(nodes, "node")
     return f"{_listed(ranks, 'rank')} of {_listed(nodes, 'node')}"
 
 

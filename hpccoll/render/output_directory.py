@@ -5,11 +5,12 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from html import escape, unescape
+from html import unescape
 from pathlib import Path
 
 from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.common.files import open_regular
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Results
 
 PAGE_NAME = "index.html"
@@ -42,15 +43,15 @@ def input_names(results: Results, paths: Sequence[Path]) -> dict[str, str]:
         file = Path(run.path).resolve()
         owners = (label for label, path in zip(labels, paths, strict=True) if file.is_relative_to(path.resolve()))
         by_run[run.run_id] = next(owners, "")
-    measured: dict[tuple[str, int, int, bool], set[str]] = defaultdict(set)
+    measured = defaultdict[tuple[str, bool, CallKey], set[str]](set)
     for row in results.rows:
-        measured[row.case_id, row.ranks, row.nodes, row.predicted].add(by_run.get(row.run_id, ""))
+        measured[row.case_id, row.predicted, CallKey.of(row).only("ranks", "nodes")].add(by_run.get(row.run_id, ""))
     return by_run if any(len(inputs) > 1 for inputs in measured.values()) else {}
 
 
-def inputs_meta_tag(paths: Iterable[Path], out: Path) -> str:
-    """Return the meta element that records the inputs of a page in ``out``, relative to ``out``."""
-    return f'<meta name="hpccoll-inputs" content="{escape(json.dumps(_inputs(paths, out)))}">'
+def inputs_text(paths: Iterable[Path], out: Path) -> str:
+    """Return what a page in ``out`` records of its inputs: their paths relative to ``out``, as JSON."""
+    return json.dumps(_inputs(paths, out))
 
 
 def recorded_inputs(out: Path) -> list[str] | None:

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from hpccoll.analysis.measured_choices import choice_of, setting_of
 from hpccoll.analysis.recommendations import SizeVerdict
-from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.common.terminal import show_status
 from hpccoll.common.units import format_count, format_number, format_size, format_wait
@@ -145,8 +144,8 @@ def _describe_ranks(attempt: Attempt) -> str:
 
 
 def _mark(r: Row, verdicts: Mapping[tuple[Setting, int], SizeVerdict]) -> str:
-    verdict = verdicts.get((setting_of(r), r.requested_bytes))
-    if verdict is None or verdict.choice != choice_of(r):
+    verdict = verdicts.get((Setting.of(r), r.requested_bytes))
+    if verdict is None or verdict.choice != Choice.of(r):
         return ""
     return CLEAR if verdict.verdict == "clear" else UNCLEAR
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import altair as alt
 
-from hpccoll.analysis.measured_choices import choice_of
 from hpccoll.analysis.round_comparison import disjoint
-from hpccoll.analysis.table import Choice
+from hpccoll.analysis.setting import Choice
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_size
-from hpccoll.render import chart_axes
+from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.chart_panels import Chart, ChartRecord, chart_record, facet_chart, field_values, tooltip
+from hpccoll.render.chart_panels import chart_record
+from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.comparisons import best_placements
 from hpccoll.render.round_statistics import (
     clearly_faster,
@@ -22,7 +22,6 @@ from hpccoll.render.round_statistics import (
     paired_rounds,
     time_ratio,
 )
-from hpccoll.render.series_colours import series_colour
 from hpccoll.render.wire_bandwidth import UNUSED_PORT_SHARE, in_units_of_size, ports_used
 from hpccoll.store.call_key import CallKey
 
@@ -34,7 +33,7 @@ def rail_findings(group: ChartGroup) -> Iterator[Finding]:
     by_algorithm = defaultdict[tuple[Choice, CallKey], list[SeriesPoint]](list)
     for point in points:
         if point.row.ranks == most:
-            by_algorithm[choice_of(point.row), point.key.without("variant", "in_place")].append(point)
+            by_algorithm[Choice.of(point.row), point.key.without("variant", "in_place")].append(point)
     if by_algorithm:
         row = next(iter(by_algorithm.values()))[0].row
         nbytes = row.requested_bytes if group.has_size else None
@@ -96,24 +95,22 @@ def _panel_title(group: ChartGroup, point: SeriesPoint) -> str:
 
 
 def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:
-    ports = sorted(set(field_values(data, "port")))
-    series = [name for name in group.colours if name in field_values(data, "series")]
-    scale = alt.Scale(domain=ports, range=[series_colour(i) for i in range(len(ports))])
+    ports, present = sorted(distinct(data, "port")), distinct(data, "series")
+    series = [name for name in group.colours if name in present]
     bars = (
         alt.Chart()
-        .mark_bar(stroke=chart_axes.BACKGROUND)
+        .mark_bar(stroke=PAPER)
         .encode(
-            x=alt.X("value:Q", title=chart_axes.SENT_TITLE, axis=alt.Axis(tickCount=5)),
+            x=alt.X("value:Q", title=SENT_TITLE, axis=alt.Axis(tickCount=5)),
             y=alt.Y("series:N", title=None, sort=series, axis=alt.Axis(labelLimit=260)),
-            color=alt.Color("port:N", scale=scale, legend=alt.Legend(symbolType="square")),
+            color=colour("port", numbered_colours(ports), "square"),
             order=alt.Order("port:N"),
             tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
         )
     )
-    panels = list(dict.fromkeys(field_values(data, "panel")))
-    columns = min(2, len(panels))
-    sized: Chart = alt.layer(bars).properties(width=chart_axes.WIDTH // 2, height=30 * len(series))
-    return facet_chart(sized, data, "panel", columns, panels)
+    sized: Chart = alt.layer(bars).properties(width=WIDTH // 2, height=30 * len(series))
+    panels = distinct(data, "panel")
+    return facet_chart(sized, data, panels, min(2, len(panels)))
 
 
 def _largest_points(group: ChartGroup) -> list[SeriesPoint]:

@@ -1,18 +1,17 @@
 """Write the report: the page and a picture file of each chart."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.common.terminal import printable
-from hpccoll.render.chart_engine import chart_engine
+from hpccoll.render.answers import Answers
+from hpccoll.render.chart_base import write_picture
 from hpccoll.render.chart_groups import ChartGroup, chart_groups
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.render.html_page import ReportChart, render_page
-from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_meta_tag, recorded_inputs
+from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 
@@ -46,7 +45,7 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
     index = out / PAGE_NAME
     with replacing_file(index) as unfinished:
         unfinished.write_text(
-            render_page(results, answers, groups, charts, title, inputs_meta_tag(paths, out)), encoding="utf-8"
+            render_page(results, answers, groups, charts, title, inputs_text(paths, out)), encoding="utf-8"
         )
     return index
 
@@ -73,9 +72,4 @@ def _printable(value: Any) -> Any:
 
 
 def _save_chart(chart: ReportChart, out: Path) -> None:
-    engine = chart_engine()
-    svg = engine.vegalite_to_svg(json.dumps(chart.specification))
-    with replacing_file(out / f"{chart.files}.svg") as unfinished:
-        unfinished.write_text(svg, encoding="utf-8")
-    with replacing_file(out / f"{chart.files}.png") as unfinished:
-        unfinished.write_bytes(engine.svg_to_png(svg, scale=2))  # from the SVG: the chart is not laid out twice
+    write_picture(chart.specification, out / f"{chart.files}.svg", out / f"{chart.files}.png")

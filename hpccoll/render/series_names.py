@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hpccoll.analysis.call_labels import algorithm_params, concurrent_label, has_size, tier_label, traffic_pattern
 from hpccoll.cases.algorithm_registry import WORKLOADS
@@ -10,17 +10,9 @@ from hpccoll.cases.case import COMPILED, PYTHON
 from hpccoll.common.units import format_count
 from hpccoll.render.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.store.call_key import call_arguments, root_rank
+from hpccoll.store.call_key import CallKey, call_arguments, root_rank
 from hpccoll.store.rows import Row
 
-_SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
-    "dtype": str,
-    "op": str,
-    "device": lambda device: f"{device} memory",
-    "mapping": lambda mapping: f"mapping {mapping}",
-    "timing": lambda timing: f"{timing} timing",
-    "rule": lambda rule: f"rule {rule}",
-}
 _ELEMENT_FIELDS = ("dtype", "op")
 """Fields without a meaning for collectives that move no elements."""
 _EXECUTOR_MARKS = {COMPILED: "", PYTHON: "(python)"}
@@ -91,8 +83,7 @@ def setting_keys(rows: Iterable[Row]) -> list[tuple[str, ...]]:
         silent = () if moves else _ELEMENT_FIELDS
         if len({other.mapping for other in by_collective[row.collective]}) > 1:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared
-        values = {field: None if field in silent else getattr(row, field) for field in _SETTING_LABELS}
-        labels = [_SETTING_LABELS[field](value) if value is not None else "" for field, value in values.items()]
+        labels = CallKey.of(row).without(*silent).words("dtype", "op", "device", "mapping", "timing", "rule")
         return (row.collective, *call, *labels, *shape_labels[row.collective](row))
 
     return [*map(key, rows)]
@@ -100,10 +91,15 @@ def setting_keys(rows: Iterable[Row]) -> list[tuple[str, ...]]:
 
 def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
     """Return a function from a row of one collective to the labels of its aggregators and ranks per node."""
-    spread = _needs_ranks_per_node({(row.ranks, row.nodes, row.ranks_per_node) for row in rows})
-    aggregator_counts: dict[tuple[int, int], set[int]] = defaultdict(set)
+    shapes = {CallKey.of(row).only("ranks", "nodes", "ranks_per_node") for row in rows}
+    per_node = {shape.ranks_per_node for shape in shapes}
+    # A setting names the ranks per node if equal ranks are on few nodes and many, or if all nodes are alike.
+    spread = len({shape.ranks for shape in shapes}) < len(shapes) or (
+        len(per_node) == 1 and any((shape.nodes or 1) > 1 for shape in shapes)
+    )
+    aggregator_counts: dict[CallKey, set[int]] = defaultdict(set)
     for row in rows:
-        aggregator_counts[row.ranks, row.nodes].add(row.aggregators)
+        aggregator_counts[CallKey.of(row).only("ranks", "nodes")].add(row.aggregators)
     counts = set().union(*aggregator_counts.values())
     show_aggregators = counts != {0} and (
         len(counts) == 1 or any(len(numbers) > 1 for numbers in aggregator_counts.values())
@@ -119,12 +115,6 @@ def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
         return aggregators if show_aggregators else "", each if spread else ""
 
     return labels
-
-
-def _needs_ranks_per_node(shapes: Collection[tuple[int, int, int | None]]) -> bool:
-    """Return whether a setting names the ranks per node: equal ranks are on few nodes and many, or all are alike."""
-    same_everywhere = len({each for _, _, each in shapes}) == 1 and any(nodes > 1 for _, nodes, _ in shapes)
-    return same_everywhere or len({ranks for ranks, _, _ in shapes}) < len(shapes)
 
 
 def group_file_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:

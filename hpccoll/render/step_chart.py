@@ -8,16 +8,21 @@ import altair as alt
 
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_bit_rate, format_seconds
-from hpccoll.render import chart_axes
-from hpccoll.render.chart_panels import Chart, ChartRecord, inline_data, tooltip
-from hpccoll.render.prediction_chart import write_picture
-from hpccoll.render.series_colours import FOREGROUND, series_colour
+from hpccoll.render import chart_base
+from hpccoll.render.chart_base import Chart, ChartRecord, ValueAxis
+from hpccoll.render.colours import INK, series_colour
 
-PARTS = {"compute": 0, "bubble of the pipeline": 9, "exposed communication": 1}
-"""The parts of a step, from below, with the numbers of their colours."""
+PARTS = {
+    "compute": series_colour(0),
+    "bubble of the pipeline": series_colour(9),
+    "exposed communication": series_colour(1),
+}
+"""The parts of a step, from below, with their colours."""
 
 MOST_LABELS = 6
 """The most bars whose labels have the time next to the exposed share."""
+
+SHARE, BUBBLE = "share of the step", "bubble of a pipeline"
 
 Row = Mapping[str, Any]
 
@@ -34,88 +39,57 @@ def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence
     Raises:
         OSError: if the file cannot be written.
     """
-    bars = _bars(
-        rows, alt.X("name:N", title="GPUs", sort=None, axis=alt.Axis(labelAngle=0)), [f"{r['gpus']:,}" for r in rows]
-    )
-    charts: list[Chart] = [bars.properties(width=chart_axes.WIDTH // 2, height=240)]
+    charts = [_bars(rows, [f"{row['gpus']:,}" for row in rows], "GPUs", chart_base.WIDTH // 2)]
     if len(rows) > 1:
-        shares = [
-            {"gpus": row["gpus"], "what": what, "value": row[key], "text": f"{row[key]:.1%}"}
-            for row in rows
-            for what, key in (("exposed", "share"), ("all communication", "communication_share"))
-        ]
-        charts.append(
-            _curves(
-                [row["gpus"] for row in rows],
-                shares,
-                "share of the step",
-                ["exposed", "all communication"],
-                percent=True,
-            )
-        )
-    _write(alt.hconcat(*charts, spacing=40).resolve_scale(color="independent"), out, title, lines)
+        keys = {"exposed": "share", "all communication": "communication_share"}
+        charts.append(_curves(_over_gpus(rows, keys, "{:.1%}"), chart_base.share_axis(SHARE)))
+    _write(charts, out, title, lines)
 
 
 def write_scenario_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
-    """Write the picture of scenarios: the parts of the step of each.
+    """Write the picture of scenarios: the parts of the step of each; arguments and errors as of ``write_step_chart``.
 
-    Args:
-        rows: the predictions, each with the name of its ``scenario``.
-        out: the path.
-        title: the title.
-        lines: what the scenarios are, below the title.
-
-    Raises:
-        OSError: if the file cannot be written.
+    Each of ``rows`` has the name of its ``scenario``.
     """
-    names = [row["scenario"] for row in rows]
-    bars = _bars(rows, alt.X("name:N", title=None, sort=None, axis=alt.Axis(labelAngle=0, labelLimit=180)), names)
-    _write(bars.properties(width=max(420, 150 * len(rows)), height=280), out, title, lines)
+    _write([_bars(rows, [row["scenario"] for row in rows], None, max(420, 150 * len(rows)))], out, title, lines)
 
 
 def write_wall_chart(
     rows: Sequence[Row], bubbles: Sequence[Mapping[str, float]], out: Path, title: str, lines: Sequence[str]
 ) -> None:
-    """Write the picture of the communication wall.
+    """Write the picture of the communication wall; arguments and errors as of ``write_step_chart``.
 
-    Args:
-        rows: the steps by the number of GPUs, as ``hpccoll predict step --params --json`` prints them.
-        bubbles: the bubbles of pipelines by stages and micro-batches.
-        out: the path.
-        title: the title.
-        lines: what the steps are, below the title.
-
-    Raises:
-        OSError: if the file cannot be written.
+    The ``rows`` are those of ``hpccoll predict step --params --json``; ``bubbles`` are those of pipelines by stages and
+    micro-batches.
     """
-    charts: list[Chart] = []
     if len(rows) > 1:
-        for label, keys, percent in (
-            ("share of the step", {"without overlap": "share", "overlapped": "overlapped_share"}, True),
-            ("speed-up, fixed batch", {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, False),
-        ):
-            data = [
-                {"gpus": row["gpus"], "what": what, "value": row[key], "text": f"{row[key]:.3g}"}
-                for row in rows
-                for what, key in keys.items()
-            ]
-            charts.append(_curves([row["gpus"] for row in rows], data, label, list(keys), percent=percent))
+        shares = _over_gpus(rows, {"without overlap": "share", "overlapped": "overlapped_share"}, "{:.3g}")
+        factors = _over_gpus(rows, {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, "{:.3g}")
+        charts = [
+            _curves(shares, chart_base.share_axis(SHARE)),
+            _curves(
+                factors, lambda values: chart_base.log_values("speed-up, fixed batch", chart_base.FACTOR_LABEL, values)
+            ),
+        ]
     else:
-        charts.append(
-            _bars(
-                rows, alt.X("name:N", title="GPUs", axis=alt.Axis(labelAngle=0)), [f"{rows[0]['gpus']:,}"]
-            ).properties(width=160, height=240)
-        )
-    charts.append(_bubble(bubbles))
-    spec = alt.hconcat(*charts, spacing=40).resolve_scale(color="independent", y="independent")
+        charts = [_bars(rows, [f"{rows[0]['gpus']:,}"], "GPUs", 160)]
+    of_stages: list[ChartRecord] = [
+        {
+            "micro_batches": each["micro_batches"], "series": f"{each['stages']:.0f} stages", "value": each["share"],
+            "text": f"{each['share']:.0%}", "line": chart_base.MODELLED,
+        }
+        for each in sorted(bubbles, key=lambda each: each["stages"])
+    ]  # fmt: skip
+    charts.append(_curves(of_stages, chart_base.share_axis(BUBBLE), "micro_batches", "micro-batches", first=3))
     hide = rows[-1]["hide_rate_bps"]
-    more = f"Links of {format_bit_rate(hide)} would hide the all-reduce of {rows[-1]['gpus']:,} GPUs." if hide else ""
-    _write(spec, out, title, [*lines, *([more] if more else [])])
+    more = [f"Links of {format_bit_rate(hide)} would hide the all-reduce of {rows[-1]['gpus']:,} GPUs."] if hide else []
+    _write(charts, out, title, [*lines, *more])
 
 
-def _bars(rows: Sequence[Row], x: alt.X, names: Sequence[str]) -> Chart:
+def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: int) -> Chart:
     """Return a stacked bar of the parts of each step, with its total and its exposed share."""
-    parts = [
+    x = alt.X("name:N", title=title, sort=None, axis=alt.Axis(labelAngle=0, labelLimit=180))
+    parts: list[ChartRecord] = [
         {"name": name, "part": part, "order": order, "value": value, "time": format_seconds(value)}
         for row, name in zip(rows, names, strict=True)
         for order, (part, value) in enumerate(
@@ -123,21 +97,17 @@ def _bars(rows: Sequence[Row], x: alt.X, names: Sequence[str]) -> Chart:
         )
         if value > 0
     ]
-    present = [part for part in PARTS if any(each["part"] == part for each in parts)]
-    colours = alt.Color(
-        "part:N", title=None, legend=alt.Legend(symbolType="square"),
-        scale=alt.Scale(domain=present, range=[series_colour(PARTS[part]) for part in present]),
-    )  # fmt: skip
     bars = (
-        alt.Chart(inline_data(parts))
+        alt.Chart(chart_base.inline_data(parts))
         .mark_bar(width={"band": 0.7})
         .encode(
-            x=x, y=alt.Y("value:Q", title="seconds of a step", stack="zero"), color=colours, order=alt.Order("order:O"),
-            tooltip=tooltip("name", "part", "time"),
+            x=x, y=alt.Y("value:Q", title="seconds of a step", stack="zero"), order=alt.Order("order:O"),
+            color=chart_base.colour("part", chart_base.present(PARTS, parts, "part"), "square"),
+            tooltip=chart_base.tooltip("name", "part", "time"),
         )
     )  # fmt: skip
     crowded = len(rows) > MOST_LABELS
-    totals = [
+    totals: list[ChartRecord] = [
         {
             "name": name, "value": row["step_s"],
             "text": f"{row['share']:.0%}" if crowded else f"{format_seconds(row['step_s'])}, {row['share']:.0%}",
@@ -145,62 +115,39 @@ def _bars(rows: Sequence[Row], x: alt.X, names: Sequence[str]) -> Chart:
         for row, name in zip(rows, names, strict=True)
     ]  # fmt: skip
     labels = (
-        alt.Chart(inline_data(totals))
-        .mark_text(dy=-8, fontSize=11, color=FOREGROUND)
+        alt.Chart(chart_base.inline_data(totals))
+        .mark_text(dy=-8, fontSize=11, color=INK)
         .encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
     )
-    layered: Chart = alt.layer(bars, labels)
+    layered: Chart = alt.layer(bars, labels).properties(width=width, height=chart_base.HEIGHT)
     return layered
 
 
+def _over_gpus(rows: Sequence[Row], keys: Mapping[str, str], text: str) -> list[ChartRecord]:
+    """Return the records of a curve over GPUs for each of ``keys``, dashed because they are not measured."""
+    return [
+        {
+            "gpus": row["gpus"], "series": name, "value": row[key], "text": text.format(row[key]),
+            "line": chart_base.SIMULATED,
+        }
+        for row in rows
+        for name, key in keys.items()
+    ]  # fmt: skip
+
+
 def _curves(
-    gpus: Sequence[int], data: Sequence[ChartRecord], title: str, names: Sequence[str], *, percent: bool
+    data: Sequence[ChartRecord], y: ValueAxis, field: str = "gpus", title: str = "GPUs", first: int = 1
 ) -> Chart:
-    """Return curves over GPUs, dashed because they are not measured."""
-    x = alt.X(
-        "gpus:Q", title="GPUs", axis=alt.Axis(values=gpus, format=",d", labelOverlap="greedy"),
-        scale=alt.Scale(type="log", base=2, nice=False, padding=12),
-    )  # fmt: skip
-    y = (
-        alt.Y("value:Q", title=title, axis=alt.Axis(format=".0%", tickCount=5), scale=alt.Scale(domain=[0, 1]))
-        if percent
-        else alt.Y(
-            "value:Q", title=title, axis=alt.Axis(tickCount=5), scale=alt.Scale(type="log", nice=False, padding=8)
-        )
+    """Return curves over GPUs or micro-batches in colours from number ``first`` on."""
+    names = chart_base.distinct(data, "series")
+    x = chart_base.count_axis(field, title, (float(str(d[field])) for d in data))
+    colours = {name: series_colour(number) for number, name in enumerate(names, first)}
+    return chart_base.curves(
+        data, x, y, colours, ("series", field, "text"), width=chart_base.WIDTH // 2 - 60, symbol="stroke", pick=False
     )
-    colours = alt.Color(
-        "what:N", title=None, legend=alt.Legend(symbolType="stroke"),
-        scale=alt.Scale(domain=list(names), range=[series_colour(number) for number in range(1, len(names) + 1)]),
-    )  # fmt: skip
-    base = alt.Chart(inline_data(data)).encode(x=x, y=y, color=colours)
-    points = base.mark_point(size=30, fill=chart_axes.BACKGROUND).encode(tooltip=tooltip("what", "gpus", "text"))
-    curves: Chart = alt.layer(base.mark_line(strokeDash=[5, 3]), points).properties(
-        width=chart_axes.WIDTH // 2 - 60, height=240
-    )
-    return curves
 
 
-def _bubble(bubbles: Sequence[Mapping[str, float]]) -> Chart:
-    """Return the bubble of pipelines over micro-batches."""
-    stages = sorted({each["stages"] for each in bubbles})
-    data = [{**each, "what": f"{each['stages']:.0f} stages", "text": f"{each['share']:.0%}"} for each in bubbles]
-    names = [f"{each:.0f} stages" for each in stages]
-    x = alt.X(
-        "micro_batches:Q", title="micro-batches", axis=alt.Axis(format="d", labelOverlap="greedy"),
-        scale=alt.Scale(type="log", base=2, nice=False, padding=12),
-    )  # fmt: skip
-    colours = alt.Color(
-        "what:N", title=None, legend=alt.Legend(symbolType="stroke"),
-        scale=alt.Scale(domain=names, range=[series_colour(number + 3) for number in range(len(names))]),
-    )  # fmt: skip
-    base = alt.Chart(inline_data(data)).encode(
-        x=x, y=alt.Y("share:Q", title="bubble of a pipeline", axis=alt.Axis(format=".0%", tickCount=5)), color=colours
-    )
-    curves: Chart = alt.layer(base.mark_line(strokeDash=[1, 3]), base.mark_point(size=12, opacity=0).encode(
-        tooltip=tooltip("what", "micro_batches", "text")
-    )).properties(width=chart_axes.WIDTH // 2 - 60, height=240)  # fmt: skip
-    return curves
-
-
-def _write(chart: Any, out: Path, title: str, lines: Sequence[str]) -> None:
-    write_picture(chart_axes.apply_theme(chart, printable(title), list(map(printable, lines)), PARTS), out)
+def _write(charts: Sequence[Chart], out: Path, title: str, lines: Sequence[str]) -> None:
+    whole = alt.hconcat(*charts, spacing=40).resolve_scale(color="independent", y="independent")
+    themed = chart_base.apply_theme(whole, printable(title), list(map(printable, lines)), PARTS)
+    chart_base.write_picture(themed, out)

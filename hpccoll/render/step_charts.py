@@ -1,15 +1,14 @@
 """Charts of training steps: the share of communication against nodes, and the time of a step against buckets."""
 
 import json
-from collections.abc import Iterable
 
 import altair as alt
 
-from hpccoll.analysis.step_answers import workload_namer
+from hpccoll.analysis.step_comparison import workload_namer
 from hpccoll.common.units import format_size
-from hpccoll.render import chart_axes
+from hpccoll.render.chart_base import Chart, ChartRecord, share_axis, step_axis
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.chart_panels import Chart, ChartRecord, PanelLayout, chart_record, curves
+from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
 from hpccoll.render.round_statistics import median_interval, median_seconds
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Row
@@ -41,7 +40,7 @@ def share_against_ranks(group: ChartGroup) -> Chart | None:
     titles = [title for title in panels.values() if any(d["panel"] == title for d in data)]
     if not data:
         return None
-    return curves(group, data, _share_axis, PanelLayout(titles, 2, chart_axes.count_axis(group)))
+    return group_curves(group, data, counts_of(group), share_axis("share of the step (%)"), titles, 2)
 
 
 def _share(row: Row, part: str) -> tuple[float | None, Interval]:
@@ -52,11 +51,6 @@ def _share(row: Row, part: str) -> tuple[float | None, Interval]:
     low, high = row.exposed_low_s, row.exposed_high_s
     ends = None if low is None or high is None else (max(0.0, low / row.median_s), min(1.0, high / row.median_s))
     return (None if row.exposed_s is None else max(0.0, row.exposed_s) / row.median_s), ends
-
-
-def _share_axis(_values: Iterable[float]) -> alt.Y:
-    axis = alt.Axis(format=".0%", tickCount=5)
-    return alt.Y("value:Q", title="share of the step (%)", axis=axis, scale=alt.Scale(zero=True, nice=True))
 
 
 def time_against_bucket(group: ChartGroup) -> Chart | None:
@@ -81,7 +75,7 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
     scaled = f", of the full model: here divided by {', '.join(map(str, scales))}" if scales else ""
     labels = f"{json.dumps([bucket_label(limit) for limit in limits])}[datum.value]"
     x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=alt.Axis(labelExpr=labels, labelAngle=0))
-    return curves(group, data, step_axis, PanelLayout(titles, min(2, len(titles)), x))
+    return group_curves(group, data, x, step_axis, titles, min(2, len(titles)))
 
 
 def _foremost(point: SeriesPoint) -> tuple[bool, bool, int, int]:
@@ -97,10 +91,3 @@ def bucket_of(row: Row) -> int:
 def bucket_label(limit: int) -> str:
     """Return a limit of buckets in words."""
     return format_size(limit) if limit else "default"
-
-
-def step_axis(values: Iterable[float]) -> alt.Y:
-    """Return the vertical axis of the seconds of a step: linear."""
-    axis = alt.Axis(labelExpr=chart_axes.LINEAR_TIME_LABEL, tickCount=5)
-    scale = alt.Scale(zero=False, nice=True, domainMin=0.0 if min(values) < 0.5 * max(values) else alt.Undefined)
-    return alt.Y("value:Q", title="time of the step", axis=axis, scale=scale)

@@ -7,13 +7,22 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.analysis.step_answers import compare_steps, exposed_words, workload_namer
+from hpccoll.analysis.step_comparison import compare_steps, workload_namer
 from hpccoll.common.units import format_rounded_size, format_seconds
-from hpccoll.render import chart_axes
+from hpccoll.render.chart_base import (
+    LINEAR_TIME_LABEL,
+    WIDTH,
+    Chart,
+    ChartRecord,
+    facet_chart,
+    present,
+    scale_of,
+    tooltip,
+)
 from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.chart_panels import Chart, ChartRecord, facet_chart, tooltip
+from hpccoll.render.colours import PALETTE, PAPER, WHITE
 from hpccoll.render.comparisons import evenly_spaced
-from hpccoll.render.series_colours import PALETTE
+from hpccoll.render.step_answers import exposed_words
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.step_times import FORWARD, StepTimes
 
@@ -55,32 +64,29 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     rows = alt.Axis(labelExpr=named, values=[i + 0.5 for i in range(len(ranks))], grid=False, ticks=False, domain=False)
     base = alt.Chart().encode(
         x=alt.X("begin:Q", title="time since the start of the step", scale=alt.Scale(domain=[0, longest], nice=False),
-                axis=alt.Axis(labelExpr=chart_axes.LINEAR_TIME_LABEL, tickCount=8)),
+                axis=alt.Axis(labelExpr=LINEAR_TIME_LABEL, tickCount=8)),
         x2=alt.X2("end:Q"),
         y=alt.Y("top:Q", title="rank", scale=alt.Scale(domain=[len(ranks), 0], nice=False), axis=rows),
         y2=alt.Y2("bottom:Q"),
     )  # fmt: skip
     pipeline = any(len(step.programs) > 1 for step in steps)
     legend = "datum.label === 'exposed' ? 'exposed or bubble' : datum.label" if pipeline else "datum.label"
-    present = [name for name in COLOURS if any(d["part"] == name for d in data)]
-    scale = alt.Scale(domain=present, range=[COLOURS[name] for name in present])
+    scale = scale_of(present(COLOURS, data, "part"))
     colour = alt.Color("part:N", scale=scale, legend=alt.Legend(symbolType="square", labelExpr=legend))
     shown = tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
     crowded = len(data) > MAX_MARKS // 4
     marked = base.transform_filter("datum.part === 'exposed'").mark_rect(opacity=0.22)
     queued = base.transform_filter("datum.part === 'queued'").mark_rect(color=COLOURS["collective"], opacity=0.35)
     parts = base.transform_filter("datum.part !== 'exposed' && datum.part !== 'queued'").mark_rect(
-        stroke=chart_axes.BACKGROUND, strokeWidth=0.15 if crowded else 0.8
+        stroke=PAPER, strokeWidth=0.15 if crowded else 0.8
     )
-    labels = base.transform_filter("datum.label !== ''").mark_text(fontSize=10, color=chart_axes.FIXED_WHITE)
+    labels = base.transform_filter("datum.label !== ''").mark_text(fontSize=10, color=WHITE)
     text = labels.encode(
         x=alt.X("middle:Q"), x2=alt.X2Value(0), y=alt.Y("centre:Q"), y2=alt.Y2Value(0), text=alt.Text("label:N")
     )  # fmt: skip
     seen = (each.encode(color=colour, tooltip=shown) for each in (marked, parts))
-    chart = alt.layer(*seen, queued, text).properties(
-        width=chart_axes.WIDTH, height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks)
-    )
-    return facet_chart(chart, data, "panel", 1, titles)
+    chart = alt.layer(*seen, queued, text).properties(width=WIDTH, height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks))
+    return facet_chart(chart, data, titles, 1)
 
 
 def _drawn_points(group: ChartGroup) -> list[SeriesPoint]:

@@ -78,8 +78,7 @@ class CallKey:
             op=row.op, requested_bytes=row.requested_bytes, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
             ranks_per_node=row.ranks_per_node, racks=row.racks, aggregators=row.aggregators, mapping=row.mapping,
             device=row.device, machine=machine, variant=row.variant, executor=row.executor or PYTHON,
-            timing=row.timing, rule=row.rule, kind=row.kind,
-            source=row.source,
+            timing=row.timing, rule=row.rule, kind=row.kind, source=row.source,
         )  # fmt: skip
 
     @classmethod
@@ -110,9 +109,13 @@ class CallKey:
     def label(self, among: Iterable["CallKey"]) -> str:
         """Return what distinguishes the key from others, in words; empty if nothing does."""
         keys = list(among)
-        differing = (name for name in _FIELDS if len({getattr(key, name) for key in keys}) > 1)
-        values = ((name, getattr(self, name)) for name in differing)
-        return ", ".join(_WORDS.get(name, str)(value) for name, value in values if value is not None)
+        differing = [name for name in _FIELDS if len({getattr(key, name) for key in keys}) > 1]
+        return ", ".join(filter(None, self.words(*differing)))
+
+    def words(self, *names: str) -> tuple[str, ...]:
+        """Return the values of some fields in words; empty texts for absent ones and for single operations."""
+        values = ((name, getattr(self, name)) for name in names)
+        return tuple("" if value is None else _WORDS.get(name, str)(value) for name, value in values)
 
 
 _FIELDS = tuple(field.name for field in fields(CallKey))

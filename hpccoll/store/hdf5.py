@@ -113,9 +113,9 @@ def _open_raw_file(path: Path) -> Iterator[Any]:
         with h5py.File(path, "r", locking=False) as file:  # some file systems have no locks; files are replaced whole
             _check_schema(file, path)
             yield file
-    except BadInputError:
-        raise
     except _UNREADABLE as error:
+        if isinstance(error, BadInputError) and error.key == "path":
+            raise
         if _LOCK_FAILED in str(error):
             why = "HDF5 cannot lock it; do: unset HDF5_USE_FILE_LOCKING"
             raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}") from None

@@ -7,11 +7,9 @@ from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.cases.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
-from hpccoll.cases.catalogue import redundant_mapping, unmet_needs
 from hpccoll.cases.plan import PROFILES, Plan, Skip
-from hpccoll.cases.planned_schedule import MeasuredPlans
 from hpccoll.cases.product import count_cases, expand_cases
-from hpccoll.cases.variant_skips import planned_nodes, variant_skip_reason
+from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, planned_nodes, skip_reason
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.common.units import format_size
@@ -250,9 +248,10 @@ class _Allocation:
         skipped: list[tuple[Case, str]] = []
         for shape in shapes:
             layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)
-            plans = MeasuredPlans(layout, shape)
+            facts, plans = self._facts(shape), MeasuredPlans(layout, shape)
             for case in self.cases(shape):
-                if reason := self._skip_reason(case, shape, layout, plans):
+                reason = skip_reason(case, layout, facts) or self._missing(case, shape)
+                if reason := reason or (plans.skip_reason(case) if facts.racks_known else None):
                     skipped.append((case, reason))
                 else:
                     kept.setdefault(shape, []).append(case)
@@ -269,18 +268,19 @@ class _Allocation:
             cases=tuple(chain(*kept.values())),
         ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]  # fmt: skip
 
-    def _skip_reason(self, case: Case, shape: Shape, layout: Layout, plans: MeasuredPlans) -> str | None:
-        """Return why ``case`` is skipped; None if it is measured, and in ``plans`` from then on."""
-        settings = {**self.environment, **self.communicator}
+    def _facts(self, shape: Shape) -> LaunchFacts:
+        """Return what is known: between nodes only the job knows the racks, unless Slurm knows no switches."""
+        return LaunchFacts(
+            shape=shape, variant=self.variant, sets={**self.environment, **self.communicator},
+            nccl_nodes=planned_nodes(shape, self.site.nvlink_nodes),
+            racks_known=shape.nodes == 1 or self.site.has_no_topology,
+        )  # fmt: skip
+
+    def _missing(self, case: Case, shape: Shape) -> str | None:
+        """Return why the site cannot run a case as its variant means it."""
         gpus = self.site.why_too_few_gpus(shape, case.transport, self.environment) if case.device == "cuda" else None
-        view = planned_nodes(shape, self.site.nvlink_nodes)
-        reason = gpus or unmet_needs(case, layout)
-        reason = reason or variant_skip_reason(self.variant, settings, case, shape, layout, view)
-        if not reason and not self.communicator and (unread := self.site.inherited_env.why_unread(self.environment)):
-            reason = f"{self.variant}: {unread}"
-        if reason or not (shape.nodes == 1 or self.site.has_no_topology):
-            return reason  # between nodes only the job knows which nodes share a rack, unless Slurm knows no switches
-        return redundant_mapping(case, layout) or plans.reason_to_skip(case)
+        unread = None if self.communicator else self.site.inherited_env.why_unread(self.environment)
+        return gpus or (f"{self.variant}: {unread}" if unread else None)
 
 
 def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:

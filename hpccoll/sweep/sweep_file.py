@@ -20,8 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from hpccoll.analysis.choice_table import load_table
 from hpccoll.analysis.resolve_auto import check_table_given
-from hpccoll.analysis.table import load_table
 from hpccoll.cases.case import Effort, Shape
 from hpccoll.cases.communicator_settings import CommunicatorSettings
 from hpccoll.cases.keys import EFFORT, SIZE_RANGE, SWEEP
@@ -35,7 +35,7 @@ from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
 from hpccoll.sweep.workload_section import WorkloadSection
 from hpccoll.training.model_file import load_models
-from hpccoll.training.workload import WORKLOAD
+from hpccoll.training.step_keys import WORKLOAD
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 

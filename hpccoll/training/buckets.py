@@ -36,19 +36,12 @@ Bucket = tuple[Tensor, ...]
 
 @dataclass(frozen=True, slots=True)
 class BucketRule:
-    """When buckets are closed.
+    """When buckets are closed."""
 
-    Args:
-        framework: one of FRAMEWORKS.
-        limit: the limit of a bucket in bytes [that of the framework].
-        first: of DDP, the limit of the first bucket [1 MiB; with a limit, that limit].
-        scale: a number by which all limits are divided, as the tensors of a scaled model are.
-    """
-
-    framework: str = "ddp"
-    limit: int | None = None
-    first: int | None = None
-    scale: int = 1
+    framework: str = "ddp"  # one of FRAMEWORKS
+    limit: int | None = None  # the limit of a bucket in bytes [that of the framework]
+    first: int | None = None  # of DDP, the limit of the first bucket [1 MiB; with a limit, that limit]
+    scale: int = 1  # a number by which all limits are divided, as the tensors of a scaled model are
 
     def __post_init__(self) -> None:
         if self.framework not in FRAMEWORKS:
@@ -58,26 +51,12 @@ class BucketRule:
                 raise BadInputError(key, value, "at least 1 byte")
 
     def buckets(self, model: ModelShape, itemsize: int, ranks: int = 1) -> list[Bucket]:
-        """Return the buckets in the order of their collectives.
-
-        Args:
-            model: the model.
-            itemsize: the bytes of an element.
-            ranks: the data-parallel ranks, on which the limit of Megatron-LM depends.
-        """
-        return FRAMEWORKS[self.framework](self, model, itemsize, ranks)
+        """Return the buckets in the order of their collectives; the number of ranks matters to Megatron-LM."""
+        return list(FRAMEWORKS[self.framework](self, model, itemsize, ranks))
 
     def limit_or(self, default: int) -> int:
         """Return the limit of a bucket in bytes, or the default, scaled."""
         return max(1, (self.limit or default) // self.scale)
-
-
-def _ddp(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
-    return list(closed_after(model.ready, itemsize, _ddp_limits(rule)))
-
-
-def _ddp_find_unused(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
-    return [bucket[::-1] for bucket in closed_after(model.tensors, itemsize, _ddp_limits(rule))][::-1]
 
 
 def _ddp_limits(rule: BucketRule) -> tuple[int, int]:
@@ -85,37 +64,27 @@ def _ddp_limits(rule: BucketRule) -> tuple[int, int]:
     return first, rule.limit_or(DDP_LIMIT)
 
 
-def _horovod(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
-    return list(closed_before(model.ready, itemsize, rule.limit_or(HOROVOD_LIMIT)))
+def _megatron_limit(rule: BucketRule, itemsize: int, ranks: int) -> int:
+    return rule.limit_or(itemsize * max(MEGATRON_ELEMENTS, MEGATRON_ELEMENTS_PER_RANK * ranks))
 
 
-def _megatron(rule: BucketRule, model: ModelShape, itemsize: int, ranks: int) -> list[Bucket]:
-    limit = rule.limit_or(itemsize * max(MEGATRON_ELEMENTS, MEGATRON_ELEMENTS_PER_RANK * ranks))
-    return list(closed_after(model.ready, itemsize, (limit,)))
-
-
-def _deepspeed(rule: BucketRule, model: ModelShape, itemsize: int, _ranks: int) -> list[Bucket]:
-    return list(closed_before(model.ready, itemsize, rule.limit_or(itemsize * DEEPSPEED_ELEMENTS)))
-
-
-def _one(_rule: BucketRule, model: ModelShape, _itemsize: int, _ranks: int) -> list[Bucket]:
-    return [model.ready] if model.ready else []
-
-
-def _each(_rule: BucketRule, model: ModelShape, _itemsize: int, _ranks: int) -> list[Bucket]:
-    return [(tensor,) for tensor in model.ready]
-
-
-FRAMEWORKS: Mapping[str, Callable[[BucketRule, ModelShape, int, int], list[Bucket]]] = {
-    "ddp": _ddp,
-    "ddp_find_unused": _ddp_find_unused,
-    "horovod": _horovod,
-    "megatron": _megatron,
-    "deepspeed": _deepspeed,
-    "one": _one,
-    "each": _each,
+FRAMEWORKS: Mapping[str, Callable[[BucketRule, ModelShape, int, int], Iterable[Bucket]]] = {
+    "ddp": lambda rule, model, itemsize, _: closed_after(model.ready, itemsize, _ddp_limits(rule)),
+    "ddp_find_unused": lambda rule, model, itemsize, _: (
+        bucket[::-1] for bucket in reversed([*closed_after(model.tensors, itemsize, _ddp_limits(rule))])
+    ),
+    "horovod": lambda rule, model, itemsize, _: closed_before(model.ready, itemsize, rule.limit_or(HOROVOD_LIMIT)),
+    "megatron": lambda rule, model, itemsize, ranks: closed_after(
+        model.ready, itemsize, (_megatron_limit(rule, itemsize, ranks),)
+    ),
+    "deepspeed": lambda rule, model, itemsize, _: closed_before(
+        model.ready, itemsize, rule.limit_or(itemsize * DEEPSPEED_ELEMENTS)
+    ),
+    "one": lambda _rule, model, _itemsize, _: [model.ready] if model.ready else [],
+    "each": lambda _rule, model, _itemsize, _: ((tensor,) for tensor in model.ready),
 }
-"""The rules by name; ``one`` is a bucket of everything, ``each`` a bucket for each tensor."""
+"""The rules by name: the buckets of a model whose elements have ``itemsize`` bytes, on so many data-parallel ranks;
+``one`` is a bucket of everything, ``each`` a bucket for each tensor."""
 
 
 def closed_after(tensors: Iterable[Tensor], itemsize: int, limits: Sequence[int]) -> Iterator[Bucket]:

@@ -7,9 +7,7 @@ ranks of it divide the parameters among themselves (ZeRO, FSDP), and ``ep`` rank
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -29,23 +27,15 @@ REPLICAS = {"replica": "shard", "expert_replica": "ep"}
 """The axes whose groups join what is equal in the parts of a data-parallel group: equal shards, and equal experts."""
 
 
-@dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
+@dataclass(frozen=True, slots=True)
 class Mesh:
-    """The numbers of ranks on each axis: see AXES.
+    """The numbers of ranks on each axis: see AXES."""
 
-    Args:
-        tp: the ranks of a tensor-parallel group.
-        dp: the ranks of a data-parallel group.
-        pp: the stages of the pipeline.
-        shard: the ranks of a sharded group, a divisor of ``dp``.
-        ep: the ranks of an expert-parallel group, a divisor of ``dp``.
-    """
-
-    tp: int = 1
-    dp: int = 1
-    pp: int = 1
-    shard: int = 1
-    ep: int = 1
+    tp: int = 1  # the ranks of a tensor-parallel group
+    dp: int = 1  # the ranks of a data-parallel group
+    pp: int = 1  # the stages of the pipeline
+    shard: int = 1  # the ranks of a sharded group, a divisor of ``dp``
+    ep: int = 1  # the ranks of an expert-parallel group, a divisor of ``dp``
 
     def __post_init__(self) -> None:
         for axis in fields(self):
@@ -84,22 +74,19 @@ class Mesh:
         """The mesh as text, without axes of 1: ``dp=4,tp=2``."""
         return ",".join(f"{name}={getattr(self, name)}" for name in AXES if getattr(self, name) > 1) or "dp=1"
 
-    @cached_property
-    def _numbers(self) -> Any:
-        return np.arange(self.ranks).reshape(self.pp, self.dp, self.tp)
-
     def groups(self, axis: str) -> list[Sequence[int]]:
         """Return the ranks of all groups of an axis, one of AXES or of REPLICAS."""
-        numbers = self._numbers
+        numbers = np.arange(self.ranks).reshape(self.pp, self.dp, self.tp)
         if axis == "tp":
-            return [list(map(int, row)) for row in numbers.reshape(-1, self.tp)]
-        if axis == "pp":
-            return [list(map(int, row)) for row in numbers.reshape(self.pp, -1).T]
-        columns = numbers.transpose(0, 2, 1).reshape(-1, self.dp)  # data-parallel groups
-        size = self.size(axis)
-        if axis in REPLICAS:
-            columns = columns.reshape(-1, size, self.dp // size).transpose(0, 2, 1)
-        return [list(map(int, row)) for row in columns.reshape(-1, size)]
+            rows = numbers.reshape(-1, self.tp)
+        elif axis == "pp":
+            rows = numbers.reshape(self.pp, -1).T
+        else:
+            columns, size = numbers.transpose(0, 2, 1).reshape(-1, self.dp), self.size(axis)  # data-parallel groups
+            if axis in REPLICAS:
+                columns = columns.reshape(-1, size, self.dp // size).transpose(0, 2, 1).reshape(-1, self.dp)
+            rows = columns.reshape(-1, size)
+        return [*rows.tolist()]
 
     def size(self, axis: str) -> int:
         """Return the number of ranks of a group of an axis."""

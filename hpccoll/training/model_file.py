@@ -36,10 +36,6 @@ KEYS = ("dtype", "sample", "modules")
 def model_from_json(name: str, content: object) -> ModelShape:
     """Return the model of a file.
 
-    Args:
-        name: the name of the model.
-        content: the content of the file: mappings, lists and numbers.
-
     Raises:
         BadInputError: names the first key that is wrong, with its value and what is valid.
     """

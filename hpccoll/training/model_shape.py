@@ -15,41 +15,27 @@ BACKWARD_OVER_FORWARD = 2
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A parameter of a model, and so a gradient.
+    """A parameter of a model, and so a gradient."""
 
-    Args:
-        name: the name within its module, such as ``weight``.
-        elements: the number of elements.
-        split: whether tensor parallelism divides it.
-    """
-
-    name: str
+    name: str  # the name within its module, such as ``weight``
     elements: int
-    split: bool = False
+    split: bool = False  # whether tensor parallelism divides it
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module of a model, such as a convolution: its gradients are ready when its backward pass ends.
+    """A module of a model, such as a convolution: its gradients are ready when its backward pass ends."""
 
-    Args:
-        name: the name of the module, such as ``layer1.0.conv1``.
-        tensors: its tensors, in the order of a framework's parameter list.
-        forward_flops: FLOPs of the forward pass of one sample.
-        block: the number of the block of a pipeline that it belongs to; None for what is before or after all blocks.
-        part: the part of a transformer that tensor parallelism divides: ``embedding``, ``attention``, ``mlp``,
-            ``experts`` or ``output``; empty for what every rank computes.
-        weight_first: whether its weight is ready before its bias, as of norms and convolutions in PyTorch.
-        expert: the number of the expert that it belongs to; expert parallelism divides the experts.
-    """
-
-    name: str
-    tensors: tuple[Tensor, ...]
-    forward_flops: float = 0.0
+    name: str  # the name of the module, such as ``layer1.0.conv1``
+    tensors: tuple[Tensor, ...]  # its tensors, in the order of a framework's parameter list
+    forward_flops: float = 0.0  # FLOPs of the forward pass of one sample
+    # the number of the block of a pipeline that it belongs to; None for what is before or after all blocks
     block: int | None = None
+    # the part of a transformer that tensor parallelism divides: ``embedding``, ``attention``, ``mlp``, ``experts`` or
+    # ``output``; empty for what every rank computes
     part: str = ""
-    weight_first: bool = False
-    expert: int | None = None
+    weight_first: bool = False  # whether its weight is ready before its bias, as of norms and convolutions in PyTorch
+    expert: int | None = None  # the number of the expert that it belongs to; expert parallelism divides the experts
 
     @property
     def ready(self) -> tuple[Tensor, ...]:
@@ -59,44 +45,26 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """What the parallelism of a transformer depends on.
-
-    Args:
-        blocks: the number of blocks.
-        hidden: h, the elements of an activation of one token.
-        sequence: s, the tokens of a sample.
-        experts: the number of experts of a block; 0 without experts.
-        routed: the experts that each token goes to.
-    """
+    """What the parallelism of a transformer depends on."""
 
     blocks: int
-    hidden: int
-    sequence: int
-    experts: int = 0
-    routed: int = 0
+    hidden: int  # h, the elements of an activation of one token
+    sequence: int  # s, the tokens of a sample
+    experts: int = 0  # the number of experts of a block; 0 without experts
+    routed: int = 0  # the experts that each token goes to
 
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
 class ModelShape:
-    """A model as its gradient tensors.
+    """A model as its gradient tensors."""
 
-    Args:
-        name: the name of the model.
-        modules: its modules in forward order.
-        dtype: the usual type of its gradients.
-        sample: what a sample is, in words.
-        transformer: what its parallelism depends on; None for other models.
-        source: where the architecture parameters come from.
-        scale: how many times smaller than the model its tensors are.
-    """
-
-    name: str
-    modules: tuple[Module, ...]
-    dtype: str
-    sample: str
-    source: str
-    transformer: Transformer | None = None
-    scale: int = 1
+    name: str  # the name of the model
+    modules: tuple[Module, ...]  # its modules in forward order
+    dtype: str  # the usual type of its gradients
+    sample: str  # what a sample is, in words
+    source: str  # where the architecture parameters come from
+    transformer: Transformer | None = None  # what its parallelism depends on; None for other models
+    scale: int = 1  # how many times smaller than the model its tensors are
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:

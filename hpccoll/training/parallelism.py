@@ -67,31 +67,18 @@ ROWS_LAST = ("embedding", "attention", "mlp", "experts")
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """How a model is trained in parallel.
+    """How a model is trained in parallel."""
 
-    Args:
-        mesh: the mesh of the ranks.
-        buckets: how gradients are grouped.
-        sharding: one of SHARDINGS.
-        sequence: whether tensor-parallel ranks divide the sequence, too.
-        overlap: whether gradients are synchronised while the backward pass goes on.
-        micro_batches: the micro-batches of a step; their gradients are synchronised once.
-        samples: the samples of a micro-batch of a data-parallel rank.
-        recompute: whether the backward pass computes the forward pass of each block again.
-        gradient_dtype: the type of gradients on the wire [that of the model].
-        parameter_dtype: the type of gathered parameters and of activations [that of the model].
-    """
-
-    mesh: Mesh = field(default_factory=Mesh)
-    buckets: BucketRule = field(default_factory=BucketRule)
-    sharding: str = "none"
-    sequence: bool = False
-    overlap: bool = True
-    micro_batches: int = 1
-    samples: int = 1
-    recompute: bool = False
-    gradient_dtype: str | None = None
-    parameter_dtype: str | None = None
+    mesh: Mesh = field(default_factory=Mesh)  # the mesh of the ranks
+    buckets: BucketRule = field(default_factory=BucketRule)  # how gradients are grouped
+    sharding: str = "none"  # one of SHARDINGS
+    sequence: bool = False  # whether tensor-parallel ranks divide the sequence, too
+    overlap: bool = True  # whether gradients are synchronised while the backward pass goes on
+    micro_batches: int = 1  # the micro-batches of a step; their gradients are synchronised once
+    samples: int = 1  # the samples of a micro-batch of a data-parallel rank
+    recompute: bool = False  # whether the backward pass computes the forward pass of each block again
+    gradient_dtype: str | None = None  # the type of gradients on the wire [that of the model]
+    parameter_dtype: str | None = None  # the type of gathered parameters and of activations [that of the model]
 
     def __post_init__(self) -> None:
         if self.sharding not in SHARDINGS:
@@ -245,15 +232,7 @@ class _Builder:
         self, unit: str, modules: Sequence[Module], direction: str,
         starts: Mapping[str, Sequence[StepOperation]] | None = None, *, again: bool = False,
     ) -> None:  # fmt: skip
-        """Append a pass through the modules of a unit, with the collectives inside of it.
-
-        Args:
-            unit: the name of the unit.
-            modules: its modules in the order of the pass.
-            direction: ``forward`` or ``backward``.
-            starts: the operations that start after the pass through a module, by the name of the module.
-            again: whether the pass is repeated in the backward pass.
-        """
+        """Append a pass through the modules of a unit, with the collectives inside of it."""
         phase = BACKWARD if again else direction
         flops = self.parallelism.samples * (1 if direction == FORWARD else BACKWARD_OVER_FORWARD)
         for part, each in groupby(modules, key=attrgetter("part")):

@@ -18,27 +18,16 @@ FORWARD, BACKWARD, STEP = "forward", "backward", "step"
 
 @dataclass(frozen=True, slots=True)
 class StepOperation:
-    """A collective of a training step.
+    """A collective of a training step."""
 
-    Args:
-        label: what it is for: ``bucket 3``, ``block 7 attention``.
-        collective: the name of the collective; ``send_recv`` is one message between neighbouring stages.
-        axis: the axis of the mesh whose groups run it: dp, shard, replica, expert_replica, tp, ep or pp.
-        nbytes: S in bytes, by the convention of the collective.
-        dtype: the type of the elements.
-        phase: ``forward``, ``backward``, or ``step`` after both.
-        peer: of a message between stages, the other stage.
-        sends: of a message between stages, whether this stage sends it.
-    """
-
-    label: str
-    collective: str
-    axis: str
-    nbytes: int
-    dtype: str
-    phase: str
-    peer: int | None = None
-    sends: bool = False
+    label: str  # what it is for: ``bucket 3``, ``block 7 attention``
+    collective: str  # the name of the collective; ``send_recv`` is one message between neighbouring stages
+    axis: str  # the axis of the mesh whose groups run it: dp, shard, replica, expert_replica, tp, ep or pp
+    nbytes: int  # S in bytes, by the convention of the collective
+    dtype: str  # the type of the elements
+    phase: str  # ``forward``, ``backward``, or ``step`` after both
+    peer: int | None = None  # of a message between stages, the other stage
+    sends: bool = False  # of a message between stages, whether this stage sends it
 
     @property
     def stream(self) -> str:
@@ -55,10 +44,6 @@ class StepOperation:
 
         Operations that are alike and follow one another share buffers, but every bucket has its own. Both ends of a
         message have the same value.
-
-        Args:
-            stage: the number of the pipeline stage whose program has the operation.
-            number: the number of its Start in that program.
         """
         if self.is_bucket:
             return stage, number
@@ -75,28 +60,18 @@ class StepOperation:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """A computation.
+    """A computation."""
 
-    Args:
-        phase: ``forward`` or ``backward``.
-        flops: its FLOPs on this rank.
-    """
-
-    phase: str
-    flops: float
+    phase: str  # ``forward`` or ``backward``
+    flops: float  # its FLOPs on this rank
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Starts an operation: it may run from now on.
-
-    Args:
-        operation: the operation.
-        after: the number of the Start of an operation, on another stream, that must have ended before.
-    """
+    """Starts an operation: it may run from now on."""
 
     operation: StepOperation
-    after: int | None = None
+    after: int | None = None  # the number of the Start of an operation, on another stream, that must have ended before
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,33 +86,21 @@ Instruction: TypeAlias = Compute | Start | Wait
 
 @dataclass(frozen=True, slots=True)
 class GradientBucket:
-    """Gradients that are synchronised together.
+    """Gradients that are synchronised together."""
 
-    Args:
-        label: its name: ``bucket 3``, or the block that it belongs to.
-        axis: the axis of the mesh over which they are summed.
-        tensors: the tensors, in the order in which their gradients become ready.
-    """
-
-    label: str
-    axis: str
-    tensors: Bucket
+    label: str  # its name: ``bucket 3``, or the block that it belongs to
+    axis: str  # the axis of the mesh over which they are summed
+    tensors: Bucket  # the tensors, in the order in which their gradients become ready
 
 
 @dataclass(frozen=True, slots=True)
 class StepProgram:
-    """The program of the ranks of one pipeline stage.
+    """The program of the ranks of one pipeline stage."""
 
-    Args:
-        stage: the number of the stage.
-        model: the part of the model that each of its ranks has.
-        instructions: the instructions in order.
-        buckets: the buckets of gradients, in the order of their collectives; a single rank has them, too.
-    """
-
-    stage: int
-    model: ModelShape
-    instructions: tuple[Instruction, ...]
+    stage: int  # the number of the stage
+    model: ModelShape  # the part of the model that each of its ranks has
+    instructions: tuple[Instruction, ...]  # the instructions in order
+    # the buckets of gradients, in the order of their collectives; a single rank has them, too
     buckets: tuple[GradientBucket, ...]
 
     @property

@@ -28,21 +28,13 @@ Seconds = Callable[[Compute], float]
 
 @dataclass(frozen=True, slots=True)
 class StepSpan:
-    """A computation, or an operation, of a stage.
+    """A computation, or an operation, of a stage."""
 
-    Args:
-        label: the phase of a computation, or the label of an operation.
-        begin_s: when it starts, in seconds from the start of the step.
-        end_s: when it ends.
-        ready_s: of an operation, when the program has started it.
-        operation: the operation; None for a computation.
-    """
-
-    label: str
-    begin_s: float
-    end_s: float
-    ready_s: float = 0.0
-    operation: StepOperation | None = None
+    label: str  # the phase of a computation, or the label of an operation
+    begin_s: float  # when it starts, in seconds from the start of the step
+    end_s: float  # when it ends
+    ready_s: float = 0.0  # of an operation, when the program has started it
+    operation: StepOperation | None = None  # the operation; None for a computation
 
     @property
     def communicates(self) -> bool:
@@ -52,21 +44,13 @@ class StepSpan:
 
 @dataclass(frozen=True, slots=True)
 class StepTimeline:
-    """The times of a step.
+    """The times of a step."""
 
-    Args:
-        step_s: the seconds of the step.
-        bare_s: the seconds of the same step without communication.
-        compute_s: the seconds that the busiest stage computes.
-        communication_s: the seconds of all collectives and sent messages of the stage that communicates longest.
-        spans: the computations and operations of each stage.
-    """
-
-    step_s: float
-    bare_s: float
-    compute_s: float
-    communication_s: float
-    spans: tuple[tuple[StepSpan, ...], ...]
+    step_s: float  # the seconds of the step
+    bare_s: float  # the seconds of the same step without communication
+    compute_s: float  # the seconds that the busiest stage computes
+    communication_s: float  # the seconds of all collectives and sent messages of the stage that communicates longest
+    spans: tuple[tuple[StepSpan, ...], ...]  # the computations and operations of each stage
 
     @property
     def exposed_s(self) -> float:
@@ -85,13 +69,7 @@ class StepTimeline:
 
 
 def step_timeline(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost) -> StepTimeline:
-    """Return the timeline of the programs of all stages.
-
-    Args:
-        programs: the program of each stage.
-        seconds: the duration of a computation.
-        cost: the duration of an operation.
-    """
+    """Return the timeline of the programs of all stages, from the duration of each computation and operation."""
     spans, step_s = _run(programs, seconds, cost)
     _, bare_s = _run(programs, seconds, lambda _operation: 0.0)
     computed = [sum(span.end_s - span.begin_s for span in each if span.operation is None) for each in spans]

@@ -9,8 +9,8 @@ from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffer, GuardedBuffers, allocate_guarded
 
 
-class CompiledPlan(Protocol):
-    """An operation compiled for one set of buffers.
+class TransportPlan(Protocol):
+    """An operation lowered for one set of buffers.
 
     Args:
         result: the part of dst that is defined at this rank after the operation. The check compares it with the
@@ -46,8 +46,8 @@ class Transport(Protocol):
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return a buffer of ``count`` elements in memory suited to this transport."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        """Compile ``operation`` for these buffers; all ranks call this together. In place, src is unused.
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
+        """Lower ``operation`` for these buffers; all ranks call this together. In place, src is unused.
 
         Raises:
             PlanMismatchError: if the plans of the ranks do not match.

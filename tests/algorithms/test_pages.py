@@ -84,10 +84,3 @@ def test_the_table_of_the_readme_has_the_algorithms_of_the_registry():
     assert listed == {name: set(row.components) for name, row in COLLECTIVES.items()}
     assert {a.name for row in COLLECTIVES.values() for a in row.algorithms.values() if a.floor} == {"null"}
     assert all("null" in row.algorithms for row in COLLECTIVES.values())
-
-
-def test_the_ring_of_the_guide_is_its_page():
-    (text,) = re.findall(
-        r"```python\n(from collections.*?)```", (ROOT / "hpccoll" / "README.md").read_text(), re.DOTALL
-    )
-    assert PAGES["ring"].read_text().endswith(text)

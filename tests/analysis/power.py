@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpccoll.analysis.comparison import IMPROVEMENT, REGRESSION, TOLERANCE, verdict_on_shift
+from hpccoll.analysis.run_comparison import IMPROVEMENT, REGRESSION, TOLERANCE, verdict_on_shift
 from hpccoll.analysis.shift import shifts
 from hpccoll.store.load_results import read_results
 

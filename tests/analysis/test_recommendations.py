@@ -7,8 +7,7 @@ from synthetic_timings import KIB, linear_curve, measured_results, merged_result
 
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
-from hpccoll.analysis.setting import Setting
-from hpccoll.analysis.table import Choice
+from hpccoll.analysis.setting import Choice, Setting
 
 SIZES = [KIB << 2 * i for i in range(8)]
 EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB

@@ -10,8 +10,8 @@ from row_examples import make_row
 from written_runs import write_run
 
 from hpccoll.analysis.compared_case import cases_of_rows
-from hpccoll.analysis.comparison import REGRESSION
 from hpccoll.analysis.reference import compare_with_reference, make_reference, read_reference, write_reference
+from hpccoll.analysis.run_comparison import REGRESSION
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.rows import Results
 

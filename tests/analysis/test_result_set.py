@@ -18,7 +18,7 @@ from journal_examples import CASES, begin
 from written_runs import write_run
 
 import hpccoll
-from hpccoll.analysis import comparison
+from hpccoll.analysis.run_comparison import compare
 from hpccoll.cases.plan import Launcher, Plan, Skip
 from hpccoll.common.errors import BadInputError
 from hpccoll.render.export import export
@@ -210,7 +210,7 @@ def test_a_comparison_is_a_frame_with_the_worst_case_first(tmp_path):
     slower = {("ring", 4096): 1.3, ("ring", 1024): 0.7, ("recursive_doubling", 65536): None}
     new = hpccoll.open(write_run(tmp_path / "new.h5", slower, seed=2, provenance={"kernel": "6.2"}))
     frame = new.compare(old)
-    compared = comparison.compare(old._results, new._results)
+    compared = compare(old._results, new._results)
     assert records(frame) == [{"verdict": case.verdict, **plain(case.row())} for case in compared.cases]
     assert frame.verdict.tolist()[:3] == ["regression", "missing", "improvement"]
     assert frame.attrs["changes"] == {"kernel": {"old": "6.1", "new": "6.2"}}

@@ -87,23 +87,14 @@ C_CASES = {LOOP: NATIVE_CASES, RING: RING_CASES}
 
 
 class Bound(NamedTuple):
-    """How many times as long ours may take as something else, at one size of all_reduce.
+    """How many times as long ours may take as something else, at one size of all_reduce."""
 
-    Args:
-        level: the thread level.
-        nbytes: the size.
-        ours: the fastest of these counts.
-        other: likewise.
-        at_most: the bound; None if the ratio is shown only.
-        program: the C program that is ``other``; None for the same launch of hpccoll.
-    """
-
-    level: str
-    nbytes: int
-    ours: tuple[Way, ...]
-    other: tuple[Way, ...]
-    at_most: float | None
-    program: str | None = None
+    level: str  # the thread level
+    nbytes: int  # the size
+    ours: tuple[Way, ...]  # the fastest of these counts
+    other: tuple[Way, ...]  # likewise
+    at_most: float | None  # the bound; None if the ratio is shown only
+    program: str | None = None  # the C program that is ``other``; None for the same launch of hpccoll
 
 
 BOUNDS = {
@@ -230,18 +221,12 @@ def ratios(ours: Times, other: Times) -> Times:
 
 
 class Line(NamedTuple):
-    """A line of a table.
+    """A line of a table."""
 
-    Args:
-        name: its name in the summary.
-        cells: what it shows.
-        verdict: one of the words below.
-        others: the times by each executor that is not judged, and their ratio to what ours is compared with.
-    """
-
-    name: str
-    cells: Sequence[str]
-    verdict: str
+    name: str  # its name in the summary
+    cells: Sequence[str]  # what it shows
+    verdict: str  # one of the words below
+    # the times by each executor that is not judged, and their ratio to what ours is compared with
     others: Sequence[tuple[Times, float]]
 
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from hpccoll.analysis.comparison import IMPROVEMENT, REGRESSION, UNCHANGED, UNDECIDED, Comparison, compare
 from hpccoll.analysis.reference import compare_with_reference, make_reference
+from hpccoll.analysis.run_comparison import IMPROVEMENT, REGRESSION, UNCHANGED, UNDECIDED, Comparison, compare
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Results
 

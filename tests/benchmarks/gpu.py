@@ -43,23 +43,14 @@ from hpccoll.transports.gpu import device_count
 
 
 class Part(NamedTuple):
-    """A part of a call.
+    """A part of a call."""
 
-    Args:
-        seconds: how long it takes, about; it is not begun where less is left.
-        needs: what it takes, as ``bare.missing`` has it; ``cuda`` is a GPU in whose place nothing can stand.
-        module: the module of its function, which has the name of the part.
-        what: what it shows.
-        shared: whether several ranks may share a GPU, which they do under MPS if it starts.
-        several: whether it takes several GPUs.
-    """
-
-    seconds: int
-    needs: str
-    module: str
-    what: str
-    shared: bool = False
-    several: bool = False
+    seconds: int  # how long it takes, about; it is not begun where less is left
+    needs: str  # what it takes, as ``bare.missing`` has it; ``cuda`` is a GPU in whose place nothing can stand
+    module: str  # the module of its function, which has the name of the part
+    what: str  # what it shows
+    shared: bool = False  # whether several ranks may share a GPU, which they do under MPS if it starts
+    several: bool = False  # whether it takes several GPUs
 
 
 PARTS: Mapping[str, Part] = {

@@ -22,8 +22,9 @@ import yaml
 
 from hpccoll.common.units import format_size
 from hpccoll.model.machine_file import DeclaredSections
-from hpccoll.model.model_report import RunModel, model_lines, models_of
+from hpccoll.model.run_model import RunModel, models_of
 from hpccoll.model.validation import Errors, Regret, Validated
+from hpccoll.render.model_report import model_lines
 from hpccoll.store.result_files import read_all
 
 ROOT = Path(__file__).parents[2]
@@ -55,23 +56,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured, and what is asked of the errors.
+    """What is measured, and what is asked of the errors."""
 
-    Args:
-        calibrate: what the machine is fitted to.
-        test: what its predictions are compared with.
-        median: the largest median error.
-        tail: the largest 90th percentile.
-        each: the largest error of each case, if that is asked.
-        declared: sections of the machine file that no pattern shows.
-    """
-
-    calibrate: Stage
-    test: Stage
-    median: float | None = None
-    tail: float | None = None
-    each: float | None = None
-    declared: dict[str, object] = field(default_factory=dict)
+    calibrate: Stage  # what the machine is fitted to
+    test: Stage  # what its predictions are compared with
+    median: float | None = None  # the largest median error
+    tail: float | None = None  # the largest 90th percentile
+    each: float | None = None  # the largest error of each case, if that is asked
+    declared: dict[str, object] = field(default_factory=dict)  # sections of the machine file that no pattern shows
 
 
 LONG = {"warmup": 1, "min_iterations": 3, "max_iterations": 30, "seconds": 0.2, "precision": 0.02}

@@ -20,8 +20,8 @@ from verdicts import Verdict, bound, holds, not_run, recorded, right
 
 from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.common.errors import BadInputError
-from hpccoll.evidence.log_report import report_lines
 from hpccoll.evidence.log_set import read_log_files
+from hpccoll.render.log_report import report_lines
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import nccl_version

@@ -18,21 +18,13 @@ MOST_S = 100
 
 
 class Program(NamedTuple):
-    """A program on so many ranks.
+    """A program on so many ranks."""
 
-    Args:
-        ranks: how many.
-        path: its path in tests/.
-        words: its arguments.
-        what: what it shows.
-        defect: returns what its output shows to be wrong, None for nothing.
-    """
-
-    ranks: int
-    path: str
-    words: Sequence[str]
-    what: str
-    defect: Callable[[str], str | None]
+    ranks: int  # how many
+    path: str  # its path in tests/
+    words: Sequence[str]  # its arguments
+    what: str  # what it shows
+    defect: Callable[[str], str | None]  # returns what its output shows to be wrong, None for nothing
 
 
 def cases_defect(output: str) -> str | None:

@@ -10,48 +10,28 @@ from hpccoll.cases.catalogue import NATIVE
 
 @dataclass(frozen=True)
 class Ask:
-    """What a setting is to show at one size; of both sides the better of in place and not counts, round by round.
+    """What a setting is to show at one size; of both sides the better of in place and not counts, round by round."""
 
-    Args:
-        nbytes: the size.
-        ours: the name of the way that is to be fast, or of several: the best of them.
-        of: the name of what it is compared with; None for what the wires allow.
-        at_least: how many times faster than that it has to be.
-    """
-
-    nbytes: int
-    ours: tuple[str, ...]
-    of: str | None
-    at_least: float
+    nbytes: int  # the size
+    ours: tuple[str, ...]  # the name of the way that is to be fast, or of several: the best of them
+    of: str | None  # the name of what it is compared with; None for what the wires allow
+    at_least: float  # how many times faster than that it has to be
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One launch of cases that take turns.
+    """One launch of cases that take turns."""
 
-    Args:
-        testbed: what ``testbed up`` is told; empty for this machine alone.
-        nodes: that work.
-        each: ranks on each of them.
-        ways: the algorithms, each with a transport, parameters and a mapping.
-        sizes: in bytes.
-        asks: what it is to show.
-        aggregators: hosts beside the nodes.
-        seconds: of a case, in all rounds.
-        least: iterations of a case in a round.
-        in_place: which placements.
-    """
-
-    testbed: tuple[str, ...]
-    nodes: int
-    each: int
-    ways: tuple["Way", ...]
-    sizes: tuple[int, ...]
-    asks: tuple[Ask, ...] = ()
-    aggregators: int = 0
-    seconds: float = 10.0
-    least: int = 6
-    in_place: tuple[bool, ...] = (False, True)
+    testbed: tuple[str, ...]  # what ``testbed up`` is told; empty for this machine alone
+    nodes: int  # that work
+    each: int  # ranks on each of them
+    ways: tuple["Way", ...]  # the algorithms, each with a transport, parameters and a mapping
+    sizes: tuple[int, ...]  # in bytes
+    asks: tuple[Ask, ...] = ()  # what it is to show
+    aggregators: int = 0  # hosts beside the nodes
+    seconds: float = 10.0  # of a case, in all rounds
+    least: int = 6  # iterations of a case in a round
+    in_place: tuple[bool, ...] = (False, True)  # which placements
 
     def cases(self) -> Iterator[Case]:
         for way, size, in_place in product(self.ways, self.sizes, self.in_place):

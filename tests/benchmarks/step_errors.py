@@ -26,7 +26,7 @@ from model_errors import CALIBRATE, CPU_RATE, CPUS, TESTBED, complete, run_testb
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
 from hpccoll.model.machine_file import DeclaredSections, MachineFile
-from hpccoll.model.model_report import models_of
+from hpccoll.model.run_model import models_of
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.store.load_results import read_results
 from hpccoll.store.result_files import read_all

@@ -15,19 +15,12 @@ CODES = {WRONG: 3, MISSED: 1, NOT_RUN: 1}
 
 @dataclass(frozen=True)
 class Verdict:
-    """One line of the page.
+    """One line of the page."""
 
-    Args:
-        what: what was tried.
-        status: one of the words above.
-        got: the number that came out, in the unit that ``what`` names, or words.
-        asked: what is asked of it.
-    """
-
-    what: str
-    status: str
-    got: float | str = ""
-    asked: str = ""
+    what: str  # what was tried
+    status: str  # one of the words above
+    got: float | str = ""  # the number that came out, in the unit that ``what`` names, or words
+    asked: str = ""  # what is asked of it
 
     @property
     def row(self) -> str:

@@ -1,7 +1,5 @@
 """Settings of NCCL's communicators: they are documented, and the named variants use known ones."""
 
-from pathlib import Path
-
 import pytest
 
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS, check_settings
@@ -27,9 +25,3 @@ def test_a_communicator_on_which_graphs_would_hang_is_refused():
     with pytest.raises(BadInputError, match="graph_usage_mode: 0 is not valid: a whole number from 1 to 2"):
         check_settings("communicator", {"graph_usage_mode": 0})
     check_settings("communicator", {"graph_usage_mode": 1})
-
-
-def test_the_guide_lists_every_setting_with_its_effect_and_version():
-    text = (Path(__file__).parents[2] / "slurm/GPU.md").read_text()
-    for name, setting in COMMUNICATOR_SETTINGS.items():
-        assert f"| `{name}` | {setting.since // 10000}.{setting.since // 100 % 100} | {setting.effect} |" in text

@@ -7,15 +7,16 @@ import pytest
 from catalogue_cases import ALL, case
 from schedule_examples import ALGORITHMS, case_of, cases
 
-from hpccoll.cases.catalogue import NATIVE, unmet_needs
+from hpccoll.cases.catalogue import NATIVE
 from hpccoll.cases.memory_estimate import check_memory, memory_needed
+from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.common.errors import BadInputError
-from hpccoll.measure.payload_values import PERIOD
+from hpccoll.measure.payload import PERIOD
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.unequal_blocks import PATTERNS
 from hpccoll.training.model_file import model_from_json
 from hpccoll.training.workload import TRAINING_STEP, Workload
-from hpccoll.transports.nccl.compile import NcclCompiler
+from hpccoll.transports.nccl.lowering import NcclLowering
 
 MIB = 2**20
 
@@ -109,9 +110,9 @@ def test_a_plan_over_nccl_allocates_no_more_than_estimated(name):
     collective, algorithm = ALGORITHMS[name]
     on = case_of(name, 4)
     operation = on.operation(1 << 24, "int32", in_place=on.placements[0], channels=4, window=4)
-    compilers = [NcclCompiler(me, operation) for me in range(4)]
+    lowerings = [NcclLowering(me, operation) for me in range(4)]
     elements = (
-        sum(c.lengths.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in compilers
+        sum(c.lengths.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in lowerings
     )
     requested = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
                  bytes=operation.call.bytes(1 << 24, 4))  # fmt: skip
@@ -130,7 +131,7 @@ def test_an_aggregator_allocates_no_more_than_estimated(workers, params):
                  params=params)  # fmt: skip
     channels, window = params.get("channels", 16), params.get("window", 4)  # 16 segments of 4 MiB
     operation = on.operation(requested.bytes // 4, "int32", in_place=True, channels=channels, window=window)
-    compiled = [NcclCompiler(me, operation) for me in range(workers, layout.ranks)]
+    compiled = [NcclLowering(me, operation) for me in range(workers, layout.ranks)]
     taken = [4 * (sum(c.lengths.values()) + operation.elements("dst", c.me)) for c in compiled]
     needed = [memory_needed(requested, workers, ranks, "cuda", aggregators=10) for ranks in (1, 10)]
     assert max(taken) <= needed[0] < max(taken) + 4 * requested.bytes  # a worker has up to 3

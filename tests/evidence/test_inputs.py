@@ -82,7 +82,7 @@ def facts(launch):
     return {
         **record, "red": launch["red"] or "", "modelled": len(record["model"]),
         "executed": [(one["collective"], one["bytes"], one["executed"]) for one in launch["executed"]],
-        "reasons": ", ".join(one["reason"] for one in record["refusals"]), "warned": ", ".join(record["warnings"]),
+        "reasons": ", ".join(one["reason"] for one in record["unavailable"]), "warned": ", ".join(record["warnings"]),
         "callers": ", ".join(one["callers"] for one in record["failures"]),
     }  # fmt: skip
 
@@ -104,7 +104,7 @@ def test_a_log_that_people_have_is_reported_with_its_facts_and_exit_code(name, n
     }
     assert {key: part for key, part in expected.items() if key in TEXTS and part not in found[key]} == {}
     report = invoke("evidence", path, *options)
-    assert (report.code, report.out.startswith("RED: ")) == (code, code == 3)
+    assert (report.code, report.out.startswith("WRONG: ")) == (code, code == 3)
 
 
 def test_the_table_has_every_log():

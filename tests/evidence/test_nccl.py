@@ -71,7 +71,6 @@ def test_version_network_gpudirect_and_size_are_read_log(name, version, network,
 def test_the_build_is_what_the_line_says_behind_the_version(build):
     record = read_logs({"a": f"{HEAD}NCCL version 2.30.7{build}\n"})
     assert (record.version, record.build) == ("2.30.7", build)
-    assert type(record).from_json(record.to_json()) == record
 
 
 PLAIN_RING = """\

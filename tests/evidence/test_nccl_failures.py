@@ -99,7 +99,8 @@ def test_a_failure_comes_first_in_the_report_which_gives_no_advice_about_logs(tm
     (tmp_path / "a.log").write_text("\n".join(thread(2, FULL, "init.cc:1330 -> 1")))
     ran = invoke("evidence", tmp_path)
     assert (ran.code, len(ran.out.splitlines())) == (3, 2)
-    assert ran.out.startswith("RED: a communicator was not created: include/alloc.h:185: Cuda failure 'out of memory'")
+    words = "a communicator was not created: include/alloc.h:185: Cuda failure 'out of memory'"
+    assert ran.out.startswith(f"WRONG: {words}")
 
 
 def test_a_set_up_of_nvls_that_fails_has_one_reason_and_is_not_called_available(tmp_path):

@@ -62,7 +62,7 @@ def test_ucc_that_could_not_be_used_is_a_failure_with_its_reason_and_the_lines_b
     (tmp_path / "a.log").write_text(f"{before}\n{line}\n{line.replace('n1:7', 'n2:7')}\n")
     ran = invoke("evidence", tmp_path)
     red, *_ = ran.out.splitlines()
-    assert (ran.code, red.startswith(f"RED: UCC is not used: {reason}"), ran.out.count("RED")) == (3, True, 1)
+    assert (ran.code, red.startswith(f"WRONG: UCC is not used: {reason}"), ran.out.count("WRONG")) == (3, True, 1)
     assert "warning: tl_ucp_context.c:88: failed to create ucp worker" in ran.out
 
 
@@ -70,7 +70,7 @@ def test_an_error_of_ucc_is_a_warning_if_its_collectives_ran(tmp_path):
     text = "\n".join((problem("ucc_team.c:294", "UCC ", "No CL teams were created"), in_place("Allreduce sum")))
     (tmp_path / "a.log").write_text(text)
     ran = invoke("evidence", tmp_path)
-    assert (ran.code, "RED" in ran.out, "without UCC: no team was created" in ran.out) == (0, False, True)
+    assert (ran.code, "WRONG" in ran.out, "without UCC: no team was created" in ran.out) == (0, False, True)
 
 
 @pytest.mark.parametrize("component", ["UCC ", "CL_BASIC", "TL_NCCL", "cuda mc", "rocm ec"])

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpccoll.executor.library import NativeUnavailableError, load_library
+from hpccoll.executor.library import ExecutorUnavailableError, load_library
 from hpccoll.executor.structures import (
     DTYPES,
     OPERATIONS,
     SEQUENCE,
     STEP,
+    STRUCTURES,
     WORK,
     WORK_COPY,
     WORK_FOLD,
     WORK_SCALE,
-    PlanStruct,
     kernel,
     records,
 )
@@ -36,7 +36,7 @@ PLACES = ("apart", "target is a", "target is b")
 def _library(require):
     try:
         load_library()
-    except NativeUnavailableError as error:
+    except ExecutorUnavailableError as error:
         require(False, str(error))
 
 
@@ -48,8 +48,8 @@ def do(*works):
         "sequences": records([(0, 1, 0, 0, 0)], SEQUENCE),
     }
     addresses = {name: array.ctypes.data for name, array in arrays.items()}
-    plan = PlanStruct(**addresses, sequence_count=1, initial=1)
-    assert load_library().hpccoll_run(ctypes.byref(plan)) == 0
+    plan = STRUCTURES["plan_t"](**addresses, sequence_count=1, initial=1)
+    assert load_library().hpccoll_run(ctypes.byref(plan)) > 0
 
 
 def fold(operation, dtype, target, a, b):

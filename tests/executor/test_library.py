@@ -28,13 +28,13 @@ def test_a_library_of_the_sources_beside_it_is_loaded(built):
 
 
 def test_a_library_that_is_not_built_is_unavailable(tree):
-    assert load(tree) == f"NativeUnavailableError executor: {tree.library} is not built; do: {REMEDY}"
+    assert load(tree) == f"ExecutorUnavailableError executor: {tree.library} is not built; do: {REMEDY}"
 
 
 def test_a_library_that_the_loader_refuses_is_unavailable(tree):
     tree.library.write_text("of another machine")
     message = load(tree)
-    assert message.startswith(f"NativeUnavailableError executor: {tree.library} cannot be loaded: ")
+    assert message.startswith(f"ExecutorUnavailableError executor: {tree.library} cannot be loaded: ")
     assert message.endswith(REMEDY)
 
 

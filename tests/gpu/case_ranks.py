@@ -12,7 +12,8 @@ from mpi4py import MPI
 from rank_gpu import flip_a_bit, gpu_of_rank, host_directory, run_on_all
 
 from hpccoll.cases.case import Case
-from hpccoll.cases.catalogue import distinct_placements, known_parameters, unmet_needs
+from hpccoll.cases.catalogue import distinct_placements, known_parameters
+from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.transports.mpi import cuda_aware
 from hpccoll.transports.nccl import communicators

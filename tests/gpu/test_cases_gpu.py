@@ -9,8 +9,7 @@ from injected_faults import EVERY, RANKS, all_are_seen
 from injected_faults import settings as settings_of
 from rank_buffers import benches
 
-from hpccoll.measure.payload import GENERATIONS
-from hpccoll.measure.payload_values import PERIOD, bits
+from hpccoll.measure.payload import GENERATIONS, PERIOD, bits
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.transports.gpu import missing_for_gpu

@@ -57,20 +57,6 @@ def test_layout_root_and_parameters_are_those_of_the_schedule():
     assert "send 8b to 0" in rooted
 
 
-def test_the_window_decides_which_channels_wait_for_others():
-    narrow, wide = (
-        invoke("export-schedule", *RING, "--param", "channels=2", "--param", f"window={window}").out.splitlines()[1:]
-        for window in (1, 2)
-    )
-    assert len([line for line in narrow if " requires " in line]) > len([line for line in wide if " requires " in line])
-
-
-def test_unequal_blocks_are_those_of_the_sender():
-    text = invoke("export-schedule", "pairwise", "-c", "all_to_all_v", "-p", 2, "-b", 24, "--param", "traffic=zipf").out
-    assert "send 8b to 1" in text  # rank 0 is twice as popular
-    assert "send 16b to 0" in text
-
-
 def test_a_reduced_byte_takes_the_time_that_is_given():
     assert ": calc 32768" in invoke("export-schedule", *RING, "--fold-cost", 2).out
     assert ": calc" not in invoke("export-schedule", *RING).out

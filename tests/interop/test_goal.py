@@ -220,7 +220,3 @@ def test_a_text_that_would_be_too_large_is_refused_with_its_size_before_anything
     case = case_of("all_reduce-ring", 64)
     with pytest.raises(BadInputError, match=r"about .* MiB of text, or more, for 64 ranks and 4096 lanes"):
         next(goal_texts(case.slices, cut_of(case, 1 << 30, 4096), max_bytes=1 << 27))
-
-
-def test_the_first_line_is_a_comment():
-    assert text_of(case_of("all_reduce-ring", 2), comment="a ring").splitlines()[0] == "// a ring"

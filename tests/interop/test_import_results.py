@@ -75,11 +75,6 @@ def test_a_report_of_an_import_shows_it_in_its_section(name, tmp_path):
     assert 'id="other-programs"' in (tmp_path / "report" / "index.html").read_text()
 
 
-def test_lines_are_kept_as_they_were_printed(tmp_path):
-    first = next(row for row in import_example("osu_allreduce_full.txt", tmp_path / "osu.h5") if row.dtype == "int32")
-    assert json.loads(first.reported) == [dict(read_example("osu_allreduce_full.txt").results[2].reported)]
-
-
 def test_several_outputs_of_a_benchmark_are_rounds(tmp_path):
     times = ["4.10", "4.30", "4.20"]
     files = [copy(tmp_path, OSU.name, lambda text, t=t: text.replace("4.10", t), i) for i, t in enumerate(times)]
@@ -89,11 +84,6 @@ def test_several_outputs_of_a_benchmark_are_rounds(tmp_path):
     assert row.round_medians_s == pytest.approx([float(each) * 1e-6 for each in times])
     assert (row.rounds, row.median_s) == (3, pytest.approx(4.2e-6))
     assert [each["Avg Latency(us)"] for each in json.loads(row.reported)] == times
-
-
-def test_results_of_several_numbers_of_ranks_are_in_one_file(tmp_path):
-    rows = import_example("imb_mpi1.txt", tmp_path / "imb.h5")
-    assert {(row.ranks, row.nodes) for row in rows} == {(2, 1), (4, 2)}
 
 
 def test_more_nodes_than_ranks_are_refused(tmp_path):
@@ -180,15 +170,6 @@ def test_an_output_without_its_last_line_is_imported_and_said_to_be_cut(name, tm
     assert ended.code == 3
     assert "out.txt" in ended.err
     assert len(read_results([tmp_path / "out.h5"]).rows) == len(read_example(name).results)
-
-
-@pytest.mark.parametrize("name", ["osu_allreduce.txt", "imb_mpi1.txt", "nccl_all_reduce.txt"])
-@pytest.mark.parametrize("prefix", ["0: ", "[1,0]<stdout>:", "2026-03-04T05:06:00.5Z ", "Jul 18 15:41:05 "])
-def test_a_prefix_of_a_launcher_changes_no_result(name, prefix, tmp_path):
-    lines = (OUTPUTS / name).read_text().splitlines(keepends=True)
-    assert import_text(name, "".join(f"{prefix}{line}" for line in lines), tmp_path / "out.h5").code == 0
-    seconds = {result.case.id: result.seconds for result in read_example(name).results}
-    assert {row.case_id: row.median_s for row in read_results([tmp_path / "out.h5"]).rows} == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("name", ["osu_allreduce.txt", "imb_mpi1.txt", "nccl_all_reduce.txt"])

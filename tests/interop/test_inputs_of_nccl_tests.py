@@ -337,11 +337,6 @@ def test_runs_on_other_ranks_are_launches_of_their_own(tmp_path):
     assert len(read_results([tmp_path / "imported.h5"]).runs) == 2
 
 
-def test_a_run_that_is_repeated_is_a_round(tmp_path):
-    rows = imported(tmp_path, import_text(tmp_path, PLAIN + PLAIN.replace("  101.00 ", "  102.00 ")))
-    assert {row.rounds for row in rows} == {2}
-
-
 def test_runs_with_other_options_are_no_rounds(tmp_path):
     rows = imported(tmp_path, import_text(tmp_path, PLAIN + header(PLAIN, graph=8) + header(PLAIN, agg_iters=16)))
     assert {row.rounds for row in rows} == {1}
@@ -395,12 +390,6 @@ def test_an_option_that_changes_what_is_measured_is_a_parameter(change, params, 
     assert {tuple(row.params.items()) for row in imported(tmp_path, import_text(tmp_path, text))} == {
         (*params.items(),)
     }
-
-
-def test_outputs_with_and_without_a_graph_are_no_rounds_of_one_case(tmp_path):
-    files = INPUTS / "nccl-cuda-graph.txt", INPUTS / "nccl-plain-for-comparison.txt"
-    rows = imported(tmp_path, import_inputs(tmp_path, *files))
-    assert [row.rounds for row in rows] == [1] * 8
 
 
 def test_options_in_the_json_are_parameters(tmp_path):

@@ -31,8 +31,7 @@ from injected_faults import (
     Setting,
 )
 
-from hpccoll.measure.payload import GENERATIONS
-from hpccoll.measure.payload_values import bits
+from hpccoll.measure.payload import GENERATIONS, bits
 from hpccoll.measure.result_check import Check
 from hpccoll.schedule.cut import GRAIN
 from hpccoll.transports.guarded_memory import GUARD_BYTES
@@ -42,7 +41,7 @@ SIZE = f"{PARTS * GRAIN // 1024} KiB"
 HEAD = """# What the check of results can and cannot see
 
 Every timed result is compared bit for bit with what it must be. How the values are made is described in
-`hpccoll/measure/payload_values.py`.
+`hpccoll/measure/payload.py`.
 Below, a fault is put into a right all-reduce, and a right reduce-scatter, of {size} in {parts} parts of {grain} bytes,
 the grain in which buffers are cut. A cell is the share of parts, in per cent, in which the check sees the fault: the
 least over both and over all ranks that can be at fault, for p = {ranks} ranks (one number where they agree). 100
@@ -121,7 +120,7 @@ Made by `python tests/measure/detection.py`; a test keeps it current.
 @cache
 def shares(name: str, op: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
     """Return the least share of parts, and of elements, in which the check sees a fault, by fault."""
-    setting = Setting.of_case(name, op, dtype, p)
+    setting = Setting.of(name, op, dtype, p)
     dst, src = np.empty_like(setting.right), np.empty(setting.contributed, setting.right.dtype)
     # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
     check = Check(replace(setting.payload, generation=0), src, dst, dst, in_place=False)
@@ -175,7 +174,7 @@ def moved() -> Iterator[str]:
 @cache
 def message_shares(op: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
     """Return the least share of parts, and of elements, in which a fault of one contribution changes the result."""
-    setting = Setting.of_case("all_reduce", op, dtype, p)
+    setting = Setting.of("all_reduce", op, dtype, p)
 
     def differing(fault: Fault) -> Iterator[tuple[float, float]]:
         for origin in range(p):
@@ -199,7 +198,7 @@ def in_message() -> Iterator[str]:
 def beside_shares(name: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
     """Return the share of faults beside a right result that are seen, and the least of their elements, by fault."""
     found: dict[str, list[tuple[bool, float]]] = defaultdict(list)
-    for fault, seen in Buffers(Setting.of_case(name, "sum", dtype, p)).all_seen():
+    for fault, seen in Buffers(Setting.of(name, "sum", dtype, p)).all_seen():
         found[fault].append(seen)
     return {
         fault: (sum(seen for seen, _ in each) / len(each), min(share for _, share in each))

@@ -10,14 +10,14 @@ import numpy as np
 
 from hpccoll.algorithms.ring import ring
 from hpccoll.cli.rank_program import main
+from hpccoll.executor.lowered_step import LocalCopy, LoweredStep
+from hpccoll.executor.mpi_functions import call_record, handle
+from hpccoll.executor.plan_arrays import ExecutorPlan
+from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.executor.structures import CALL
 from hpccoll.measure import case_factory
 from hpccoll.schedule import all_reduce
-from hpccoll.transports.mpi.native_executor import NativePlan
-from hpccoll.transports.mpi.native_functions import call_record, handle
 from hpccoll.transports.mpi.persistent import MpiPlan
-from hpccoll.transports.mpi.python_executor import PythonExecutor
-from hpccoll.transports.mpi.step import CompiledStep, LocalCopy
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 
 FAULT, *ARGUMENTS = sys.argv[1:]
@@ -108,20 +108,20 @@ def spoil(plan):
         result = np.zeros_like(dst)
         fault = BY_COUNT[operation.count] if FAULT == "by-count" else FAULT
         copies = faulty_copies(fault, result, src, dst)
-        native_init = NativePlan.__init__
+        native_init = ExecutorPlan.__init__
 
         def faulty_native_init(self, comm, compiled, sequences=(), initial=0, *, calls=(), **options):
-            last = [CompiledStep(after=copies)] if copies else []
+            last = [LoweredStep(after=copies)] if copies else []
             sequences = [*sequences[:-1], [*(sequences[-1] if sequences else []), *last]]
             calls = [*faulty_calls(), *calls]
             native_init(self, comm, compiled, sequences, max(1, initial), calls=calls, **options)
 
-        NativePlan.__init__ = faulty_native_init
+        ExecutorPlan.__init__ = faulty_native_init
         init(self, comm, operation, src, dst, *more, **options)
-        NativePlan.__init__ = native_init
+        ExecutorPlan.__init__ = native_init
         self.result = result if fault == "result-elsewhere" else self.result
         self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(fault)]
-        if not isinstance(self.executor, NativePlan):
+        if not isinstance(self.executor, ExecutorPlan):
             run = self.run
             self.run = lambda: (run(), [function(*arguments) for function, arguments in (c.call() for c in copies)])
 

@@ -27,27 +27,29 @@ sys.path.append(str(Path(__file__).parents[1]))
 from catalogue_cases import ALL, BOTH
 
 from hpccoll.cases.case import Case
-from hpccoll.cases.catalogue import NATIVE, distinct_placements, unmet_needs
+from hpccoll.cases.catalogue import NATIVE, distinct_placements
 from hpccoll.cases.memory_estimate import GENERATIONS
-from hpccoll.measure.native_loop import NativeBarrier
+from hpccoll.cases.skip_reason import unmet_needs
+from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.lowered_step import LocalCall, LocalCopy, LocalFold, LoweredStep
+from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
+from hpccoll.executor.python_executor import PythonExecutor
+from hpccoll.measure.guards import guards_of
+from hpccoll.measure.prepared import RunSettings
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks
-from hpccoll.measure.result_check import guards_of
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.transports.guarded_memory import GUARD_BYTES
 from hpccoll.transports.mpi import persistent
-from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
-from hpccoll.transports.mpi.python_executor import PythonExecutor
 from hpccoll.transports.mpi.shared_windows import SharedMemory
-from hpccoll.transports.mpi.step import CompiledStep, LocalCall, LocalCopy, LocalFold
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 
 COMM = MPI.COMM_WORLD
 PER_NODE = 2
 """The ranks of a node for the transport tiered."""
 
-OPTIONS = CompiledOptions(oversubscribed=True)
+OPTIONS = ExecutorOptions(oversubscribed=True)
 EVERY = (*DTYPES, BFLOAT16)
 FOLDING = [(name, algorithm) for name, algorithm in ALL if collective(name).has_op]
 
@@ -198,7 +200,7 @@ class Injection:
     def into(self, sequences, src, dst, result):
         """Return the sequences with the fault; after the last one the result is complete."""
         sequences = [[replace(s, before=[*s.before], after=[*s.after]) for s in steps] for steps in sequences] or [[]]
-        sequences[-1].append(last := CompiledStep())
+        sequences[-1].append(last := LoweredStep())
         fault = self.draw.choice([*INSIDE, *BESIDE])
         if fault in BESIDE:
             at_end = result if self.case.algorithm == NATIVE and not self.case.in_place else dst
@@ -231,7 +233,7 @@ class Injection:
 
 def spoil(plan_class, injection):
     """Have the next plan of a class contain the fault; return a function that ends this."""
-    init, compiled_init, python_init = plan_class.__init__, NativePlan.__init__, PythonExecutor.__init__
+    init, compiled_init, python_init = plan_class.__init__, ExecutorPlan.__init__, PythonExecutor.__init__
 
     def faulty_init(self, comm, operation, src, dst, *more, **options):
         result = operation.result(dst, comm.rank) if plan_class is persistent.MpiPlan else None
@@ -244,11 +246,11 @@ def spoil(plan_class, injection):
         def of_python(executor, comm, sequences, initial, **more):
             python_init(executor, comm, injection.into(sequences, src, dst, result), max(1, initial), **more)
 
-        NativePlan.__init__, PythonExecutor.__init__ = of_compiled, of_python
+        ExecutorPlan.__init__, PythonExecutor.__init__ = of_compiled, of_python
         try:
             init(self, comm, operation, src, dst, *more, **options)
         finally:
-            NativePlan.__init__, PythonExecutor.__init__ = compiled_init, python_init
+            ExecutorPlan.__init__, PythonExecutor.__init__ = compiled_init, python_init
         if plan_class is MpiVendorPlan and self.executor is None:
             ((*_, last),) = injection.into([], src, dst, self.result)
             run, works = self.run, [work.call() for work in (*last.before, *last.after)]
@@ -269,7 +271,7 @@ class Trials:
     """Cases with and without a fault, on all ranks together."""
 
     def __init__(self, seed):
-        self.seed, self.ranks, self.barrier = seed, Ranks(COMM), NativeBarrier(COMM, OPTIONS)
+        self.seed, self.ranks, self.barrier = seed, Ranks(COMM), ExecutorBarrier(COMM, SharedMemory(COMM), OPTIONS)
         self.counts, self.reasons = Counter(), Counter()
 
     def draw_case(self, draw):
@@ -298,7 +300,7 @@ class Trials:
         """
         end = spoil(MpiVendorPlan if case.algorithm == NATIVE else persistent.MpiPlan, injection) if injection else None
         try:
-            prepared = PreparedCase(COMM, layout, case, compiled=compiled)
+            prepared = PreparedCase(COMM, layout, case, settings=RunSettings(executor=compiled))
         finally:
             if end:
                 end()

@@ -6,12 +6,13 @@ from mpi4py import MPI
 
 from hpccoll.cases.case import Case
 from hpccoll.common.errors import BadInputError
+from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.measure.prepared import RunSettings
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
 from hpccoll.training.step_program import Start
 from hpccoll.training.workload import TRAINING_STEP, Workload
-from hpccoll.transports.mpi.native_executor import CompiledOptions
 
 COMM = MPI.COMM_WORLD
 LAYOUT = Layout.of(COMM.size, 2)
@@ -31,7 +32,7 @@ STEPS = {
     "three axes of two": {"model": "gpt2", "parallel": "dp=1,tp=2,pp=2", "micro_batches": 2},
     "experts": {"model": "mixtral-8x7b", "parallel": "dp=4,ep=2", "buckets": "one"},
 }
-EXECUTORS = {"compiled": CompiledOptions(oversubscribed=True), "python": None}
+EXECUTORS = {"compiled": ExecutorOptions(oversubscribed=True), "python": None}
 
 
 def prepared_step(params, algorithm="ring", executor="compiled", refused_ranks=()):
@@ -42,7 +43,7 @@ def prepared_step(params, algorithm="ring", executor="compiled", refused_ranks=(
     def prepare(comm, layout, inside, _gpu):
         if COMM.rank in refused_ranks:
             raise BadInputError("algorithm", algorithm, "one that runs on these nodes")
-        return PreparedCase(comm, layout, inside, compiled=EXECUTORS[executor])
+        return PreparedCase(comm, layout, inside, settings=RunSettings(executor=EXECUTORS[executor]))
 
     return PreparedStep(COMM, LAYOUT, case, prepare)
 

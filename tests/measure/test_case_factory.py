@@ -8,12 +8,15 @@ import raw_examples
 from cli_runner import invoke
 from mpi4py import MPI
 
+from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
+from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.measure import case_factory
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
+from hpccoll.measure.prepared import RunSettings
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
-from hpccoll.transports.mpi.native_executor import CompiledOptions
-from hpccoll.transports.nccl import communicator_config, communicators
+from hpccoll.transports.nccl import communicators
 
 NATIVE_OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
 REFUSAL = "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)"
@@ -26,7 +29,7 @@ def config_reason(communicator, case=NATIVE_OVER_NCCL, comm=MPI.COMM_SELF):
 
 def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatch):
     versions = []
-    monkeypatch.setattr(communicator_config, "missing_for_nccl4py", lambda v: versions.append(v) or f"NCCL before {v}")
+    monkeypatch.setattr(case_factory, "missing_for_nccl4py", lambda v: versions.append(v) or f"NCCL before {v}")
     assert config_reason({"max_ctas": 4, "traffic_class": 3}) == "NCCL before 22600"
     assert config_reason({"max_ctas": 4, "buffers": "symmetric"}) == "NCCL before 22700"
     assert config_reason({"cta_policy": "efficiency"}) == "NCCL before 22700"
@@ -38,7 +41,7 @@ def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatc
 
 
 def test_the_reason_of_one_rank_is_the_reason_on_all_ranks(monkeypatch):
-    monkeypatch.setattr(communicator_config, "missing_for_nccl4py", lambda _: None)
+    monkeypatch.setattr(case_factory, "missing_for_nccl4py", lambda _: None)
     comm = SimpleNamespace(allgather=lambda own: [own, "nccl4py not found"])
     assert config_reason({"max_ctas": 4}, comm=comm) == "nccl4py not found"
 
@@ -56,7 +59,7 @@ def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(mi
     case = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
     job = raw_examples.job(case, variant="nccl-nvls", environment={"NCCL_ALGO": "NVLS"}, ranks=4, nodes=2)
     gpus = SimpleNamespace(missing_for=lambda *_: missing, node_view=view)
-    reason = CaseFactory._variant_reason(SimpleNamespace(job=job, gpus=gpus), case, Layout.of(4, 2))
+    reason = skip_reason(case, Layout.of(4, 2), CaseFactory._facts(SimpleNamespace(job=job, gpus=gpus), case))
     assert (words in reason) if words else reason is None
 
 
@@ -65,7 +68,7 @@ def test_a_schedule_is_limited_by_the_nodes_of_nccl_too_which_counts_an_nvlink_d
     case = raw_examples.case(algorithm="ring", transport="nccl", device="cuda")
     job = raw_examples.job(case, variant="nccl-gdr", environment={"NCCL_NET_GDR_LEVEL": "SYS"}, ranks=4, nodes=2)
     gpus = SimpleNamespace(missing_for=lambda *_: None, node_view=NodeView.of(nodes, 4 // nodes))
-    reason = CaseFactory._variant_reason(SimpleNamespace(job=job, gpus=gpus), case, Layout.of(4, 2))
+    reason = skip_reason(case, Layout.of(4, 2), CaseFactory._facts(SimpleNamespace(job=job, gpus=gpus), case))
     assert (words in reason) if words else reason is None
 
 
@@ -139,13 +142,13 @@ def test_an_error_of_another_library_is_raised_unchanged():
     ("compiled", "case", "executor"),
     [
         (None, raw_examples.case(), "python"),
-        (CompiledOptions(oversubscribed=False), raw_examples.case(), "compiled"),
-        (CompiledOptions(oversubscribed=False, dtypes=("float64",)), raw_examples.case(), "python"),
-        (CompiledOptions(oversubscribed=False), NATIVE_OVER_NCCL, "python"),
+        (ExecutorOptions(oversubscribed=False), raw_examples.case(), "compiled"),
+        (ExecutorOptions(oversubscribed=False, dtypes=("float64",)), raw_examples.case(), "python"),
+        (ExecutorOptions(oversubscribed=False), NATIVE_OVER_NCCL, "python"),
     ],
 )
 def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(compiled, case, executor):
-    factory = SimpleNamespace(attempt=raw_examples.attempt(), compiled=compiled)
+    factory = SimpleNamespace(attempt=raw_examples.attempt(), settings=RunSettings(executor=compiled))
     assert CaseFactory._conditions(factory, case).endswith(f" and the {executor} executor")
 
 

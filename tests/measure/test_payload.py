@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ml_dtypes import finfo
 
-from hpccoll.measure.payload import GENERATIONS, Payload
-from hpccoll.measure.payload_values import PERIOD, bits, concatenated, contribution
+from hpccoll.measure.payload import GENERATIONS, PERIOD, Payload, bits, concatenated, contribution
 from hpccoll.measure.result_check import Check
 from hpccoll.schedule import (
     BFLOAT16,

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from rank_buffers import benches, payload
 
 from hpccoll.common.units import format_size
-from hpccoll.measure.payload import GENERATIONS
-from hpccoll.measure.payload_values import bits, concatenated
+from hpccoll.measure.payload import GENERATIONS, bits, concatenated
 from hpccoll.measure.result_check import Check
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.unequal_blocks import PATTERNS

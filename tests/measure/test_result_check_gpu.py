@@ -13,7 +13,7 @@ from rank_buffers import Bench, benches, payload
 
 from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, SHORT_BLOCK, table_bytes
 from hpccoll.measure import result_check_gpu
-from hpccoll.measure.payload_values import bits
+from hpccoll.measure.payload import bits
 from hpccoll.measure.result_check_gpu import GpuCheck, ValueTable
 from hpccoll.schedule import BFLOAT16, DTYPES, dtype_of
 

@@ -56,11 +56,6 @@ def test_the_network_moves_every_byte_once():
     assert [point.communication_s for point in points] == pytest.approx([2e9 / 50e9] * 2)
 
 
-def test_the_share_grows_with_the_number_of_gpus():
-    shares = [point.row()["share"] for point in wall_points(PUBLIC, [2**n for n in range(1, 15)])]
-    assert shares == sorted(shares)
-
-
 def test_overlapped_at_best_the_longer_of_both_remains():
     slow, fast = (Wall(1e9, 2, rate, 1.0).point(2, 2).row() for rate in (8e9, 80e9))
     assert (slow["overlapped_step_s"], slow["overlapped_exposed_s"]) == pytest.approx((2.0, 1.0))

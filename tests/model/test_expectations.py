@@ -10,6 +10,7 @@ from predicted_machines import SEGMENT, cluster, fitted
 from hpccoll.common.errors import UnusableError
 from hpccoll.model.expectations import expectations
 from hpccoll.model.predict import Request, predict
+from hpccoll.render.model_report import expectation_lines
 from hpccoll.store.case_times import CaseTimes
 
 SIZES = [1 << 10, 1 << 14, 1 << 18]
@@ -32,7 +33,7 @@ def measured(slower=2.0, machine=MACHINE, ranks=2):
 
 def test_the_fraction_of_the_promise_leads_the_text():
     (found,) = expectations([measured(slower=2.0)], MACHINE)
-    leading, second, *_ = found.lines()
+    leading, second, *_ = expectation_lines(found)
     assert leading.startswith("this machine gives 0.5 of what the description promises (median of 6 cases; 0.5 to 0.5")
     assert "against paper; 6 of 6 cases in its intervals" in second
 
@@ -53,7 +54,7 @@ def test_each_case_has_its_ratio_and_its_interval():
 
 def test_a_table_has_measured_over_expected_by_algorithm_and_size():
     (found,) = expectations([measured(slower=2.0)], MACHINE)
-    lines = list(found.lines())
+    lines = list(expectation_lines(found))
     heads = next(number for number, line in enumerate(lines) if line.split()[:1] == ["bytes"])
     assert lines[heads].split() == ["bytes", *ALGORITHMS]
     assert [line.split() for line in lines[heads + 1 : heads + 4]] == [[str(size), "2.00", "2.00"] for size in SIZES]
@@ -62,7 +63,7 @@ def test_a_table_has_measured_over_expected_by_algorithm_and_size():
 def test_a_fitted_machine_is_no_description_and_its_intervals_are_wider():
     machine = fitted(validation={"ratio_p5": 1.0, "ratio_p95": 10.0})
     (found,) = expectations([measured(slower=9.0)], machine)
-    leading, second, *_ = found.lines()
+    leading, second, *_ = expectation_lines(found)
     assert "of what the fitted machine promises" in leading
     assert "6 of 6 cases" in second
 
@@ -74,7 +75,7 @@ def test_measurements_on_other_layouts_than_the_description_has_are_named():
     places = tuple(replace(place, node=node) for place, node in zip(attempt.places, (0, 0), strict=True))
     together = replace(attempt, places=places, nodes=1, ranks_per_node=2)
     (found,) = expectations([replace(raw, attempts=[(together, outcomes)])], cluster())
-    text = "\n".join(found.lines())
+    text = "\n".join(expectation_lines(found))
     assert "no case that paper can predict" in text
     assert "not predicted: ring of all_reduce: --ranks-per-node: 2 is not valid" in text
     assert all(row["reason"] and row["median_s"] is None for row in found.rows())
@@ -91,7 +92,7 @@ def test_the_librarys_own_algorithm_has_no_expectation():
     )
     (found,) = expectations([with_native], MACHINE)
     assert sum(row["median_s"] is None for row in found.rows()) == 1
-    assert any("native" in line and "unknown" in line for line in found.lines())
+    assert any("native" in line and "unknown" in line for line in expectation_lines(found))
 
 
 def test_files_without_measurements_are_bad_input():

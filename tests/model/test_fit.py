@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model_observations import MACHINE, SIX_NODES, SIZES, observation, observed
+from model_observations import MACHINE, SIZES, observation, observed
 
 from hpccoll.model.fit import fit, line, ranges
-from hpccoll.model.machine import Cpus, Machine, Segment, Tier
+from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
 from hpccoll.schedule import Layout
 
 CALIBRATED = (8, 64, 512, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1 << 20, 1 << 22, 1 << 24)
@@ -21,7 +21,7 @@ UNLIMITED = 1e14
 def of_rank(byte_s=BYTE, **others):
     """Return a machine whose ranks, or what ``others`` say, limit messages between nodes and between racks."""
     tiers = {"node": (1e-6, 1e-10), "rack": (LATENCY, byte_s), "fabric": (2 * LATENCY, byte_s)}
-    return Machine({name: Tier((Segment(latency_s=a, byte_s=b),)) for name, (a, b) in tiers.items()}, **others)
+    return Machine({name: Tier((MessageCosts(latency_s=a, byte_s=b),)) for name, (a, b) in tiers.items()}, **others)
 
 
 def two_ranks(machine, layout=FOUR_NODES, noise=0.01, **more):
@@ -77,7 +77,7 @@ def test_one_protocol_is_one_range_and_another_protocol_the_next():
 
 
 @pytest.mark.parametrize("noise", [0, 0.01])
-def test_a_segment_is_half_a_round_trip_of_two_ranks(noise):
+def test_a_message_is_half_a_round_trip_of_two_ranks(noise):
     layout = Layout.of(4, 2)
     trips = [
         one
@@ -86,17 +86,17 @@ def test_a_segment_is_half_a_round_trip_of_two_ranks(noise):
     ]
     found = machine_of(trips)
     assert found.tiers.keys() == {"node", "rack"}
-    for tier, (segment,) in found.tiers.items():
-        (true,) = MACHINE.tiers[tier].segments
-        assert_within(segment.latency_s, true.latency_s)
-        byte_s = segment.bytes_per_s if tier == "node" else found.port.bytes_per_s
+    for tier, (one,) in found.tiers.items():
+        (true,) = MACHINE.tiers[tier].costs
+        assert_within(one.latency_s, true.latency_s)
+        byte_s = one.bytes_per_s if tier == "node" else found.port.bytes_per_s
         assert_within(byte_s, 1 / true.byte_s)
     assert found.tiers["rack"][0].bytes_per_s.value > UNLIMITED, "one rank is not slower than the port"
 
 
-def test_two_protocols_are_two_segments():
-    segments = Segment(latency_s=LATENCY, byte_s=BYTE), Segment(5000, latency_s=3 * LATENCY, byte_s=BYTE)
-    small, large = machine_of(two_ranks(Machine({"rack": Tier(segments)}))).tiers["rack"]
+def test_two_protocols_have_costs_of_their_own():
+    costs = MessageCosts(latency_s=LATENCY, byte_s=BYTE), MessageCosts(5000, latency_s=3 * LATENCY, byte_s=BYTE)
+    small, large = machine_of(two_ranks(Machine({"rack": Tier(costs)}))).tiers["rack"]
     assert (small.from_bytes, large.from_bytes) == (0, 8192)
     assert_within(small.latency_s, LATENCY)
     assert_within(large.latency_s, 3 * LATENCY)
@@ -105,7 +105,7 @@ def test_two_protocols_are_two_segments():
 def test_the_librarys_ping_pong_counts_where_ours_was_not_measured():
     theirs = [replace(one, algorithm=None) for one in observed("send_recv", "ping_pong")]
     slower = [replace(one, seconds=2 * one.seconds, rounds_s=()) for one in theirs]
-    (true,) = MACHINE.tiers["rack"].segments
+    (true,) = MACHINE.tiers["rack"].costs
     assert machine_of(theirs).tiers["rack"][0].latency_s.value == pytest.approx(true.latency_s)
     both = machine_of(slower, observed("send_recv", "ping_pong"))
     assert both.tiers["rack"][0].latency_s.value == pytest.approx(true.latency_s)
@@ -211,7 +211,7 @@ def test_noise_is_no_bucket(nodes, byte_s):
 
 def trains(machine, layout=FOUR_NODES, delay_s=1e-3, **more):
     """Return trains of 1 and of 8 messages, without and with a delay before each message, which hides their bytes."""
-    (one,) = machine.tiers["rack"].segments
+    (one,) = machine.tiers["rack"].costs
     overhead_s = one.overhead_s * machine.slowdown(layout)
     for nbytes in CALIBRATED:
         reply = 2 * overhead_s + one.latency_s + nbytes * one.byte_s
@@ -224,17 +224,17 @@ def trains(machine, layout=FOUR_NODES, delay_s=1e-3, **more):
 
 
 def test_trains_show_overhead_and_gap():
-    segment = Segment(latency_s=LATENCY, overhead_s=3e-6, gap_s=8e-6, byte_s=1e-10)
-    machine = Machine({"rack": Tier((segment,))})
+    one = MessageCosts(latency_s=LATENCY, overhead_s=3e-6, gap_s=8e-6, byte_s=1e-10)
+    machine = Machine({"rack": Tier((one,))})
     (found,) = machine_of(two_ranks(machine), trains(machine)).tiers["rack"]
-    assert found.overhead_s.value == pytest.approx(segment.overhead_s, rel=0.02)
-    assert found.latency_s.value == pytest.approx(segment.latency_s, rel=0.02)
-    assert found.gap_s.value == pytest.approx(segment.gap_s, rel=0.05)
+    assert found.overhead_s.value == pytest.approx(one.overhead_s, rel=0.02)
+    assert found.latency_s.value == pytest.approx(one.latency_s, rel=0.02)
+    assert found.gap_s.value == pytest.approx(one.gap_s, rel=0.05)
 
 
 def crowded(contention, erratic=1.0):
     """Return patterns of two ranks with a CPU each, ping-pongs while two ranks shared each CPU, and a larger job."""
-    tier = Tier((Segment(latency_s=LATENCY, overhead_s=3e-6, gap_s=8e-6, byte_s=1e-10),))
+    tier = Tier((MessageCosts(latency_s=LATENCY, overhead_s=3e-6, gap_s=8e-6, byte_s=1e-10),))
     machine = Machine({"rack": tier}, cpus=Cpus(2, of="machine", contention=contention))
     shared = observed("send_recv", "ping_pong", FOUR_NODES, machine, CALIBRATED, **TESTBED, peer=1)
     return [
@@ -254,14 +254,6 @@ def test_ping_pongs_on_shared_cpus_show_what_another_rank_adds():
 
 def test_erratic_times_on_shared_cpus_change_no_other_number():
     assert machine_of(crowded(1.0, erratic=100.0)).tiers == machine_of(crowded(1.0)).tiers
-
-
-def test_overheads_are_of_a_cpu_alone_although_all_ranks_shared_one():
-    alone = Machine({"rack": Tier((Segment(latency_s=LATENCY, overhead_s=3e-6, gap_s=8e-6, byte_s=1e-10),))})
-    shared = replace(alone, cpus=Cpus(2, of="machine"))
-    found = machine_of(two_ranks(shared, **TESTBED), trains(shared, **TESTBED))
-    assert found.tiers["rack"][0].overhead_s.value == pytest.approx(3e-6, rel=0.1)
-    assert found.tiers["rack"][0].latency_s.value == pytest.approx(LATENCY, rel=0.1)
 
 
 def halves(**more):
@@ -312,9 +304,3 @@ def test_the_file_says_what_was_measured():
     assert (measured.machine, measured.transport, measured.executor) == ("cluster", "mpi", "compiled")
     assert (measured.smallest_bytes, measured.largest_bytes) == (8, 1 << 24)
     assert (measured.nodes, measured.ranks_per_node, measured.files) == ([4], [1], ["a.h5"])
-
-
-def test_operations_of_other_collectives_are_not_fitted():
-    trips = observed("send_recv", "ping_pong", SIX_NODES)
-    found = fit([*trips, *observed("all_reduce", "ring")], "here")
-    assert {one.collective for one in found.used} == {"send_recv"}

@@ -6,9 +6,8 @@ from predicted_machines import LATENCIES, LATENCY, NCCL, RATE, RATES, cluster, f
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.channel_defaults import default_channels, default_channels_nccl
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.machine_file import MeasuredSection
 from hpccoll.model.nccl_model import nccl_estimates
-from hpccoll.model.predict import Request, distance, predict
+from hpccoll.model.predict import Request, predict
 
 SIZE = 1 << 16
 
@@ -34,11 +33,6 @@ def test_intervals_contain_their_times(collective):
     found = predict(in_racks(), Request(nodes=[3, 4], sizes=[1 << 10, 1 << 20], collective=collective)).predictions
     assert found
     assert [each for each in found if not each.low_s <= each.value_s <= each.high_s] == []
-
-
-def test_without_intervals_a_time_has_none():
-    found = one(cluster(tiers={"rack": {"latency_s": LATENCY, "bytes_per_s": RATE}}))
-    assert found.low_s == found.value_s == found.high_s
 
 
 def test_the_interval_of_a_fitted_machine_is_as_wide_as_held_out_measurements():
@@ -140,8 +134,7 @@ def test_nccls_own_model_is_next_to_simulations():
     ],
 )
 def test_a_prediction_says_how_far_the_nearest_measurement_is(case, words):
-    measured = MeasuredSection(**fitted().measured.model_dump())
-    found = distance(measured, *case)
+    found = fitted().distance(*case)
     assert [word for word in words if word not in found] == []
     assert found.count(" and ") == len(words) - 1
 

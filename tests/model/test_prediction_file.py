@@ -12,10 +12,10 @@ from predicted_machines import NCCL, cluster, fitted, in_racks
 import hpccoll
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_file import write_machine
-from hpccoll.model.model_report import models_of
 from hpccoll.model.observations import observations
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.prediction_file import FILE_RANKS, check_file, raw_predictions, write_predictions
+from hpccoll.model.run_model import models_of
 from hpccoll.store.hdf5 import read_raw_file, write_raw_file
 from hpccoll.store.load_results import read_results
 
@@ -148,12 +148,6 @@ def test_the_command_writes_a_file_that_validate_and_export_read(tmp_path, path)
     assert invoke("validate", path).code == 0
     rows = json.loads(invoke("export", path).out)
     assert [(row["kind"], row["algorithm"], row["nodes"]) for row in rows] == [("simulated", "ring", n) for n in (2, 8)]
-
-
-def test_the_command_refuses_too_many_ranks_in_one_line(path):
-    asked = invoke("predict", "--cluster", "1x25g-tcp", "--nodes", "2-32768", "-b", "1M", "--out", path)
-    assert asked.is_bad_input("--out", "32768 ranks")
-    assert not path.exists()
 
 
 def test_tune_of_predictions_alone_says_what_they_are(path, tmp_path):

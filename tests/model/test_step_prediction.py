@@ -5,7 +5,7 @@ from predicted_machines import LATENCY, RATE, SEGMENT, cluster, fitted
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
-from hpccoll.model.step_report import step_lines
+from hpccoll.render.step_report import step_lines
 from hpccoll.training.buckets import BucketRule
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
 from hpccoll.training.models.transformers import gpt2
@@ -146,10 +146,6 @@ def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():
     assert "within" in bare.distance
 
 
-def test_a_fitted_machine_without_a_layout_has_as_many_ranks_on_a_node_as_were_measured():
-    assert steps([2], machine=fitted(tiers=EXACT, layout=None)).predictions[0].layout.workers == 2
-
-
 def test_ranks_that_the_mesh_does_not_divide_are_left_out_with_the_reason():
     model = gpt2("toy-gpt", blocks=2, hidden=64, vocabulary=1, sequence=8)
     found = steps([2, 3, 4], model=model, parallel="pp=2", algorithm=None)
@@ -174,9 +170,3 @@ def test_what_cannot_be_predicted_is_bad_input(changed, words):
     with pytest.raises(BadInputError) as refused:
         steps([2], **changed)
     assert [word for word in words if word not in str(refused.value)] == []
-
-
-def test_progress_counts_numbers_of_nodes():
-    shown = []
-    predict_steps(cluster(tiers=EXACT), StepRequest(TOY, [2, 4], ComputeRate(1e9)), lambda *n: shown.append(n))
-    assert {total for _, total in shown} == {2}

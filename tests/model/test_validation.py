@@ -31,20 +31,6 @@ def test_what_the_machine_was_fitted_to_is_not_held_out():
     assert [one.held_out for one in validated] == [False] * len(ring) + [True] * len(tree)
 
 
-def test_every_observation_is_progress():
-    done = []
-    validate(observed("all_reduce", "ring"), MACHINE, progress=done.append)
-    assert done == [*range(1, 14)]
-
-
-def test_hierarchical_takes_less_than_a_ring_where_ranks_share_a_port():
-    layout, shared = Layout.of(8, 4), replace(MACHINE, port_byte_s=BYTE)
-    rivals = [observation("all_reduce", name, 1 << 20, 1.0, layout) for name in ("hierarchical", "ring")]
-    hierarchical, ring = (one.seconds for one in validate(rivals, shared))
-    assert hierarchical < ring
-    assert hierarchical == pytest.approx(2 * (1 / 2) * (1 << 20) * BYTE, rel=0.1)  # what the port of a node carries
-
-
 @pytest.mark.parametrize(
     ("one", "words"),
     [
@@ -198,10 +184,6 @@ def test_a_tie_on_the_way_is_where_one_overtakes_and_a_tie_at_the_end_hides_nobo
 
     assert sizes(1.0, 2.0, 3.0) == sizes(1.0, 2.0, 3.0, 2.0) == (pytest.approx(2048),)
     assert sizes(1.0, 2.0, 2.0, 3.0) == (pytest.approx(4096),)
-
-
-def test_algorithms_that_never_cross_have_no_crossings():
-    assert list(crossings(race("binomial_tree", "recursive_doubling"))) == []
 
 
 def test_the_faster_placement_counts():

@@ -1,5 +1,5 @@
 from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.series_colours import FOREGROUND, PALETTE
+from hpccoll.render.colours import INK, PALETTE
 
 
 def names(results):
@@ -75,7 +75,7 @@ def test_colours_are_the_same_in_all_groups_and_different_in_one(make_row, of_ro
     rows = make_row(), make_row("native"), make_row("zip"), make_row("zip", dtype="float64"), make_row("null")
     first, second = chart_groups(of_rows(*rows))
     assert first.colours == second.colours
-    assert first.colours["native"] == FOREGROUND
+    assert first.colours["native"] == INK
     assert list(first.colours) == ["native", "ring", "zip", "null (floor)"]
     assert len(set(first.colours.values())) == 4
 

@@ -73,9 +73,10 @@ def records(specification):
 def test_measured_and_predicted_series_of_a_setting_share_a_chart(both, valid, name):
     (group,) = chart_groups(both, recommend(both))
     specification = valid(BY_NAME[name].specification(group))
-    predicted = {d["series"]: d["predicted"] for d in records(specification)}
+    predicted = {d["series"]: d["line"] for d in records(specification)}
     assert predicted == {
-        "ring": "", "native": "", "ring (simulated)": "simulated", "rabenseifner (simulated)": "simulated",
+        "ring": "measured", "native": "measured", "ring (simulated)": "simulated",
+        "rabenseifner (simulated)": "simulated",
     }  # fmt: skip
 
 
@@ -98,16 +99,16 @@ def test_curves_over_nodes_go_on_where_nothing_was_measured(both):
 def test_predictions_are_in_the_panels_of_both_placements_and_beyond_the_measured_nodes_in_one(both):
     (group,) = chart_groups(both)
     shown = records(BY_NAME["time"].specification(group))
-    panels = {d["panel"] for d in shown if not d["predicted"]}
+    panels = {d["panel"] for d in shown if d["line"] == "measured"}
     assert panels == {"2 nodes, in place", "2 nodes, out of place"}
-    assert {d["panel"] for d in shown if d["predicted"]} == {*panels, "4 nodes", "8 nodes"}
+    assert {d["panel"] for d in shown if d["line"] != "measured"} == {*panels, "4 nodes", "8 nodes"}
 
 
 def test_the_interval_of_a_prediction_is_its_band(both):
     (group,) = chart_groups(both)
     rows = {(row.nodes, row.algorithm, row.bytes): row for row in both.rows if row.predicted}
     for d in records(BY_NAME["time"].specification(group)):
-        if d["predicted"]:
+        if d["line"] != "measured":
             row = rows[d["nodes"], d["series"].removesuffix(" (simulated)"), d["bytes"]]
             assert (d["low"], d["value"], d["high"]) == (row.ci_low_s, row.median_s, row.ci_high_s)
 

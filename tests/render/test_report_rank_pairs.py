@@ -6,8 +6,8 @@ import pytest
 import vl_convert
 from finding_values import only_values, values_of_kind
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.render.answers import Answers
 from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.comparisons import speedups

@@ -55,7 +55,7 @@ def test_predicted_shares_are_dashed_in_the_same_panels(valid):
     chart = valid(SHARE.specification(group_of(replace(measured, rows=(*measured.rows, *predicted)))))
     exposed = chart["facet"]["sort"][0]
     (ring,) = points(chart, nodes=8, panel=exposed)
-    assert (ring["predicted"], ring["value"]) == ("simulated", pytest.approx(4 / 34))
+    assert (ring["line"], ring["value"]) == ("simulated", pytest.approx(4 / 34))
 
 
 def test_steps_are_drawn_against_the_limits_of_buckets(valid):

@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import h5py
 import pytest
 import raw_examples
 
@@ -258,18 +257,6 @@ def test_a_pipe_in_place_of_slurm_json_does_not_block(sweep):
     before = read_results([sweep])
     os.mkfifo(sweep / "slurm.json")
     assert read_results([sweep]).rows == before.rows
-
-
-def test_files_without_a_digest_share_one_note(tmp_path):
-    for name in ("a", "b"):
-        raw = raw_examples.raw(raw_examples.outcome())
-        raw = replace(raw, attempts=[(raw_examples.attempt(run_id=name), raw.attempts[0][1])])
-        hdf5.write_raw_file(raw, tmp_path / f"{name}.h5")
-        with h5py.File(tmp_path / f"{name}.h5", "r+") as file:
-            raw_examples.remove_seal(file)
-            file.attrs["schema_version"] = "1.4"
-    (note,) = read_results([tmp_path]).notes
-    assert "a.h5 and 1 files more: " in note
 
 
 def test_failures_stay_in_the_finished_file(tmp_path):

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import raw_examples
-from fuzz import write_examples
+from fuzz_files import write_examples
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
@@ -122,7 +122,7 @@ def test_a_pipe_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "how",
-    [{}, {"chunks": (1, 1 << 29)}, {"chunks": (1, 1 << 20), "maxshape": (None, None)}, {"external": [("other", 0, 64)]}],
+    [{}, {"chunks": (1, 1 << 29)}, {"chunks": (1, 1 << 20)}, {"external": [("other", 0, 64)]}],
     ids=["contiguous", "chunk of a row", "chunks of a row", "external"],
 )  # fmt: skip
 def test_a_column_that_is_not_in_the_file_takes_no_memory(file, how):

@@ -1,8 +1,7 @@
-"""The schema and its page: ``python tests/store/test_schema.py`` writes the table of columns into results/README.md."""
+"""The schema of raw files."""
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,21 +17,6 @@ from hpccoll.store.raw_results import Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, VERSION
 
 README = Path(__file__).parents[2] / "results" / "README.md"
-TABLE = re.compile(r"(?<=<!-- columns -->\n).*(?=<!-- /columns -->)", re.DOTALL)
-
-
-def columns():
-    """Return the columns as a Markdown table."""
-    lines = ["| name | dimensions | type | unit | absent | meaning |", "| --- " * 6 + "|"]
-    for c in COLUMNS:
-        dtype = {"bool": "uint8", "maybe": "int8", "str": "string"}.get(c.dtype, c.dtype)
-        absent = "" if c.absent is None else "empty" if c.absent == "" else str(c.absent)
-        lines.append(f"| {c.name} | {', '.join(c.dims)} | {dtype} | {c.unit} | {absent} | {c.meaning} |")
-    return "\n".join(lines) + "\n"
-
-
-def test_the_table_of_columns_is_current():
-    assert TABLE.findall(README.read_text()) == [columns()], "run python tests/store/test_schema.py"
 
 
 def test_the_page_names_the_version():
@@ -63,7 +47,8 @@ DECLARATION = """
 PROGRAM = """
 import json, sys
 from pathlib import Path
-import raw_examples, test_schema
+import raw_examples
+from hpccoll.cli.reference_tables import REFERENCES, reference_lines
 from hpccoll.render.export import export
 from hpccoll.render.report_writer import build_report
 from hpccoll.store import hdf5
@@ -81,7 +66,8 @@ results = read_results([out])
 build_report(results, out.with_suffix(".report"), "x")
 json.dump({
     "journal": written.attempts[0][1][0].stretch_s, "exported": json.loads(export(results, "json"))[0]["stretch_s"],
-    "csv": export(results, "csv").splitlines()[0].split(","), "page": test_schema.columns(),
+    "csv": export(results, "csv").splitlines()[0].split(","),
+    "reference": [*reference_lines([*REFERENCES["columns"]()])],
 }, sys.stdout)
 """
 
@@ -99,12 +85,9 @@ def test_a_new_result_is_declared_in_one_place(tmp_path):
     found = json.loads(ran.stdout)
     assert (found["journal"], found["exported"]) == (2.5e-6, 2.5e-6)
     assert "stretch_s" in found["csv"]
-    assert "| stretch_s | case | float64 | s | nan | how far apart ranks started |" in found["page"]
+    (line,) = [line for line in found["reference"] if line.startswith("stretch_s ")]
+    assert line.endswith("  how far apart ranks started (type float64; unit s; absent nan; by case)")
     assert "skew (us)" in (tmp_path / "F.report" / "index.html").read_text()
     with h5py.File(out) as file:
         dataset = file["attempt_1/stretch_s"]
         assert (dataset[0], dataset.attrs["units"]) == (2.5e-6, "s")
-
-
-if __name__ == "__main__":
-    README.write_text(TABLE.sub(lambda _: columns(), README.read_text()))

@@ -12,7 +12,7 @@ from namespaces import PROGRAM, unshared
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import finding_line
-from hpccoll.executor.library import NativeUnavailableError
+from hpccoll.executor.library import ExecutorUnavailableError
 from hpccoll.host import cpu_and_memory
 from hpccoll.host.abandoned_memory import SHARED_MEMORY
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
@@ -225,7 +225,7 @@ def test_mpiexec_matters_where_there_is_no_slurm(programs, library):
 
 @pytest.mark.parametrize(
     ("error", "kind", "severity"),
-    [(None, "executor", "info"), (NativeUnavailableError, "executor_missing", "absent"),
+    [(None, "executor", "info"), (ExecutorUnavailableError, "executor_missing", "absent"),
      (UnusableError, "executor_stale", "critical")],
 )  # fmt: skip
 @pytest.mark.usefixtures("cluster")

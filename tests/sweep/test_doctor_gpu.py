@@ -57,7 +57,14 @@ def test_the_lines_of_a_machine_with_everything_and_of_one_with_nothing(here, tm
     monkeypatch.setenv("UCX_TLS", "rc,cuda_copy")
     monkeypatch.setenv("NCCL_ALGO", "Ring")
     pages = here(RAILS), here(GPUS, SWITCHES, CLOSED, wheels={"cupy-cuda13x": "14.2.0"}), here(OPEN, EFA)
-    of_this_machine = {"machine", "load", "memory of killed processes", "shared memory", "compiled executor"}
+    of_this_machine = {
+        "machine",
+        "load",
+        "memory of killed processes",
+        "shared memory",
+        "compiled executor",
+        "locked memory",
+    }
     lines = (line_of(each, tmp_path) for page in pages for title, each in page.items() if title not in of_this_machine)
     assert_golden("doctor_gpu", dict.fromkeys(lines))
 

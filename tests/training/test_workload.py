@@ -6,7 +6,8 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import WORKLOADS
 from hpccoll.training.buckets import bucket_bytes
 from hpccoll.training.model_file import model_from_json
-from hpccoll.training.workload import TRAINING_STEP, WORKLOAD, Workload
+from hpccoll.training.step_keys import BYTES, WORKLOAD
+from hpccoll.training.workload import TRAINING_STEP, Workload
 
 
 def buckets(workload, workers=4):
@@ -87,7 +88,7 @@ def test_what_the_ranks_cannot_train_is_refused(params, key):
 
 def test_each_key_reads_its_default_from_text_but_a_size_that_is_not_given():
     for name, key in WORKLOAD.items():
-        if not key.size:
+        if key.kind is not BYTES:
             assert key.read(name, str(key.default)) == key.default
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from hpccoll.cases.case import Case, Effort, Job
-from hpccoll.cases.catalogue import NATIVE, distinct_placements, distinct_transports, known_parameters, unmet_needs
+from hpccoll.cases.catalogue import NATIVE, distinct_placements, distinct_transports, known_parameters
+from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.cases.transport_table import TRANSPORTS, transports_of_device
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout

@@ -7,8 +7,9 @@ from math import ceil, floor
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.render.colours import PAPER
 from hpccoll.render.pictures.message_arrows import Arrow
-from hpccoll.render.pictures.svg_shapes import PAPER, Bounds, Box, Shape, Text
+from hpccoll.render.pictures.svg_shapes import Bounds, Box, Shape, Text
 from hpccoll.render.pictures.timeline_grid import Grid
 
 _FRACTIONS = (0.5, 0.38, 0.62, 0.28, 0.72, 0.2, 0.8, 0.14, 0.86)

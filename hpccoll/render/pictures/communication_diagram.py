@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from hpccoll.render.colours import INK, MUTED
 from hpccoll.render.pictures.edge_routes import route
 from hpccoll.render.pictures.message_graph import Graph
 from hpccoll.render.pictures.rank_positions import RADIUS, Frame, RankPositions, rank_positions
 from hpccoll.render.pictures.style import Style
-from hpccoll.render.pictures.svg_shapes import INK, MUTED, Box, Dot, LineStyle, Point, Shape, Text
+from hpccoll.render.pictures.svg_shapes import Box, Dot, LineStyle, Point, Shape, Text
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Trace
 

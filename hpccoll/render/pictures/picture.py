@@ -5,6 +5,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from hpccoll.common.errors import BadInputError, file_error
+from hpccoll.render.colours import FAINT, INK, MUTED, PAPER
 from hpccoll.render.pictures.arrow_labels import labels
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.communication_diagram import message_graphs
@@ -13,20 +14,7 @@ from hpccoll.render.pictures.schedule_text import cost_text, layout_text
 from hpccoll.render.pictures.schedule_view import ScheduleView
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
 from hpccoll.render.pictures.svg_page import bounds_of, side_by_side, stacked, svg_document
-from hpccoll.render.pictures.svg_shapes import (
-    CHARACTER,
-    FAINT,
-    INK,
-    MUTED,
-    PAPER,
-    Bounds,
-    Box,
-    LineStyle,
-    Point,
-    Shape,
-    Text,
-    straight,
-)
+from hpccoll.render.pictures.svg_shapes import CHARACTER, Bounds, Box, LineStyle, Point, Shape, Text, straight
 from hpccoll.render.pictures.timeline_grid import Grid, background, node_headings, rank_heads
 from hpccoll.schedule.walk import Trace, trace_schedule
 from hpccoll.store.durable_files import replacing_file

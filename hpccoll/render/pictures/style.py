@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpccoll.render.colours import PALETTE
 from hpccoll.render.pictures.svg_shapes import LineStyle
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Message, Trace
 
-FOLDS = "#2b7bba"
-REPLACES = "#d9662b"
+FOLDS, REPLACES = PALETTE[:2]
 PLAIN = "#64748b"
-_TIERS = {1: ("#2b7bba", "inside a node"), 2: ("#d9662b", "between nodes"), 3: ("#7a5cc4", "between racks")}
-_SLICES = ("#2b7bba", "#b04a96", "#2f9467", "#a9811a", "#7a5cc4", "#c8443f")
+_TIERS = {1: (PALETTE[0], "inside a node"), 2: (PALETTE[1], "between nodes"), 3: (PALETTE[5], "between racks")}
+_SLICES = (PALETTE[0], *PALETTE[3:1:-1], *PALETTE[4:7])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from hpccoll.render.pictures.svg_shapes import PAPER, Bounds, Shape, Text, pixels
+from hpccoll.render.colours import FONT, PAPER
+from hpccoll.render.pictures.svg_shapes import Bounds, Shape, Text, pixels
 
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 _GAP = 44.0
 _MARGIN = 20.0
 

@@ -5,10 +5,8 @@ from math import hypot
 from typing import NamedTuple, TypeAlias
 from xml.sax.saxutils import escape
 
-INK = "#1f2937"
-MUTED = "#5b6472"
-FAINT = "#e3e7ed"
-PAPER = "#ffffff"
+from hpccoll.render.colours import INK, PAPER
+
 CHARACTER = 0.6
 """The width of a character in font sizes: wider than most are, for the fonts of other machines."""
 

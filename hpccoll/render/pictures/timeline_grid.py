@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from hpccoll.render.colours import MUTED
 from hpccoll.render.pictures.buffer_state import runs
 from hpccoll.render.pictures.communication_diagram import rank_shapes
 from hpccoll.render.pictures.message_graph import groups
-from hpccoll.render.pictures.svg_shapes import MUTED, Box, LineStyle, Point, Shape, Text, straight
+from hpccoll.render.pictures.svg_shapes import Box, LineStyle, Point, Shape, Text, straight
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Trace
 

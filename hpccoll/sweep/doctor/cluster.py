@@ -10,7 +10,7 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.text import Finding, absent, critical, info, warning
 from hpccoll.common.units import format_seconds
 from hpccoll.executor.build import LIBRARY
-from hpccoll.executor.library import NativeUnavailableError, load_library
+from hpccoll.executor.library import ExecutorUnavailableError, load_library
 from hpccoll.host.cpu_and_memory import (
     CPU_QUOTA_REMEDY,
     MIN_SHARED_BYTES,
@@ -66,7 +66,7 @@ def executor(_: MachineFacts) -> Iterator[Finding]:
     try:
         load_library()
         yield info("executor", str(LIBRARY), title)
-    except NativeUnavailableError as error:
+    except ExecutorUnavailableError as error:
         remedy = "until then hpccoll uses the Python executor, which adds microseconds to small messages"
         yield absent("executor_missing", error.expected, title, remedy)
     except UnusableError as error:

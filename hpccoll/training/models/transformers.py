@@ -6,31 +6,32 @@ of a matrix with n elements takes 2 n FLOPs a token; the scores of attention and
 4 s h FLOPs a token.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer
 
 
-def _columns(
-    name: str, inputs: int, outputs: int, tokens: int, block: int | None = None, part: str = "", *, bias: bool = True
-) -> Module:
-    """Return a product whose weight tensor parallelism divides by columns."""
-    tensors = (Tensor("weight", inputs * outputs, split=True), *([Tensor("bias", outputs, split=True)] if bias else ()))
-    return Module(name, tensors, 2.0 * inputs * outputs * tokens, block, part)
-
-
-def _rows(
-    name: str, inputs: int, outputs: int, tokens: int, block: int, part: str, *, bias: bool = True, more: float = 0.0
-) -> Module:
-    """Return a product whose weight tensor parallelism divides by rows; ``more`` FLOPs precede it."""
-    tensors = (Tensor("weight", inputs * outputs, split=True), *([Tensor("bias", outputs)] if bias else ()))
+def _product(
+    name: str, inputs: int, outputs: int, tokens: int, block: int | None = None, part: str = "", *, bias: bool = True,
+    split: str = "", more: float = 0.0,
+) -> Module:  # fmt: skip
+    """Return a product whose weight is split by columns, by rows, or not at all; ``more`` FLOPs precede it."""
+    weight = Tensor("weight", inputs * outputs, split=bool(split))
+    tensors = (weight, Tensor("bias", outputs, split=split == "columns")) if bias else (weight,)
     return Module(name, tensors, 2.0 * inputs * outputs * tokens + more, block, part)
 
 
-def _whole(name: str, inputs: int, outputs: int, tokens: int) -> Module:
-    """Return a product that tensor parallelism does not divide."""
-    tensors = Tensor("weight", inputs * outputs), Tensor("bias", outputs)
-    return Module(name, tensors, 2.0 * inputs * outputs * tokens)
+_columns, _rows = partial(_product, split="columns"), partial(_product, split="rows")
+
+
+def _shape(
+    name: str, modules: Iterable[Module], dtype: str, source: str, blocks: int, hidden: int, sequence: int,
+    experts: int = 0, routed: int = 0,
+) -> ModelShape:  # fmt: skip
+    """Return a transformer whose samples are sequences."""
+    transformer = Transformer(blocks, hidden, sequence, experts, routed)
+    return ModelShape(name, tuple(modules), dtype, f"a sequence of {sequence} tokens", source, transformer)
 
 
 def _norm(name: str, hidden: int, block: int | None = None, *, bias: bool = True) -> Module:
@@ -42,31 +43,20 @@ def _embedding(name: str, entries: int, hidden: int, *, split: bool = False) -> 
     return Module(name, (Tensor("weight", entries * hidden, split=split),), part="embedding" * split)
 
 
-def _attention_flops(sequence: int, hidden: int) -> float:
-    """Return FLOPs of the scores, and of their product with the values, of a sample."""
-    return 4.0 * sequence**2 * hidden
-
-
 # ---- GPT ------------------------------------------------------------------------------------------------------------
 
 
 def gpt2(name: str, blocks: int, hidden: int, vocabulary: int = 50257, sequence: int = 1024) -> ModelShape:
     """Return a GPT-2, whose output matrix is the embedding: 124,439,808 parameters with 12 blocks of 768."""
-    return ModelShape(
-        name, tuple(_gpt2(blocks, hidden, vocabulary, sequence)), "float32", f"a sequence of {sequence} tokens",
-        "A. Radford et al.: Language models are unsupervised multitask learners (2019)",
-        Transformer(blocks, hidden, sequence),
-    )  # fmt: skip
+    source = "A. Radford et al.: Language models are unsupervised multitask learners (2019)"
+    return _shape(name, _gpt2(blocks, hidden, vocabulary, sequence), "float32", source, blocks, hidden, sequence)
 
 
 def gpt3_175b() -> ModelShape:
     """Return GPT-3 175B as Megatron-LM trains it: sequences of 2,048 tokens, a vocabulary of 51,200."""
-    name, blocks, hidden, vocabulary, sequence = "gpt3-175b", 96, 12288, 51200, 2048
-    return ModelShape(
-        name, tuple(_gpt2(blocks, hidden, vocabulary, sequence)), "bfloat16", f"a sequence of {sequence} tokens",
-        "T. Brown et al.: Language models are few-shot learners, NeurIPS (2020), table 2.1",
-        Transformer(blocks, hidden, sequence),
-    )  # fmt: skip
+    blocks, hidden, sequence = 96, 12288, 2048
+    source = "T. Brown et al.: Language models are few-shot learners, NeurIPS (2020), table 2.1"
+    return _shape("gpt3-175b", _gpt2(blocks, hidden, 51200, sequence), "bfloat16", source, blocks, hidden, sequence)
 
 
 def _gpt2(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[Module]:
@@ -76,7 +66,7 @@ def _gpt2(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[
         name = f"h.{block}"
         yield _norm(f"{name}.ln_1", hidden, block)
         yield _columns(f"{name}.attn.c_attn", hidden, 3 * hidden, sequence, block, "attention")
-        scores = _attention_flops(sequence, hidden)
+        scores = 4.0 * sequence**2 * hidden
         yield _rows(f"{name}.attn.c_proj", hidden, hidden, sequence, block, "attention", more=scores)
         yield _norm(f"{name}.ln_2", hidden, block)
         yield _columns(f"{name}.mlp.c_fc", hidden, 4 * hidden, sequence, block, "mlp")
@@ -91,10 +81,8 @@ def _gpt2(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[
 def bert_large() -> ModelShape:
     """Return BERT-large with the heads of pretraining: 336,226,108 parameters."""
     blocks, hidden, sequence = 24, 1024, 512
-    return ModelShape(
-        "bert-large", tuple(_bert(blocks, hidden, 30522, sequence)), "float32", f"a sequence of {sequence} tokens",
-        "J. Devlin et al.: BERT, NAACL (2019); BertForPreTraining", Transformer(blocks, hidden, sequence),
-    )  # fmt: skip
+    source = "J. Devlin et al.: BERT, NAACL (2019); BertForPreTraining"
+    return _shape("bert-large", _bert(blocks, hidden, 30522, sequence), "float32", source, blocks, hidden, sequence)
 
 
 def _bert(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[Module]:
@@ -106,19 +94,19 @@ def _bert(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[
         name = f"layer.{block}"
         for each in ("query", "key", "value"):
             yield _columns(f"{name}.attention.{each}", hidden, hidden, sequence, block, "attention")
-        scores = _attention_flops(sequence, hidden)
+        scores = 4.0 * sequence**2 * hidden
         yield _rows(f"{name}.attention.output.dense", hidden, hidden, sequence, block, "attention", more=scores)
         yield _norm(f"{name}.attention.output.LayerNorm", hidden, block)
         yield _columns(f"{name}.intermediate", hidden, 4 * hidden, sequence, block, "mlp")
         yield _rows(f"{name}.output.dense", 4 * hidden, hidden, sequence, block, "mlp")
         yield _norm(f"{name}.output.LayerNorm", hidden, block)
-    yield _whole("pooler", hidden, hidden, 1)
-    yield _whole("cls.transform.dense", hidden, hidden, sequence)
+    yield _product("pooler", hidden, hidden, 1)
+    yield _product("cls.transform.dense", hidden, hidden, sequence)
     yield _norm("cls.transform.LayerNorm", hidden)
     # The matrix of the decoder is the embedding's; its bias is ready before the transform.
     bias = Tensor("bias", vocabulary, split=True)
     yield Module("cls.decoder", (bias,), 2.0 * vocabulary * hidden * sequence, part="output")
-    yield _whole("cls.seq_relationship", hidden, 2, 1)
+    yield _product("cls.seq_relationship", hidden, 2, 1)
 
 
 # ---- Llama and Mixtral ----------------------------------------------------------------------------------------------
@@ -128,33 +116,18 @@ def llama(
     name: str, blocks: int, hidden: int, feed_forward: int, vocabulary: int, key_value: int | None = None,
     sequence: int = 4096,
 ) -> ModelShape:  # fmt: skip
-    """Return a Llama.
-
-    Args:
-        name: its name.
-        blocks: the number of blocks.
-        hidden: the elements of an activation.
-        feed_forward: the width of the feed-forward network.
-        vocabulary: the number of tokens that it knows.
-        key_value: the width of keys and of values: less than ``hidden`` with grouped queries [hidden].
-        sequence: the tokens of a sample.
-    """
-    return ModelShape(
-        name, tuple(_llama(blocks, hidden, feed_forward, vocabulary, key_value or hidden, sequence)), "bfloat16",
-        f"a sequence of {sequence} tokens",
-        "H. Touvron et al.: Llama 2 (2023); A. Grattafiori et al.: The Llama 3 herd of models (2024)",
-        Transformer(blocks, hidden, sequence),
-    )  # fmt: skip
+    """Return a Llama; with grouped queries the width of keys and values is less than ``hidden``, the default."""
+    modules = _llama(blocks, hidden, feed_forward, vocabulary, key_value or hidden, sequence)
+    source = "H. Touvron et al.: Llama 2 (2023); A. Grattafiori et al.: The Llama 3 herd of models (2024)"
+    return _shape(name, modules, "bfloat16", source, blocks, hidden, sequence)
 
 
 def mixtral_8x7b() -> ModelShape:
     """Return Mixtral 8x7B: two of eight experts for each token, 46,702,792,704 parameters."""
     blocks, hidden, sequence, experts, routed = 32, 4096, 4096, 8, 2
     modules = _llama(blocks, hidden, 14336, 32000, 1024, sequence, experts=experts, routed=routed)
-    return ModelShape(
-        "mixtral-8x7b", tuple(modules), "bfloat16", f"a sequence of {sequence} tokens",
-        "A. Jiang et al.: Mixtral of experts (2024), table 1", Transformer(blocks, hidden, sequence, experts, routed),
-    )  # fmt: skip
+    source = "A. Jiang et al.: Mixtral of experts (2024), table 1"
+    return _shape("mixtral-8x7b", modules, "bfloat16", source, blocks, hidden, sequence, experts, routed)
 
 
 def _llama(
@@ -167,7 +140,7 @@ def _llama(
         yield _columns(f"{name}.q_proj", hidden, hidden, sequence, block, "attention", bias=False)
         yield _columns(f"{name}.k_proj", hidden, key_value, sequence, block, "attention", bias=False)
         yield _columns(f"{name}.v_proj", hidden, key_value, sequence, block, "attention", bias=False)
-        scores = _attention_flops(sequence, hidden)
+        scores = 4.0 * sequence**2 * hidden
         yield _rows(f"{name}.o_proj", hidden, hidden, sequence, block, "attention", bias=False, more=scores)
         if experts:
             gate = Tensor("weight", hidden * experts)

@@ -1,6 +1,6 @@
 """Transports of GPU memory over MPI: passed to a CUDA-aware library, or staged through pinned host memory."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
@@ -8,33 +8,17 @@ from mpi4py import MPI
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.mpi.persistent import MpiPlan
-from hpccoll.transports.mpi.step import DeferredCall, QueuedMemory
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
-from hpccoll.transports.transport_interface import CompiledPlan, address
+from hpccoll.transports.transport_interface import TransportPlan, address
 
-
-class GpuMemory(QueuedMemory, Protocol):
-    """The operations of a GPU that these transports need."""
-
-    def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised array in pinned host memory."""
-
-    def copy(self, target: Array, source: Array) -> DeferredCall:
-        """Return the call that queues a copy from or to the GPU."""
-
-    def synchronize(self) -> None:
-        """Wait for all queued work."""
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
 
 
 class _GpuTransport(GuardedBuffers):
-    """The base of transports whose buffers are on a GPU.
+    """The base of transports whose buffers are on a GPU."""
 
-    Args:
-        comm: the communicator of the ranks.
-        gpu: the GPU of this rank.
-    """
-
-    def __init__(self, comm: MPI.Intracomm, gpu: GpuMemory) -> None:
+    def __init__(self, comm: MPI.Intracomm, gpu: "Gpu") -> None:
         super().__init__()
         self.comm, self.gpu = comm, gpu
 
@@ -48,7 +32,7 @@ class _GpuTransport(GuardedBuffers):
         return buffer
 
 
-def _warmed_up(plan: CompiledPlan, gpu: GpuMemory) -> CompiledPlan:
+def _warmed_up(plan: TransportPlan, gpu: "Gpu") -> TransportPlan:
     """Run ``plan`` once, which compiles kernels, registers memory with MPI and overwrites dst; return the plan."""
     gpu.synchronize()  # as runs expect: memory of the pool may still be in use by an earlier plan
     plan.run()
@@ -58,14 +42,14 @@ def _warmed_up(plan: CompiledPlan, gpu: GpuMemory) -> CompiledPlan:
 class GpuMpiTransport(_GpuTransport):
     """Schedules over messages of GPU memory, for a CUDA-aware library."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         return _warmed_up(MpiPlan(self.comm, operation, src, dst, memory=self.gpu), self.gpu)
 
 
 class GpuVendorTransport(_GpuTransport):
     """The library's own collectives on GPU memory."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         plan = MpiVendorPlan(self.comm, operation, src, dst)
         return _warmed_up(_StreamOrderedPlan(plan, self.gpu, scales=operation.reduction.averages), self.gpu)
 
@@ -73,11 +57,11 @@ class GpuVendorTransport(_GpuTransport):
 class _StreamOrderedPlan:
     """A plan of a library that ignores streams; a run waits for the work that it queues itself.
 
-    The stream must be idle before a run, as ``CompiledPlan.run`` says: a wait here would be timed, and the benchmarks
+    The stream must be idle before a run, as ``TransportPlan.run`` says: a wait here would be timed, and the benchmarks
     of MPI libraries have none (osu_allreduce -d cuda).
     """
 
-    def __init__(self, plan: CompiledPlan, gpu: GpuMemory, *, scales: bool) -> None:
+    def __init__(self, plan: TransportPlan, gpu: "Gpu", *, scales: bool) -> None:
         self.result, self.progress, self.close = plan.result, plan.progress, plan.close
         self._run, self._synchronize, self._scales = plan.run, gpu.synchronize, scales
 
@@ -90,7 +74,7 @@ class _StreamOrderedPlan:
 class StagedMpiTransport(_GpuTransport):
     """Schedules over messages of host memory, between copies of the contribution to the host and of the result back."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         host = self.pinned(src), self.pinned(dst)
         lanes = map(operation.lane_schedule, range(len(operation.schedules)))
         moves = any(step.actions for lane in lanes for step in lane.steps(self.comm.rank))
@@ -100,7 +84,7 @@ class StagedMpiTransport(_GpuTransport):
 class StagedVendorTransport(_GpuTransport):
     """The library's own collectives on host memory, between the same copies."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         host = self.pinned(src), self.pinned(dst)
         moves = not operation.collective.token  # a barrier has no buffers
         return StagedPlan(MpiVendorPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
@@ -110,9 +94,6 @@ class StagedPlan:
     """A plan on host buffers, between copies from and to the GPU.
 
     Args:
-        plan: the plan for the host buffers.
-        transport: the transport with the communicator and the GPU.
-        operation: the operation of the plan.
         device: src and dst on the GPU.
         host: src and dst on the host.
         moves: whether this rank moves data; if not, nothing is copied.
@@ -120,7 +101,7 @@ class StagedPlan:
 
     def __init__(
         self,
-        plan: CompiledPlan,
+        plan: TransportPlan,
         transport: _GpuTransport,
         operation: Operation,
         device: tuple[Array, Array],

@@ -1,4 +1,4 @@
-"""Schedules over MPI's point-to-point messages, compiled once per buffer into persistent requests.
+"""Schedules over MPI's point-to-point messages, lowered once per buffer into persistent requests.
 
 The messages of a step start together; after all have completed, the arrivals are folded in the listed order. Lanes are
 distributed over sequences, one for each slice of ``window`` channels. The lanes of a sequence run one after another and
@@ -12,21 +12,25 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.executor.lowered_step import LoweredStep
+from hpccoll.executor.mpi_functions import MAX_COUNT
+from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
+from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.schedule import Layout
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers
-from hpccoll.transports.mpi.compile import MAX_LANES, MpiCompiler
-from hpccoll.transports.mpi.native_executor import CompiledOptions, NativePlan
-from hpccoll.transports.mpi.native_functions import MAX_COUNT
-from hpccoll.transports.mpi.python_executor import PythonExecutor
+from hpccoll.transports.mpi.lowering import MAX_LANES, MpiLowering
 from hpccoll.transports.mpi.shared_windows import SharedMemory
-from hpccoll.transports.mpi.step import CompiledStep, QueuedMemory
-from hpccoll.transports.transport_interface import CompiledPlan, HostBuffers, check_agreement
+from hpccoll.transports.transport_interface import HostBuffers, TransportPlan, check_agreement
+
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
 
 MAX_PERSISTENT_REQUESTS = 65536
 """The maximum number of persistent requests of a plan; above it, each run starts new requests. MPICH keeps about 900
@@ -40,16 +44,15 @@ class MpiTransport(HostBuffers):
     """Schedules over the point-to-point messages of an MPI library.
 
     Args:
-        comm: the communicator of the ranks.
-        compiled: how the compiled executor runs plans; None for the Python executor.
+        options: how the compiled executor runs plans; None for the Python executor.
     """
 
-    def __init__(self, comm: MPI.Intracomm, compiled: CompiledOptions | None = None) -> None:
+    def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
         super().__init__()
-        self.comm, self.compiled = comm, compiled
+        self.comm, self.options = comm, options
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        return MpiPlan(self.comm, operation, src, dst, compiled=self.compiled)
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
+        return MpiPlan(self.comm, operation, src, dst, options=self.options)
 
 
 class TieredTransport(GuardedBuffers):
@@ -59,21 +62,20 @@ class TieredTransport(GuardedBuffers):
     none. On a single node this transport is called ``shm``.
 
     Args:
-        comm: the communicator of the ranks.
-        compiled: how the compiled executor runs plans; None for the Python executor.
+        options: how the compiled executor runs plans; None for the Python executor.
     """
 
-    def __init__(self, comm: MPI.Intracomm, compiled: CompiledOptions | None = None) -> None:
+    def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
         super().__init__()
-        self.comm, self.shared, self.compiled = comm, SharedMemory(comm), compiled
+        self.comm, self.shared, self.options = comm, SharedMemory(comm), options
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer = self.shared.empty(count, dtype)
         self.guarded.append(self.shared.guarded(buffer))
         return buffer
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        return MpiPlan(self.comm, operation, src, dst, self.shared, compiled=self.compiled)
+    def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
+        return MpiPlan(self.comm, operation, src, dst, self.shared, options=self.options)
 
     def close(self) -> None:
         super().close()
@@ -81,16 +83,12 @@ class TieredTransport(GuardedBuffers):
 
 
 class MpiPlan:
-    """An operation compiled for the buffers of this rank; all ranks create it together.
+    """An operation lowered for the buffers of this rank; all ranks create it together.
 
     Args:
-        comm: the communicator of the ranks.
-        operation: the operation.
-        src: the source buffer of this rank, unused in place.
-        dst: the destination buffer of this rank.
         shared: the shared memory that contains src and dst, None to send all parts.
         memory: the memory of src and dst if it is not the host's; the Python executor then runs the plan.
-        compiled: how the compiled executor runs the plan; None for the Python executor.
+        options: how the compiled executor runs the plan; None for the Python executor.
 
     Raises:
         BadInputError: if the operation has more lanes than there are tags.
@@ -104,8 +102,8 @@ class MpiPlan:
         src: Array,
         dst: Array,
         shared: SharedMemory | None = None,
-        memory: QueuedMemory | None = None,
-        compiled: CompiledOptions | None = None,
+        memory: "Gpu | None" = None,
+        options: ExecutorOptions | None = None,
     ) -> None:
         if comm.size != operation.layout.ranks:
             raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
@@ -114,13 +112,13 @@ class MpiPlan:
                 CHANNELS_KEY, operation.channels, f"at most {MAX_LANES} lanes, it makes {operation.lanes}"
             )
         self.result = operation.result(dst, comm.rank)
-        compiler = MpiCompiler(comm.rank, operation, src, dst, shared, memory)
-        sequences, self._datatypes = compiler.sequences(), compiler.datatypes
+        lowering = MpiLowering(comm.rank, operation, src, dst, shared, memory)
+        sequences, self._datatypes = lowering.sequences(), lowering.datatypes
         _check_plans_match(comm, operation, sequences)
         staggered = comm.allreduce(_starts_inside_node(sequences, operation.layout, comm.rank), MPI.LAND)
         initial = len(operation.schedules) if staggered else len(sequences)
         try:
-            self.executor = self._executor(comm, sequences, initial, shared, memory, compiled)
+            self.executor = self._executor(comm, sequences, initial, shared, memory, options)
         except BadInputError:  # on all ranks: too little shared memory, or a count that is too large
             self._free_datatypes()
             raise
@@ -128,17 +126,17 @@ class MpiPlan:
 
     @staticmethod
     def _executor(
-        comm: MPI.Intracomm, sequences: list[list[CompiledStep]], initial: int, shared: SharedMemory | None,
-        memory: QueuedMemory | None, compiled: CompiledOptions | None,
-    ) -> PythonExecutor | NativePlan:  # fmt: skip
+        comm: MPI.Intracomm, sequences: list[list[LoweredStep]], initial: int, shared: SharedMemory | None,
+        memory: "Gpu | None", options: ExecutorOptions | None,
+    ) -> PythonExecutor | ExecutorPlan:  # fmt: skip
         """Return the executor of the sequences; the arguments are those of the plan."""
         messages = [message for steps in sequences for step in steps for message in step.messages]
         persistent = len(messages) <= MAX_PERSISTENT_REQUESTS
-        if compiled is None or memory is not None:
+        if options is None or memory is not None:
             return PythonExecutor(comm, sequences, initial, persistent=persistent)
         largest = max((message.data[1] for message in messages), default=0)
         large = comm.allreduce(not persistent and largest > MAX_COUNT, MPI.LOR)
-        return NativePlan(comm, compiled, sequences, initial, persistent=persistent, large=large, shared=shared)
+        return ExecutorPlan(comm, options, sequences, initial, persistent=persistent, large=large, shared=shared)
 
     def close(self) -> None:
         self.executor.close()
@@ -150,7 +148,7 @@ class MpiPlan:
         self._datatypes = []
 
 
-def _starts_inside_node(sequences: Sequence[Sequence[CompiledStep]], layout: Layout, me: int) -> bool:
+def _starts_inside_node(sequences: Sequence[Sequence[LoweredStep]], layout: Layout, me: int) -> bool:
     """Return whether the first steps of this rank have messages only with ranks of its node, of several nodes."""
     if layout.nodes == 1:
         return False
@@ -158,7 +156,7 @@ def _starts_inside_node(sequences: Sequence[Sequence[CompiledStep]], layout: Lay
     return all(layout.node[peer] == layout.node[me] for peer in peers)
 
 
-def _check_plans_match(comm: MPI.Intracomm, operation: Operation, sequences: list[list[CompiledStep]]) -> None:
+def _check_plans_match(comm: MPI.Intracomm, operation: Operation, sequences: list[list[LoweredStep]]) -> None:
     """Check that each rank sends to each other rank the messages that the other expects.
 
     Raises:

@@ -12,17 +12,18 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.executor.lowered_step import DeferredCall
 from hpccoll.schedule.operation import Array
 from hpccoll.transports.guarded_memory import MARGIN_BYTES, GuardedBuffer, allocate_guarded
-from hpccoll.transports.mpi.step import DeferredCall
+from hpccoll.transports.lowering import Span
 
 PAGE_BYTES = 4096
 
 SHM_DIRECTORY = Path("/dev/shm")  # noqa: S108  MPICH and Open MPI both allocate shared memory there
 """The file system whose free space limits windows."""
 
-SendSpans: TypeAlias = dict[int, list[list[tuple[str, int, int]]]]
-"""By lane, the parts that a rank sends to another rank, in order; each part is a list of (buffer, start, stop)."""
+SendSpans: TypeAlias = dict[int, list[list[Span]]]
+"""By lane, the parts that a rank sends to another rank, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,11 @@ class NodePeer:
     """Another rank of the node, whose memory this rank reads.
 
     Args:
-        buffers: the peer's buffers by name.
         sends: by lane, the spans of the parts that the peer sends to this rank, in order.
     """
 
     buffers: Mapping[str, Array]
-    sends: Mapping[int, Iterator[list[tuple[str, int, int]]]]
+    sends: Mapping[int, Iterator[list[Span]]]
 
     def next_part(self, lane: int, scratch: Array) -> list[Array]:
         """Return views of the next part that the peer sends in ``lane``.
@@ -44,7 +44,7 @@ class NodePeer:
         is rejected later.
         """
         spans = next(self.sends.get(lane, iter(())), [])
-        part = [self.buffers[buffer][start:stop] for buffer, start, stop in spans]
+        part = [self.buffers[span.buffer][span.start : span.stop] for span in spans]
         return part if sum(map(len, part)) == len(scratch) else [scratch]
 
 
@@ -59,9 +59,6 @@ class SharedMemory:
 
     MPI alone orders accesses: the writer calls MPI_Win_sync and sends a message; the receiver of the message calls
     MPI_Win_sync and reads (MPI 5.0, section 12.7: a memory barrier, and a message as the synchronisation).
-
-    Args:
-        comm: the communicator of all ranks, on any number of nodes.
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:

@@ -15,7 +15,7 @@ Group 1a sends what fold 0a has written, while fold 0b runs.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpccoll.transports.nccl.compile import NcclMessage, Stage
+from hpccoll.transports.nccl.lowering import NcclMessage, Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from contract_vendor import MpiVendorTransport, vendor
 from mpi4py import MPI
 from schedule_examples import Case, of
 
+from hpccoll.executor.lowered_step import LoweredStep, MpiMessage
+from hpccoll.executor.plan_arrays import ExecutorPlan, wait_all
 from hpccoll.schedule import Copy, Layout, Recv, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
-from hpccoll.transports.mpi.native_executor import NativePlan, wait_all
-from hpccoll.transports.mpi.step import CompiledStep, MpiMessage
 from hpccoll.transports.transport_interface import PlanMismatchError
 
 
@@ -172,9 +172,9 @@ def an_error_of_mpi_names_the_function_the_step_and_the_peer() -> None:
     if OPTIONS is None or RANKS == 1:
         return
     data, peer, receives = np.zeros(16, np.uint8), 1 - ME, ME == 1
-    sent = MpiMessage(not receives, (data[: 8 if receives else 16], 8 if receives else 16, MPI.BYTE), peer, 0, 16)
-    steps = [CompiledStep(), CompiledStep(messages=[sent])] if ME < 2 else []
-    plan = NativePlan(COMM, OPTIONS, [steps], 1)
+    sent = MpiMessage(not receives, (data[: 8 if receives else 16], 8 if receives else 16, MPI.BYTE), peer, 0, 0, 16)
+    steps = [LoweredStep(), LoweredStep(messages=[sent])] if ME < 2 else []
+    plan = ExecutorPlan(COMM, OPTIONS, [steps], 1)
     if receives:
         with pytest.raises(RuntimeError, match=r"MPI_Test\w+ .*fails: .*(step 2 of 2 \(from rank 0\))"):
             plan.run()

@@ -12,19 +12,19 @@ from mpi4py import MPI
 from queued_memory import QueuedMemory
 from schedule_examples import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, defined_part, result
 
+from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, Layout, Schedule, all_gather, dtype_of
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.mpi import persistent
 from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, GpuVendorTransport, StagedMpiTransport
-from hpccoll.transports.mpi.native_executor import CompiledOptions
 from hpccoll.transports.transport_interface import Transport
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
-OPTIONS = CompiledOptions(oversubscribed=True) if "compiled" in sys.argv else None
+OPTIONS = ExecutorOptions(oversubscribed=True) if "compiled" in sys.argv else None
 MpiTransport, TieredTransport = (
-    partial(transport, compiled=OPTIONS) for transport in (persistent.MpiTransport, persistent.TieredTransport)
+    partial(transport, options=OPTIONS) for transport in (persistent.MpiTransport, persistent.TieredTransport)
 )
 IN_TURN = [(1, 1), (3, 1), (3, 3), (4, 2)]
 """Channels and window."""

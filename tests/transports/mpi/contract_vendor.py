@@ -17,7 +17,7 @@ from hpccoll.transports.mpi import vendor as vendor_calls
 from hpccoll.transports.mpi.gpu_memory import GpuVendorTransport, StagedVendorTransport
 from hpccoll.transports.transport_interface import Transport
 
-MpiVendorTransport = partial(vendor_calls.MpiVendorTransport, compiled=OPTIONS)
+MpiVendorTransport = partial(vendor_calls.MpiVendorTransport, options=OPTIONS)
 
 
 def vendor(call: CollectiveCall, count: int, dtype: str, op: str, *, in_place: bool, aggregators: int = 0) -> Operation:

@@ -28,9 +28,9 @@ from hpccoll.schedule import (
     tmp,
 )
 from hpccoll.schedule.lockstep import run_lockstep
-from hpccoll.transports.buffer_pieces import Span
-from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage
+from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.cupy_device import CupyDevice
+from hpccoll.transports.nccl.lowering import NcclLowering
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
@@ -94,20 +94,6 @@ def test_every_dtype_and_op_equals_lockstep(name):
 @pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-double_binary_tree", "all_to_all-bruck"])
 def test_a_graph_replays_the_captured_operation(name):
     check_equals_lockstep(case_of(name, 4).operation(1000, in_place=False, channels=3, window=2), graph=True)
-
-
-def test_a_graph_is_destroyed_with_its_plan_and_launched_as_one_call():
-    asked, cluster = case_of("all_reduce-ring", 2).operation(100), Cluster(2)
-    inputs, outputs = buffers(asked)
-    made = plans(cluster, asked, inputs, outputs)
-    for plan in made:
-        plan.prepared(graph=True)
-    cluster.run()
-    graphs = [graph for plan in made for graph in plan._graphs]
-    assert all(plan.enqueue == graph.launch for plan, graph in zip(made, graphs, strict=True))
-    for plan in made:
-        plan.close()
-    assert [graph.taken for graph in graphs] == [None, None]
 
 
 @pytest.mark.parametrize("graph", [False, True])
@@ -209,11 +195,11 @@ def naive(schedule, _times, me):
 
 def run_misaligned():
     asked, cluster = MISALIGNED.operation(60), Cluster(3)
-    compilers = [NcclCompiler(me, asked) for me in range(3)]
-    said = [compiler.proposals() for compiler in compilers]
-    for me, compiler in enumerate(compilers):
+    lowerings = [NcclLowering(me, asked) for me in range(3)]
+    said = [lowering.proposals() for lowering in lowerings]
+    for me, lowering in enumerate(lowerings):
         room = {"src": np.zeros(0), "dst": np.zeros(60), "tmp": np.zeros(0)}
-        for stage in compiler.stages([proposals[me] for proposals in said]):
+        for stage in lowering.stages([proposals[me] for proposals in said]):
             cluster.devices[me].group_call(room, stage.messages)()
     cluster.run()
 
@@ -223,21 +209,15 @@ def test_misaligned_lanes_do_not_deadlock():
 
 
 def test_the_fake_detects_the_deadlock_of_groups_by_step_number(monkeypatch):
-    monkeypatch.setattr("hpccoll.transports.nccl.compile.message_times", naive)
+    monkeypatch.setattr("hpccoll.transports.nccl.lowering.message_times", naive)
     with pytest.raises(DeadlockError, match="rank 0 waits to send to rank 1"):
         run_misaligned()
 
 
-def test_the_fake_rejects_groups_with_overlapping_messages():
-    device = Cluster(2).devices[0]
-    with pytest.raises(AssertionError, match="touch the same elements"):
-        device.group_call({}, [NcclMessage(True, 1, Span("dst", 0, 5)), NcclMessage(False, 1, Span("dst", 4, 8))])
-
-
 def stages_of(case, me, **how):
     asked = case.operation(3 << 10, "int32", **how)
-    compilers = [NcclCompiler(rank, asked) for rank in range(asked.layout.ranks)]
-    return compilers[me].stages([compiler.proposals()[me] for compiler in compilers])
+    lowerings = [NcclLowering(rank, asked) for rank in range(asked.layout.ranks)]
+    return lowerings[me].stages([lowering.proposals()[me] for lowering in lowerings])
 
 
 def test_a_step_is_one_group_of_all_lanes_if_nothing_is_reduced():
@@ -249,19 +229,6 @@ def test_a_step_of_a_reduction_is_a_group_and_a_launch_of_the_even_channels_and_
     stages = stages_of(case_of("all_reduce-ring", 4), 1, channels=3, window=3)
     assert [len(stage.messages) for stage in stages] == [4, 2] * 6
     assert [[len(wave) for wave in stage.waves] for stage in stages] == [[2], [1]] * 3 + [[]] * 6
-
-
-def test_arrivals_into_one_part_are_one_fold():
-    (first, *_) = stages_of(case_of("all_reduce-direct", 8), 0)
-    ((move,),) = first.waves
-    assert len(move.inputs) == 8
-    assert move.inputs[0] == move.out
-
-
-def test_the_last_fold_of_an_average_divides():
-    (stage,) = stages_of(case_of("all_reduce-recursive_doubling", 2), 0, op="avg")
-    ((move,),) = stage.waves
-    assert (len(move.inputs), move.divisor) == (2, 2)
 
 
 def test_a_rank_of_a_pipeline_receives_and_sends_in_one_group():
@@ -291,8 +258,8 @@ def test_scratch_is_aligned_like_the_target():
 
 def test_ranks_find_the_peers_whose_plans_mismatch():
     one, other = (case_of("all_reduce-ring", 3).operation(count) for count in (300, 3000))
-    said = [NcclCompiler(me, one if me else other).proposals() for me in range(3)]
-    strange = [NcclCompiler(me, one if me else other).mismatched_peers([of[me] for of in said]) for me in range(3)]
+    said = [NcclLowering(me, one if me else other).proposals() for me in range(3)]
+    strange = [NcclLowering(me, one if me else other).mismatched_peers([of[me] for of in said]) for me in range(3)]
     assert strange[0] == [1, 2]
     assert strange[1] == strange[2] == [0]
 

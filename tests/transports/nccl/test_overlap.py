@@ -8,10 +8,10 @@ from schedule_examples import buffers, case_of, defined_part
 
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.lockstep import run_lockstep
-from hpccoll.transports.buffer_pieces import Span
+from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl import transport
-from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage, Stage
 from hpccoll.transports.nccl.fold import Fold
+from hpccoll.transports.nccl.lowering import NcclLowering, NcclMessage, Stage
 from hpccoll.transports.nccl.overlap import FoldWaits, fold_waits
 
 A, B, SCRATCH = Span("dst", 0, 4), Span("dst", 4, 8), Span("scratch 0", 0, 4)
@@ -45,15 +45,15 @@ def test_streams_run_in_order_so_that_no_group_waits_for_a_fold_before_one_it_ha
 
 
 def test_in_a_ring_of_two_channels_every_group_waits_for_the_fold_before_the_last_one():
-    compilers = [NcclCompiler(me, case_of("all_reduce-ring", 4).operation(64, channels=2, window=2)) for me in range(4)]
-    stages = compilers[1].stages([compiler.proposals()[1] for compiler in compilers])
+    lowerings = [NcclLowering(me, case_of("all_reduce-ring", 4).operation(64, channels=2, window=2)) for me in range(4)]
+    stages = lowerings[1].stages([lowering.proposals()[1] for lowering in lowerings])
     assert [bool(stage.waves) for stage in stages] == [True] * 6 + [False] * 6
     assert fold_waits(stages) == FoldWaits({number: number - 2 for number in range(2, 8)}, None)
 
 
 @pytest.mark.parametrize(("name", "channels"), [("all_reduce-ring", 1), ("all_gather-ring", 2)])
 def test_one_channel_or_a_collective_without_a_reduction_needs_one_stream(name, channels):
-    assert NcclCompiler(0, case_of(name, 4).operation(64, channels=channels, window=channels)).phases == 1
+    assert NcclLowering(0, case_of(name, 4).operation(64, channels=channels, window=channels)).phases == 1
 
 
 def equals_lockstep(name, ranks, turn):

@@ -1,0 +1,270 @@
+"""A tune table: the choice of algorithm by setting and size, its JSON format and look-ups in it.
+
+``hpccoll tune`` makes it, and results/README.md describes its format. A job contains its table, so that ranks need no
+other file; a look-up needs neither raw files nor a fit.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from hpccoll.analysis.setting import ARITHMETIC, Choice, Setting
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.case import EXECUTORS, TIMINGS
+from hpccoll.cases.catalogue import check_algorithm
+from hpccoll.cases.transport_table import DEVICES, TRANSPORTS
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.limits import TABLE_BYTES, Line, Name, PositiveNumber, Size
+from hpccoll.common.records import from_builtins, load_record, to_builtins
+from hpccoll.common.units import format_size
+from hpccoll.schedule import MAPPINGS
+from hpccoll.schedule.collective import AUTO
+
+VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
+
+
+Ratio = Annotated[float, PositiveNumber(1e9).meta]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceRange:
+    """A range of sizes with one choice.
+
+    Args:
+        first: the smallest size S, in bytes.
+        below: the first size of the next range; None for the last range.
+        choice: the choice.
+        sizes: the measured sizes in the range, in bytes.
+        over_best: its time over that of the best choice of each size: geometric mean over these sizes.
+        over_native: its time over that of the library's own algorithm, likewise; None if that was not measured.
+        unpaired: the labels of choices that no launch measured together with this one, at one or more of these sizes:
+            comparisons with them include differences between launches.
+        advice: whether the measurements show that people should use the choice; None if that is unknown.
+    """
+
+    first: Size
+    below: Size | None
+    choice: Choice
+    sizes: tuple[Size, ...]
+    over_best: Ratio
+    over_native: Ratio | None = None
+    unpaired: tuple[Line, ...] = ()
+    advice: bool | None = None
+
+    @property
+    def label(self) -> str:
+        """The range for people, within the measured sizes: ``from 64 KiB to 1 MiB``."""
+        first = self.first or min(self.sizes, default=0)
+        return f"from {format_size(first)} to {format_size(self.below or max(self.sizes, default=first))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableEntry:
+    """The choices of one setting.
+
+    Args:
+        setting: the setting.
+        runs: the ids of the runs in which they were measured.
+        ranges: the ranges of sizes, ascending; together they cover all sizes.
+        executor: the executor that measured them.
+    """
+
+    setting: Setting
+    runs: tuple[Name, ...]
+    ranges: tuple[ChoiceRange, ...]
+    executor: Name
+
+    def range_of(self, nbytes: int) -> ChoiceRange:
+        """Return the range of a size; the outer ranges extend beyond the measured sizes."""
+        return next((r for r in self.ranges if r.below is None or nbytes < r.below), self.ranges[-1])
+
+    @property
+    def measured_limits(self) -> tuple[int, int]:
+        """The smallest and the largest measured size, in bytes."""
+        sizes = [size for r in self.ranges for size in r.sizes]
+        return min(sizes), max(sizes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRun:
+    """A run from which a table was made."""
+
+    run_id: Name
+    job: Name
+    created: Line
+    kind: Line
+    machine: str = ""
+    hosts: Sequence[str] | None = None
+    mpi: str = ""  # the version text of the MPI library
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneTable:
+    """A tune table.
+
+    Args:
+        created: the time of its creation, ISO 8601, UTC.
+        hpccoll_version: the version that made it.
+        rule: the rule by which ranges were cut, for people.
+        runs: the runs from which it was made.
+        entries: the choices of each setting.
+    """
+
+    schema: Literal["hpccoll-tune 2.0"] = "hpccoll-tune 2.0"
+    created: Line
+    hpccoll_version: Line
+    rule: Line
+    runs: tuple[TableRun, ...]
+    entries: tuple[TableEntry, ...]
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> "TuneTable":
+        """Return the table that a JSON document holds.
+
+        Raises:
+            BadInputError: names the first wrong value.
+        """
+        table = from_builtins(read, cls)
+        table.check()
+        return table
+
+    def check(self) -> None:
+        """Check what no type of a field says: names, and that the ranges of a setting cover all sizes.
+
+        Raises:
+            BadInputError: names the first wrong value.
+        """
+        for number, entry in enumerate(self.entries):
+            for name, value, known in _names_of(entry):
+                if value not in known:
+                    raise BadInputError(f"entries.{number}.{name}", value, known)
+            for each in entry.ranges:
+                check_algorithm(each.choice.algorithm, [entry.setting.collective])
+            ends = [0, *(r.below for r in entry.ranges)]
+            if not entry.ranges or ends[:-1] != [r.first for r in entry.ranges] or ends[-1] is not None:
+                raise BadInputError(f"entries.{number}.ranges", ends, "ranges of all sizes, each up to the next")
+            if not any(r.sizes for r in entry.ranges):
+                raise BadInputError(f"entries.{number}.ranges", [], "ranges with sizes")
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(json.dumps(to_builtins(self)))  # lists, as a reader has them
+        return document
+
+    def conditions(self, entry: TableEntry) -> list[str]:
+        """Return the machines, MPI libraries and executor with which the choices of ``entry`` were measured."""
+        runs = (run for run in self.runs if run.run_id in entry.runs)
+        return sorted({Conditions(run.machine, run.mpi, entry.executor).label for run in runs})
+
+    def find(self, setting: Setting) -> TableEntry | None:
+        """Return the choices of ``setting``, or those of both placements; None without them."""
+        both = replace(setting, in_place=None)
+        return next((entry for entry in self.entries if entry.setting in (setting, both)), None)
+
+    def entry(self, setting: Setting) -> TableEntry:
+        """Return the choices of ``setting``, or those of both placements; those of another layout do not apply.
+
+        Raises:
+            BadInputError: if the table has none; names its settings of the same call, of the same collective, or all.
+        """
+        if (entry := self.find(setting)) is not None:
+            return entry
+        settings = [entry.setting for entry in self.entries]
+        same_collective = [s for s in settings if s.collective == setting.collective]
+        similar = [s for s in settings if s.call == setting.call] or same_collective or settings
+        labels = "; ".join(s.label for s in similar) or "nothing"
+        raise UnusableError(AUTO, f"no choice for {setting.label}: the table has {labels}")
+
+
+def _names_of(entry: TableEntry) -> Iterator[tuple[str, object, Collection[object]]]:
+    """Yield the names in an entry, by their keys, with the valid ones."""
+    setting = entry.setting
+    yield "setting.collective", setting.collective, (*COLLECTIVES, *WORKLOADS)
+    yield "setting.device", setting.device, DEVICES
+    yield "setting.arithmetic", setting.arithmetic, (*ARITHMETIC, None)
+    yield "setting.mapping", setting.mapping, (*MAPPINGS, "mixed")
+    yield "setting.timing", setting.timing, TIMINGS
+    yield "executor", entry.executor, EXECUTORS
+    for each in entry.ranges:
+        yield "ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The conditions for which choices hold.
+
+    Args:
+        machine: the machine, in a line; empty if unknown.
+        mpi: the version text of the MPI library; empty if unknown.
+        executor: the executor.
+        kind: the kind of the measurements; None of a choice that was not measured yet.
+        rule: the rule for the time of an operation, likewise.
+    """
+
+    machine: str
+    mpi: str
+    executor: str
+    kind: str | None = None
+    rule: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The conditions under which a table is used, for people."""
+        mpi, machine = self.mpi or "an unknown MPI", self.machine or "an unknown machine"
+        return f"{machine} with {mpi} and the {self.executor} executor"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Each of the conditions in words."""
+        return self.machine, self.mpi, f"{self.executor} executor", self.kind or "", f"rule {self.rule}"
+
+
+def machine_name(machine: str, provenance: Mapping[str, Any]) -> str:
+    """Return the machine of a run in a line; on a testbed with the rates of its wires.
+
+    Args:
+        machine: the machine, as the run recorded it.
+        provenance: the provenance of the run.
+    """
+    testbed = provenance.get("testbed") or {}
+    rates = [f"{name} {testbed[key]}" for name, key in (("wires", "rate"), ("uplinks", "uplink")) if testbed.get(key)]
+    return ", ".join((machine, *rates))
+
+
+def mpi_version(provenance: Mapping[str, object]) -> str:
+    """Return the version text of a run's MPI library; empty if unknown."""
+    mpi = provenance.get("mpi")
+    return str(mpi.get("version", "")) if isinstance(mpi, Mapping) else ""
+
+
+def check_job_table(table: Mapping[str, Any] | None) -> None:
+    """Check the table in a job; None is no table.
+
+    Raises:
+        BadInputError: if it is no table.
+    """
+    try:
+        if table is not None:
+            TuneTable.from_json(table)
+    except BadInputError as error:
+        raise BadInputError("table of the job", type(table).__name__, f"{VALID_TABLE} ({error})") from None
+
+
+def load_table(path: Path, key: str) -> dict[str, Any]:
+    """Return the JSON document of a table after checking it.
+
+    Args:
+        path: the path of the file.
+        key: the name of the option or key that gave the path, for messages.
+
+    Raises:
+        BadInputError: if the file cannot be read, or is no table.
+    """
+    table = load_record(path, key, TABLE_BYTES, TuneTable, VALID_TABLE)
+    try:
+        table.check()
+    except BadInputError as error:
+        raise BadInputError(key, str(path), f"{VALID_TABLE} ({error})") from None
+    return table.to_json()

@@ -1,0 +1,290 @@
+"""The comparison of two runs: each case of the old one with the same case of the new one, and a verdict.
+
+| verdict | meaning |
+| --- | --- |
+| regression, improvement | the shift is no chance, and at least as large as the smallest change that matters |
+| unchanged | the whole interval of the shift is smaller than that |
+| undecided | neither: more rounds would tell |
+| missing | the old run has a result, the new one has none |
+| wrong | the new result is wrong, or failed |
+| new | only the new run has a result |
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from hpccoll.analysis.compared_case import ComparedCase, cases_of_rows
+from hpccoll.analysis.provenance_changes import Facts, changes, facts_of_runs
+from hpccoll.analysis.run_spread import RunSpread
+from hpccoll.analysis.shift import FALSE_DISCOVERIES, Shift, shifts
+from hpccoll.analysis.side_by_side import SideBySide, side_by_side
+from hpccoll.common.errors import UnusableError
+from hpccoll.store.host_load import busy_hosts, describe_busy
+from hpccoll.store.rows import Results, Row, Run
+
+REGRESSION, IMPROVEMENT, UNCHANGED, UNDECIDED = "regression", "improvement", "unchanged", "undecided"
+MISSING, WRONG, NEW = "missing", "wrong", "new"
+VERDICTS = REGRESSION, WRONG, MISSING, IMPROVEMENT, UNDECIDED, UNCHANGED, NEW
+PLURALS = {
+    REGRESSION: "regressions", IMPROVEMENT: "improvements", UNCHANGED: "unchanged", UNDECIDED: "undecided",
+    MISSING: "missing", WRONG: "wrong", NEW: "new",
+}  # fmt: skip
+"""The verdicts in the plural, the keys of the JSON."""
+"""The verdicts, in the order in which they are reported."""
+
+BAD = "wrong", "failed"
+"""The statuses of results that count as wrong."""
+
+WORSE = REGRESSION, WRONG, MISSING
+
+MIN_COMMON = 10
+"""The fewest cases whose median shift says something about all of them."""
+
+TOLERANCE = 0.05
+"""The smallest change that matters, unless another one is requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseComparison:
+    """A case in both runs.
+
+    Args:
+        case_id: the id of the case, in the new run if it has one there.
+        label: the case in words.
+        coordinates: its COORDINATES.
+        verdict: one of VERDICTS.
+        old_s: the median in the old run in seconds; None without a result.
+        new_s: likewise in the new run.
+        shift: the shift; None if it is unknown.
+        reason: why the case is wrong or missing; or how many rounds would decide.
+    """
+
+    case_id: str
+    label: str
+    coordinates: Mapping[str, Any]
+    verdict: str
+    old_s: float | None
+    new_s: float | None
+    shift: Shift | None
+    reason: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the comparison as JSON has it; absent values are None."""
+        shift = self.shift
+        return {
+            "case_id": self.case_id, "case": self.label, **self.coordinates, "old_s": self.old_s, "new_s": self.new_s,
+            "factor": shift.factor if shift else None, "low": shift.low if shift else None,
+            "high": shift.high if shift else None, "p_value": shift.p_value if shift else None,
+            "reason": self.reason,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs.
+
+    Args:
+        cases: the cases, worst first.
+        changes: what else changed: its name, and its values before and now.
+        loads: what disturbed each of the runs, in words: old, new; None if nothing did.
+        tolerance: the smallest change that matters.
+        beside: results of other programs in one run, next to ours in the other one.
+        unit: what a sample is: a ``round`` of a run, or a ``run`` of a reference.
+    """
+
+    cases: Sequence[CaseComparison]
+    changes: Mapping[str, tuple[str, str]]
+    loads: tuple[str | None, str | None]
+    tolerance: float
+    beside: Sequence[SideBySide] = ()
+    unit: str = "round"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
+        return {
+            **{key: [case.row() for case in self.of(verdict)] for verdict, key in PLURALS.items()},
+            "changes": {name: {"old": old, "new": new} for name, (old, new) in self.changes.items()},
+            "loads": {"old": self.loads[0], "new": self.loads[1]},
+            "tolerance": self.tolerance,
+            "beside": [pair.row() for pair in self.beside],
+        }
+
+    @property
+    def common_factor(self) -> float | None:
+        """The median of all factors: what a change that slows everything moves; None with few cases."""
+        factors = [case.shift.factor for case in self.cases if case.shift]
+        return median(factors) if len(factors) >= MIN_COMMON else None
+
+    @property
+    def worse(self) -> bool:
+        """Whether a case became slower or wrong, or disappeared."""
+        return any(case.verdict in WORSE for case in self.cases)
+
+    def of(self, verdict: str) -> list[CaseComparison]:
+        """Return the cases of a verdict."""
+        return [case for case in self.cases if case.verdict == verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison.
+
+    Args:
+        cases: its cases by what was asked.
+        facts: what its runs were measured with.
+        load: what disturbed its runs, in words; None if nothing did.
+        gaps: why cases have no result, by the id of the case.
+        of_runs: whether samples are times of runs, not of rounds: the side is a reference.
+    """
+
+    cases: Mapping[str, ComparedCase]
+    facts: Facts
+    load: str | None = None
+    gaps: Mapping[str, str] = field(default_factory=dict)
+    of_runs: bool = False
+
+    @classmethod
+    def of(cls, results: Results, sources: Collection[str | None] | None = None) -> "Side":
+        """Return the side of a run.
+
+        Args:
+            results: the results.
+            sources: the programs whose results count [all].
+        """
+        gaps = {gap.case: gap.reason for gap in (*results.skipped, *results.missing)}
+        rows = (row for row in results.rows if sources is None or row.source in sources)
+        return cls(cases_of_rows(rows, results.runs), facts_of_runs(results.runs), _load(results.runs), gaps)
+
+    @property
+    def as_one_run(self) -> "Side":
+        """The side with one sample of each case, to be compared with a reference."""
+        cases = {key: replace(case, samples=[case.seconds] if case.seconds else []) for key, case in self.cases.items()}
+        return replace(self, cases=cases)
+
+
+def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Comparison:
+    """Compare two runs.
+
+    Args:
+        old: the results of the old run.
+        new: the results of the new run.
+        tolerance: the smallest change that matters: 0.05 is five per cent.
+
+    Raises:
+        UnusableError: if the runs have no case in common.
+    """
+    beside = [*side_by_side(_imported(old), new.ours.rows), *side_by_side(_imported(new), old.ours.rows)]
+    beside = [pair for pair in beside if pair.ours]
+    programs = [{row.source for row in results.rows} for results in (old, new)]
+    sources = programs[0] & programs[1]
+    sides = Side.of(old, sources), Side.of(new, sources)
+    if not sides[0].cases.keys() & sides[1].cases.keys():
+        if beside and not sources:
+            return Comparison((), {}, (sides[0].load, sides[1].load), tolerance, beside)
+        of_programs = " and ".join(", ".join(sorted(map(str, each))) or "nothing" for each in programs)
+        why = _nearest_cases(*(side.cases for side in sides)) or f"the results are of {of_programs}"
+        raise UnusableError("hpccoll compare", f"no case in common: {why}")
+    return replace(compare_sides(*sides, tolerance), beside=beside)
+
+
+def _nearest_cases(old: Mapping[str, ComparedCase], new: Mapping[str, ComparedCase]) -> str | None:
+    """Return how the first case of the old run differs from the nearest new one; None without cases."""
+    if not old or not new:
+        return None
+    first = next(iter(old.values()))
+    nearest = min(new.values(), key=lambda case: len(first.differences(case)))
+    differences = ", ".join(f"{name} {before}, now {now}" for name, before, now in first.differences(nearest))
+    return f"{first.label} is nearest to {nearest.label}; they differ in {differences}"
+
+
+def _imported(results: Results) -> list[Row]:
+    return [row for row in results.rows if row.imported]
+
+
+def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
+    """Compare two sides: two runs, or a reference and a run."""
+    before, after = old.cases, (new.as_one_run if old.of_runs else new).cases
+    common = [key for key in before if key in after and before[key].timed and after[key].timed]
+    samples, of_new = ([side[key].samples for key in common] for side in (before, after))
+    found: Sequence[Shift | None] = []
+    if common:
+        found = RunSpread.of(samples).shifts([each for (each,) in of_new]) if old.of_runs else shifts(samples, of_new)
+    moved = dict(zip(common, found, strict=True))
+    pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
+    cases = [
+        _compare_case(*pair, moved.get(key), old, new, tolerance)
+        for key, pair in pairs.items()
+        if any(case and (case.timed or case.status in BAD) for case in pair)  # what neither could measure is no change
+    ]
+    cases.sort(key=lambda case: (VERDICTS.index(case.verdict), -(case.shift.factor if case.shift else 0.0), case.label))
+    unit = "run" if old.of_runs else "round"
+    return Comparison(cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=unit)
+
+
+def _compare_case(
+    before: ComparedCase | None, after: ComparedCase | None, shift: Shift | None, old: Side, new: Side,
+    tolerance: float,
+) -> CaseComparison:  # fmt: skip
+    case = after or before
+    assert case  # noqa: S101  a key is of one of both
+    times = [each.seconds if each and each.timed else None for each in (before, after)]
+    verdict, reason = _verdict(before, after, shift, old, new, tolerance)
+    return CaseComparison(case.case_id, case.label, case.coordinates, verdict, times[0], times[1], shift, reason)
+
+
+def _verdict(
+    before: ComparedCase | None, after: ComparedCase | None, shift: Shift | None, old: Side, new: Side,
+    tolerance: float,
+) -> tuple[str, str | None]:  # fmt: skip
+    """Return the verdict on a case, and its reason if it needs one."""
+    if after is not None and after.status in BAD:
+        return WRONG, after.reason
+    if after is not None and after.timed and (before is None or not before.timed):
+        return NEW, None
+    if before is None or after is None or not after.timed:
+        gap = new.gaps.get(before.case_id) if before else None
+        return MISSING, (after.reason if after else None) or gap or "the new run does not have it"
+    verdict, reason = verdict_on_shift(shift, min(len(before.samples), len(after.samples)), tolerance)
+    if verdict == UNDECIDED and old.of_runs:
+        return verdict, "the runs of the reference differ by more than the tolerance"
+    return verdict, reason
+
+
+def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tuple[str, str | None]:
+    """Return the verdict on two results, and its reason if it needs one.
+
+    Args:
+        shift: the shift.
+        rounds: the rounds of the run with fewer of them.
+        tolerance: the smallest change that matters.
+    """
+    if shift is None:
+        return UNDECIDED, "the rounds of both runs are too few: measure at least two"
+    low, high = 1 / (1 + tolerance), 1 + tolerance
+    if shift.p_value <= FALSE_DISCOVERIES and not low < shift.factor < high:
+        return (REGRESSION if shift.factor > 1 else IMPROVEMENT), None
+    if low < shift.low and shift.high < high:
+        return UNCHANGED, None
+    needed = max(shift.rounds_to_decide(tolerance), rounds + 1)
+    return UNDECIDED, f"about {needed} rounds of each run would decide"
+
+
+def _load(runs: Iterable[Run]) -> str | None:
+    busy = [load for run in runs for load in busy_hosts(run.provenance)]
+    return describe_busy(busy) if busy else None
+
+
+def check_tolerance(tolerance: float, key: str = "--tolerance") -> None:
+    """Check that a tolerance is a share between 0 and 1.
+
+    Args:
+        tolerance: the smallest change that matters.
+        key: the option or argument that names it.
+
+    Raises:
+        UnusableError: if it is not.
+    """
+    if not 0 < tolerance < 1:
+        raise UnusableError(key, f"{tolerance:g} is no share between 0 and 1, such as 0.05")

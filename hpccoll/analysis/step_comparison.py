@@ -1,0 +1,218 @@
+"""Training steps of one workload, which differ in the algorithm of their collectives."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.analysis.round_comparison import clearly_faster
+from hpccoll.analysis.setting import Setting
+from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.catalogue import choice_parameters
+from hpccoll.common.units import format_seconds, format_size
+from hpccoll.store.call_key import CallKey, call_arguments
+from hpccoll.store.rows import Row
+from hpccoll.store.step_times import StepTimes
+
+Workload = Mapping[str, Any]
+
+_KEY_WORDS: Mapping[str, Callable[[Workload], str]] = {
+    "bucket": lambda w: f"{format_size(w['bucket'])} buckets" if w["bucket"] else f"default {w['buckets']} buckets",
+    "buckets": lambda w: f"{w['buckets']} buckets",
+    "overlap": lambda w: "overlapped" if w["overlap"] else "not overlapped",
+    "micro_batches": lambda w: f"{w['micro_batches']} micro-batches",
+    "parallel": lambda w: w["parallel"] or "data parallel",
+    "sharding": lambda w: "replicated parameters" if w["sharding"] == "none" else w["sharding"],
+    "compute_us": lambda w: f"{format_seconds(w['compute_us'] * 1e-6)} of computation",
+}
+"""The words for a value of a key; other keys are written as ``key=value``."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepComparison:
+    """The steps of one workload on the same ranks, which differ in the algorithm of their collectives.
+
+    Args:
+        key: the call of the step.
+        workload: the workload, with defaults.
+        machine: the machine.
+        shape: the nodes and ranks in words: ``4 nodes``, ``4 ranks``.
+        details: what distinguishes the workload, and where it ran, from others of its model.
+        rows: a row for each algorithm, the fastest first.
+        null: the step without communication, if it was measured.
+        oversubscribed: whether there were more ranks than cores.
+    """
+
+    key: CallKey
+    workload: Workload
+    machine: str
+    shape: str
+    details: tuple[str, ...]
+    rows: tuple[Row, ...]
+    null: Row | None
+    oversubscribed: bool
+
+    @property
+    def model(self) -> str:
+        """The model, with the number by which it is divided: ``resnet50``, ``resnet50/16``."""
+        scale = self.workload["scale"]
+        return f"{self.workload['model']}/{scale}" if scale > 1 else str(self.workload["model"])
+
+    @property
+    def title(self) -> str:
+        """The model, the ranks and what else distinguishes the workload."""
+        crowded = " (more ranks than cores)" if self.oversubscribed else ""
+        return ", ".join((f"{self.model} on {self.shape}{crowded}", *self.details))
+
+    @property
+    def ranked(self) -> bool:
+        """Whether one of the algorithms is the best: several were measured, and the step has collectives."""
+        return len(self.rows) > 1 and self.has_collectives
+
+    @property
+    def has_collectives(self) -> bool:
+        """Whether ranks run collectives: a single one has no peer, and stages of one rank only exchange messages."""
+        row = self.rows[0]
+        return row.exchanges_data and pipeline_stages(self.workload) < row.ranks
+
+    @property
+    def clear(self) -> bool:
+        """Whether the first algorithm is clearly faster than each other."""
+        return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
+
+
+def is_step(row: Row) -> bool:
+    """Return whether a row is a correct step that was measured."""
+    usable = row.status in ("ok", "partial") and not row.wrong and bool(row.median_s)
+    return usable and row.collective in WORKLOADS and row.ours
+
+
+def algorithm_name(row: Row) -> str:
+    """Return the algorithm of a row with its parameters."""
+    params = choice_parameters(row.collective, row.params)
+    return " ".join((row.algorithm, *(f"{name}={value}" for name, value in sorted(params.items()))))
+
+
+_PLACE = "mapping", "dtype", "variant", "device"
+"""The fields of rows that distinguish where and with what elements a workload ran."""
+
+
+def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callable[[Row], tuple[str, ...]]:
+    """Return a function that returns, in words, what distinguishes the workload of a row from others of its model.
+
+    Args:
+        rows: all rows of training steps.
+        without: the keys that are left out.
+    """
+    values: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for row in rows:
+        workload = call_arguments(row)
+        for key, value in {**workload, **{name: getattr(row, name) for name in _PLACE}}.items():
+            values[workload["model"], key].add(value)
+
+    def name(row: Row) -> tuple[str, ...]:
+        workload = call_arguments(row)
+        differing = [key for key in (*workload, *_PLACE) if len(values[workload["model"], key]) > 1]
+        words = (
+            str(getattr(row, key) or "") if key in _PLACE else _coordinate_text(workload, key)
+            for key in differing
+            if key not in ("scale", *without)
+        )
+        return tuple(dict.fromkeys(filter(None, words)))
+
+    return name
+
+
+def _coordinate_text(workload: Workload, key: str) -> str:
+    return _KEY_WORDS[key](workload) if key in _KEY_WORDS else f"{key}={workload[key]}"
+
+
+def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[StepComparison]:
+    """Return the steps of each workload and shape: of each model those on most ranks with cores of their own first.
+
+    Args:
+        rows: the rows, of which those of measured steps count.
+        machines: the machine of each run, by run_id; steps of several machines are not compared.
+    """
+    rows = [row for row in rows if is_step(row)]
+    several_machines = len({machines.get(row.run_id) for row in rows}) > 1
+    details = workload_namer(rows)
+    grouped: dict[CallKey, list[Row]] = defaultdict(list)
+    for row in rows:
+        key = CallKey.of(row, machines.get(row.run_id, ""))
+        grouped[key.without("op", "in_place", "aggregators", "executor")].append(row)
+    made = []
+    for key, members in grouped.items():
+        first = members[0]
+        best: dict[str, Row] = {}
+        for row in sorted(members, key=lambda row: row.median_s or 0.0):
+            if not row.floor:
+                best.setdefault(algorithm_name(row), row)
+        if best:
+            null = next((row for row in members if row.floor), None)
+            machine = machines.get(first.run_id, "unknown machine")
+            made.append(
+                StepComparison(
+                    key=key,
+                    workload=call_arguments(first),
+                    machine=machine,
+                    shape=Setting.of(first).shape_label,
+                    details=(*details(first), *([machine] if several_machines else [])),
+                    rows=(*best.values(),),
+                    null=null,
+                    oversubscribed=first.oversubscribed,
+                )
+            )
+    models = list(dict.fromkeys(each.workload["model"] for each in made))
+
+    def order(each: StepComparison) -> tuple[object, ...]:
+        first = each.rows[0]
+        position = models.index(each.workload["model"])
+        keys = (value if isinstance(value, int) else 0 for value in each.workload.values())
+        return position, each.oversubscribed, -first.nodes, -first.ranks, not each.workload["overlap"], *keys
+
+    return sorted(made, key=order)
+
+
+@dataclass(frozen=True, slots=True)
+class SmallComputations:
+    """Computations that are to be products of matrices, and are too small for one.
+
+    Args:
+        step: the workload with the largest share of them.
+        none: how many it has, each pipeline stage counted once.
+        computations: how many computations it has.
+        workloads: the number of workloads with such computations.
+    """
+
+    step: StepComparison
+    none: int
+    computations: int
+    workloads: int
+
+
+def small_computations(
+    compared: Iterable[StepComparison], times_of: Callable[[Row], StepTimes | None]
+) -> SmallComputations | None:
+    """Return the computations without a product of matrices, None if there are none.
+
+    Args:
+        compared: the steps.
+        times_of: returns the times of a row, None if they are not known.
+    """
+    found = []
+    for each in compared:
+        programs = times.programs if (times := times_of(each.rows[0])) else ()
+        if none := sum(program.without_product for program in programs):
+            found.append((none, sum(len(program.phases) for program in programs), each))
+    if not found:
+        return None
+    none, computations, step = max(found, key=lambda each: each[0] / each[1])
+    return SmallComputations(step, none, computations, len(found))
+
+
+def pipeline_stages(workload: Workload) -> int:
+    """Return the stages of the pipeline of a workload."""
+    found = re.search(r"\bpp=(\d+)", workload["parallel"])
+    return int(found[1]) if found else 1

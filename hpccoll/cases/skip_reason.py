@@ -1,0 +1,212 @@
+"""Why a case is not measured: needs that the ranks do not meet, variants without effect, equal mappings, equal plans.
+
+The planner, the rank program and the factory of cases ask in this order. Plans leave such cases out, and launches by
+hand skip them: every row with the name of a variant was affected by it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from hpccoll.cases.algorithm_registry import WORKLOADS, collective
+from hpccoll.cases.case import Case, Shape
+from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
+from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
+from hpccoll.cases.planned_schedule import mapped_layout, planned_schedule, smallest_message
+from hpccoll.cases.transport_table import unmet_by_transport
+from hpccoll.cases.variants import NodeView, named_variants
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_size
+from hpccoll.schedule import MAPPINGS, Layout, Schedule, have_same_steps, itemsize, numbering
+from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
+from hpccoll.training.workload import Workload
+
+FIRST_MAPPING = next(iter(MAPPINGS))
+"""The mapping that is measured if several mappings number the ranks alike."""
+
+COLLECTIVE_VARIABLES = re.compile(
+    r"NCCL_(ALGO|PROTO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)"
+    r"|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|MV[P2]_ENABLE_SHARP"
+)
+"""The variables that affect a library's own collectives only, and not the sends and receives of our schedules.
+
+The protocol of NCCL's sends and receives depends on NCCL_P2P_LL_THRESHOLD instead (addP2pToPlan in src/enqueue.cc,
+2.20.5 to 2.30.7).
+"""
+
+
+def planned_nodes(shape: Shape, nvlink_nodes: int) -> NodeView:
+    """Return the nodes of a launch as NCCL counts them, if it fills one NVLink domain after the other.
+
+    Args:
+        shape: the shape of the launch.
+        nvlink_nodes: the hosts of an NVLink domain.
+    """
+    return NodeView.of(-(-shape.nodes // nvlink_nodes), min(shape.nodes, nvlink_nodes) * shape.ranks_per_node)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchFacts:
+    """What is known of a launch when its cases are chosen: at planning less than on its ranks.
+
+    Args:
+        shape: its ranks and nodes.
+        variant: the name of a known variant or of one of the sweep, None for no variant.
+        sets: the environment variables and communicator settings of the variant.
+        nccl_nodes: its nodes as NCCL counts them; None if unknown: any number of its hosts may be of one NVLink domain.
+        racks_known: whether the layout has the racks of the nodes, on which the numbers of ranks depend.
+    """
+
+    shape: Shape
+    variant: str | None = None
+    sets: Mapping[str, object] = field(default_factory=dict)
+    nccl_nodes: NodeView | None = None
+    racks_known: bool = True
+
+
+def skip_reason(case: Case, layout: Layout, facts: LaunchFacts, resolved: Case | None = None) -> str | None:
+    """Return the reason why ``case`` is not measured in a launch, None if it can be.
+
+    A reason that holds on every machine comes first; callers add what their machine lacks.
+
+    Args:
+        case: the case as requested.
+        layout: the layout of the ranks as the launcher numbers them.
+        facts: what is known of the launch.
+        resolved: the case with the algorithm that a table chose, if the requested one is ``auto``.
+
+    Raises:
+        BadInputError: for a value that is invalid on every layout.
+    """
+    mapped = mapped_layout(layout, case.mapping)
+    reason = unmet_needs(resolved or case, mapped) or _variant_reason(case, mapped, facts)
+    return reason or (redundant_mapping(case, layout) if facts.racks_known else None)
+
+
+def unmet_needs(case: Case, layout: Layout) -> str | None:
+    """Return the reason why ``case`` cannot run on ``layout``, None if it can.
+
+    Raises:
+        BadInputError: for a value that is invalid on every layout.
+    """
+    family = collective(case.collective)
+    if not isinstance(case.bytes, int):
+        raise BadInputError("bytes", case.bytes, "a whole number")
+    if family.elements(case.bytes, itemsize(case.dtype), layout.workers) < 1:
+        few = f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
+        return f"{few} of {case.collective}"
+    try:
+        call_of(case, layout.workers)
+        if case.collective in WORKLOADS:
+            Workload.of(case.params).check_ranks(layout.workers, case.dtype)
+    except BadInputError as error:
+        return str(error)
+    if case.algorithm == AUTO:
+        return None  # the algorithm is chosen in the job, where its needs are checked
+    if case.algorithm == NATIVE:
+        return unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, None)
+    algorithm, parameters = family.algorithm(case.algorithm), own_parameters(case)
+    check_parameters(algorithm, parameters)
+    unmet = unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, parameters)
+    return unmet or algorithm.unmet(layout, **parameters)
+
+
+def redundant_mapping(case: Case, layout: Layout) -> str | None:
+    """Return the reason why the mapping of ``case`` is skipped, None if it is not.
+
+    It is skipped if another mapping, which is measured, numbers the ranks alike.
+
+    Args:
+        case: the case.
+        layout: the layout of the ranks as the launcher numbered them, with racks.
+    """
+    if case.mapping in (None, FIRST_MAPPING) or numbering(layout, case.mapping) != numbering(layout, FIRST_MAPPING):
+        return None
+    racks = len(layout.groups("rack"))
+    distributions = {layout.workers: "one on each node", 1: "all on one node"}
+    distribution = distributions.get(layout.nodes, f"{layout.workers} on {layout.nodes} nodes")
+    in_racks = f" in {racks} racks" if racks > 1 else ""
+    return f"mapping {case.mapping} numbers these ranks as {FIRST_MAPPING} does: {distribution}{in_racks}"
+
+
+def _variant_reason(case: Case, layout: Layout, facts: LaunchFacts) -> str | None:
+    """Return the reason why a variant has no effect on ``case``, or does not support it; None if it is measured."""
+    variant, sets, shape = facts.variant, facts.sets, facts.shape
+    if variant is None or case.algorithm == AUTO:
+        return None
+    known = named_variants().get(variant)
+    nccls = bool(sets) and all(name.startswith("NCCL_") or name in COMMUNICATOR_SETTINGS for name in sets)
+    over = known.transport if known else "nccl" if nccls else None
+    if over and (over == "nccl") != (case.transport == "nccl"):
+        return f"{variant}: its settings affect cases over {over}, not over {case.transport}"
+    schedule = case.algorithm != NATIVE
+    if schedule and sets and all(map(_of_collectives, sets)):
+        return f"{variant}: the variant affects the library's own collectives only"
+    if known is None:
+        return None
+    known = known.with_added(sets)
+    view = NodeView.of(shape.nodes, shape.ranks_per_node)
+    if known.transport == "nccl":
+        view = facts.nccl_nodes or NodeView((1, shape.nodes), (shape.ranks_per_node, shape.ranks))
+    message = smallest_message(case, layout) if known.limits_messages else None
+    own_call = not schedule and case.transport == known.transport  # over staged, the call is MPI's on host memory
+    reason = (
+        known.violation(case.collective, case.dtype, case.op, view, message)
+        if own_call
+        else known.violation_of_schedule(view, message)
+    )
+    return f"{variant}: {reason}" if reason else None
+
+
+def _of_collectives(name: str) -> bool:
+    return (
+        COMMUNICATOR_SETTINGS[name].library_only
+        if name in COMMUNICATOR_SETTINGS
+        else bool(COLLECTIVE_VARIABLES.fullmatch(name))
+    )
+
+
+class MeasuredPlans:
+    """The plans of the cases of one launch over NCCL that are measured: of equal plans, the first.
+
+    Over other transports, equal plans are measured under each name: on two ranks, most algorithms of a textbook
+    coincide, and whoever compares them there sees the noise between runs of one plan. Over NCCL, a case costs GPU time,
+    and its variants multiply the cases.
+
+    Args:
+        layout: the layout of the ranks as the launcher numbers them.
+        shape: the shape of the launch, for people.
+    """
+
+    def __init__(self, layout: Layout, shape: Shape) -> None:
+        self._layout, self._shape = layout, shape
+        self._measured: dict[object, list[tuple[str, tuple[Schedule, ...]]]] = {}
+
+    def skip_reason(self, case: Case) -> str | None:
+        """Return the reason if ``case`` has the plan of an earlier one; else remember it as measured and return None.
+
+        Args:
+            case: a case of the launch that can run and is not skipped for another reason, in the order of the job.
+        """
+        if case.transport != "nccl":
+            return None
+        planned = planned_schedule(case, mapped_layout(self._layout, case.mapping))
+        if planned is None:
+            return None
+        same = (*collective(case.collective).arguments, GRAPH)
+        same_but_plan = replace(case, algorithm="", params={}).id, *(case.params.get(name) or 0 for name in same)
+        lanes = len(planned.slices), planned.channels, min(planned.window, planned.channels)
+        earlier = self._measured.setdefault((*same_but_plan, *lanes), [])
+        for name, slices in earlier:
+            if all(map(_have_same_steps, slices, planned.slices)):
+                return f"the same plan as {name} on {self._shape}: {name} is measured"
+        parameters = [f"{name}={value}" for name, value in sorted(case.params.items()) if name not in same]
+        name = " ".join([case.algorithm, *parameters])
+        earlier.append((name, planned.slices))
+        return None
+
+
+@lru_cache(4096)
+def _have_same_steps(one: Schedule, other: Schedule) -> bool:
+    return have_same_steps(one, other)

@@ -1,0 +1,102 @@
+"""What the rank program prints besides the rows: results at the end, what is missing, connected ranks, dry runs."""
+
+import argparse
+import json
+import signal
+from typing import TYPE_CHECKING
+
+from hpccoll.common.limits import RANKS
+from hpccoll.common.units import format_size
+
+if TYPE_CHECKING:
+    from hpccoll.measure.job_runner import JobRunner
+    from hpccoll.measure.ranks import Ranks
+    from hpccoll.render.printed_table import PrintedTable
+
+DRY_RANKS = "8"
+"""The default number of ranks of a dry run."""
+
+
+def print_results(program: "JobRunner", table: "PrintedTable") -> None:
+    """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
+    if table.empty:
+        return
+    from hpccoll.analysis.noise_sentence import noise_sentence
+    from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
+    from hpccoll.cases.algorithm_registry import WORKLOADS
+    from hpccoll.render.answers import Answers, answer_lines, unanswered_lines
+    from hpccoll.render.printed_evidence import executed_lines
+    from hpccoll.render.step_answers import small_computations_line, step_answers
+    from hpccoll.store.load_results import to_results
+    from hpccoll.store.result_files import ResultFiles
+
+    results = to_results(ResultFiles(raw_results=[program.results.raw]))
+    recommendations = recommend(results)
+    table.end(program.job, program.results.raw.histories(), verdicts_by_setting(recommendations))
+    answers, steps = Answers(recommendations), step_answers(results)
+    answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
+    lines = (
+        *answer_lines(answers), *map(str, steps), small_computations_line(results),
+        *unanswered_lines(results, answered), noise_sentence(results),
+    )  # fmt: skip
+    for line in filter(None, lines):
+        print(f"# {line}")
+    for line in executed_lines(program.results.raw):
+        print(f"# executed: {line}")
+
+
+def warn_if_busy(program: "JobRunner") -> None:
+    """Print what else used the machine during the measurements, if it was enough to disturb them."""
+    from hpccoll.store.host_load import busy_hosts, describe_busy
+
+    attempt = next((attempt for attempt, _ in reversed(program.results.raw.attempts)), None)
+    if attempt and program.has_results and (busy := busy_hosts(attempt.provenance)):
+        print(f"# busy machine: {describe_busy(busy)}; do: measure when it is idle")
+
+
+def print_remaining(program: "JobRunner", *, nothing: bool) -> None:
+    """Print why measurements are missing, or that none were left."""
+    from hpccoll.store.journal import journal_path
+
+    job, out = program.job, program.results.out
+    if program.stop_signal:
+        kept = "nothing is kept without --out"
+        if out:
+            done = f"{program.results.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
+            kept = f"{done}; the same command measures the rest"
+        print(f"# interrupted by {signal.Signals(program.stop_signal).name}: {kept}")
+    elif not program.has_results:
+        print("# nothing was measured; see the reason of each case")
+    elif nothing and out:
+        sizes = [case.bytes for case in job.cases]
+        ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+        print(f"# {out} is complete, {ends}: nothing left to measure")
+
+
+def print_ranks(ranks: "Ranks") -> int:
+    if ranks.comm.rank == 0:
+        counts = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
+        if ranks.comm.size > 1:
+            print(f"# {ranks.comm.size} ranks are connected: {counts}")
+        else:
+            print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
+            print("# such as mpiexec -n 2 hpccoll run --check")
+    return 0
+
+
+def print_dry_run(arguments: argparse.Namespace) -> int:
+    """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
+    from hpccoll.cases.product import workloads
+    from hpccoll.cli.job_from_args import step_request
+    from hpccoll.render.dry_run import dry_run_json, dry_run_lines
+    from hpccoll.training.model_file import models_from_json
+
+    request = step_request(arguments)
+    ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
+    if arguments.json:
+        made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in workloads(request)]
+        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
+    else:
+        for workload in workloads(request):
+            print(*dry_run_lines(workload, ranks, arguments.dtype, shapes), sep="\n")
+    return 0

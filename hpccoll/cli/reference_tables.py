@@ -1,0 +1,113 @@
+"""The reference tables of ``hpccoll list WORD``, from the code: keys, columns, variables, settings, clusters."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from hpccoll.common.text import in_brackets
+
+if TYPE_CHECKING:
+    from hpccoll.common.yaml_model import YamlSection
+
+
+class Entry(NamedTuple):
+    """A line of a reference table.
+
+    Args:
+        name: a key, a column, a variable or a setting.
+        meaning: what it is, as a phrase.
+        details: what else is known of it, such as its default, its type and its unit.
+    """
+
+    name: str
+    meaning: str
+    details: Mapping[str, str | bool]
+
+
+def reference_lines(entries: list[Entry]) -> Iterator[str]:
+    """Yield a line for each entry: its name, its meaning, and the details in brackets."""
+    width = max(len(entry.name) for entry in entries)
+    for entry in entries:
+        known = (name if value is True else f"{name} {value}" for name, value in entry.details.items() if value)
+        yield f"{entry.name:<{width}}  {entry.meaning}{in_brackets('; '.join(known))}"
+
+
+def _columns() -> Iterator[Entry]:
+    from hpccoll.store.schema import COLUMNS
+
+    stored = {"bool": "uint8", "maybe": "int8", "str": "string"}
+    for column in COLUMNS:
+        absent = "" if column.absent is None else "empty" if column.absent == "" else str(column.absent)
+        kind = stored.get(column.dtype, column.dtype)
+        details = {"type": kind, "unit": column.unit, "absent": absent, "by": ", ".join(column.dims)}
+        yield Entry(column.name, column.meaning, details)
+
+
+def _variables() -> Iterator[Entry]:
+    from hpccoll.cases.variables import VARIABLES
+
+    yield from (Entry(name, effect, {}) for name, effect in VARIABLES.items())
+
+
+def _settings() -> Iterator[Entry]:
+    from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
+
+    for name, setting in COMMUNICATOR_SETTINGS.items():
+        since = f"NCCL {setting.since // 10000}.{setting.since // 100 % 100}"
+        yield Entry(name, setting.effect, {"since": since, "values": setting.expected})
+
+
+def _sweep() -> Iterator[Entry]:
+    from hpccoll.sweep.sweep_file import Sweep
+
+    yield from _keys(Sweep)
+
+
+def _site() -> Iterator[Entry]:
+    from hpccoll.sweep.site_file import Site
+
+    yield from _keys(Site)
+
+
+def _machine() -> Iterator[Entry]:
+    from hpccoll.model.machine_file import MachineFile, Quantity
+
+    parts = tuple(f".{key}" for key in Quantity.model_fields)  # of every number; listed once
+    yield from (entry for entry in _keys(MachineFile) if entry.name.count(".") < 2 or not entry.name.endswith(parts))
+    yield from _keys(Quantity, "NUMBER.")
+
+
+def _clusters() -> Iterator[Entry]:
+    from hpccoll.model.machine_file import cluster_names, read_machine
+
+    for name in cluster_names():
+        yield Entry(name, read_machine(name, "--cluster").source or "", {})
+
+
+def _keys(section: type["YamlSection"], prefix: str = "") -> Iterator[Entry]:
+    """Yield the keys of a section of a YAML file, and those of the sections in it."""
+    from hpccoll.common.yaml_model import sections_in
+
+    for name, key in section.model_fields.items():
+        path = prefix + (key.alias or name)
+        meaning, required = key.description or "", key.is_required()
+        described = required or "[" in meaning
+        default = "" if described else _plain(key.get_default(call_default_factory=True))
+        yield Entry(path, meaning, {"required": required, "default": default})
+        for inner in sections_in(key.annotation):
+            yield from _keys(inner, f"{path}.")
+
+
+def _plain(default: object) -> str:
+    """Return a default that is a word or a number, or several; empty for another one."""
+    values = default if isinstance(default, list) else [default]
+    if not all(isinstance(value, bool | int | float | str) for value in values):
+        return ""
+    return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+
+
+REFERENCES: Mapping[str, Callable[[], Iterator[Entry]]] = {
+    "sweep": _sweep, "site": _site, "machine": _machine, "clusters": _clusters, "columns": _columns,
+    "variables": _variables, "settings": _settings,
+}  # fmt: skip
+"""The tables: keys of sweep files, of site files and of machine files; described clusters; datasets of raw files;
+environment variables of named variants; settings of NCCL's communicators."""

@@ -1,0 +1,99 @@
+"""The timing loop in C (timing.c): iterations of one operation, without a call of Python in between."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.library import load_library
+from hpccoll.executor.plan_arrays import ExecutorPlan
+from hpccoll.executor.structures import BLOCK, STRUCTURES, Records, records
+
+Blocks: TypeAlias = Sequence[tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger]]]
+"""Rows of a buffer, and their values, which are longer by one element for each further generation."""
+
+
+class CheckedBuffers(Protocol):
+    """What the loop fills before an operation, and compares after it.
+
+    Args:
+        generation: the generation of values of the last operation.
+        missized: the wrong elements of each operation because the result has not the expected size.
+        fills: what is filled before an operation.
+        compared: what is compared after it.
+        guard_blocks: memory that no operation may write.
+    """
+
+    generation: int
+    missized: int
+
+    @property
+    def fills(self) -> Blocks: ...
+
+    @property
+    def compared(self) -> Blocks: ...
+
+    @property
+    def guard_blocks(self) -> Blocks: ...
+
+
+class ExecutorLoop:
+    """The loop of a plan.
+
+    Args:
+        progress: the number of the phase in LOOP_PHASES, the iteration and the heartbeats, which C keeps up to date.
+    """
+
+    def __init__(
+        self, plan: ExecutorPlan, check: CheckedBuffers, generations: int, barrier: ExecutorBarrier,
+        progress: ctypes.Array[ctypes.c_int64],
+    ) -> None:  # fmt: skip
+        self._plan, self._check, self._barrier, self._progress = plan, check, barrier, progress
+        self._blocks = {
+            name: (_records(blocks), len(blocks))
+            for name, blocks in (("fill", check.fills), ("compared", check.compared), ("guard", check.guard_blocks))
+        }
+        addresses = {f"{name}_blocks": blocks.ctypes.data for name, (blocks, _) in self._blocks.items()}
+        counts = {f"{name}_count": count for name, (_, count) in self._blocks.items()}
+        self._struct = STRUCTURES["timed_case_t"](
+            plan=plan.address, barrier=barrier.address, generations=generations, guards_dirty=1,
+            progress=ctypes.addressof(progress), **addresses, **counts,
+        )  # fmt: skip
+        self._measure = load_library().hpccoll_measure
+        self._measure.restype = ctypes.c_int64
+
+    def run(self, count: int) -> tuple[NDArray[np.int64], int]:
+        """Run ``count`` iterations; all ranks call this together.
+
+        Returns:
+            the start, the end, the device time and the CPU time of each iteration in ns, where a CPU has no device
+            time: it is -1; and the number of wrong elements.
+
+        Raises:
+            RuntimeError: if MPI returns an error.
+        """
+        times = np.full((4, count), -1, np.int64)
+        start_end_cpu = np.empty((3, count), np.int64)
+        self._struct.generation = self._check.generation
+        wrong = self._measure(
+            ctypes.byref(self._struct), ctypes.c_int64(count), ctypes.c_void_p(start_end_cpu.ctypes.data)
+        )
+        self._check.generation = self._struct.generation
+        if wrong < 0:
+            self._barrier.check()
+            self._plan.check(wrong)
+        times[[0, 1, 3]] = start_end_cpu
+        return times, wrong + self._check.missized * count
+
+
+def _records(blocks: Blocks) -> Records:
+    rows = [
+        (
+            buffer.ctypes.data, values.ctypes.data, len(buffer), buffer[:1].nbytes, values.strides[0], buffer.itemsize,
+        )
+        for buffer, values in blocks
+    ]  # fmt: skip
+    return records(rows, BLOCK)

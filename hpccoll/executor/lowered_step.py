@@ -1,0 +1,127 @@
+"""A lowered step of one rank: work on its memory, messages that start together, and work after all have completed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from hpccoll.schedule import Reduction
+from hpccoll.schedule.operation import Array
+
+DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
+"""A function and its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCopy:
+    """Copies contiguous elements."""
+
+    target: Array
+    source: Array
+
+    def call(self) -> DeferredCall:
+        """Return the call that does the work in Python."""
+        return np.copyto, (self.target, self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFold:
+    """Folds two contiguous arrays into a third one, which may be one of them."""
+
+    fold: np.ufunc
+    a: Array
+    b: Array
+    target: Array
+
+    def call(self) -> DeferredCall:
+        """Return the call that does the work in Python."""
+        return partial(self.fold, out=self.target), (self.a, self.b)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalScale:
+    """Divides a sum by the number of workers, in place."""
+
+    reduction: Reduction
+    target: Array
+    workers: int
+
+    def call(self) -> DeferredCall:
+        """Return the call that does the work in Python."""
+        return self.reduction.scale, (self.target, self.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCall:
+    """Calls a function that only Python can call, or that only the Python executor needs, such as a memory fence."""
+
+    function: Callable[..., object]
+    arguments: tuple[object, ...] = ()
+
+    def call(self) -> DeferredCall:
+        """Return the call."""
+        return self.function, self.arguments
+
+
+LocalWork: TypeAlias = LocalCopy | LocalFold | LocalScale | LocalCall
+
+
+@dataclass(frozen=True, slots=True)
+class MpiMessage:
+    """One message of this rank.
+
+    Args:
+        data: the buffer specification for mpi4py.
+        nbytes: the bytes that the message carries, or that the receiver reads from shared memory after a signal.
+    """
+
+    sends: bool
+    data: tuple[NDArray[np.uint8], int, MPI.Datatype]
+    peer: int
+    tag: int
+    lane: int
+    nbytes: int
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether the message carries no bytes, and only synchronises two ranks."""
+        return self.data[1] == 0
+
+    def persistent(self, comm: MPI.Intracomm) -> MPI.Prequest:
+        return (comm.Send_init if self.sends else comm.Recv_init)(self.data, self.peer, self.tag)
+
+    def transient(self, comm: MPI.Intracomm) -> Callable[[], MPI.Request]:
+        return partial(comm.Isend if self.sends else comm.Irecv, self.data, self.peer, self.tag)
+
+
+@dataclass(slots=True)
+class LoweredStep:
+    """The work of this rank in a step.
+
+    Args:
+        before: the work to do before the messages start.
+        after: the work to do after all messages have completed.
+    """
+
+    before: list[LocalWork] = field(default_factory=list)
+    messages: list[MpiMessage] = field(default_factory=list)
+    after: list[LocalWork] = field(default_factory=list)
+
+
+def describe_progress(sequences: Sequence[Sequence[LoweredStep]], current: Sequence[int]) -> str:
+    """Return the current step of each sequence that has not ended, and the peers of that step.
+
+    Args:
+        sequences: the sequences that have started.
+        current: the index of the current step of each of them.
+    """
+    unfinished = []
+    for number, (at, sequence) in enumerate(zip(current, sequences, strict=True)):
+        if at < len(sequence):
+            peers = ", ".join(f"{'to' if m.sends else 'from'} rank {m.peer}" for m in sequence[at].messages)
+            unfinished.append(f"sequence {number}, step {at + 1} of {len(sequence)} ({peers or 'no messages'})")
+    return "; ".join(unfinished) or "done"

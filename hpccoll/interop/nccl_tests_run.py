@@ -1,0 +1,330 @@
+"""A run of nccl-tests or rccl-tests, whatever its output is: settings, devices and results, and how they must agree.
+
+What an output says twice must agree: the bandwidths follow from size, time, collective and ranks, and each process has
+as many ranks as the header says.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import AGGREGATED, Case
+from hpccoll.cases.catalogue import GRAPH
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import IntegerRange
+from hpccoll.common.units import format_count
+from hpccoll.interop.benchmark_output import (
+    COUNT,
+    BenchmarkOutput,
+    ForeignResult,
+    SuppliedMetadata,
+    read_count,
+    read_number,
+)
+from hpccoll.interop.printed_bandwidth import SINGLETONS, PrintedBandwidth, possible_ranks
+from hpccoll.schedule import DTYPES
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.schedule.reduction import BFLOAT16, REDUCTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One of the two suites."""
+
+    source: str  # its name, a key of ``SOURCES``
+    library: str  # the library that it measures
+    transport: str  # the transport of its cases
+    device: str  # the device that holds their buffers
+
+
+NCCL_TESTS = Suite("nccl-tests", "NCCL", "nccl", "cuda")
+RCCL_TESTS = Suite("rccl-tests", "RCCL", "rccl", "rocm")
+SUITES = {"n": NCCL_TESTS, "r": RCCL_TESTS}
+"""The suites by the first letter of their names."""
+
+AMD_GPU = re.compile("AMD|Radeon|Instinct|Vega|gfx[0-9]")
+
+PROGRAMS = {
+    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
+    "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all",
+}  # fmt: skip
+"""The collective of each program."""
+WITHOUT_COLLECTIVE = "sendrecv", "hypercube", "alltoallv"
+"""The programs that measure what no collective of ours does."""
+
+TYPES = {"half": "float16", "float": "float32", "double": "float64", "bfloat16": BFLOAT16} | {
+    name: name for name in (*DTYPES, "int8", "uint8", "uint32", "uint64")
+}
+"""The types of elements, by nccl-tests' names; those with 8 bits of floating point have no name in ours."""
+
+OUT_OF_PLACE, IN_PLACE = "out_of_place", "in_place"
+SUFFIXES = {OUT_OF_PLACE: "", IN_PLACE: f" {IN_PLACE}"}
+"""What follows the names of the columns of each placement."""
+
+
+HEADER_DEFAULTS = {"agg iters": 1, "graph": 0, "unalign": 0}
+"""Fields of the header line that say how operations run, by their values if no option was given."""
+WITHOUT_EFFECT = {"nthread", "ngpus", "minbytes", "maxbytes", "step", "warmup iters", "iters", "validation"}
+"""Fields of the header line that do not change what an operation is. Any other field becomes a parameter."""
+
+
+def nccl_version(code: int) -> str:
+    """Return the version of a code of NCCL or RCCL: 22707 is 2.27.7, 2804 is 2.8.4."""
+    hundreds = code // 100
+    major, minor = divmod(hundreds, 100) if code >= 10_000 else divmod(hundreds, 10)
+    return f"{major}.{minor}.{code % 100}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDevice:
+    """A line of the list of devices."""
+
+    rank: int
+    group: str
+    process: tuple[str, str]  # host and process id
+    place: str  # its number, and its place on the bus with the domain; empty if the line does not say it
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedResult:
+    """A result of a run."""
+
+    where: str  # its place
+    placement: str  # ``OUT_OF_PLACE`` or ``IN_PLACE``
+    row: Mapping[str, str]  # the cells that both placements share: size, type, redop and root
+    values: Mapping[str, str]  # the cells ``MEASURED`` of its placement, and ``#wrong``
+    reported: Mapping[str, str]  # all cells, as printed
+
+
+@dataclass(slots=True)
+class PrintedRun:
+    """What an output says of one run, which has one header, one list of devices and one table."""
+
+    where: str
+    library: str | None
+    suite: Suite = NCCL_TESTS
+    version: str = ""
+    collective: str = ""
+    timing: str = AGGREGATED
+    params: dict[str, int] = field(default_factory=dict)
+    per_process: int | None = None
+    devices: list[ListedDevice] = field(default_factory=list)
+    placements: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    results: list[PrintedResult] = field(default_factory=list)
+    failed: int = 0  # wrong elements of all results
+    stage: int = 0
+    named: str = ""  # the program that lines above the run name
+    left_out: bool = False
+    ended: bool = False
+
+
+def header_params(fields: Mapping[str, int]) -> dict[str, int]:
+    """Return the parameters of the fields of a header: those that change what is measured, unless at the default."""
+    params = {
+        name.replace(" ", "_"): value
+        for name, value in fields.items()
+        if name not in WITHOUT_EFFECT and value != HEADER_DEFAULTS.get(name, 0)
+    }
+    return params | {GRAPH: 1} if params.get(GRAPH) else params  # the graph is the same however often it is launched
+
+
+def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
+    """Add the results of a run.
+
+    Raises:
+        BadInputError: if what the run says twice does not agree, or neither it nor the user names its program.
+    """
+    ranks, nodes, hosts = _place(path, run, output, given)
+    output.add_launch(ranks, nodes, hosts)
+    bandwidths = [PrintedBandwidth.read(one.where, one.row["size"], one.values) for one in run.results]
+    said = collective_of("--program", given.program) if given.program else ""
+    if run.collective and said not in ("", run.collective):
+        raise BadInputError("--program", given.program, f"{run.collective}, which {path} says")
+    name = run.collective or said
+    named = PROGRAMS.get(run.named)
+    if not name and named and not _contradiction(named, run, bandwidths, ranks):
+        name = named
+        output.remarks.append(f"{run.where}: its program is taken to be {run.named}_perf, which a line above it names")
+    if not name:
+        fitting = [one for one in PROGRAMS.values() if not _contradiction(one, run, bandwidths, ranks)]
+        raise BadInputError(
+            "--program", None, f"{path} does not name its program, which nccl-tests does from 2.17 on; its columns and "
+            f"bandwidths are those of {' or '.join(fitting) or 'no collective of ours'}"
+        )  # fmt: skip
+    _check_ranks(path, run, name, bandwidths, ranks, given)
+    if problem := _contradiction(name, run, bandwidths, ranks):
+        where, found, expected = problem
+        raise BadInputError(where if run.collective else f"--program {given.program}: {where}", found, expected)
+    counts = [one.values["#wrong"] for one in run.results]
+    # Versions before 2.13 print the largest error of each result, and only below the table whether it is too large.
+    failure = None
+    if run.failed and all(count in ("N/A", "0") for count in counts):
+        failure = f"{run.failed} wrong elements in the results of the run, which does not say in which"
+    for one in run.results:
+        add_result(output, name, run, one, ranks, nodes, failure)
+
+
+def _contradiction(
+    name: str, run: PrintedRun, bandwidths: Sequence[PrintedBandwidth], ranks: int
+) -> tuple[str, str, str] | None:
+    """Return the place and value of what does not come from a collective, and what would; None if all does."""
+    family = collective(name)
+    for one in run.results:
+        reduction, root = one.row.get("redop", "none"), one.row.get("root", "")
+        if (reduction != "none") != family.has_op:
+            return f"{one.where}: redop", reduction, f"{'a' if family.has_op else 'no'} reduction, as of {name}"
+        if COUNT.fullmatch(root.lstrip("-")) and (int(root) >= 0) != family.rooted:
+            return f"{one.where}: root", root, f"{'a' if family.rooted else 'no'} root, as of {name}"
+    return next(filter(None, (one.problem(name, ranks) for one in bandwidths)), None)
+
+
+def _check_ranks(
+    path: Path, run: PrintedRun, name: str, bandwidths: Sequence[PrintedBandwidth], ranks: int, given: SuppliedMetadata
+) -> None:
+    """Check the number of ranks against the bandwidths of the whole run.
+
+    Raises:
+        BadInputError: if the bandwidths are those of another number; or if they do not show the number, which is odd,
+            or nodes have unequal numbers of ranks: a line of the list may be lost.
+    """
+    listed = len(run.devices)
+    without_gaps = {device.rank for device in run.devices} == {*range(listed)}
+    if _lines_are_lost(run, given) and without_gaps and listed in possible_ranks(name, listed, bandwidths):
+        raise BadInputError("--ranks", given.ranks, f"{listed}, which {path} lists")
+    possible = possible_ranks(name, ranks, bandwidths)
+    if possible and ranks not in possible:
+        raise BadInputError(
+            run.where, format_count(ranks, "rank"), f"{possible[0]}, which follow from the bandwidths of this run (if "
+            "lines of the list of devices are lost, say --ranks and --nodes)"
+        )  # fmt: skip
+    per_node = Counter(device.process[0] for device in run.devices)
+    doubtful = len(set(per_node.values())) > 1 or ranks % 2 == 1
+    if doubtful and len(possible) > 1 and given.ranks is None:
+        raise BadInputError(
+            "--ranks", None, f"{path} lists {format_count(ranks, 'rank')}, and its bandwidths do not show whether a "
+            f"line of the list is lost: say --ranks {ranks} if none is"
+        )  # fmt: skip
+
+
+def add_result(
+    output: BenchmarkOutput,
+    name: str,
+    run: PrintedRun,
+    one: PrintedResult,
+    ranks: int,
+    nodes: int,
+    failure: str | None = None,
+) -> None:
+    """Add a result of a run; a type or a reduction that ours has not becomes a remark.
+
+    Raises:
+        BadInputError: if its size, time or root is none.
+    """
+    family, row, wrong = collective(name), one.row, one.values["#wrong"]
+    reduction = row["redop"] if family.has_op else None
+    for word, known in ((row["type"], TYPES), (reduction, {*REDUCTIONS, None})):
+        if word not in known:
+            output.remarks.append(f"{one.where}, {one.placement}: {word} is left out: ours has nothing like it")
+            return
+    root = row.get("root", "").strip()
+    root = root if COUNT.fullmatch(root) else "0"
+    if family.rooted:
+        IntegerRange(0, ranks - 1).check(f"{one.where}: root", int(root))
+    case = Case(
+        collective=name, algorithm=NATIVE, transport=run.suite.transport, device=run.suite.device,
+        dtype=TYPES[row["type"]], op=reduction, bytes=read_count(one.where, "size", row["size"]),
+        in_place=one.placement == IN_PLACE, root=int(root) if family.rooted else None, params=run.params, ranks=ranks,
+        nodes=nodes, timing=run.timing,
+    )  # fmt: skip
+    output.add(
+        one.where,
+        ForeignResult(
+            case=case, seconds=read_number(one.where, "time", one.values["time"]) * 1e-6, reported=one.reported,
+            wrong=None if wrong == "N/A" else int(read_number(one.where, "#wrong", wrong)), failure=failure,
+        ),
+    )  # fmt: skip
+
+
+def collective_of(key: str, program: str) -> str:
+    """Return the collective of a program, such as ``all_reduce_perf``, with or without a directory and ``_perf``.
+
+    Raises:
+        BadInputError: if it has none.
+    """
+    name = program_name(program)
+    if name not in PROGRAMS:
+        raise BadInputError(key, program, f"one of {', '.join(f'{each}_perf' for each in PROGRAMS)}")
+    return PROGRAMS[name]
+
+
+def program_name(word: str) -> str:
+    """Return the name of a program without its directory, ``_perf`` and a suffix of the build, such as ``_mpi``."""
+    return word.rpartition("/")[2].partition("_perf")[0]
+
+
+def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
+    """Check that the list of devices has each rank once, and as many ranks of each process as the header says.
+
+    Raises:
+        BadInputError: if it does not.
+    """
+    numbers = sorted(device.rank for device in run.devices)
+    if (processes := numbers.count(0)) > 1:
+        raise BadInputError(run.where, "Rank 0", several_processes(processes, len(numbers) // processes))
+    if _lines_are_lost(run, given):
+        return
+    if numbers != [*range(len(numbers))]:
+        listed = ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
+        expected = "ranks 0 to n-1 in the list of devices, each once; or, if lines are lost, --ranks and --nodes"
+        raise BadInputError(run.where, listed, expected)
+    counts = Counter(device.process for device in run.devices)
+    for (host, process), count in counts.items():
+        if run.per_process not in (None, count):
+            raise BadInputError(
+                run.where, f"{format_count(count, 'device')} of process {process} on {host}",
+                f"{run.per_process}, which are nThread times nGpus of the header",
+            )  # fmt: skip
+
+
+def _lines_are_lost(run: PrintedRun, given: SuppliedMetadata) -> bool:
+    """Return whether the list of devices lacks some that the user says."""
+    ranks = {device.rank for device in run.devices}
+    return given.whole_place and 0 < len(ranks) == len(run.devices) < (given.ranks or 0)
+
+
+def several_processes(count: int, ranks: int) -> str:
+    return f"output of one run; these are {count} processes of {format_count(ranks, 'rank')} each, {SINGLETONS}"
+
+
+def _place(
+    path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata
+) -> tuple[int, int, tuple[str, ...]]:
+    """Return the ranks, nodes and hosts of a run; of its first group, since groups run the collective at one time.
+
+    Raises:
+        BadInputError: if neither the run nor the user says them, the two contradict each other, or ranks of the list
+            of devices are lost or come twice.
+    """
+    if not run.devices or _lines_are_lost(run, given):
+        return given.need("ranks", output.source), given.need("nodes", output.source), ()
+    first = [device for device in run.devices if device.group == run.devices[0].group]
+    hosts = tuple(dict.fromkeys(device.process[0] for device in first))
+    ranks, nodes = len(first), len(hosts)
+    places = Counter((device.process[0], device.place) for device in first if device.place)
+    if places and max(places.values()) > 1:  # hosts of one name, or ranks that share a GPU
+        nodes, hosts = given.nodes or 0, ()
+        if not nodes:
+            host = places.most_common(1)[0][0][0]
+            raise BadInputError(
+                "--nodes", None, f"several ranks have the same GPU of {host}, or several hosts this name: say it"
+            )
+    for name, count in (("ranks", ranks), ("nodes", nodes)):
+        if getattr(given, name) not in (None, count):
+            raise BadInputError(f"--{name}", getattr(given, name), f"{count}, which {path} lists")
+    if (groups := len({device.group for device in run.devices})) > 1:
+        output.remarks.append(f"{run.where}: {groups} groups of ranks ran at once; the results are of the first one")
+    return ranks, nodes, hosts

@@ -1,0 +1,78 @@
+"""What the engines of training steps share: the times of an operation, and what stands for computations.
+
+With ``compute: wait`` these are pauses, with ``compute: gemm`` products of square matrices.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.training.step_keys import NOTHING, WAIT
+from hpccoll.training.step_program import Compute, Instruction, Start, StepProgram
+from hpccoll.training.workload import Workload
+
+Nanoseconds = NDArray[np.int64]
+
+READY, BEGIN, END = range(3)
+"""The three times of an operation: when the program started it, when it began, when it ended here."""
+
+Products: TypeAlias = tuple[tuple[int, int], ...]
+"""The products of a computation: rows of the matrices, and how many of them."""
+
+MAX_REST = 0.05
+"""The part of a computation that may be left to the next one: small products take longer for their FLOPs."""
+
+
+def matrix_products(program: StepProgram, rows: range) -> list[Products]:
+    """Return the products of each computation of a program, in its order.
+
+    A computation becomes products of the largest matrices that fit into it, and smaller ones for the rest, while that
+    is more than a twentieth. What is left then is added to the next computation, so that the FLOPs of the step are
+    right. If a computation, together with what is left from those before, is smaller than the smallest product, it has
+    none.
+
+    Args:
+        program: the program.
+        rows: the valid numbers of rows, in ascending order.
+    """
+    left, found = 0.0, []
+    for each in program.instructions:
+        if isinstance(each, Compute):
+            left += each.flops
+            found.append(_products(left, rows))
+            left -= sum(number * product_flops(size) for size, number in found[-1])
+    return found
+
+
+def _products(flops: float, rows: range) -> Products:
+    """Return the products of ``flops`` FLOPs, the largest ones first."""
+    found, rest = [], flops
+    while rest > MAX_REST * flops and (size := _largest(rest, rows)):
+        number, rest = divmod(rest, product_flops(size))
+        found.append((size, int(number)))
+    return (*found,)
+
+
+def _largest(flops: float, rows: range) -> int | None:
+    """Return the rows of the largest matrices whose product fits into ``flops``; None if none does."""
+    return max((size for size in rows if product_flops(size) <= flops), default=None)
+
+
+def product_flops(rows: int) -> int:
+    """Return the FLOPs of the product of two square matrices: a multiplication and an addition for each term."""
+    return 2 * rows**3
+
+
+def instructions_of(program: StepProgram | None, operations: int) -> Sequence[Instruction]:
+    """Return the instructions of a program; an aggregator, which has none, starts all operations at once."""
+    return program.instructions if program else [Start(None)] * operations  # type: ignore[arg-type]
+
+
+def phase_seconds(program: StepProgram, workload: Workload) -> dict[str, float]:
+    """Return the seconds of a FLOP in each phase, so that the whole program computes as long as the workload says."""
+    whole = {phase: program.flops(phase) for phase in ("forward", "backward")}
+    total = sum(whole.values())
+    seconds = workload.compute_us * 1e-6 * workload.micro_batches if workload.compute == WAIT else 0.0
+    return dict.fromkeys(whole, seconds / total if total and workload.compute != NOTHING else 0.0)

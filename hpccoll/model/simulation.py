@@ -1,0 +1,177 @@
+"""Simulations: of an operation, by events or in waves, and of an algorithm on a layout, at each bound of a machine."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.requested_schedule import RequestedOperation, requested_operation, requested_schedule
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import AGGREGATORS, IntegerRange
+from hpccoll.common.units import format_size
+from hpccoll.model.event_simulation import simulate_events
+from hpccoll.model.machine import Machine
+from hpccoll.model.machine_file import Bound, MachineFile
+from hpccoll.model.traffic import kept_traffic
+from hpccoll.model.wave_simulation import simulate_waves
+from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
+
+BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
+
+RADIX = IntegerRange(2, (1 << 16) - 1)
+"""The ports of an aggregator: see ``sharp_emulated``."""
+
+LayoutOf: TypeAlias = Callable[[int], Layout]
+"""Returns the layout of the ranks with a number of aggregators."""
+
+
+FEW_MESSAGES = 30_000
+"""The most messages to simulate by events in any case: about a second."""
+
+MANY_MESSAGES = 500_000
+"""The most messages to simulate by events if lanes run side by side, for which all ranks at once is less accurate."""
+
+
+class Simulated(NamedTuple):
+    """The time of an operation."""
+
+    seconds: float  # from the start of all ranks to the end of the last one
+    exact: bool  # whether every message was an event
+
+
+def simulate(
+    schedules: Sequence[Schedule],
+    cut: Cut,
+    machine: Machine,
+    window: int = 1,
+    dtype: str = "float32",
+    progress: Callable[[int], None] | None = None,
+) -> Simulated:
+    """Return the time of one operation.
+
+    Args:
+        schedules: the schedules of the slices, which the lanes of ``cut`` take in turn.
+        cut: the positions of the units.
+        machine: the machine model, with all tiers that messages cross.
+        window: the number of channels in flight at once, each with a lane for every slice.
+        dtype: the type of the elements, which decides what a fold costs.
+        progress: is called now and then with the number of messages simulated so far.
+    """
+    kept = [each for each in map(kept_traffic, schedules) if each]
+    if len(kept) == len(schedules):
+        messages = sum(len(kept[lane % len(kept)].source) for lane in range(cut.lanes))
+        side_by_side = min(window * len(schedules), cut.lanes) > 1
+        if messages <= (MANY_MESSAGES if side_by_side else FEW_MESSAGES):
+            return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
+    return Simulated(simulate_waves(schedules, cut, machine, window, dtype, progress), exact=False)
+
+
+class SimulatedOperation(NamedTuple):
+    """The simulated times of an operation."""
+
+    operation: RequestedOperation
+    parameters: dict[str, Parameter]  # its own parameters, with channels and window
+    seconds: dict[Bound, float]  # the time by bound
+    exact: bool  # whether every message was an event
+
+
+class AlgorithmSimulation:
+    """An algorithm on a layout.
+
+    Args:
+        machine: the machine.
+        family: the name of the collective.
+        name: the name of the algorithm.
+        parameters: parameters of the algorithm, of the collective and of runs.
+        layout_of: returns the layout of the ranks with a number of aggregators.
+        dtype: the type of the elements.
+        aggregators: the number of aggregators [none; if they are switches, as many as the algorithm needs].
+        shared: returns the costs of the machine that are left where other operations run at the same time.
+    """
+
+    def __init__(
+        self, machine: MachineFile, family: str, name: str, parameters: Mapping[str, Parameter], layout_of: LayoutOf, *,
+        dtype: str, aggregators: int | None = None, shared: Callable[[Machine], Machine] = lambda machine: machine,
+    ) -> None:  # fmt: skip
+        self.machine, self.dtype = machine, dtype
+        self.family = collective(family)
+        self.algorithm = self.family.algorithm(name)
+        self.parameters = dict(parameters)
+        self.layout, self.assumed = self._layout(layout_of, aggregators), None
+        self.machines = {bound: shared(machine.machine(bound)) for bound in BOUNDS}
+        if self.algorithm.aggregates and machine.aggregators.kind == "switches":
+            self.assumed = machine.aggregators.source or "assumed: aggregators are switches"
+
+    @property
+    def own_parameters(self) -> dict[str, Parameter]:
+        """The parameters of the algorithm and of the collective, without those of runs, such as channels."""
+        known = {*self.algorithm.parameters, *self.family.arguments}
+        return {name: value for name, value in self.parameters.items() if name in known}
+
+    def _layout(self, layout_of: LayoutOf, aggregators: int | None) -> Layout:
+        """Return the layout, with as many switches as the algorithm needs."""
+        bare = layout_of(aggregators or 0)
+        switches = self.machine.aggregators.kind == "switches"
+        if not (self.algorithm.aggregates and switches and aggregators is None):
+            return bare
+        if "radix" in self.algorithm.parameters and "radix" not in self.parameters:  # a switch for every rack
+            ports = max(map(len, bare.groups("rack")))
+            self.parameters["radix"] = min(max(ports, RADIX.minimum), RADIX.maximum)
+        counts = range(AGGREGATORS.maximum + 1)
+        enough = bisect_left(counts, True, key=lambda count: self._unmet(layout_of(count)) is None)
+        return layout_of(min(enough, AGGREGATORS.maximum))
+
+    def _unmet(self, layout: Layout) -> str | None:
+        arguments = self.family.arguments
+        return self.algorithm.unmet(
+            layout, **{name: value for name, value in self.own_parameters.items() if name not in arguments}
+        )
+
+    def unpredicted_reason(self, nbytes: int) -> str | None:
+        """Return why nothing can be predicted for a size; None if something can."""
+        workers = self.layout.workers
+        if workers == 1:
+            return "one rank sends no messages"
+        if self.family.elements(nbytes, itemsize(self.dtype), workers) < 1:
+            each = "" if self.family.units == "divisible" else f" for each of {workers} ranks"
+            return f"{format_size(nbytes)} is less than one {self.dtype}{each}"
+        arguments = {name: self.parameters[name] for name in self.family.arguments if name in self.parameters}
+        try:
+            self.family.call(workers, None, **arguments)
+        except BadInputError as error:
+            return str(error)
+        if int(self.parameters.get("copies", self.algorithm.parameters.get("copies", 0))) > 0:
+            return "copies on a rank are not modelled"
+        whose = f"{self.algorithm.name} of {self.family.name}"
+        return (self._unmet(self.layout) or "").removeprefix(whose).lstrip(": ") or None
+
+    def times(
+        self, nbytes: int, progress: Callable[[int], None] | None = None, bounds: Sequence[Bound] = BOUNDS
+    ) -> SimulatedOperation:
+        """Return the simulated times for a size."""
+        lanes = {} if self.family.uncut else self._lanes(nbytes)
+        parameters = {**self.own_parameters, **lanes}
+        operation = requested_operation(
+            self.algorithm.name, self.family.name, self.layout, nbytes, dtype=self.dtype, parameters=parameters
+        )
+        simulated: dict[Bound, Simulated] = {}
+        for bound in bounds:
+            costs = self.machines[bound]
+            same = next((other for other in simulated if self.machines[other] == costs), None)
+            simulated[bound] = simulated[same] if same else simulate(
+                operation.schedules, operation.cut, costs, operation.window, self.dtype, progress
+            )  # fmt: skip
+        seconds = {bound: each.seconds for bound, each in simulated.items()}
+        return SimulatedOperation(operation, parameters, seconds, all(each.exact for each in simulated.values()))
+
+    def _lanes(self, nbytes: int) -> dict[str, Parameter]:
+        """Return the channels and the window that a run would use."""
+        slices = requested_schedule(
+            self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters
+        ).slices
+        queued = self.machine.nccl is not None
+        channels, window = plan_channels(
+            self.parameters, nbytes, self.layout, slices, pipelined=self.algorithm.pipelined, queued=queued
+        )
+        return {"channels": channels, "window": window}

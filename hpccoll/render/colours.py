@@ -1,0 +1,66 @@
+"""Colours, marks and the font of all charts and pictures; the colours of series, which are the same in all charts."""
+
+import colorsys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+INK = "#1f2937"
+MUTED = "#5b6472"
+FAINT = "#e3e7ed"
+PAPER = "#ffffff"
+DARK = {PAPER: "#14171c", INK: "#e6e9ee", MUTED: "#a3acb9", FAINT: "#2d333c"}
+"""What these are where a reader prefers dark pages; all other colours stay."""
+
+WHITE, BLACK = "#fffffe", "#1f2938"
+"""Unlike PAPER and INK, the same on dark pages."""
+
+GREY = "#9ca3af"
+PALETTE = (
+    "#2b7bba", "#d9662b", "#2f9467", "#b04a96", "#a9811a", "#7a5cc4", "#c8443f", "#2b97a5", "#8a6146", "#6d8b1f",
+    "#e0409a", "#3f5ee8", "#c52fe0",
+)  # fmt: skip
+"""Colours with contrast on white, on near-black, and under white text."""
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
+"""Marks: a second cue for readers who cannot distinguish all colours."""
+
+PREDICTED_SHAPE = "stroke"
+"""The mark of predicted series, next to whose dashed lines it is hardly visible, and which the legend shows."""
+
+
+def assign_numbers(names: Iterable[str], groups: Iterable[Iterable[str]]) -> dict[str, int]:
+    """Return the lowest number for each of ``names`` that no other name in one of its charts has.
+
+    Args:
+        names: the names, in the order in which they are numbered.
+        groups: the sets of names that share a chart.
+    """
+    neighbours: Mapping[str, set[str]] = defaultdict(set)
+    for group in map(set, groups):
+        for name in group:
+            neighbours[name] |= group
+    numbers: dict[str, int] = {}
+    for name in names:
+        used = {numbers.get(other) for other in neighbours[name]}
+        numbers[name] = next(i for i in range(len(used) + 1) if i not in used)
+    return numbers
+
+
+def series_colour(i: int) -> str:
+    """Return colour number ``i``: one of the palette, then a new hue."""
+    if i < len(PALETTE):
+        return PALETTE[i]
+    red, green, blue = colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5)  # multiples of the golden ratio never repeat a hue
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+def series_shape(i: int) -> str:
+    """Return the mark that goes with colour number ``i``."""
+    return SHAPES[i % len(SHAPES)]
+
+
+def numbered_colours(names: Iterable[str]) -> dict[str, str]:
+    """Return colours for ``names`` in order."""
+    return {name: series_colour(i) for i, name in enumerate(names)}

@@ -1,0 +1,233 @@
+"""The report on a set of logs, for people and as JSON: each launch is a list of findings."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from hpccoll.cases.requested_algorithm import requested_by_environment
+from hpccoll.common.records import to_builtins
+from hpccoll.common.text import Finding, critical, in_brackets, info, warning
+from hpccoll.common.units import format_count, format_seconds, format_size
+from hpccoll.evidence.log_record import CollectiveLine, LogRecord
+from hpccoll.evidence.log_set import LaunchLogs, LogSet
+from hpccoll.evidence.nccl import NVLS_REFUSED
+from hpccoll.evidence.verdict import NETWORKS, Verdict, failures, judge_line, network_mismatch
+
+_MAX_MODELLED = 3
+"""The number of cells of NCCL's cost model that the report names: those with the highest bandwidth."""
+
+_MAX_CHOICES = 3
+"""The number of NCCL's choices for unknown collectives that the report names."""
+
+_NO_COLLECTIVE = {
+    "nccl": "NCCL logs it from 2.20 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL; "
+    "before 2.24 not for grouped calls, and before 2.22 not if a tuner plugin has chosen",
+    "rccl": "RCCL logs it from ROCm 6.2 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,"
+    "COLL",
+    "ucc": "UCC logs it with UCC_COLL_TRACE=info",
+    "sharp": "HCOLL and MVAPICH never log it; of an all_reduce on more than two nodes, port counters can show it, "
+    "which hpccoll run reads",
+}
+"""How to have a library log what ran."""
+
+_LIBRARIES = {"nccl": "NCCL", "rccl": "RCCL", "ucc": "UCC", "sharp": "libsharp alone, as under HCOLL and MVAPICH"}
+
+_HOP_MEANINGS = {
+    "NET": "between nodes", "GDRDMA": "directly from the memory of a GPU", "PXN": "through the NIC of another GPU",
+    "P2P": "between GPUs of a node", "SHM": "through host memory", "COLLNET": "through switches between nodes",
+}  # fmt: skip
+"""The meaning of the words in the path of a channel."""
+
+_FEATURES = {
+    "sharp": "SHARP", "sharp-dtypes": "SHARP for some dtypes", "plugin": "a network plugin", "nvls": "NVLS",
+    "algorithm": "the forced algorithm", "rdma": "RDMA", "gdr": "GPUDirect RDMA", "gpu": "a communicator", "ucc": "UCC",
+}  # fmt: skip
+"""The features that can be unavailable, for people."""
+
+
+def executed_collectives(record: LogRecord) -> Iterator[tuple[CollectiveLine, str | None, Verdict]]:
+    """Yield each collective that ran, the request of the settings that the log names, and the verdict."""
+    for line in record.collectives:
+        requested = requested_by_environment(record.settings, line.collective, record.communicator)
+        yield line, requested, judge_line(line, requested, record, dtype=line.dtype)
+
+
+def critical_findings(record: LogRecord, expected: str | None) -> Iterator[Finding]:
+    """Yield the critical findings about one launch: another network than ``expected``, and failures of the library."""
+    if mismatch := network_mismatch(record, expected):
+        yield critical("network_mismatch", mismatch, "WRONG")
+    yield from (critical("failure", sentence, "WRONG") for sentence in failures(record))
+
+
+def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding]:
+    """Yield the findings about one launch, critical findings first.
+
+    Args:
+        record: the record of the launch.
+        expected: the expected network between nodes, ``rdma`` or ``tcp``; None for no expectation.
+    """
+    yield from critical_findings(record, expected)
+    name = " ".join(filter(None, (_LIBRARIES[str(record.library)], record.version)))
+    ranks = f", {format_count(record.ranks, 'rank')}" if record.ranks else ""
+    nodes = f" on {format_count(record.nodes, 'node')}" if record.nodes else ""
+    yield info("library", f"{name}{ranks}{nodes}")
+    yield from _network_findings(record, expected)
+    for kind, title, values in (
+        ("plugins", "plugins", record.plugins),
+        ("variables", "set by the environment or files", record.settings),
+        ("communicator", "communicators are created with", record.communicator),
+    ):
+        if values:
+            yield info(kind, ", ".join(f"{name}={value}" for name, value in values.items()), title)
+    yield from _executed_findings(record)
+    yield from _feature_findings(record)
+    for score in record.scores:
+        yield info("sharp_score", f"UCC may choose SHARP, by bytes:layer:score, for {score}")
+    yield from _model_findings(record)
+    yield from (warning("warning", line, "warning") for line in record.warnings if not _is_explained(line, record))
+
+
+def _executed_findings(record: LogRecord) -> Iterator[Finding]:
+    """Yield what ran, or how to have the library log it."""
+    for collective, requested, verdict in executed_collectives(record):
+        yield _collective_finding(record, collective, requested, verdict)
+    if record.choices and not record.collectives:
+        choices = ", ".join(record.choices[:_MAX_CHOICES])
+        remedy = "no line says which collectives: NCCL logs them with COLL in NCCL_DEBUG_SUBSYS"
+        yield warning("unnamed_collectives", f"{choices}; {remedy}", "ran")
+    if not (record.collectives or record.choices or any(failures(record))):
+        how = _NO_COLLECTIVE[str(record.library)]
+        yield warning("no_collective", f"no line says what: {how}", "ran")
+
+
+def _feature_findings(record: LogRecord) -> Iterator[Finding]:
+    """Yield which features are available, and why others are not."""
+    nvls = () if any(one.reason in NVLS_REFUSED for one in record.unavailable) else record.nvls
+    for kind, title, lines in (
+        ("nvls", "NVLS is available", nvls),
+        ("collnet", "CollNet is connected", record.collnet),
+        ("sharp", "SHARP has a group", record.sharp),
+    ):
+        if lines:
+            yield info(kind, lines[-1], title)
+    for one in record.unavailable:
+        if one.feature == "ucc" and not record.collectives:
+            continue  # it is a critical finding
+        feature = _FEATURES.get(one.feature, one.feature)
+        reason = one.reason.replace("NCCL ", "RCCL ") if record.library == "rccl" else one.reason
+        line = in_brackets("" if one.line == one.reason else one.line)
+        yield warning("unavailable", f"{reason}{line}", f"without {feature}", feature=feature)
+
+
+def _is_explained(warning: str, record: LogRecord) -> bool:
+    """Return whether a warning is the cause of a failure, or the reason why a feature was not used."""
+    reasons = tuple(one.line for one in record.unavailable)
+    return warning.endswith(reasons) or any(warning in one.cause for one in record.failures)
+
+
+def _network_findings(record: LogRecord, expected: str | None) -> Iterator[Finding]:
+    used, title = record.network_type, "network between nodes"
+    if used:
+        ports = f": {', '.join(record.devices)}" if record.devices else ""
+        text = f"{NETWORKS[used]} ({', '.join(record.network or ('Socket',))}{ports})"
+        if record.nodes == 1:
+            yield info("network_unused", f"{text}; unused, all ranks are on one node", title)
+        elif expected is None:
+            yield info("network", f"{text}; --network rdma or --network tcp says which was expected", title)
+        elif used == expected:
+            yield info("network_expected", f"{text}, as expected", title)
+        else:
+            yield warning("network_unexpected", f"{text}, which was not expected", title)
+    elif expected and record.nodes != 1:
+        text = f"no line names it; whether it was {NETWORKS[expected]}, as expected, is unknown"
+        yield warning("network_unknown", text, title)
+    if record.paths:
+        hops = {part for path in record.paths for part in path.split("/")}
+        legend = (f"{word} {meaning}" for word, meaning in _HOP_MEANINGS.items() if word in hops)
+        paths = ", ".join(f"{count} {path}" for path, count in record.paths.items())
+        yield info("channels", f"{paths}{in_brackets(*legend)}", "channels that were set up")
+    if record.gdr is not None:
+        some = any("GDRDMA" in path for path in record.paths if path.startswith("NET/"))
+        channels = "all channels" if record.gdr else "some channels" if some else "no channel"
+        yield info("gpudirect", f"on {channels} of NET", "GPUDirect RDMA", channels=channels)
+
+
+def _collective_finding(record: LogRecord, line: CollectiveLine, requested: str | None, verdict: Verdict) -> Finding:
+    """Return what ran: ``all_reduce of 64 MiB (float32 sum): ring, protocol LL, 2 channels, tree was requested``."""
+    protocol = line.protocol if line.protocol and line.protocol not in verdict.executed else ""
+    per_rank = line.bytes is not None and record.counts_per_rank(line.collective)
+    size = f" of {format_size(line.bytes)}{' a rank' if per_rank else ''}" if line.bytes is not None else ""
+    channels = line.channels or ""
+    parts = (
+        verdict.executed,
+        f"{'in layer' if record.library == 'ucc' else 'protocol'} {protocol}" if protocol else "",
+        format_count(channels, "channel") if isinstance(channels, int) else channels,
+        f"{requested} was requested" if requested else "",
+    )
+    elements = " ".join(filter(None, (line.dtype, line.op)))
+    text = f"{line.collective}{size}{in_brackets(elements)}: {', '.join(filter(None, parts))}"
+    return info("collective", text, "ran", collective=line.collective, bytes=line.bytes, executed=verdict.executed)
+
+
+def _model_findings(record: LogRecord) -> Iterator[Finding]:
+    cells = [cell for cell in record.model if cell.collective == "all_reduce"]
+    for cell in sorted(cells, key=lambda cell: -cell.bytes_per_s)[:_MAX_MODELLED]:
+        speed = f"{cell.bytes_per_s / 1e9:.1f} GB/s after {format_seconds(cell.latency_s)}"
+        text = f"all_reduce by {cell.algorithm} {cell.protocol}: {speed}"
+        yield info("model", text, "NCCL's own model, no measurement")
+
+
+def has_critical_findings(logs: LogSet, expected: str | None) -> bool:
+    """Return whether a library failed, or the nodes of a launch used another network than expected."""
+    return any(any(critical_findings(launch.record, expected)) for launch in logs.launches)
+
+
+def report_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
+    """Yield the lines of the report, critical findings first.
+
+    Args:
+        logs: the logs.
+        expected: the expected network between nodes, ``rdma`` or ``tcp``; None for no expectation.
+    """
+    several = len(logs.launches) > 1
+    sentences = [
+        f"WRONG in launch {number}: {finding.text}"
+        for number, launch in enumerate(logs.launches, 1)
+        for finding in critical_findings(launch.record, expected)
+        if several
+    ]
+    yield from sentences
+    for number, launch in enumerate(logs.launches, 1):
+        if several:
+            yield from [""] * bool(sentences or number > 1)
+            yield f"== launch {number} of {len(logs.launches)}: {_log_names(launch)}"
+        yield from map(str, launch_findings(launch.record, expected))
+    yield from (f"{file}: {text}" for file, text in logs.dumps.items())
+
+
+def _log_names(launch: LaunchLogs) -> str:
+    first, *others = launch.names
+    more = f"{len(others)} more logs" if len(others) > 1 else "".join(others)
+    return f"{first} and {more}" if more else first
+
+
+def to_json(logs: LogSet, expected: str | None = None) -> str:
+    """Return the records of all launches with the verdicts on their collectives, and the dumps, as JSON."""
+    launches = [_launch_as_json(launch, expected) for launch in logs.launches]
+    return json.dumps({"launches": launches, "dumps": dict(logs.dumps)}, indent=1)
+
+
+def _launch_as_json(launch: LaunchLogs, expected: str | None) -> dict[str, Any]:
+    return {
+        "logs": list(launch.names),
+        "red": next((one.text for one in critical_findings(launch.record, expected)), None),
+        "network": launch.record.network_type,
+        "record": to_builtins(launch.record),
+        "executed": [
+            {
+                "collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op,
+                "requested": requested, "executed": verdict.executed, "evidence": verdict.evidence,
+            }
+            for line, requested, verdict in executed_collectives(launch.record)
+        ],
+    }  # fmt: skip

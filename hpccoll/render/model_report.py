@@ -1,0 +1,171 @@
+"""Models in words: the fitted machine of each run, its errors on what it has not seen, and promises kept or not."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+from hpccoll.common.text import table_lines
+from hpccoll.common.units import format_rounded_size, format_seconds, format_size
+from hpccoll.model.expectations import Expectation
+from hpccoll.model.fit import MIN_SIZES
+from hpccoll.model.machine import TIER_LABELS
+from hpccoll.model.machine_file import MachineFile, MessageCostsSection, Quantity
+from hpccoll.model.run_model import RunModel
+from hpccoll.model.validation import Crossing, Errors, Overtaking, Regret, Validated, crossings, curves
+
+
+def model_lines(model: RunModel) -> Iterator[str]:
+    """Yield the model of one run as text: errors on held-out measurements first."""
+    files = ", ".join(sorted({_short(raw.path) for raw in model.raw_results}))
+    where = f"{files}: {', '.join(model.measured_on)}, over {model.over}"
+    if model.fit is None:
+        yield f"{where}: no send_recv of {MIN_SIZES} sizes, not modelled"
+        return
+    yield where
+    yield from _error_lines(model)
+    yield "parameters, with 95 % intervals over rounds"
+    yield from _parameter_lines(model.fit.machine)
+    for work, validated in model.groups.items():
+        yield f"{work.text}, measured over predicted time"
+        yield from _ratio_table(validated)
+        for crossing in crossings(validated):
+            yield f"  {_crossing_text(crossing)}"
+        unpredicted = {f"{one.observation.name}: {one.reason}" for one in validated if one.reason}
+        yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
+
+
+def _short(path: Path) -> str:
+    return "/".join(path.parts[-3:])
+
+
+def _error_lines(model: RunModel) -> Iterator[str]:
+    """Yield how far held-out measurements are from predictions: all, and by nodes and by algorithm."""
+    held_out, measured = model.held_out, model.fit.machine.measured if model.fit else None
+    errors = Errors.of(held_out)
+    if errors is None:
+        yield "no held-out measurement: nothing but what the model was fitted to; its predictions are not tested"
+        return
+    nodes = ", ".join(map(str, measured.nodes)) if measured else ""
+    yield f"held out: {errors.cases} cases that the fit has not seen (it has seen patterns on {nodes} nodes)"
+    groups: dict[str, list[Validated]] = defaultdict(list, all=held_out)
+    for one in held_out:
+        layout = one.observation.layout
+        groups[f"{layout.nodes} x {layout.ranks_per_node or 'mixed'} ranks"].append(one)
+    for one in held_out:
+        algorithm = one.observation.algorithm.name if one.observation.algorithm else ""
+        groups[f"{one.observation.collective} {algorithm}"].append(one)
+    rows = (
+        (name, of.cases, f"{of.center:.2f}", f"{of.typical:.1%}", f"{of.large:.1%}")
+        for name, each in groups.items()
+        if (of := Errors.of(each))
+    )
+    yield from table_lines(("", "cases", "measured/predicted", "error", "90th %"), rows)
+    if regret := Regret.of(held_out):
+        yield regret.text
+
+
+def _parameter_lines(machine: MachineFile) -> Iterator[str]:
+    for tier, costs_by_size in machine.tiers.items():
+        for costs in costs_by_size:
+            yield f"  {TIER_LABELS[tier]}, from {format_size(costs.from_bytes)}: {_costs_text(costs)}"
+    sections = {
+        "port of a node, each way": machine.port, "uplink of a rack, each way": machine.uplink,
+        "messages inside a node together": machine.memory,
+        **{f"reduction of {dtype}": rate for dtype, rate in machine.reduction.items()},
+    }  # fmt: skip
+    for name, section in sections.items():
+        if section and section.bytes_per_s:
+            yield f"  {name}: {_rate_text(section.bytes_per_s)}"
+    if machine.port and machine.port.burst_bytes.value:
+        burst = machine.port.burst_bytes
+        yield f"  a port lets pass at once after a pause: {_between(burst, lambda n: f'{n / 1024:.3g} KiB')}"
+    if cpus := machine.cpus:
+        rate = f", which move {_rate_text(cpus.bytes_per_s)} each" if cpus.bytes_per_s else ""
+        yield f"  {cpus.cores} CPUs shared by the ranks of {'all nodes' if cpus.of == 'machine' else 'a node'}{rate}"
+        added = _between(cpus.contention, lambda factor: f"{factor:.3g}")
+        yield f"  each other rank on its CPU adds {added} times a rank's own work"
+
+
+def _costs_text(costs: MessageCostsSection) -> str:
+    parts = [f"latency {_between(costs.latency_s, format_seconds)}"]
+    parts += [f"overhead {_between(costs.overhead_s, format_seconds)}"] if costs.overhead_s.value else []
+    parts += [f"gap {_between(costs.gap_s, format_seconds)}"] if costs.gap_s.value else []
+    limited = costs.bytes_per_s.value < NO_LIMIT
+    return ", ".join([*parts, _rate_text(costs.bytes_per_s) if limited else "as fast as the port"])
+
+
+NO_LIMIT = 1e14
+"""The rate, in bytes a second, from which a rank does not limit its messages."""
+
+
+def _rate_text(rate: Quantity) -> str:
+    return _between(rate, lambda each: f"{each / 1e9:.3g} GB/s" if each >= 1e9 else f"{each / 1e6:.4g} MB/s")
+
+
+def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
+    """Return a quantity with its interval, if that is visible."""
+    value, low, high = (text(quantity.at(bound)) for bound in ("value", "low_cost", "high_cost"))
+    return value if value == low == high else f"{value} ({low} to {high})"
+
+
+def _ratio_table(validated: Sequence[Validated]) -> Iterator[str]:
+    """Yield a table of measured over predicted time: a row for each size, a column for each algorithm of one work."""
+    columns = curves(validated)
+    if not columns:
+        return
+    rows = [
+        (nbytes, *(f"{curve[nbytes].ratio:.2f}" if nbytes in curve else "" for curve in columns.values()))
+        for nbytes in sorted({nbytes for curve in columns.values() for nbytes in curve})
+    ]
+    medians = (f"{median(one.ratio or 1.0 for one in curve.values()):.2f}" for curve in columns.values())
+    yield from table_lines(("bytes", *columns), [*rows, ("median", *medians)])
+
+
+def expectation_lines(expectation: Expectation) -> Iterator[str]:
+    """Yield the fraction of a promise that measurements reach, and measured over expected times."""
+    run, machine = expectation.run, expectation.machine
+    measured_kind, name = run.measured_on
+    errors, where = Errors.of(run.validated), f"{name} ({measured_kind}) over {run.over}"
+    if errors is None:
+        yield f"{where}: no case that {machine.name} can predict"
+    else:
+        basis = "the description" if machine.kind == "described" else "the fitted machine"
+        fractions = f"{1 / errors.high:.2g} to {1 / errors.low:.2g}, 5th to 95th percentile"
+        yield (
+            f"this machine gives {1 / errors.center:.2g} of what {basis} promises (median of {errors.cases} cases; "
+            f"{fractions})"
+        )
+        yield f"  {where}, against {machine.name}; {expectation.within} of {errors.cases} cases in its intervals"
+    for work, validated in run.groups.items():
+        if any(one.seconds for one in validated):
+            yield f"{work.text}, measured over expected time"
+            yield from _ratio_table(validated)
+    unpredicted = {
+        f"{one.observation.name} of {one.observation.collective}: {one.reason}" for one in run.validated if one.reason
+    }
+    yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
+
+
+def _crossing_text(crossing: Crossing) -> str:
+    """Return which of two overtakes, as text; if model and measurement differ, for each of them."""
+    sides = {"modelled": crossing.modelled, "measured": crossing.measured}
+    text = {side: (_overtaking_text(crossing, of), _sizes_text(of)) for side, of in sides.items()}
+    if len({who for who, _ in text.values()}) > 1:
+        return "; ".join(f"{side}: {' '.join(filter(None, phrases))}" for side, phrases in text.items())
+    who, _ = text["modelled"]
+    return f"{who}: {', '.join(f'{side} {sizes}' for side, (_, sizes) in text.items())}"
+
+
+def _overtaking_text(crossing: Crossing, side: Overtaking) -> str:
+    one, other = crossing.pair
+    if side.overtaker is None:
+        return f"{one} and {other} take the same"
+    slower = other if side.overtaker == one else one
+    return f"{side.overtaker} {'overtakes' if side.sizes else 'is always ahead of'} {slower}"
+
+
+def _sizes_text(side: Overtaking) -> str:
+    again = f" (back and forth since {format_rounded_size(side.sizes[0])})" if len(side.sizes) > 1 else ""
+    end = f" to {format_size(side.largest)}"
+    return f"from {format_rounded_size(side.sizes[-1])}{end}{again}" if side.sizes else ""

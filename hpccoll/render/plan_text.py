@@ -1,0 +1,182 @@
+"""The text of a plan: its jobs with environment and required evidence, and the skipped cases with their reasons."""
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from hpccoll.cases.case import Job
+from hpccoll.cases.plan import Plan, Skip
+from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
+from hpccoll.cases.variables import assignment
+from hpccoll.cases.variants import known_variant
+from hpccoll.common.text import first_few, join_words
+from hpccoll.common.units import format_count, format_wait
+from hpccoll.sweep import probe_launch
+from hpccoll.sweep.slurm.partitions import sbatch_options
+
+MAX_SKIP_JOBS = 6
+"""Maximum number of jobs that the line of a skip reason names; --json has all."""
+
+_UNCONTROLLED = "nothing can show that the evidence disappears without the feature; the report will state this"
+
+
+def lines(plan: Plan) -> Iterator[str]:
+    """Yield the summary, the notes, the launches, every job with its details, and the skipped cases."""
+    yield from head(plan)
+    yield from ("", *_launches(plan))
+    for job in plan.jobs:
+        yield from ("", _job_heading(plan, job), *(f"  {line}" for line in _job_details(plan, job)))
+    if plan.skips:
+        yield from ("", "left out:", *_skips(plan.skips))
+
+
+def head(plan: Plan) -> Iterator[str]:
+    """Yield the summary and the notes."""
+    cases, rounds = format_count(sum(len(job.cases) for job in plan.jobs), "case"), plan.jobs[0].effort.rounds
+    counts = [f"{cases} in {format_count(len(plan.jobs), 'job')}"]
+    counts += [f"{rounds} rounds of each"] if rounds > 1 else []
+    counts += [f"{format_count(len(plan.skips), 'case')} left out"] if plan.skips else []
+    yield f"{plan.name}: {', '.join(counts)}; about {format_wait(plan.estimated_s)}, longer if operations are slow"
+    yield from (f"note: {note}" for note in _notes(plan))
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    if plan.offline:
+        yield "planned offline: no cluster was queried for its partitions and limits; to query it, add --profile slurm"
+    if plan.launcher.slurm and any(_has_no_gpus(plan, job) for job in plan.jobs):
+        yield (
+            "no GPUs are requested from Slurm; if your cluster does not allocate GPUs with the nodes, set "
+            "gpus_per_node in the site file"
+        )
+    # A job requests as many nodes as its largest launch needs, so that all launches have the same nodes.
+    several = [job for job in plan.jobs if job.nodes > 1]
+    waiting = sum(case.device == "cuda" and job.shape(case).nodes == 1 for job in several for case in job.cases)
+    if plan.launcher.slurm and waiting:
+        yield (
+            f"{format_count(waiting, 'case')} of one node wait for jobs with up to {max(job.nodes for job in several)} "
+            "nodes; to measure one node only, write nodes: [1] in the sweep file"
+        )
+    yield from plan.notes
+
+
+def _has_no_gpus(plan: Plan, job: Job) -> bool:
+    """Return whether a job with cases on GPUs requests none from Slurm."""
+    options = str(plan.resources[job.name].get("slurm_extra"))
+    return "--gpus-per-node" not in options and any(case.device == "cuda" for case in job.cases)
+
+
+def _launches(plan: Plan) -> Iterator[str]:
+    """Yield the shell setup and the command of every launch; they are the same in all jobs."""
+    yield "launches, by nodes x ranks per node:"
+    yield from (f"  {command}" for command in plan.launcher.setup)
+    devices = {(job.shape(case), case.device) for job in plan.jobs for case in job.cases}
+    for shape in sorted({shape for shape, _ in devices}):
+        device = " --device cuda" if (shape, "cuda") in devices else ""
+        yield f"  {shape}: {plan.launcher.line(shape)} run --shape {shape}{device} --job JOB.json --out JOB.h5"
+    if any(probe_launch.needs_probe(job, shape) for job in plan.jobs for shape in job.shapes):
+        yield "  a probe is the same launch, run before it, untimed and with the library's logs: --probe LOGS"
+
+
+def _job_heading(plan: Plan, job: Job) -> str:
+    probed = [shape for shape in job.shapes if probe_launch.needs_probe(job, shape)]
+    which = f"{join_words(probed)} " if len(probed) < len(job.shapes) else "each " if len(probed) > 1 else ""
+    probe = f", {which}after a probe" if probed else ""
+    minutes = (plan.resources.get(job.name) or {}).get("runtime")
+    nodes = format_count(job.largest.hosts, "node")
+    request = "" if minutes is None else f"; requests {nodes} for at most {minutes} min"
+    return f"{job.name}: {format_count(len(job.cases), 'case')} on {join_words(job.shapes)}{probe}{request}"
+
+
+def _job_details(plan: Plan, job: Job) -> Iterator[str]:
+    if resources := plan.resources.get(job.name):
+        yield f"sbatch {shlex.join(sbatch_options(resources))}"
+    known = known_variant(job.variant, job.sets)
+    if known:
+        yield f"variant: {known.purpose}"
+    if job.variant:
+        variables = " ".join(assignment(*variable) for variable in job.environment.items())
+        yield f"environment: {variables or 'no variables of its own'}"
+    if job.communicator:
+        settings = " ".join(f"{name}={setting}" for name, setting in job.communicator.items())
+        yield f"communicator, by nccl4py: {settings}"
+    if requested := _requested_algorithms(job):
+        yield f"requested: {', '.join(requested)}"
+    if required := _required_evidence(job):
+        yield f"evidence: {required}"
+    if known and known.control:
+        yield f"negative control: {_control_text(plan, job, known.control)}"
+
+
+def _control_text(plan: Plan, job: Job, control: str) -> str:
+    """Return the job that is the negative control, or the reason why there is none."""
+    if control_job := _control_job(plan, job, control):
+        return f"{control_job}, which must not show this evidence"
+    if any(other.variant == control for other in plan.jobs):
+        return f"{control} is not launched in all of these shapes: {_UNCONTROLLED}"
+    return f"{control} is not a variant of this sweep ('{control}:' adds it): {_UNCONTROLLED}"
+
+
+def _control_job(plan: Plan, job: Job, control: str) -> str | None:
+    """Return the name of the job with the variant ``control`` and all shapes of ``job``; None if there is none."""
+    others = (other for other in plan.jobs if other.variant == control and other.name != job.name)
+    return next((other.name for other in others if {*other.shapes} >= {*job.shapes}), None)
+
+
+def _requested_algorithms(job: Job) -> Sequence[str]:
+    """Return the algorithms that a job requests from the library, sorted."""
+    return sorted({algorithm for case in job.cases if (algorithm := requested_algorithm(job, case))})
+
+
+def _required_evidence(job: Job) -> str | None:
+    """Return the evidence that a job requires; None if no log can show it."""
+    if known := known_variant(job.variant, job.sets):
+        return known.evidence_text
+    if not _has_logs(job):
+        return None
+    if requested := _requested_algorithms(job):
+        return f"lines of the library's logs that show {join_words(requested, 'or')}"
+    return "NCCL's log lines: algorithm, protocol and channels for each size, and the network"
+
+
+def _has_logs(job: Job) -> bool:
+    return any(has_library_logs(job, case) for case in job.cases)
+
+
+def _skips(skips: Iterable[Skip]) -> Iterator[str]:
+    """Yield each skip reason once, with its number of cases in each job."""
+    counts: dict[str, Counter[str]] = {}
+    for skip in skips:
+        variant, _, own_reason = skip.reason.partition(": ")
+        reason = own_reason if skip.job.endswith(f".{variant}") else skip.reason  # the job's name has the variant
+        counts.setdefault(reason, Counter())[skip.job] += 1
+    for reason, jobs in counts.items():
+        named = first_few((f"{count} of {name}" for name, count in jobs.items()), MAX_SKIP_JOBS, "job")
+        where = ", ".join(jobs if len(jobs) == 1 else named)
+        yield f"  {format_count(jobs.total(), 'case')}: {reason} ({where})"
+
+
+def evidence(plan: Plan, job: Job) -> dict[str, Any]:
+    """Return the evidence that a job requires.
+
+    Returns:
+        requested: the algorithms requested from the library; demanded: the expected evidence, None if no log can show
+        it; logs: whether a probe with logs precedes the launch; control: the variant that must not show the evidence;
+        control_job: the job of this plan with that variant, None without one.
+    """
+    known = known_variant(job.variant, job.sets)
+    control = known.control if known else None
+    return {
+        "requested": _requested_algorithms(job),
+        "demanded": _required_evidence(job),
+        "logs": _has_logs(job),
+        "control": control,
+        "control_job": _control_job(plan, job, control) if control else None,
+    }
+
+
+def as_json(plan: Plan) -> str:
+    """Return the plan as JSON, with the evidence of each job."""
+    by_job = {job.name: evidence(plan, job) for job in plan.jobs}
+    return json.dumps({**json.loads(plan.to_json()), "evidence": by_job}, indent=1)

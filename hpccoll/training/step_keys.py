@@ -1,0 +1,168 @@
+"""The keys of a training step, for ``hpccoll train``, the section ``workloads`` of sweep files and ``predict step``.
+
+Options of the command line are generated from the tables: ``--micro-batches`` is the key ``micro_batches``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.common.limits import (
+    FLAG,
+    MAX_BYTES,
+    RANKS_PER_NODE,
+    IntegerRange,
+    OneOfWords,
+    PositiveNumber,
+    PrintableText,
+)
+from hpccoll.common.units import MAX_QUANTITY, parse_rate, parse_seconds, parse_size
+from hpccoll.training.buckets import FRAMEWORKS, BucketRule
+from hpccoll.training.model_file import DTYPE
+from hpccoll.training.parallelism import PER_STEP, SHARDINGS, Parallelism
+
+WAIT, GEMM, NOTHING = "wait", "gemm", "none"
+COMPUTATIONS = WAIT, GEMM, NOTHING
+"""How ranks compute: not at all, as a host whose accelerator computes; by products of matrices; or in no time."""
+
+PEAK_FLOPS: Mapping[str, float] = {
+    "v100": 125e12, "a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12, "mi300x": 1307e12,
+}  # fmt: skip
+"""Dense FLOPs a second of 16-bit products of matrices, by the data sheets of NVIDIA and AMD."""
+
+TOKENS = IntegerRange(1, 1 << 24)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberWithUnit:
+    """The numbers of a range, which are written with a unit: sizes, durations, rates."""
+
+    parse: Callable[[str, str], float]
+    values: IntegerRange | PositiveNumber
+
+    def read(self, key: str, text: str) -> float:
+        """Parse a number with its unit.
+
+        Raises:
+            BadInputError: if ``text`` is none, or the number is not in the range.
+        """
+        value = self.parse(text, key)
+        self.values.check(key, value)
+        return value
+
+    def check(self, key: str, value: object) -> None:
+        """Check that ``value`` is in the range.
+
+        Raises:
+            BadInputError: if it is not.
+        """
+        self.values.check(key, value)
+
+
+BYTES = NumberWithUnit(parse_size, IntegerRange(1, MAX_BYTES))
+DURATION = NumberWithUnit(parse_seconds, PositiveNumber(MAX_QUANTITY))
+RATE = NumberWithUnit(parse_rate, PositiveNumber(MAX_QUANTITY))
+
+
+@dataclass(frozen=True, slots=True)
+class StepKey:
+    """A key of a training step.
+
+    Args:
+        help: a noun phrase, with the default in brackets if it is not the value.
+        default: the default; 0 bytes and None stand for a default that depends on other keys.
+        kind: the valid values.
+    """
+
+    help: str
+    default: Any
+    kind: IntegerRange | PositiveNumber | OneOfWords | PrintableText | NumberWithUnit
+
+    @property
+    def help_text(self) -> str:
+        """The help with the default in brackets."""
+        known = "[" in self.help or self.default in (None, "") or self.kind is FLAG
+        return self.help if known else f"{self.help} [{self.default}]"
+
+    def read(self, name: str, text: str) -> Any:
+        """Parse a value.
+
+        Raises:
+            BadInputError: if it is not valid.
+        """
+        if not isinstance(self.kind, PrintableText):
+            return self.kind.read(name, text)
+        self.kind.check(name, text)
+        return text
+
+
+WORKLOAD: Mapping[str, StepKey] = {
+    "model": StepKey("model, see 'hpccoll list', or your own file F.yaml", "resnet50", PrintableText(minimum=1)),
+    "scale": StepKey("divisor of tensors, activations and limits of buckets", 1, IntegerRange(1, 1 << 20)),
+    "compute": StepKey("computation: wait (the rank is idle, as a host whose GPU computes), gemm (products of "
+                       "matrices), none", WAIT, OneOfWords(COMPUTATIONS)),
+    "compute_us": StepKey(
+        "with wait: microseconds that a rank computes for a micro-batch, a third of them forward", 30_000,
+        IntegerRange(1, 3_600_000_000),
+    ),
+    "samples": StepKey("samples of a micro-batch of a data-parallel rank", 1, PER_STEP),
+    "micro_batches": StepKey("micro-batches of a step, which synchronises once", 1, IntegerRange(1, 1 << 16)),
+    "overlap": StepKey("1: gradients are synchronised during the backward pass; 0: after it", 1, FLAG),
+    "buckets": StepKey(f"rule of buckets: {', '.join(FRAMEWORKS)}", "ddp", OneOfWords((*FRAMEWORKS,))),
+    "bucket": StepKey("bytes of a bucket of the unscaled model [those of the rule]", 0, BYTES),
+    "first_bucket": StepKey("bytes of the first bucket of ddp [1M; with --bucket those]", 0, BYTES),
+    "parallel": StepKey("mesh of the ranks, such as dp=4,tp=2,pp=2 [all data parallel]", "", PrintableText()),
+    "sharding": StepKey(f"sharding: {', '.join(SHARDINGS)}", "none", OneOfWords(SHARDINGS)),
+    "sequence": StepKey("1: tensor-parallel ranks divide the sequence, too", 0, FLAG),
+    "recompute": StepKey("1: the backward pass computes the forward pass of blocks again", 0, FLAG),
+}  # fmt: skip
+"""The keys of a step that is measured, the arguments of ``training_step``."""
+
+_BOTH = (
+    "parallel", "sharding", "buckets", "bucket", "samples", "micro_batches", "overlap", "sequence",
+    "recompute",
+)  # fmt: skip
+
+PREDICTED: Mapping[str, StepKey] = {name: WORKLOAD[name] for name in _BOTH} | {
+    "model": StepKey(WORKLOAD["model"].help, None, WORKLOAD["model"].kind),
+    "ranks_per_node": StepKey("GPUs on each node [those of the machine; with --params 1]", None, RANKS_PER_NODE),
+    "sequence_length": StepKey("tokens of a sample of a transformer [its own]", None, TOKENS),
+    "batch": StepKey("samples of a step on all GPUs, instead of micro-batches", None, TOKENS),
+    "dtype": StepKey("type of gradients [that of the model]", None, DTYPE),
+    "algorithm": StepKey(
+        "algorithm of the collectives that have it [the fastest of the usual ones; with --params ring]", None,
+        PrintableText(),
+    ),
+    "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),
+    "mfu": StepKey("fraction of the peak of the GPU, instead of a rate of FLOPs", None, PositiveNumber(1.0)),
+    "gpu": StepKey(f"GPU whose peak the fraction refers to: {', '.join(PEAK_FLOPS)}", None, OneOfWords((*PEAK_FLOPS,))),
+    "compute": StepKey("time that a GPU computes in a step, instead of a rate of FLOPs", None, DURATION),
+}  # fmt: skip
+"""The keys of a step that is predicted."""
+
+WALL: Mapping[str, StepKey] = {
+    "params": StepKey("parameters of the model, for closed formulas without a machine", None, PositiveNumber(1e18)),
+    "gpus": StepKey("with --params: numbers of GPUs, such as 8-16384 [8]", None, PrintableText()),
+    "rate": StepKey("with --params: rate of the link of a GPU, such as 400gbit", None, RATE),
+    "node_rate": StepKey("with --params: rate between the GPUs of a node, for hierarchical", None, RATE),
+    "bytes_per_element": StepKey("with --params: bytes of a gradient", 2, IntegerRange(1, 16)),
+    "latency": StepKey("with --params: latency of a message", 0.0, DURATION),
+    "tokens": StepKey("with --params and --flops-rate: tokens of a GPU in a step", None, PositiveNumber(1e18)),
+}
+"""The further keys of a step of which closed formulas give the time."""
+
+
+def parallelism_of(keys: Mapping[str, Any], **more: Any) -> Parallelism:
+    """Return how the model of a step is trained, of keys that both tables have; limits are divided as tensors are."""
+    rule = BucketRule(
+        keys["buckets"], keys["bucket"] or None, keys.get("first_bucket") or None, scale=keys.get("scale", 1)
+    )
+    return Parallelism(
+        buckets=rule, sharding=keys["sharding"], sequence=bool(keys["sequence"]), overlap=bool(keys["overlap"]),
+        micro_batches=keys["micro_batches"], samples=keys["samples"], recompute=bool(keys["recompute"]), **more,
+    )  # fmt: skip
+
+
+def option(name: str) -> str:
+    """Return the option of a key."""
+    return f"--{name.replace('_', '-')}"

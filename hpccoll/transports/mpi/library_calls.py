@@ -1,0 +1,239 @@
+"""The MPI library's own collectives as data: functions and the roles of their arguments, called by mpi4py or in C."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from hpccoll.common.errors import UnusableError
+from hpccoll.executor.mpi_functions import MAX_COUNT, call_record, handle, status_array
+from hpccoll.executor.structures import Records
+from hpccoll.schedule.operation import Array, Operation
+from hpccoll.transports.transport_interface import address
+
+MPI_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
+
+TAG = 0
+
+Memory: TypeAlias = Array | MPI.InPlaceType | None
+"""A buffer, the buffer of the result, or none on a rank where the argument means nothing."""
+
+
+def result_span(operation: Operation, me: int) -> slice:
+    """Return the elements of dst in which MPI leaves the result of rank ``me``.
+
+    They are those of a schedule, except in place for a reduce-scatter: MPI writes its result to the beginning of the
+    buffer on every rank (MPI 5.0, section 6.10.1).
+    """
+    span = operation.span("dst", operation.call.target(me, operation.api_cut.units), me)
+    if operation.in_place and operation.collective.name == "reduce_scatter":
+        return slice(0, span.stop - span.start)
+    return span
+
+
+class Argument(NamedTuple):
+    """An argument of a function of MPI, such as a buffer with its count and datatype.
+
+    Args:
+        python: what mpi4py's method takes for it.
+        c: what the function in C takes: integers, addresses and handles.
+        largest: the largest count or displacement in it.
+    """
+
+    python: tuple[object, ...]
+    c: tuple[int, ...]
+    largest: int = 0
+
+
+class LibraryCall(NamedTuple):
+    """A blocking call.
+
+    Args:
+        comm: the communicator.
+        name: the name of the function without ``MPI_``.
+        arguments: its arguments before the communicator.
+        status: the address of the status, the last argument of a function that receives; None for others.
+    """
+
+    comm: MPI.Intracomm
+    name: str
+    arguments: tuple[Argument, ...]
+    status: int | None = None
+
+    def in_python(self) -> Callable[[], None]:
+        """Return the call of mpi4py."""
+        return self._method(self.name)
+
+    def in_c(self) -> Records:
+        """Return the call of the compiled executor.
+
+        Raises:
+            UnusableError: if a count exceeds 2^31 - 1 and the library has no function for such counts.
+        """
+        values = [value for argument in self.arguments for value in argument.c]
+        status = [] if self.status is None else [self.status]
+        large = max((argument.largest for argument in self.arguments), default=0) > MAX_COUNT
+        return call_record(f"MPI_{self.name}", *values, handle(self.comm), *status, large=large)
+
+    def nonblocking(self) -> Callable[[], MPI.Request]:
+        """Return mpi4py's call that returns at once: ``Iallreduce`` for ``Allreduce``.
+
+        Raises:
+            UnusableError: if MPI has none.
+        """
+        name = f"I{self.name.lower()}"
+        if not hasattr(self.comm, name):
+            raise UnusableError("algorithm native", f"MPI has no {name}")
+        return self._method(name)
+
+    def _method(self, name: str) -> Callable[[], Any]:
+        return partial(getattr(self.comm, name), *(value for argument in self.arguments for value in argument.python))
+
+
+class CallArguments:
+    """The arguments of the calls of an operation at this worker; it keeps alive what they point to."""
+
+    def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
+        self.comm, self.operation, self.workers = comm, operation, comm.size
+        self.partner, self.at_root = operation.call.partner(comm.rank), comm.rank == operation.call.root
+        self.dst = dst
+        self.contribution = operation.contribution(src, dst, comm.rank)
+        self.result = dst[result_span(operation, comm.rank)]
+        self.in_place: Memory = MPI.IN_PLACE if operation.in_place else None
+        self.source: Memory = self.contribution if self.in_place is None else self.in_place
+        self._datatype = MPI.Datatype.fromcode(operation.dtype.char)  # mpi4py would look it up in each call
+        op = MPI_OPS[operation.reduction.name]
+        self.op, self.root, self.tag = Argument((op,), (handle(op),)), _number(operation.call.root), _number(TAG)
+        self._status, self._blocks = status_array(1), self._unequal_blocks()
+
+    def calls(self) -> list[LibraryCall]:
+        """Return the calls of the operation; none on a rank that takes no part."""
+        return CALLS[self.operation.collective.name](self)
+
+    def call(self, name: str, *arguments: Argument, receives: bool = False) -> LibraryCall:
+        return LibraryCall(self.comm, name, arguments, address(self._status) if receives else None)
+
+    def memory(self, of: Memory) -> Argument:
+        """Return a buffer whose count is that of another argument."""
+        if of is None:
+            return Argument((None,), (0,))
+        if isinstance(of, MPI.InPlaceType):
+            return Argument((of,), (int(of),))
+        return Argument(((_mpi_buffer(of), self._datatype),), (address(of) if len(of) else 0,))
+
+    def counted(self, of: Memory, count: int) -> Argument:
+        """Return a buffer, its count of elements in C, and its datatype."""
+        memory = self.memory(of)
+        return Argument(memory.python, (*memory.c, count, handle(self._datatype)), count)
+
+    def blocks(self, of: Array, *, sends: bool) -> Argument:
+        """Return a buffer with the counts and displacements of its unequal blocks."""
+        counts, displacements = self._blocks[:2] if sends else self._blocks[2:]
+        c = *self.memory(of).c, address(counts), address(displacements), handle(self._datatype)
+        largest = max(int(counts.max()), int(displacements.max()))
+        return Argument(((_mpi_buffer(of), (counts, displacements), self._datatype),), c, largest)
+
+    def _unequal_blocks(self) -> list[NDArray[np.integer]]:
+        """Return the counts and displacements sent and those received, if the blocks of the operation are unequal."""
+        sizes = self.operation.call.blocks(self.operation.count)
+        if sizes is None:
+            return []
+        me = self.comm.rank
+        arrays = [of for counts in (sizes[me], sizes[:, me]) for of in (counts, counts.cumsum() - counts)]
+        wide = max(int(array.max()) for array in arrays) > MAX_COUNT
+        return [np.ascontiguousarray(array, np.int64 if wide else np.int32) for array in arrays]
+
+
+def _number(value: int) -> Argument:
+    return Argument((value,), (value,))
+
+
+def _mpi_buffer(array: Array) -> Array | MPI.buffer:
+    """Return a NumPy array as it is, and the memory of a CuPy array, which mpi4py would look up in each call."""
+    return array if type(array) is np.ndarray else MPI.buffer.fromaddress(address(array), array.nbytes)
+
+
+def _all_reduce(a: CallArguments) -> list[LibraryCall]:
+    return [a.call("Allreduce", a.memory(a.source), a.counted(a.result, len(a.result)), a.op)]
+
+
+def _reduce_scatter(a: CallArguments) -> list[LibraryCall]:
+    result, count = (a.dst, len(a.dst) // a.workers) if a.operation.in_place else (a.result, len(a.result))
+    return [a.call("Reduce_scatter_block", a.memory(a.source), a.counted(result, count), a.op)]
+
+
+def _all_gather(a: CallArguments) -> list[LibraryCall]:
+    target = a.counted(a.result, len(a.result) // a.workers)
+    return [a.call("Allgather", a.counted(a.source, len(a.contribution)), target)]
+
+
+def _broadcast(a: CallArguments) -> list[LibraryCall]:
+    return [a.call("Bcast", a.counted(a.result, len(a.result)), a.root)]
+
+
+def _reduce(a: CallArguments) -> list[LibraryCall]:
+    source, target = (a.source, a.result) if a.at_root else (a.contribution, None)
+    return [a.call("Reduce", a.memory(source), a.counted(target, len(a.contribution)), a.op, a.root)]
+
+
+def _gather(a: CallArguments) -> list[LibraryCall]:
+    source, target = (a.source, a.result) if a.at_root else (a.contribution, None)
+    received = a.counted(target, len(a.result) // a.workers)
+    return [a.call("Gather", a.counted(source, len(a.contribution)), received, a.root)]
+
+
+def _scatter(a: CallArguments) -> list[LibraryCall]:
+    source, in_place = (a.contribution, a.in_place) if a.at_root else (None, None)
+    target = a.counted(a.result if in_place is None else in_place, len(a.result))
+    return [a.call("Scatter", a.counted(source, len(a.contribution) // a.workers), target, a.root)]
+
+
+def _all_to_all(a: CallArguments) -> list[LibraryCall]:
+    target = a.counted(a.result, len(a.result) // a.workers)
+    return [a.call("Alltoall", a.counted(a.source, len(a.contribution) // a.workers), target)]
+
+
+def _all_to_all_v(a: CallArguments) -> list[LibraryCall]:
+    return [a.call("Alltoallv", a.blocks(a.contribution, sends=True), a.blocks(a.dst, sends=False))]
+
+
+def _barrier(a: CallArguments) -> list[LibraryCall]:
+    return [a.call("Barrier")]
+
+
+def _send_recv(a: CallArguments) -> list[LibraryCall]:
+    if a.partner is None:
+        return []
+    sent, received = a.counted(a.contribution, len(a.contribution)), a.counted(a.result, len(a.result))
+    send = a.call("Send", sent, _number(a.partner), a.tag)
+    receive = a.call("Recv", received, _number(a.partner), a.tag, receives=True)
+    return [send, receive] if a.at_root else [receive, send]
+
+
+def _exchange(a: CallArguments) -> list[LibraryCall]:
+    if a.partner is None:
+        return []
+    sent, received = a.counted(a.contribution, len(a.contribution)), a.counted(a.result, len(a.result))
+    partner = _number(a.partner)
+    return [a.call("Sendrecv", sent, partner, a.tag, received, partner, a.tag, receives=True)]
+
+
+CALLS: dict[str, Callable[[CallArguments], list[LibraryCall]]] = {
+    "all_reduce": _all_reduce,
+    "reduce_scatter": _reduce_scatter,
+    "all_gather": _all_gather,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "gather": _gather,
+    "scatter": _scatter,
+    "all_to_all": _all_to_all,
+    "all_to_all_v": _all_to_all_v,
+    "barrier": _barrier,
+    "send_recv": _send_recv,
+    "bidirectional": _exchange,
+    "multi_pair": _exchange,
+}
+"""The calls of each collective; point-to-point patterns use the calls of an MPI program."""

@@ -1,0 +1,60 @@
+"""``hpccoll list WORD``: reference tables from the code, and the entries of a kind or of a name."""
+
+import json
+
+import pytest
+from cli_runner import invoke
+
+from hpccoll.cases.variables import VARIABLES
+from hpccoll.cli.reference_tables import REFERENCES
+from hpccoll.model.machine_file import cluster_names
+from hpccoll.store.schema import COLUMNS
+
+
+def listed(*words):
+    return json.loads(invoke("list", *words, "--json").out)
+
+
+@pytest.mark.parametrize("word", REFERENCES)
+def test_a_reference_has_a_line_for_each_entry_with_its_meaning(word):
+    rows = listed(word)
+    assert len({row["name"] for row in rows}) == len(rows)
+    assert all(row["meaning"] for row in rows)
+    lines = invoke("list", word).out.splitlines()
+    assert [line.split()[0] for line in lines] == [row["name"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("columns", [column.name for column in COLUMNS]), ("variables", [*VARIABLES]), ("clusters", cluster_names()),
+    ],
+)  # fmt: skip
+def test_references_are_complete(word, names):
+    assert [row["name"] for row in listed(word)] == [*names]
+
+
+@pytest.mark.parametrize(
+    ("word", "key", "required", "default"),
+    [
+        ("sweep", "rounds", False, "3"), ("sweep", "in_place", False, "false, true"), ("sweep", "bytes.from", True, ""),
+        ("site", "container.image", True, ""), ("site", "signal_s", False, "60"),
+        ("machine", "tiers.latency_s", True, ""), ("machine", "NUMBER.low", False, ""),
+    ],
+)  # fmt: skip
+def test_keys_of_files_have_their_defaults(word, key, required, default):
+    (row,) = [row for row in listed(word) if row["name"] == key]
+    assert (row["required"], row["default"]) == (required, default)
+
+
+def test_a_kind_and_a_name_select_entries():
+    assert {line.split()[0] for line in invoke("list", "transports").out.splitlines()} >= {"transport"}
+    assert listed("variants")["algorithms"] == []
+    assert {row["collective"] for row in listed("ring")["algorithms"]} >= {"all_reduce", "all_gather"}
+    assert {row["collective"] for row in listed("broadcast")["algorithms"]} == {"broadcast"}
+
+
+def test_an_unknown_word_is_refused_with_the_valid_ones():
+    refused = invoke("list", "colums")
+    assert refused.code == 2
+    assert "columns" in refused.err

@@ -1,0 +1,62 @@
+"""The compiled timing loop under a real MPI: its barrier, its times, and faults that its check sees."""
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+FAULTS = Path(__file__).with_name("executor_faults.py")
+
+BARRIER = """
+import time
+from mpi4py import MPI
+from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.transports.mpi import shared_windows
+comm = MPI.COMM_WORLD
+barrier = ExecutorBarrier(comm, shared_windows.SharedMemory(comm), ExecutorOptions(oversubscribed=comm.size > 2))
+for late in [*range(comm.size)] * 2:
+    time.sleep(0.02 * (comm.rank == late))
+    entered = time.perf_counter_ns()  # of one clock: the ranks are on one machine
+    barrier.wait()
+    left = time.perf_counter_ns()
+    assert min(comm.allgather(left)) > max(comm.allgather(entered))
+barrier.close()
+"""
+
+LEADERS = """
+from mpi4py import MPI
+from hpccoll.transports.mpi import shared_windows
+split = MPI.Intracomm.Split_type
+MPI.COMM_WORLD.size  # several nodes of one or two ranks each, as far as MPI is concerned
+class Nodes(shared_windows.SharedMemory):
+    def __init__(self, comm):
+        self.comm, self.node = comm, comm.Split(comm.rank // PER_NODE, comm.rank)
+        self.ranks = self.node.allgather(comm.rank)
+        self._windows, self._buffers = [], []
+shared_windows.SharedMemory = Nodes
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_no_rank_leaves_the_barrier_before_all_have_entered(mpiexec, ranks):
+    ended = mpiexec(ranks, "-c", BARRIER)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_without_shared_memory_ranks_wait_by_messages(mpiexec):
+    little = "from pathlib import Path; from hpccoll.transports.mpi import shared_windows as s\n"
+    ended = mpiexec(3, "-c", f"{little}s.SHM_DIRECTORY = Path('/nowhere')\n{BARRIER}")
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(("ranks", "per_node"), [(2, 1), (3, 1), (4, 2), (5, 2)])
+def test_leaders_of_nodes_wait_for_one_another(mpiexec, ranks, per_node):
+    ended = mpiexec(ranks, "-c", LEADERS.replace("PER_NODE", str(per_node)) + BARRIER)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_faults_in_a_compiled_plan_are_seen_by_both_checks_alike(mpiexec):
+    ended = mpiexec(2, FAULTS)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,0 +1,60 @@
+"""Computations become products of matrices whose FLOPs are theirs, however small they are."""
+
+import pytest
+
+from hpccoll.measure import step_engine, stream_step_engine
+from hpccoll.measure.step_computations import matrix_products, product_flops
+from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.step_program import Compute, StepProgram
+from hpccoll.training.workload import Workload
+
+MODEL = ModelShape("none", (), "float32", "a sample", "none")
+ROWS = range(128, 512 + 1, 128)
+SMALLEST, LARGEST = product_flops(ROWS[0]), product_flops(ROWS[-1])
+
+
+def products(*flops, rows=ROWS):
+    return matrix_products(StepProgram(0, MODEL, tuple(Compute("forward", each) for each in flops), ()), rows)
+
+
+def flops_of(computation):
+    return sum(number * product_flops(size) for size, number in computation)
+
+
+def test_a_computation_has_products_of_the_largest_matrices_and_smaller_ones_for_the_rest_unless_it_is_little():
+    assert products(2 * LARGEST + product_flops(384) + SMALLEST) == [((512, 2), (384, 1))]
+    assert products(product_flops(256) + 2 * SMALLEST) == [((256, 1), (128, 2))]
+    assert products(LARGEST) == [((512, 1),)]
+
+
+def test_a_computation_that_is_as_large_as_the_smallest_product_has_one():
+    assert products(*[SMALLEST] * 5) == [((128, 1),)] * 5
+    assert all(products(LARGEST - 1, SMALLEST, 2 * LARGEST - 1, SMALLEST))
+
+
+def test_smaller_computations_share_products_so_that_the_flops_of_the_step_are_right():
+    found = products(*[SMALLEST / 8] * 80)
+    assert sum(map(flops_of, found)) == 10 * SMALLEST
+    assert found.count(()) == 70
+    assert products(0.0, 0.0) == [(), ()]
+
+
+@pytest.mark.parametrize("rows", [step_engine.ROWS, stream_step_engine.ROWS])
+@pytest.mark.parametrize(
+    "workload",
+    [
+        {},
+        {"model": "gpt2", "parallel": "tp=8"},
+        {"model": "llama2-7b", "sharding": "zero3"},
+        {"model": "llama2-7b", "parallel": "tp=2,pp=4", "micro_batches": 4},
+    ],
+)
+def test_every_computation_of_a_whole_model_has_a_product_and_about_its_flops(workload, rows):
+    for program in Workload.of(workload).programs(8, "float32"):
+        computations = [each for each in program.instructions if isinstance(each, Compute)]
+        found = matrix_products(program, rows)
+        assert all(found)
+        assert sum(map(flops_of, found)) == pytest.approx(sum(each.flops for each in computations), rel=0.02)
+        for each, of_each in zip(computations, found, strict=True):
+            if each.flops > product_flops(rows[-1]) / 10:
+                assert flops_of(of_each) == pytest.approx(each.flops, rel=0.2)

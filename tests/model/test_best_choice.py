@@ -1,0 +1,99 @@
+"""The best of predictions, its lead, and the crossovers with their intervals."""
+
+from dataclasses import replace
+
+import pytest
+from predicted_machines import in_racks
+
+from hpccoll.model.best_choice import BestChoice, crossovers, question_rows
+from hpccoll.model.predict import Prediction, Request, predict
+from hpccoll.model.simulation import BOUNDS
+
+SIZES = [1 << power for power in range(10, 22, 2)]
+
+
+def prediction(algorithm, nbytes, seconds, **more):
+    """Return a prediction; three seconds are those at the likely values, and at the fast and the slow ends."""
+    times = dict(zip(BOUNDS, seconds if isinstance(seconds, tuple) else (seconds,) * 3, strict=True))
+    about = {
+        "collective": "all_reduce", "params": {}, "nodes": 4, "ranks_per_node": 2, "racks": 1, "aggregators": 0,
+        "requested_bytes": nbytes, "dtype": "float32", "mapping": None, "low_s": min(times.values()),
+        "high_s": max(times.values()), "exact": True, "distance": "within what was measured",
+    }  # fmt: skip
+    return Prediction(algorithm=algorithm, nbytes=nbytes, seconds=times, **(about | more))
+
+
+def line(algorithm, latencies, byte_s=1e-9):
+    """Return the predictions of an algorithm that takes a latency and its bytes at every size."""
+    return [prediction(algorithm, n, tuple(latency + n * byte_s for latency in latencies)) for n in SIZES]
+
+
+def test_the_best_is_the_fastest_at_every_size_and_number_of_nodes():
+    found = predict(in_racks(), Request(nodes=[2, 8], sizes=SIZES, algorithms=["ring", "rabenseifner", "hierarchical"]))
+    rows = question_rows(found)
+    assert len(rows) == 2 * len(SIZES)
+    for row in rows:
+        times = {
+            each.algorithm: each.value_s
+            for each in found.predictions
+            if (each.nodes, each.requested_bytes) == (row["nodes"], row["requested_bytes"])
+        }
+        assert row["median_s"] == min(times.values()) == times[row["algorithm"]]
+        assert row["factor"] == pytest.approx(times[row["faster_than"]] / row["median_s"])
+        assert row["factor_low"] <= row["factor"] <= row["factor_high"]
+        assert row["faster_than"] == "ring" or row["algorithm"] == "ring"
+
+
+def test_neither_an_assumption_nor_a_formula_is_the_best():
+    found = [
+        prediction("switches", 1024, 1.0, assumed="assumed"), prediction("nccl_ring", 1024, 2.0, exact=None),
+        prediction("slow", 1024, 4.0), prediction("slower", 1024, 5.0),
+    ]  # fmt: skip
+    choice = BestChoice.of(found)
+    assert (choice.best.algorithm, choice.other.algorithm) == ("slow", "slower")
+    assert BestChoice.of(found[:2]) is None
+
+
+def test_the_best_is_clear_if_it_leads_at_both_ends_of_the_intervals():
+    fast = prediction("fast", 1024, (1.0, 0.5, 2.0))
+    assert BestChoice.of([fast, prediction("slow", 1024, (1.5, 0.6, 2.5))]).clear
+    assert not BestChoice.of([fast, prediction("slow", 1024, (1.5, 0.4, 2.5))]).clear
+
+
+def test_an_algorithm_alone_is_not_clearly_the_fastest():
+    assert not BestChoice.of([prediction("alone", 1024, 1.0)]).clear
+
+
+def test_a_ratio_is_that_at_each_end_and_not_that_of_the_ends():
+    fast, slow = prediction("fast", 1024, (1.0, 0.5, 2.0)), prediction("slow", 1024, (2.0, 1.0, 5.0))
+    assert fast.times_as_fast_as(slow) == (2.0, 2.0, 2.5)
+
+
+def test_a_crossover_has_the_interval_of_the_machines_numbers():
+    slow_start = line("large", [1e-4 + 1e-5, 5e-5 + 1e-5, 4e-4 + 1e-5])
+    (found,) = crossovers([*slow_start, *line("small", [1e-5] * 3, 3e-9)])
+    assert (found.overtaker, found.overtaken, found.everywhere) == ("large", "small", True)
+    # the latency over the difference of 2 ns a byte; times are interpolated between sizes, 4 times apart
+    assert (found.nbytes, found.low, found.high) == pytest.approx((5e4, 2.5e4, 2e5), rel=0.1)
+
+
+def test_a_crossover_that_does_not_happen_at_an_end_is_said_to():
+    late = line("large", [1e-4, 1e-4, 1.0])
+    (found,) = crossovers([*late, *line("small", [1e-5] * 3, 3e-9)])
+    assert not found.everywhere
+
+
+def test_algorithms_that_take_the_same_do_not_cross():
+    noisy = [replace(each, seconds={b: t * (1 + 1e-3 * (-1) ** i) for b, t in each.seconds.items()})
+             for i, each in enumerate(line("other", [1e-5] * 3))]  # fmt: skip
+    assert list(crossovers([*line("one", [1e-5] * 3), *noisy])) == []
+
+
+def test_an_algorithm_that_is_always_ahead_overtakes_none():
+    """For small sizes by less than a tie."""
+    assert list(crossovers([*line("one", [1e-3] * 3), *line("other", [0.99e-3] * 3, 0.5e-9)])) == []
+
+
+def test_three_algorithms_cross_one_after_the_other():
+    lines = [*line("a", [1e-5] * 3, 3e-9), *line("b", [3e-5] * 3, 1e-9), *line("c", [3e-4] * 3, 1e-10)]
+    assert [(each.overtaken, each.overtaker) for each in crossovers(lines)] == [("a", "b"), ("b", "c")]

@@ -1,0 +1,102 @@
+"""Few messages are simulated one by one, many all ranks at once."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated_cases import equal_cut, first_case, uniform_machine
+
+from hpccoll.model.event_simulation import simulate_events
+from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
+from hpccoll.model.simulation import simulate
+from hpccoll.model.wave_simulation import simulate_waves
+from hpccoll.schedule import Layout, count
+
+MACHINE = uniform_machine(MessageCosts(latency_s=3e-6, overhead_s=7e-7, byte_s=1.1e-9), fold_s={"float32": 1e-9})
+MESSAGES = 2 * 7 * 8
+RING = first_case("all_reduce", "ring", Layout.of(8, 1))
+
+
+def simulated(case, channels=1, window=1, **others):
+    return simulate(case.slices, equal_cut(case, channels), MACHINE, window, **others)
+
+
+@pytest.mark.parametrize("most", [MESSAGES - 1, MESSAGES])
+def test_few_messages_are_events(monkeypatch, most):
+    monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", most)
+    exact = most >= MESSAGES
+    assert simulated(RING) == (pytest.approx(simulated(RING).seconds), exact)
+    assert simulated(RING, channels=2).exact is False, "all lanes count"
+
+
+@pytest.mark.parametrize(("case", "channels", "window"), [
+    (RING, 2, 2), (first_case("all_reduce", "bidirectional_ring", Layout.of(8, 1)), 1, 1),
+])  # fmt: skip
+def test_more_messages_are_events_where_lanes_run_side_by_side(monkeypatch, case, channels, window):
+    monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", 0)
+    assert simulated(case, channels, window).exact
+    monkeypatch.setattr("hpccoll.model.simulation.MANY_MESSAGES", 2 * MESSAGES - 1)
+    assert not simulated(case, channels, window).exact
+
+
+def test_messages_that_are_too_many_to_keep_are_not_counted(monkeypatch):
+    monkeypatch.setattr("hpccoll.model.simulation.kept_traffic", lambda _: None)
+    assert not simulated(RING).exact
+
+
+@pytest.mark.parametrize("few", [0, 1_000_000])
+def test_both_engines_take_the_window_and_the_type_and_report_progress(monkeypatch, few):
+    monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", few)
+    monkeypatch.setattr("hpccoll.model.simulation.MANY_MESSAGES", few)
+    large, done = first_case("all_reduce", "ring", Layout.of(40, 1)), []
+    one, exact = simulated(large, progress=done.append)
+    assert exact is (few > 0)
+    assert done == sorted(done)
+    assert len(done) > 1
+    assert simulated(large, dtype="float64").seconds < one, "nothing is known of what its folds take"
+    narrow, wide = (simulated(large, channels=2, window=window).seconds for window in (1, 2))
+    assert wide < narrow
+
+
+# ---- any machine ----------------------------------------------------------------------------------------------------
+
+SECONDS, BYTES_S = st.floats(0, 1e-3), st.just(0.0) | st.floats(1e-12, 1e-6)
+SEGMENTS = st.builds(
+    MessageCosts, latency_s=SECONDS, overhead_s=SECONDS, gap_s=SECONDS, byte_s=BYTES_S, synchronous=st.booleans()
+)
+TIERS = st.tuples(SEGMENTS, SEGMENTS).map(lambda both: Tier((both[0], replace(both[1], from_bytes=1000))))
+CPUS = st.none() | st.builds(Cpus, st.integers(1, 4), BYTES_S, st.sampled_from(["node", "machine"]))
+MACHINES = st.builds(
+    Machine, st.fixed_dictionaries(dict.fromkeys(("node", "rack", "fabric"), TIERS)),
+    st.fixed_dictionaries({"float32": BYTES_S}), port_byte_s=BYTES_S, burst_bytes=st.just(0.0) | st.floats(1, 1e5),
+    uplink_byte_s=BYTES_S, memory_byte_s=BYTES_S, cpus=CPUS, unmetered_aggregators=st.booleans(),
+    switches=st.booleans(),
+)  # fmt: skip
+NODES, RACKS = (0, 0, 1, 1, 2, 2, 3, 3), (0, 0, 0, 0, 1, 1, 1, 1)
+CASES = [
+    *(first_case("all_reduce", name, Layout(NODES, RACKS)) for name in ("ring", "hierarchical", "double_binary_tree")),
+    first_case("all_reduce", "sharp_emulated", Layout((*NODES, 4, 5), (*RACKS, 0, 2), aggregators=2), radix=8),
+    first_case("all_to_all", "direct", Layout(NODES, RACKS)),
+]
+
+
+@pytest.mark.parametrize("simulation", [simulate_events, simulate_waves])
+@given(machine=MACHINES, case=st.sampled_from(CASES), lanes=st.sampled_from([(1, 1), (2, 1), (3, 2)]))
+def test_nothing_is_faster_than_the_resources_that_its_bytes_pass(simulation, machine, case, lanes):
+    channels, window = lanes
+    cut = equal_cut(case, channels)
+    seconds = simulation(case.slices, cut, machine, window)
+    assert math.isfinite(seconds)
+    workers = slice(0, case.layout.workers)
+    counts, nodes = count(case.slices, cut), np.array(case.layout.node)[workers]
+    sent = counts.sent[workers]
+    away, inside = sent[:, 2:].sum(axis=1), sent[:, 1]
+    slack = 1 - 1e-9
+    if not machine.burst_bytes:
+        assert seconds >= np.bincount(nodes, away).max() * machine.port_byte_s * slack
+    assert seconds >= np.bincount(nodes, inside).max() * machine.memory_byte_s * slack
+    folds = counts.reduced[workers].max() * machine.fold_s["float32"]
+    assert seconds >= folds * slack

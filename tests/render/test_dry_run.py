@@ -1,0 +1,92 @@
+"""The dry run: what a step would do, as JSON that other programs read, and as text."""
+
+import pytest
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.render.dry_run import MAX_ROWS, dry_run_json, dry_run_lines
+from hpccoll.training.model_file import model_from_json
+from hpccoll.training.workload import Workload
+
+DDP = [8_196_000, 31_502_336, 26_255_360, 26_550_272, 9_724_160]
+
+
+def dry(workers=4, dtype="float32", models=None, **keys):
+    return dry_run_json(Workload.of(keys), workers, dtype, models)
+
+
+def text(workers=4, dtype="float32", models=None, **keys):
+    return "\n".join(dry_run_lines(Workload.of(keys), workers, dtype, models))
+
+
+def test_buckets_are_bytes_in_the_order_of_their_all_reduces():
+    found = dry()
+    assert found["buckets"] == DDP
+    assert [(each["collective"], each["group"], each["bytes"]) for each in found["operations"]] == [
+        ("all_reduce", "dp", nbytes) for nbytes in DDP
+    ]
+    assert {each["dtype"] for each in found["operations"]} == {"float32"}
+    assert {each["group_ranks"] for each in found["operations"]} == {4}
+
+
+def test_tensors_are_the_parameters_of_the_whole_model_with_their_bytes():
+    found = dry(dtype="bfloat16")
+    assert len(found["tensors"]) == 161
+    assert found["tensors"][0] == {"name": "conv1.weight", "elements": 9408, "bytes": 18816}
+    assert sum(each["bytes"] for each in found["tensors"]) == found["gradient_bytes"] == 2 * 25_557_032
+
+
+def test_a_single_rank_has_buckets_and_no_operation():
+    found = dry(1)
+    assert found["buckets"] == DDP
+    assert found["operations"] == []
+    assert "all_reduce" not in text(1)
+
+
+def test_sharded_parameters_have_a_bucket_for_each_block():
+    found = dry(model="llama2-7b", sharding="fsdp", dtype="bfloat16")
+    assert len(found["buckets"]) == 32 + 2  # the embedding, and the norm with the output layer
+    assert sum(found["buckets"]) == found["gradient_bytes"]
+
+
+def test_every_pipeline_stage_has_its_buckets_and_operations():
+    found = dry(8, model="gpt2", parallel="pp=4,tp=2", dtype="bfloat16")
+    assert [each["stage"] for each in found["stages"]] == [0, 1, 2, 3]
+    assert {each["stage"] for each in found["operations"]} == {0, 1, 2, 3}
+    assert len(found["buckets"]) == sum(each["buckets"] for each in found["stages"])
+    messages = [each for each in found["operations"] if each["group"] == "pp"]
+    assert {each["group_ranks"] for each in messages} == {2}
+
+
+def test_the_flops_of_all_ranks_are_those_of_the_samples():
+    found = dry(8, model="llama2-7b", parallel="pp=2,tp=2", micro_batches=3, samples=2, dtype="bfloat16")
+    of_ranks = 4 * sum(each["forward_flops"] for each in found["stages"])  # each stage has four ranks
+    assert of_ranks == pytest.approx(found["forward_flops"] * 2 * 3 * 2)  # of two data-parallel ranks
+
+
+def test_the_text_has_the_model_the_buckets_and_the_operations():
+    printed = text()
+    for part in ("25,557,032 parameters in 161 tensors", "102,228,128 bytes", "fc.bias ... fc.weight", "31,502,336"):
+        assert part in printed
+    assert "all_reduce" in printed
+
+
+def test_the_text_of_a_long_table_is_shortened():
+    whole = text(model="llama2-7b", dtype="bfloat16")
+    assert sum(line.startswith("bucket ") for line in whole.splitlines()) == MAX_ROWS
+    assert f"... {226 - MAX_ROWS} more" in whole
+
+
+def test_stages_that_are_alike_are_printed_once():
+    printed = text(8, model="gpt3-175b", parallel="pp=8", dtype="bfloat16")
+    assert "stages 1 to 6" in printed
+
+
+def test_a_model_of_a_file_has_a_dry_run():
+    own = model_from_json("mine", {"modules": [{"name": "fc", "tensors": {"weight": 1000, "bias": 10}}]})
+    assert dry(2, models={"mine": own}, model="mine")["buckets"] == [4040]
+    assert "mine: 1,010 parameters in 2 tensors" in text(2, models={"mine": own}, model="mine")
+
+
+def test_a_mesh_that_does_not_multiply_is_refused():
+    with pytest.raises(BadInputError, match="6, the number of ranks"):
+        dry(6, model="llama2-7b", parallel="tp=4")

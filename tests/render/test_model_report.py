@@ -1,0 +1,68 @@
+"""Models in words: the golden page, and which of two algorithms overtakes the other."""
+
+import pytest
+from golden_page import assert_golden
+from model_observations import observation, observed
+from modelled_runs import SIZES, TRIPS, modelled, whole_model
+
+from hpccoll.model.validation import Crossing, Overtaking
+from hpccoll.render.model_report import _crossing_text, model_lines
+
+KIB = 1024.0
+RING, STAR = (
+    Overtaking("ring", (8 * KIB,), 64 << 10), Overtaking("star", (2 * KIB, 4 * KIB, 8 * KIB), 64 << 10),
+)  # fmt: skip
+ALIKE, RING_EVER, STAR_EVER = (Overtaking(name, (), 64 << 10) for name in (None, "ring", "star"))
+
+
+@pytest.mark.parametrize(
+    ("modelled", "measured", "words"),
+    [
+        (
+            RING,
+            Overtaking("ring", (9 * KIB,), 16 << 10),
+            "ring overtakes star: modelled from 8 KiB to 64 KiB, measured from 9 KiB to 16 KiB",
+        ),
+        (
+            STAR,
+            STAR,
+            "star overtakes ring: modelled from 8 KiB to 64 KiB (back and forth since 2 KiB), measured from 8 KiB to",
+        ),
+        (
+            RING,
+            STAR,
+            "modelled: ring overtakes star from 8 KiB to 64 KiB; measured: star overtakes ring from 8 KiB to 64 KiB (",
+        ),
+        (ALIKE, RING, "modelled: ring and star take the same; measured: ring overtakes star from 8 KiB to 64 KiB"),
+        (RING, STAR_EVER, "modelled: ring overtakes star from 8 KiB to 64 KiB; measured: star is always ahead of ring"),
+        (RING, RING_EVER, "modelled: ring overtakes star from 8 KiB to 64 KiB; measured: ring is always ahead of star"),
+    ],
+)
+def test_equal_crossings_are_printed_once_and_different_ones_for_each_side(modelled, measured, words):
+    assert _crossing_text(Crossing(("ring", "star"), modelled, measured)).startswith(words)
+
+
+def test_the_whole_report_is_the_golden_page():
+    assert_golden("fit", model_lines(whole_model()))
+
+
+def test_a_model_without_held_out_measurements_says_that_it_is_not_tested():
+    assert "not tested" in [*model_lines(modelled(TRIPS, []))][1]
+    assert "not tested" not in "".join(model_lines(modelled(TRIPS, observed("all_reduce", "ring", sizes=SIZES))))
+
+
+def test_a_common_mapping_is_named_once_and_differing_ones_in_each_name():
+    def named(*mappings):
+        each = [("ring", 1024), ("ring", 4096), ("star", 1024), ("star", 4096)]
+        others = [
+            observation("all_reduce", name, size, 1.0, about={"mapping": mapping})
+            for name, size in each
+            for mapping in mappings
+        ]
+        return "\n".join(model_lines(modelled(TRIPS, others)))
+
+    assert "6 nodes, float32 sum, mapping block, measured over predicted time" in named("block")
+    assert "mapping=" not in named("block")
+    assert "6 nodes, float32 sum, measured over predicted time" in named("block", "cyclic")
+    assert {"mapping=block", "mapping=cyclic"} <= set(named("block", "cyclic").split())
+    assert "mapping" not in named(None)

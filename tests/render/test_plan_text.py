@@ -1,0 +1,117 @@
+"""The text of a plan, and its JSON with the evidence that each job requires."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import raw_examples
+from golden_page import assert_golden
+
+from hpccoll.cases.case import Shape
+from hpccoll.cases.plan import Launcher, Plan, Skip
+from hpccoll.cases.variants import named_variants
+from hpccoll.render import plan_text
+
+NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
+
+
+def job(variant=None, *cases, environment=None, **more):
+    known = named_variants()[variant].environment if variant in named_variants() else {}
+    name = ".".join(filter(None, ("nccl", "n2x8", variant)))
+    environment = {**known, **(environment or {})}
+    cases = cases or (NCCL,)
+    communicator = named_variants()[variant].communicator if variant in named_variants() else {}
+    return raw_examples.job(
+        *cases, name=name, ranks=16, nodes=2, variant=variant, environment=environment, communicator=communicator,
+        **more,
+    )  # fmt: skip
+
+
+def plan_of(*jobs, setup=(), **more):
+    launcher = Launcher(command="srun -N {nodes} -n {ranks}", setup=setup)
+    known = {"profile": "slurm", "launcher": launcher, "skips": (), "resources": {}, "estimated_s": 1} | more
+    return Plan(name="x", jobs=jobs, **known)
+
+
+def as_json(*jobs):
+    return json.loads(plan_text.as_json(plan_of(*jobs)))
+
+
+def job_lines(name, *jobs, **more):
+    """Return the lines of a job by what they are about."""
+    page = "\n".join(plan_text.lines(plan_of(*jobs, **more)))
+    (section,) = (part for part in page.split("\n\n") if part.startswith(f"{name}:"))
+    return dict(line.strip().split(": ", 1) for line in section.splitlines() if ": " in line)
+
+
+ONE_NODE = raw_examples.case(algorithm="native", transport="nccl", device="cuda", nodes=1, ranks=8)
+
+
+def test_the_text_of_a_plan():
+    own = job("mine", raw_examples.case(algorithm="native"), environment={"UCX_TLS": "tcp", "NCCL_IB_HCA": "=mlx5"})
+    traced = replace(job("tree", environment={"NCCL_ALGO": "Tree"}), name="nccl.n2x8.tree")
+    jobs = (
+        job(None, NCCL, ONE_NODE), job("nccl-sharp"), job("nccl-sharp-off"), job("nccl-symmetric"), own, traced,
+        job("nccl-gdr"), job("nccl-gdr-off", raw_examples.case(algorithm="native", nodes=1, ranks=8)),
+    )  # fmt: skip
+    slurm = {"nodes": 2, "tasks": 16, "runtime": 5, "mem_mb": 0, "constraint": "[a*1&b*1]", "slurm_extra": ""}
+    reasons = (("n2x8.a", "a: too large"), ("n2x8.a", "a: too large"), ("n2x8.b", "b: too large"), ("n2x8.b", "no"))
+    skips = tuple(Skip(case="x", job=name, reason=reason) for name, reason in reasons)
+    plan = plan_of(
+        *jobs, setup=("module load hpcx",), resources={each.name: slurm for each in jobs}, notes=("A is set",),
+        estimated_s=20000, skips=skips, offline=True,
+    )  # fmt: skip
+    plan = replace(plan, launcher=replace(plan.launcher, slurm=True))
+    assert_golden("plan", plan_text.lines(plan))
+
+
+def test_json_has_the_evidence_that_each_job_requires():
+    jobs = job("nccl-sharp"), job("nccl-sharp-off")
+    known = named_variants()["nccl-sharp"]
+    document = as_json(*jobs)
+    assert document["evidence"]["nccl.n2x8.nccl-sharp"] == {
+        "requested": ["sharp"],
+        "demanded": known.evidence_text,
+        "logs": True,
+        "control": "nccl-sharp-off",
+        "control_job": "nccl.n2x8.nccl-sharp-off",
+    }
+    assert document["jobs"][0]["environment"]["NCCL_COLLNET_ENABLE"] == "1"
+    alone = as_json(job("nccl-sharp"))["evidence"]["nccl.n2x8.nccl-sharp"]
+    assert (alone["control"], alone["control_job"]) == ("nccl-sharp-off", None)
+    own = as_json(job("mine", environment={"NCCL_ALGO": "Tree"}))["evidence"]["nccl.n2x8.mine"]
+    assert (own["requested"], own["logs"], own["control"]) == (["tree"], True, None)
+
+
+@pytest.mark.parametrize(
+    ("cases", "ends"),
+    [
+        ([NCCL], ", after a probe"),
+        ([NCCL, ONE_NODE], ", each after a probe"),
+        ([NCCL, replace(ONE_NODE, transport="mpi")], ", 2x8 after a probe"),
+        ([raw_examples.case(algorithm="native")], " on 2x8"),
+    ],
+)
+def test_a_job_names_the_shapes_that_follow_a_probe(cases, ends):
+    assert job_lines("nccl.n2x8", job(None, *cases))["nccl.n2x8"].endswith(ends)
+    page = "\n".join(plan_text.lines(plan_of(job(None, *cases))))
+    assert ("--probe" in page) == ("probe" in ends)
+
+
+@pytest.mark.parametrize(
+    ("job_of", "slurm", "waits"),
+    [
+        (job(None, NCCL, ONE_NODE, replace(ONE_NODE, bytes=8)), True, True),
+        (job(None, NCCL, ONE_NODE), False, False),
+        (job(None, NCCL), True, False),
+        (job(None, NCCL, replace(ONE_NODE, device="cpu", transport="mpi")), True, False),
+    ],
+)
+def test_a_plan_says_how_to_measure_one_node_of_gpus_if_its_cases_wait_for_several(job_of, slurm, waits):
+    plan = plan_of(job_of, launcher=Launcher(command="srun", slurm=slurm), resources={job_of.name: {}})
+    assert any("of one node wait" in line for line in plan_text.head(plan)) == waits
+
+
+def test_a_plan_that_is_printed_as_json_is_a_plan(tmp_path):
+    (tmp_path / "plan.json").write_text(plan_text.as_json(plan_of(job())))
+    assert Plan.load(tmp_path / "plan.json").jobs[0].shapes == (Shape(2, 16),)
