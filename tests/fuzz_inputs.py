@@ -134,8 +134,8 @@ PLAN = {
     "skips": [{"case": "a", "job": "mpi.p2", "reason": "b"}], "notes": ["a"],
     "resources": {"mpi.p2": {"nodes": 1}},
     "launcher": {
-        "command": "mpiexec -n {ranks}", "program": "hpccoll", "setup": ["a"], "slurm": False, "patience_s": 60.0,
-        "slurm_conf": None, "aggregator": None, "within": "", "network": None,
+        "command": "mpiexec -n {ranks}", "program": "hpccoll", "setup": ["a"], "slurm": False, "start_timeout_s": 60.0,
+        "slurm_conf": None, "aggregator": None, "socket_distribution": "", "network": None,
     },
 }  # fmt: skip
 

@@ -141,7 +141,7 @@ def test_an_unknown_profile_takes_one_line(planned, tmp_path):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("estimated_s", "x"), ("skips", [{"case": 1, "job": "a", "reason": "b"}]), ("on_paper", 1), ("profile", 7),
+        ("estimated_s", "x"), ("skips", [{"case": 1, "job": "a", "reason": "b"}]), ("offline", 1), ("profile", 7),
         ("resources", {"mpi.p2": {"nodes": [1]}}), ("notes", [7]), ("launcher", {"command": 7, "setup": []}),
     ],
 )  # fmt: skip
