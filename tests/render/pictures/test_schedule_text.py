@@ -22,6 +22,7 @@ def test_the_texts_of_some_schedules_are_the_golden_page():
         view("all_reduce-bidirectional_ring", 4),
         view_of("double_binary_tree", "all_reduce", 4),
         view("barrier-dissemination", 4),
+        view_of("sharp_emulated", "all_reduce", 2, aggregators=1),
         view("all_reduce-null", 4),
         replace(view_of("ring", "all_reduce", 2), declared=Cost(rounds=1, sent=1, reduced=0.5)),
     ]
