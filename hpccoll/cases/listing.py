@@ -14,6 +14,7 @@ from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
 from hpccoll.common.errors import BadInputError, did_you_mean
+from hpccoll.common.units import format_count
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.training.models import MODELS
@@ -34,11 +35,7 @@ _EXPORTED_UNITS = {"divisible": "free", "per_rank": "owned"}
 
 
 def listing(root: Path = ROOT) -> dict[str, Any]:
-    """Return the listing as ``hpccoll list --json`` prints it.
-
-    Args:
-        root: the directory that has dev, etc, proc and sys of the machine.
-    """
+    """Return the listing as ``hpccoll list --json`` prints it."""
     mpi_missing = [] if find_spec("mpi4py") else ["mpi4py is not installed"]
     return {
         "collectives": {
@@ -93,11 +90,6 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
 def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> dict[str, Any]:
     """Return the entries of a kind, such as ``variants``, or those with a name; collectives keep all of theirs.
 
-    Args:
-        tables: the listing, as ``listing`` returns it.
-        word: the kind or the name, also that of a collective.
-        others: further valid words, for the message.
-
     Raises:
         BadInputError: if nothing has this kind or name.
     """
@@ -131,11 +123,7 @@ def _names(name: str) -> dict[str, list[str]]:
 
 
 def listing_lines(tables: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the printed listing: one per entry, and one per reason for entries that are unavailable.
-
-    Args:
-        tables: the listing, as ``listing`` returns it.
-    """
+    """Yield the lines of the printed listing: one per entry, and one per reason for entries that are unavailable."""
     for row in tables["algorithms"]:
         parameters = tables["collectives"][row["collective"]]["parameters"].get(row["name"], {})
         values = "".join(f" {name}={value}" for name, value in parameters.items())
@@ -186,8 +174,8 @@ def _limits(limits: Mapping[str, Any]) -> Iterator[str]:
     if least > 1:
         yield f"at least {least} nodes"
     if most:
-        yield f"at most {most} node{'s' * (most > 1)}"
+        yield f"at most {format_count(most, 'node')}"
     if least_each > 1:
         yield f"at least {least_each} ranks per node"
     if each:
-        yield f"at most {each} rank{'s' * (each > 1)} per node"
+        yield f"at most {format_count(each, 'rank')} per node"
