@@ -192,7 +192,7 @@ def test_commands_in_a_job_find_slurm_where_the_sweep_did(here, monkeypatch):
 
 
 def test_a_job_without_hosts_for_its_aggregators_is_refused_before_it_starts(here, programs, monkeypatch):
-    change(here, {"slurm": True, "aggregator": "switch"}, {"aggregators": 2, "apart": True})
+    change(here, {"slurm": True, "aggregator": "switch"}, {"aggregators": 2, "dedicated_aggregators": True})
     programs("scontrol", {"show job": "JobId=7 NodeList=n[1-4],a1\n", "show hostnames": "a1\nn1\nn2\nn3\nn4\n"})
     programs("sinfo", "a1|switch\nn1|worker\nn2|worker\nn3|worker\nn4|worker\n")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
@@ -310,7 +310,7 @@ def test_what_srun_refuses_for_want_of_the_controller_is_launched_again_when_it_
 
 def test_ranks_that_never_start_are_killed_and_reported_and_the_next_shape_is_tried(here):
     (here / "does.py").write_text("import time\ntime.sleep(60)\n")
-    change(here, {"patience_s": 0.1})
+    change(here, {"start_timeout_s": 0.1})
     assert not start(here)
     messages = [failure.message for failure in read_failure_notes(here / "raw" / "F.h5")]
     for words, size in zip(messages, ("1 rank on 1 node", "2 ranks on 2 nodes", "4 ranks on 4 nodes"), strict=True):
