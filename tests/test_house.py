@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "cases": "algorithms training schedule host common",
     "evidence": "cases host common",
     "store": "cases schedule common numpy h5py",
-    "analysis": "store cases schedule common numpy scipy pandas xarray",
+    "analysis": "evidence store cases schedule common numpy scipy pandas xarray",
     "model": "analysis store cases training schedule common numpy scipy pydantic",
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",

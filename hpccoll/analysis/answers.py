@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hpccoll.analysis.measured_choices import geometric_mean
-from hpccoll.analysis.recommendations import Recommendation, RecommendedRange
+from hpccoll.analysis.recommendation import Recommendation, RecommendedRange
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import LEAST_ITERATIONS, SINGLE
 from hpccoll.cases.transport_table import SHARED_GPU_CHOICES

@@ -7,11 +7,17 @@ from altair.utils.schemapi import debug_mode
 
 from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.call_labels import placement_label
-from hpccoll.analysis.recommendations import Recommendation, measured_call
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.host_ranges import jobs_and_hosts
+from hpccoll.analysis.rank_pairs import curve_points, map_sizes
+from hpccoll.analysis.recommendation import Recommendation, measured_call
+from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.series_comparisons import best_placements, efficiencies, mixed_hosts, speedups
+from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_interval, median_seconds
 from hpccoll.analysis.setting import Choice
+from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.chart_panels import (
     chart_record,
     curves_over_ranks,
@@ -24,16 +30,11 @@ from hpccoll.render.chart_panels import (
     wire_rule,
 )
 from hpccoll.render.choice_map import choice_map
-from hpccoll.render.comparisons import best_placements, efficiencies, mixed_hosts, speedups
 from hpccoll.render.definitions import heading_of
-from hpccoll.render.host_ranges import jobs_and_hosts
 from hpccoll.render.pair_heatmap import pair_busbw_map, pair_time_map
-from hpccoll.render.rail_usage import port_bytes_chart
-from hpccoll.render.rank_pairs import curve_points, map_sizes
-from hpccoll.render.round_statistics import busbw_interval, median_interval, median_seconds, round_stats
+from hpccoll.render.rail_chart import port_bytes_chart
 from hpccoll.render.step_charts import share_against_ranks, time_against_bucket
 from hpccoll.render.step_timeline_chart import step_timeline_chart
-from hpccoll.render.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.store.statistics import Interval
 
 
@@ -123,7 +124,7 @@ def _range_field(ends: Interval) -> ChartRecord:
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
     """Return the value of each of several rounds: its time, or ``work`` per second."""
-    times = [stats.median for stats in round_stats(point).values()]
+    times = [stats.median for stats in round_statistics(point.row).values()]
     if len(times) == 1 or point.row.floor or group.many_pairs:
         return {}
     return {"ticks": times if work is None else [work / time for time in times]}

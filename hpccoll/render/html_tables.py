@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import chain, zip_longest
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.library_evidence import library_facts
+from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.common.units import format_count
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.definitions import with_tooltip
-from hpccoll.render.library_evidence import library_facts
 from hpccoll.render.report_columns import ColumnCells, table_columns
 from hpccoll.store.rows import Gap, Run
 from hpccoll.store.scheduler_log import STATE_DESCRIPTIONS, ScheduledJob

@@ -3,8 +3,8 @@
 from golden_page import assert_golden
 from step_examples import steps
 
-from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.findings import group_findings
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.group_findings import group_findings
 from hpccoll.render.step_findings import step_findings
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results

@@ -5,8 +5,8 @@ import pytest
 import vl_convert
 from altair.utils.schemapi import SchemaBase
 
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
@@ -115,7 +115,7 @@ def test_a_series_has_one_colour_in_all_charts(results):
             if "domain" in (layer["encoding"]["color"].get("scale") or ())
         ]
         pairs |= {pair for scale in scales for pair in zip(scale["domain"], scale["range"], strict=True)}
-    assert len(pairs) == len(group.colours)
+    assert len(pairs) == len(group.marks)
 
 
 def test_oversubscribed_points_are_hollow(specification, make_row):

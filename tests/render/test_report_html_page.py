@@ -8,10 +8,11 @@ from importlib.metadata import version
 import pytest
 import vl_convert
 
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.render import page_frame, report_writer
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES
+from hpccoll.render.colours import group_colours
 from hpccoll.render.definitions import DEFINITIONS
 from hpccoll.render.output_directory import input_names
 from hpccoll.render.page_frame import VEGA_SNIPPET, vega_script
@@ -285,7 +286,7 @@ def test_inputs_with_the_same_cases_have_series_of_their_own(make_row, make_run,
     (group,) = chart_groups(results, recommend(results), input_names(results, paths))
     names = {"ring (old)", "ring (new)", "native (old)", "native (new)"}
     assert {point.series for point in group.points} == names
-    assert len({group.colours[name] for name in names}) == len(names)
+    assert len({group_colours(group.marks)[name] for name in names}) == len(names)
     (time,) = (figure for figure in FIGURES if figure.name == "time")
     layers = time.specification(group)["spec"]["layer"]
     (domain,) = {

@@ -7,12 +7,12 @@ import pytest
 import raw_examples
 
 from hpccoll.analysis.answers import Answers
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.series_comparisons import speedups
 from hpccoll.cases.case import Effort
 from hpccoll.render import report_writer
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
-from hpccoll.render.comparisons import speedups
 from hpccoll.render.definitions import describe_collective
 from hpccoll.render.report_writer import build_report
 from hpccoll.store.load_results import read_results

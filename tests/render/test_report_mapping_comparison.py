@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from hpccoll.analysis.answers import Answers
-from hpccoll.render.chart_groups import chart_groups
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.mapping_comparison import mapping_findings, mapping_table
 from hpccoll.render.html_page import render_page
-from hpccoll.render.mapping_comparison import mapping_findings, mapping_table
 
 LARGE = 4 << 20
 CASES = {

@@ -4,8 +4,8 @@ from dataclasses import fields
 
 import pytest
 
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render import report_columns
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.report_columns import DERIVED, FORMATS, REPORT_COLUMNS, ReportColumn, table_columns
 from hpccoll.store.rows import Row
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from step_examples import steps
 
-from hpccoll.render.chart_groups import chart_groups
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render.charts import STEP_FIGURES
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
