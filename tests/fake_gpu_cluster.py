@@ -17,7 +17,7 @@ from random import Random
 import numpy as np
 
 from hpccoll.transports.nccl.lowering import NcclLowering, NcclMessage
-from hpccoll.transports.nccl.transport import compile_plan
+from hpccoll.transports.nccl.transport import stream_plan_of
 
 
 class DeadlockError(AssertionError):
@@ -234,15 +234,15 @@ class Cluster:
 
 def plans(cluster, asked, src, dst):
     """Compile an operation for all ranks, as they would together."""
-    compilers = [NcclLowering(me, asked) for me in range(asked.layout.ranks)]
-    proposals = [compiler.proposals() for compiler in compilers]
+    lowerings = [NcclLowering(me, asked) for me in range(asked.layout.ranks)]
+    proposals = [lowering.proposals() for lowering in lowerings]
     made = []
-    for me, compiler in enumerate(compilers):
+    for me, lowering in enumerate(lowerings):
         theirs = [proposal[me] for proposal in proposals]
-        assert compiler.mismatched_peers(theirs) == []
+        assert lowering.mismatched_peers(theirs) == []
         device, dtype = cluster.devices[me], asked.dtype
-        scratch = {name: device.empty(count, dtype) for name, count in compiler.lengths.items()}
+        scratch = {name: device.empty(count, dtype) for name, count in lowering.lengths.items()}
         made.append(
-            compile_plan(device, compiler, compiler.stages(theirs), {"src": src[me], "dst": dst[me], **scratch})
+            stream_plan_of(device, lowering, lowering.stages(theirs), {"src": src[me], "dst": dst[me], **scratch})
         )
     return made

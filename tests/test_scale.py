@@ -32,11 +32,11 @@ def compiled(case: Case) -> None:
 
     count = 2 * case.call.p if case.call.collective.units == "divisible" else 2
     requested = case.operation(count, channels=2, window=2, in_place=False)
-    compiler = MpiLowering(
+    lowering = MpiLowering(
         0, requested, *(np.zeros(requested.elements(name, 0), requested.dtype) for name in ("src", "dst"))
     )
-    compiler.sequences()
-    for datatype in compiler.datatypes:
+    lowering.sequences()
+    for datatype in lowering.datatypes:
         datatype.Free()
 
 

@@ -30,16 +30,16 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
 
-    results = to_results(ResultFiles(raw_results=[program.raw]))
+    results = to_results(ResultFiles(raw_results=[program.results.raw]))
     recommendations = recommend(results)
-    table.end(program.job, program.raw.histories(), verdicts_by_setting(recommendations))
+    table.end(program.job, program.results.raw.histories(), verdicts_by_setting(recommendations))
     answers, steps = Answers(recommendations), step_lines(results)
     answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
     unanswered = unanswered_lines(results, answered)
     lines = (*answer_lines(answers), *steps, small_computations_line(results), *unanswered, noise_sentence(results))
     for line in filter(None, lines):
         print(f"# {line}")
-    for line in executed_lines(program.raw):
+    for line in executed_lines(program.results.raw):
         print(f"# executed: {line}")
 
 
@@ -47,7 +47,7 @@ def warn_if_busy(program: "JobRunner") -> None:
     """Print what else used the machine during the measurements, if it was enough to disturb them."""
     from hpccoll.store.host_load import busy_hosts, describe_busy
 
-    attempt = next((attempt for attempt, _ in reversed(program.raw.attempts)), None)
+    attempt = next((attempt for attempt, _ in reversed(program.results.raw.attempts)), None)
     if attempt and program.has_results and (busy := busy_hosts(attempt.provenance)):
         print(f"# busy machine: {describe_busy(busy)}; do: measure when it is idle")
 
@@ -56,11 +56,11 @@ def print_remaining(program: "JobRunner", *, nothing: bool) -> None:
     """Print why measurements are missing, or that none were left."""
     from hpccoll.store.journal import journal_path
 
-    job, out = program.job, program.out
+    job, out = program.job, program.results.out
     if program.stop_signal:
         kept = "nothing is kept without --out"
         if out:
-            done = f"{program.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
+            done = f"{program.results.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
             kept = f"{done}; the same command measures the rest"
         print(f"# interrupted by {signal.Signals(program.stop_signal).name}: {kept}")
     elif not program.has_results:

@@ -109,7 +109,7 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     stop = StopSignal()
     start_deadline()
     comm = start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
-    from hpccoll.measure.job_runner import JobRunner
+    from hpccoll.measure.job_runner import JobRunner, Launch
     from hpccoll.measure.preflight import preflight
     from hpccoll.measure.ranks import Ranks, abort_job, check_launch, check_shape
     from hpccoll.render.printed_table import PrintedTable
@@ -130,11 +130,11 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
             preflight(comm, job, ranks.layout(job.aggregators))
         if arguments.probe:
             return _probe(ranks, job, stop, arguments.probe)
-        in_launch = _probe_in_launch(arguments, ranks, job)
-        about = _load_evidence(arguments, ranks, job)
-        program = JobRunner(
-            ranks, job, arguments.out, table.show, lambda: stop.signal, *about, exit_limit=deadline, probe=in_launch
-        )
+        launch = Launch(
+            show=table.show, pending_signal=lambda: stop.signal, exit_limit=deadline, network=arguments.network,
+            probe=_probe_in_launch(arguments, ranks, job), probe_result=_load_evidence(arguments, ranks, job),
+        )  # fmt: skip
+        program = JobRunner(ranks, job, arguments.out, launch)
         with stop.measuring():
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
@@ -152,7 +152,7 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     if comm.rank == 0 and program:
         print_remaining(program, nothing=table.empty)
     if program:
-        program.end_launch()
+        program.group.end_launch()  # by MPI_Abort, if it has lost a rank
     return code
 
 
@@ -203,8 +203,8 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
     return probe_in_launch
 
 
-def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[ProbeResult | None, str | None]":
-    """Return the evidence of the probe and the expected network, and turn off NCCL's log for the timed launch.
+def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "ProbeResult | None":
+    """Return the evidence of the probe, None without one, and turn off NCCL's log for the timed launch.
 
     Raises:
         BadInputError: on all ranks, if the evidence cannot be read.
@@ -213,5 +213,4 @@ def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "
 
     if any(case.transport == "nccl" for case in job.cases):
         quiet_nccl()
-    found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
-    return found, arguments.network
+    return ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None

@@ -6,8 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, rule
-
 
 class _Reason(NamedTuple):
     """A row of the table: the pattern of its lines, searched for anywhere in a line, and what they say."""
@@ -39,11 +37,3 @@ def unavailable_reason(text: str) -> tuple[str, str] | None:
 def reason_ranks() -> Mapping[tuple[str, str], int]:
     """Return the rank of each feature and reason; the most specific reason has the smallest."""
     return {(row.feature, row.reason): rank for rank, row in enumerate(_known_reasons()[0])}
-
-
-def _add_known(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
-    if known := unavailable_reason(message.text):
-        state.add_unavailable(*known, message.text)
-
-
-RULES: tuple[Rule, ...] = (rule("", _add_known),)

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
+from hpccoll.evidence.fallback_reasons import unavailable_reason
 from hpccoll.evidence.log_record import TCP_NETWORK, CollectiveLine, LogRecord, ModelledCost, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
 
@@ -223,10 +224,18 @@ def line_rules(field: str, *patterns: str) -> list[Rule]:
     return [rule(pattern, add) for pattern in patterns]
 
 
-def add_warning(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
-    """Add the message to the warnings if it is one."""
+def _add_warning(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
     if message.level == "WARN":
         state.add_line("warnings", message.placed_text)
+
+
+def _add_known_reason(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    if known := unavailable_reason(message.text):
+        state.add_unavailable(*known, message.text)
+
+
+COMMON_RULES = (rule("", _add_known_reason), rule("", _add_warning))
+"""The rules for the messages of every library: known reasons why a feature was not used, and warnings."""
 
 
 def apply_rules(rules: Sequence[Rule], state: ParserState, message: LogMessage) -> None:

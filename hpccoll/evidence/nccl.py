@@ -15,14 +15,13 @@ from collections.abc import Iterable
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 from hpccoll.common.units import format_size
-from hpccoll.evidence import fallback_reasons
 from hpccoll.evidence.log_parser import (
+    COMMON_RULES,
     HostMembers,
     LoggedCall,
     LogMessage,
     ParserState,
     Rule,
-    add_warning,
     line_rules,
     rule,
 )
@@ -390,7 +389,6 @@ RULES: tuple[Rule, ...] = (
         _remove_overridden_setting,
     ),
     rule(r"Comm config (?P<name>\w[\w ]*)(?<! is) set to (?P<value>.*)$", _add_setting),
-    rule("", add_warning),
     rule("", _follow_error),
     *line_rules(
         "nvls", r"NVLS multicast support is available on dev", r"NVLS comm \S+ headRank", r"Connected NVLS tree"
@@ -398,5 +396,5 @@ RULES: tuple[Rule, ...] = (
     *line_rules("collnet", r"rank \d+ Connected CollNet", r"Connected Collnet Chains", r"Connected collnet \+ chain"),
     *line_rules("sharp", r"SHARP rank \d+/\d+ initialized on "),
     rule(r"(?P<name>[A-Z][\w/]+) *\|(?P<cells>.+)$", _add_table_row),
-    *fallback_reasons.RULES,
+    *COMMON_RULES,
 )  # fmt: skip

@@ -7,7 +7,7 @@ has no other lines.
 import re
 
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, add_warning, rule
+from hpccoll.evidence.log_parser import COMMON_RULES, LogMessage, ParserState, Rule, rule
 
 
 def _add_group(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -24,7 +24,6 @@ def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -
 
 RULES: tuple[Rule, ...] = (
     rule(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b", _add_group),
-    *fallback_reasons.RULES,
     rule("", _add_error),
-    rule("", add_warning),
+    *COMMON_RULES,
 )

@@ -6,7 +6,7 @@ From 1.2 on, UCC_COLL_TRACE=info logs the trace, and UCC_LOG_LEVEL=info the map;
 import re
 
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, add_warning, rule
+from hpccoll.evidence.log_parser import COMMON_RULES, LogMessage, ParserState, Rule, rule
 from hpccoll.evidence.log_record import CollectiveLine
 
 _COLLECTIVES = {
@@ -120,6 +120,5 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?P<collective>[A-Z]\w+):$", _start_score_map),
     rule(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$", _add_score),
     rule("", _add_error),
-    *fallback_reasons.RULES,
-    rule("", add_warning),
+    *COMMON_RULES,
 )

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import SINGLE, Case
+from hpccoll.cases.case import Case
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_BYTES, RANKS, SECONDS, IntegerRange
 from hpccoll.schedule import itemsize
-from hpccoll.schedule.collective import NATIVE
 
 NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 COUNT = re.compile(r"[0-9]{1,19}")
@@ -75,78 +74,6 @@ class SuppliedMetadata:
         return value
 
 
-DEFAULT_FUNCTIONS = (
-    "Allreduce", "Reduce_scatter_block", "Allgather", "Bcast", "Reduce", "Gather", "Scatter", "Alltoall", "Barrier",
-)  # fmt: skip
-"""The functions that our ``native`` calls, without ``MPI_``."""
-
-
-@dataclass(frozen=True, slots=True)
-class MpiBenchmark:
-    """A benchmark of an MPI library."""
-
-    collective: str  # the collective of ours
-    function: str = ""  # the MPI function that it measures, without ``MPI_``; empty for point to point
-    of_block: bool = False  # whether its size is that of a rank's block
-    algorithm: str = NATIVE  # the algorithm of ours
-    factor: int = 1  # the time of ours over the printed one: 2 for both ways
-
-    def call(self, form: str) -> str | None:
-        """Return the parameter ``call``: the MPI function, or a window of messages; None if ours makes the same call.
-
-        Args:
-            form: ``nonblocking``, ``persistent``, or empty for the blocking form.
-        """
-        name = self.function
-        if not name:
-            if form == "persistent":
-                return "MPI_Send_init"
-            return "window" if self.algorithm == NATIVE else None
-        names = {"nonblocking": f"MPI_I{name.lower()}", "persistent": f"MPI_{name}_init"}
-        return names.get(form, None if name in DEFAULT_FUNCTIONS else f"MPI_{name}")
-
-    def case(self, size: int, ranks: int, nodes: int, dtype: str, call: str | None, **where: str) -> Case:
-        """Return the case of ours.
-
-        Args:
-            size: the printed size.
-            ranks: the ranks that ran it.
-            nodes: their nodes.
-            dtype: the type of the elements.
-            call: the parameter ``call``.
-            where: ``transport`` and ``device``, if they are not ours.
-        """
-        family = collective(self.collective)
-        return Case(
-            collective=family.name, algorithm=self.algorithm, dtype=dtype, op="sum" if family.has_op else None,
-            bytes=size * (family.blocks(ranks) if self.of_block else 1), in_place=family.one_buffer,
-            root=0 if family.rooted else None, params={"call": call} if call else {}, ranks=ranks, nodes=nodes,
-            timing=SINGLE, **where,
-        )  # fmt: skip
-
-
-MPI_FUNCTIONS = {
-    benchmark.function: benchmark
-    for benchmark in (
-        MpiBenchmark("all_reduce", "Allreduce"),
-        MpiBenchmark("reduce", "Reduce"),
-        MpiBenchmark("reduce_scatter", "Reduce_scatter", of_block=True),
-        MpiBenchmark("reduce_scatter", "Reduce_scatter_block", of_block=True),
-        MpiBenchmark("broadcast", "Bcast"),
-        MpiBenchmark("barrier", "Barrier"),
-        *(
-            MpiBenchmark(name, f"{function}{suffix}", of_block=True)
-            for name, function, suffixes in (
-                ("all_gather", "Allgather", "v"), ("gather", "Gather", "v"), ("scatter", "Scatter", "v"),
-                ("all_to_all", "Alltoall", "vw"),
-            )
-            for suffix in ("", *suffixes)
-        ),
-    )
-}  # fmt: skip
-"""The benchmarks of collectives by the function that they measure."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignResult:
     """One result of another benchmark."""
@@ -199,10 +126,6 @@ class BenchmarkOutput:
     def add(self, where: str, result: ForeignResult) -> None:
         """Add a result, or a remark if ours has no such case or time.
 
-        Args:
-            where: the place of the result, which begins the remark.
-            result: the result.
-
         Raises:
             BadInputError: if its size, ranks or time is beyond what any machine has.
         """
@@ -244,12 +167,7 @@ class LineHandlers:
 
 
 class LineParser:
-    """A parser that reads an output line by line.
-
-    Args:
-        path: the path of the output, for messages.
-        output: the output, to which results are added.
-    """
+    """A parser that reads an output line by line."""
 
     handlers: ClassVar[LineHandlers]
 
@@ -284,10 +202,6 @@ class LineParser:
     def error(self, value: str, expected: str) -> BadInputError:
         """Return the error of the line that is being read."""
         return BadInputError(self.where, value, expected)
-
-    def add_result(self, result: ForeignResult) -> None:
-        """Add the result of the line that is being read."""
-        self.output.add(self.where, result)
 
     def row(self, line: str, columns: Sequence[str]) -> dict[str, str]:
         """Return the cells of a line of a table by column.

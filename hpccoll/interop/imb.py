@@ -16,16 +16,13 @@ from pathlib import Path
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import (
-    MPI_FUNCTIONS,
     BenchmarkOutput,
-    ForeignResult,
     LineHandlers,
-    MpiBenchmark,
     SuppliedMetadata,
     read_count,
     read_number,
 )
-from hpccoll.interop.table_checks import ROUNDING, SLACK, PrintedTableParser
+from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
 
 SOURCE = "imb"
@@ -67,11 +64,6 @@ def recognises_imb(text: str) -> bool:
 
 def read_imb(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of IMB.
-
-    Args:
-        path: the path of the output, for messages.
-        lines: its lines.
-        given: the nodes; the sections show the ranks.
 
     Raises:
         BadInputError: for a result in another unit, or a line that is cut.
@@ -235,11 +227,11 @@ class _ImbParser(PrintedTableParser):
         if not size:
             return  # an operation without data is none of ours
         dtype = self.types[collective(self.benchmark.collective).reduces]
-        case = self.benchmark.case(size, self.processes, 1, dtype, self.call)
         seconds = self.benchmark.factor * numbers[column] * 1e-6
-        defects = numbers.get("defects", 0)
-        failure = f"IMB's check of the data found defects: {row['defects']}" if defects else None
-        self.add_result(ForeignResult(case=case, seconds=seconds, reported=row, failure=failure))
+        failure = f"IMB's check of the data found defects: {row['defects']}" if numbers.get("defects") else None
+        self.add_measured(
+            self.benchmark, size, seconds, row, failure, ranks=self.processes, nodes=1, dtype=dtype, call=self.call
+        )
 
     def check(self, numbers: Mapping[str, float], size: int, column: str) -> None:
         """Check the numbers of a line against each other.

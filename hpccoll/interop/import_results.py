@@ -48,6 +48,7 @@ TITLE = re.compile(
 """What lines of all outputs begin with: the text before it is a prefix of a launcher."""
 
 Reader = Callable[[Path, Sequence[str], SuppliedMetadata], BenchmarkOutput]
+"""Returns the content of an output, from its path for messages, its lines, and what the user says about it."""
 READERS: Sequence[tuple[Callable[[str], bool], Reader]] = (
     (recognises_osu, read_osu), (recognises_nccl_tests, read_nccl_tests), (recognises_imb, read_imb),
     (recognises_rccl_records, read_rccl_records),
@@ -79,10 +80,6 @@ HINTS = {
 
 def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     """Read the output of a benchmark.
-
-    Args:
-        path: the output.
-        given: what the user says about it.
 
     Raises:
         BadInputError: if it is no output of a known program, or a result in it cannot be read.
@@ -184,10 +181,6 @@ def write_imported(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawRes
 
 def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResults:
     """Return the results of outputs as the content of a raw file.
-
-    Args:
-        outputs: the outputs by their paths.
-        out: the path of the raw file.
 
     Raises:
         BadInputError: if the outputs are of several programs or libraries, or runs on as many ranks and nodes are of

@@ -52,11 +52,6 @@ def recognises_nccl_tests(text: str) -> bool:
 def read_nccl_tests(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of nccl-tests.
 
-    Args:
-        path: the path of the output, for messages.
-        lines: its lines.
-        given: the ranks and nodes, if the output does not list its devices; the library and the program likewise.
-
     Raises:
         BadInputError: for a program without a collective of ours, a result in another unit, a line that is cut, or
             ranks, devices and bandwidths that contradict each other.

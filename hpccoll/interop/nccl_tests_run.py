@@ -250,11 +250,7 @@ def add_result(
 
 
 def collective_of(key: str, program: str) -> str:
-    """Return the collective of a program, such as ``all_reduce_perf``.
-
-    Args:
-        key: the place of the name, or the option, for the message.
-        program: its name, with or without a directory and ``_perf``.
+    """Return the collective of a program, such as ``all_reduce_perf``, with or without a directory and ``_perf``.
 
     Raises:
         BadInputError: if it has none.

@@ -16,16 +16,13 @@ from pathlib import Path
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import (
-    MPI_FUNCTIONS,
     BenchmarkOutput,
-    ForeignResult,
     LineHandlers,
-    MpiBenchmark,
     SuppliedMetadata,
     read_count,
     read_number,
 )
-from hpccoll.interop.table_checks import ROUNDING, SLACK, PrintedTableParser
+from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
 
 SOURCE = "osu"
@@ -100,11 +97,6 @@ def recognises_osu(text: str) -> bool:
 
 def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of OSU; it may hold those of several programs.
-
-    Args:
-        path: the path of the output, for messages.
-        lines: its lines.
-        given: the ranks and nodes; of two ranks, a test of point to point says so itself.
 
     Raises:
         BadInputError: for an unknown program, a result in another unit, or a line that is cut.
@@ -258,13 +250,11 @@ class _OsuParser(PrintedTableParser):
             seconds = self.test.factor * value * 1e-6
         ranks = self.ranks_of(self.test)
         self.output.ranks = max(self.output.ranks, ranks)
-        case = self.test.case(
-            size, ranks, min(self.output.nodes, ranks), self.dtype, call,
-            transport=self.transport, device=self.device,
+        failure = "OSU's validation of the data failed" if reported.get("Validation") == "Fail" else None
+        self.add_measured(
+            self.test, size, seconds, reported, failure, ranks=ranks, nodes=min(self.output.nodes, ranks),
+            dtype=self.dtype, call=call, transport=self.transport, device=self.device,
         )  # fmt: skip
-        failed = reported.get("Validation") == "Fail"
-        failure = "OSU's validation of the data failed" if failed else None
-        self.add_result(ForeignResult(case=case, seconds=seconds, reported=reported, failure=failure))
 
     def columns_of(self, cells: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of a line: the headings, and those that OSU left out of them."""

@@ -46,12 +46,7 @@ class PrintedBandwidth:
         return cls(where, read_count(where, "size", size), time, algbw, busbw)
 
     def problem(self, name: str, ranks: int) -> tuple[str, str, str] | None:
-        """Return the place and value of a bandwidth that does not follow from the time, and what does; None if both do.
-
-        Args:
-            name: the collective.
-            ranks: the number of ranks.
-        """
+        """Return where and which bandwidth does not follow from the time, and what would; None if both do."""
         time, unit = self.time
         if time <= unit:
             return None

@@ -43,11 +43,6 @@ def recognises_rccl_records(text: str) -> bool:
 def read_rccl_records(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results in a file of rccl-tests.
 
-    Args:
-        path: the path of the file, for messages.
-        lines: its lines.
-        given: the number of nodes, which builds with MPI do not write; the library.
-
     Raises:
         BadInputError: for a record that is cut or lacks a value, of another collective, or whose printed bandwidths are
             not those of its ranks.

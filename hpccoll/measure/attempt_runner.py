@@ -4,7 +4,7 @@ import gc
 import json
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
 from hpccoll.measure.executed_evidence import full_reason, judge
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared import Prepared
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError
@@ -26,8 +26,6 @@ from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.shared_windows import SharedMemory
-
-Prepared: TypeAlias = PreparedCase | PreparedStep
 
 MAX_DIAGNOSES = 8
 """The maximum number of ranks whose diagnosis is part of the reason of a row."""

@@ -1,11 +1,10 @@
 """Prepares cases to run on the ranks of an attempt, or finds the reason why they cannot run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Protocol, TypeVar
 
 from mpi4py import MPI
 
@@ -22,16 +21,17 @@ from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
+from hpccoll.measure.prepared import Prepared, RunSettings
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
-from hpccoll.measure.ranks import MappedRanks, Ranks
+from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
 from hpccoll.store.raw_results import Attempt
 from hpccoll.training.model_file import models_from_json
 from hpccoll.training.step_keys import GEMM
 from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import Gpu, gpu_errors
-from hpccoll.transports.nccl import communicator_config
+from hpccoll.transports.nccl.communicator_config import missing_for_nccl4py
 from hpccoll.transports.nccl.communicators import (
     NCCL_EXCEPTIONS,
     REFUSAL_PATTERN,
@@ -65,48 +65,39 @@ class CaseFactory:
         job: the job that has the cases.
         attempt: the record of the attempt, which has the machine and the places of the ranks.
         gpus: the GPUs of the ranks.
-        executor_options: how the compiled executor runs plans in host memory; None for the Python executor.
+        executor: how the compiled executor runs plans in host memory; None for the Python executor.
     """
 
     def __init__(
-        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, executor_options: ExecutorOptions | None = None
+        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, executor: ExecutorOptions | None = None
     ) -> None:
-        self.executor_options = executor_options
+        self.settings = RunSettings(job.communicator, executor, job.effort)
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
         self._models = models_from_json(job.models)
 
-    def make(self, case: Case) -> PreparedCase | PreparedStep | SkippedCase:
+    def make(self, case: Case) -> Prepared | SkippedCase:
         """Return ``case`` with its plan and buffers, or the reason why it is skipped; the same kind on all ranks.
 
         A case that this machine or library does not support is skipped. If NCCL fails, the case has failed: another
         launch may succeed.
         """
         comm, layout = self._mapped.for_mapping(case.mapping)
-        if case.collective in WORKLOADS:
-            return self._make_step(case, comm, layout)
+        is_step = case.collective in WORKLOADS
         try:
-            resolved, choice = resolve_auto(
-                case, self.attempt.layout, self._table, self.job.variant, self._conditions(case)
-            )
+            resolved, choice = (case, None) if is_step else self._resolve(case, self.attempt.layout)
             check_case(resolved)
-            on_gpu = resolved.device == "cuda"
-            reason = skip_reason(case, self.attempt.layout, self._facts(case), resolved)
-            reason = reason or self._same_plans.get(case.id)
-            reason = reason or (self.gpus.missing_for(resolved.transport, resolved.dtype) if on_gpu else None)
-            reason = reason or self._dtype_reason(resolved)
-            reason = reason or self._config_reason(resolved) or self._memory_reason(resolved)
-            if reason:
+            if reason := next(filter(None, self._reasons(case, resolved)), None):
                 return SkippedCase(reason)
 
-            def prepare() -> PreparedCase:
-                gpu = self.gpus.gpu_of_rank if on_gpu else None
+            def prepare() -> Prepared:
+                gpu = self.gpus.gpu_of_rank if resolved.device == "cuda" else None
                 with gpu_errors(gpu):
-                    return PreparedCase(
-                        comm, layout, resolved, choice, gpu, self.gpus.assumed(resolved), self.job.communicator,
-                        self.executor_options, self.job.effort,
-                    )  # fmt: skip
+                    if is_step:
+                        return PreparedStep(comm, layout, case, self._prepare_inside, self._models, gpu)
+                    assumed = self.gpus.assumed(resolved)
+                    return PreparedCase(comm, layout, resolved, gpu, self.settings, choice, assumed)
 
             prepared = make_unless_refused(prepare, comm) if resolved.transport == "nccl" else prepare()
         except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
@@ -115,46 +106,36 @@ class CaseFactory:
             return SkippedCase(str(error), "failed")
         return SkippedCase(prepared) if isinstance(prepared, str) else prepared
 
-    def _make_step(self, case: Case, comm: MPI.Intracomm, layout: Layout) -> PreparedStep | SkippedCase:
-        """Return a training step, or the reason why it is skipped; the same kind on all ranks."""
+    def _resolve(self, case: Case, layout: Layout) -> tuple[Case, str | None]:
+        return resolve_auto(case, layout, self._table, self.job.variant, self._conditions(case))
 
-        def prepare(comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: Gpu | None) -> PreparedCase:
-            """Prepare a collective of the step on the ranks of ``comm``."""
-            resolved, choice = resolve_auto(inside, layout, self._table, self.job.variant, self._conditions(inside))
-            check_case(resolved)
-            if reason := unmet_needs(resolved, layout):
-                raise UnusableError(f"{resolved.collective} of {layout.workers} ranks", reason)
-            return PreparedCase(
-                comm, layout, resolved, choice, gpu, communicator=self.job.communicator,
-                executor_options=self.executor_options, effort=self.job.effort,
-            )  # fmt: skip
+    def _prepare_inside(self, comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: Gpu | None) -> PreparedCase:
+        """Prepare a collective of a training step on the ranks of ``comm``."""
+        resolved, choice = self._resolve(inside, layout)
+        check_case(resolved)
+        if reason := unmet_needs(resolved, layout):
+            raise UnusableError(f"{resolved.collective} of {layout.workers} ranks", reason)
+        return PreparedCase(comm, layout, resolved, gpu, self.settings, choice)
 
-        def prepare_step() -> PreparedStep:
-            gpu = self.gpus.gpu_of_rank if case.device == "cuda" else None
-            with gpu_errors(gpu):
-                return PreparedStep(comm, layout, case, prepare, self._models, gpu)
+    def _reasons(self, case: Case, resolved: Case) -> Iterator[str | None]:
+        """Yield the reasons to skip ``case``, of which the first counts; all ranks ask for them together.
 
-        try:
-            check_case(case)
-            reason = skip_reason(case, self.attempt.layout, self._facts(case)) or self._step_reason(case)
-            reason = reason or self._dtype_reason(case) or self._memory_reason(case)
-            if reason:
-                return SkippedCase(reason)
-            step = make_unless_refused(prepare_step, comm) if case.transport == "nccl" else prepare_step()
-        except BadInputError as error:  # on all ranks
-            return SkippedCase(str(error))
-        except NcclFailedError as error:
-            return SkippedCase(str(error), "failed")
-        return SkippedCase(step) if isinstance(step, str) else step
-
-    def _step_reason(self, case: Case) -> str | None:
-        """Return the reason why the device of a training step cannot run it; the same on all ranks."""
-        if case.device == "cpu":
-            return None
-        if case.transport != "nccl":
-            return f"training steps on GPUs run over nccl, not {case.transport}: only its operations are queued"
-        reason = self.gpus.missing_for("nccl", case.dtype) or self._config_reason(case)
-        return reason or (self.gpus.missing_cublas if Workload.of(case.params).compute == GEMM else None)
+        ``resolved`` is the case with the algorithm that a table chose.
+        """
+        yield skip_reason(case, self.attempt.layout, self._facts(case), resolved)
+        yield self._same_plans.get(case.id)
+        if resolved.device == "cuda":
+            is_step = case.collective in WORKLOADS
+            if is_step and case.transport != "nccl":
+                yield f"training steps on GPUs run over nccl, not {case.transport}: only its operations are queued"
+            yield self.gpus.missing_for(resolved.transport, resolved.dtype)
+            yield self.gpus.missing_cublas if is_step and Workload.of(case.params).compute == GEMM else None
+        if resolved.dtype == BFLOAT16:
+            missing = find_spec("ml_dtypes") is None
+            words = "ml-dtypes is not installed, which bfloat16 needs; do: pip install ml-dtypes"
+            yield first_reason(self.comm, words if missing else None)
+        yield self._config_reason(resolved)
+        yield self._memory_reason(resolved)
 
     def _facts(self, case: Case) -> LaunchFacts:
         """Return what is known of the launch, and the nodes as NCCL counts them if it can run a case."""
@@ -181,17 +162,10 @@ class CaseFactory:
                     reasons[case.id] = reason
         return reasons
 
-    def _dtype_reason(self, case: Case) -> str | None:
-        """Return the reason why a rank cannot compute the values of a case; the same on all ranks."""
-        if case.dtype != BFLOAT16:
-            return None
-        missing = find_spec("ml_dtypes") is None
-        reason = "ml-dtypes is not installed, which bfloat16 needs; do: pip install ml-dtypes" if missing else None
-        return next(filter(None, self.comm.allgather(reason)), None)
-
     def _conditions(self, case: Case) -> str:
         """Return what the choices of a table depend on, as the table names it."""
-        compiled = self.executor_options and case.device == "cpu" and case.dtype in self.executor_options.dtypes
+        options = self.settings.executor
+        compiled = options and case.device == "cpu" and case.dtype in options.dtypes
         mpi = mpi_version(self.attempt.provenance)
         machine = machine_name(self.attempt.machine, self.attempt.provenance)
         return Conditions(machine, mpi, COMPILED if compiled else PYTHON).label
@@ -200,8 +174,7 @@ class CaseFactory:
         """Return the reason why NCCL cannot create communicators with the job's settings; the same on all ranks."""
         if not self.job.communicator or case.transport != "nccl":
             return None
-        reason = communicator_config.missing_for_nccl4py(min_nccl_version(self.job.communicator))
-        return next(filter(None, self.comm.allgather(reason)), None)
+        return first_reason(self.comm, missing_for_nccl4py(min_nccl_version(self.job.communicator)))
 
     def _memory_reason(self, case: Case) -> str | None:
         """Return the reason if a node or a GPU has too little memory for its ranks; the same on all ranks."""
@@ -220,24 +193,14 @@ class CaseFactory:
                 )
         except BadInputError as error:
             reason = str(error)
-        return next(filter(None, self.comm.allgather(reason)), None)
+        return first_reason(self.comm, reason)
 
     def close(self) -> None:
         close_all_worlds()  # before the communicators of MPI on which NCCL's are based
         self._mapped.close()
 
 
-class Closable(Protocol):
-    """An object that must be closed."""
-
-    def close(self) -> None:
-        """Release all resources."""
-
-
-Made = TypeVar("Made", bound=Closable)
-
-
-def make_unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
+def make_unless_refused(make: Callable[[], Prepared], comm: MPI.Intracomm) -> Prepared | str:
     """Return the result of ``make``, or the reason if NCCL refuses its first call; all ranks call this together.
 
     NCCL decides by values that all ranks share, so that it refuses a call on all of them. The state of a communicator

@@ -6,13 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.payload import bits, hashes
 from hpccoll.transports.guarded_memory import GuardedBuffer
 
 Bits = NDArray[np.unsignedinteger]
-
-GUARD_SEED = 1 << 16
-"""The seed of the guards of the first buffer; no payload uses it."""
 
 BUFFER_NAMES = ("src", "dst", "the copy of src on the host", "the copy of dst on the host")
 """The buffers of a case, in the order in which transports list them."""
@@ -45,24 +41,17 @@ def guards_of(guarded: Sequence[GuardedBuffer], me: int) -> Iterator[Guard]:
         itemsize = buffer.memory.itemsize
         for side, at in zip(("before", "after"), buffer.guards(), strict=True):
             if at:
+                # They differ between buffers and ranks, so that a copy of guards to others is detected.
+                words = np.random.default_rng((number, me, at.start)).integers(0, 256, len(at) * itemsize, np.uint8)
                 memory = buffer.memory[at.start : at.stop]
-                yield Guard(f"{side} {name}", memory, guard_words(number, me, at, itemsize), buffer.on_host)
-
-
-def guard_words(number: int, me: int, positions: range, itemsize: int) -> Bits:
-    """Return the content of the guards of buffer ``number`` of rank ``me``.
-
-    The words depend on the position, so that a copy from the guards of one buffer to those of another is detected.
-    """
-    words: Bits = hashes(GUARD_SEED + number, me, np.asarray(positions)).astype(f"u{itemsize}")
-    return words
+                yield Guard(f"{side} {name}", memory, words.view(f"u{itemsize}"), buffer.on_host)
 
 
 class GuardCheck:
     """Compares guards in host memory, eight bytes at a time: for so few bytes NumPy's calls take longer."""
 
     def __init__(self, guards: Sequence[Guard]) -> None:
-        self._guards = [(bits(np.asarray(guard.memory)), guard.words) for guard in guards]
+        self._guards = [(np.asarray(guard.memory).view(guard.words.dtype), guard.words) for guard in guards]
         self._views = [(_as_uint64(memory), _as_uint64(words)) for memory, words in self._guards]
         self._overwritten = True
 

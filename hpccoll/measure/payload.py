@@ -35,7 +35,7 @@ DType = np.dtype[np.generic]
 Positions = NDArray[np.int64]
 
 
-def hashes(seed: int, origin: int | Positions, positions: Positions) -> NDArray[np.uint64]:
+def _hash(seed: int, origin: int | Positions, positions: Positions) -> NDArray[np.uint64]:
     """Return hashes (the finaliser of SplitMix64: Steele, Lea, Flood, OOPSLA 2014)."""
     stream = np.atleast_1d(np.asarray(origin, np.uint64)) + np.uint64((seed << 20) + 1)
     x: NDArray[np.uint64] = positions.astype(np.uint64) + stream * np.uint64(0x9E3779B97F4A7C15)
@@ -88,10 +88,10 @@ def contribution(
     """Return the values of ``origin`` at ``positions``, which are broadcast; op is None if nothing is reduced."""
     if op in ("min", "max"):  # at each position one rank has the extreme value, so that its absence shows
         others = ~_participates(origin, positions, p, 1)
-        extreme = _numbers(hashes(seed, 0, positions), dtype)
+        extreme = _numbers(_hash(seed, 0, positions), dtype)
         values: Array = (extreme + others).astype(extreme.dtype).view(dtype)
         return values if op == "min" else np.negative(values)
-    words = hashes(seed, origin, positions)
+    words = _hash(seed, origin, positions)
     if op in ("sum", "avg"):
         contributors = min(p, _exact(dtype))
         top = min(_exact(dtype) // contributors, 1 << 16)

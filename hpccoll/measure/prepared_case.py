@@ -1,7 +1,7 @@
 """A prepared case: its plan for the ranks, with its buffers and the check of its result."""
 
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -10,7 +10,6 @@ from mpi4py import MPI
 from hpccoll.cases.case import AGGREGATED, COMPILED, PYTHON, Case, Effort, Parameter
 from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.cases.channel_defaults import plan_channels
-from hpccoll.cases.communicator_settings import CommunicatorSettings
 from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT
@@ -18,9 +17,10 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.loop import ExecutorLoop
-from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
+from hpccoll.executor.plan_arrays import ExecutorPlan
 from hpccoll.measure.guards import guards_of
 from hpccoll.measure.payload import Array, Payload
+from hpccoll.measure.prepared import DEFAULT_SETTINGS, RunSettings, abort_cases
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings
@@ -44,82 +44,47 @@ from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.library_calls import result_span
 from hpccoll.transports.mpi.persistent import CHANNELS_KEY
-from hpccoll.transports.nccl.communicators import abort_all_worlds
 from hpccoll.transports.nccl.stream_plan import StreamPlan
-
-
-def _no_device() -> int:
-    return -1
+from hpccoll.transports.transport_interface import TransportPlan
 
 
 class PreparedCase:
-    """A case lowered for the ranks of ``comm``, with its buffers; close it after the measurement.
+    """A case with its plan and buffers on the ranks of ``comm``; close it after the measurement.
 
     Args:
         comm: the communicator of the ranks.
         layout: the nodes and racks of the ranks.
         case: the case, whose algorithm is not ``auto``.
-        choice: the reason why a tuning table chose the algorithm, None if it was requested.
         gpu: the GPU of this rank for a case of device cuda, else None.
+        settings: how the cases of the job are run.
+        choice: the reason why a tuning table chose the algorithm, None if it was requested.
         assumed: an assumption about the machine that only the user vouches for; it becomes part of the evidence.
-        communicator: the settings of NCCL's communicators.
-        executor_options: how the compiled executor runs plans in host memory; None for the Python executor.
-        effort: the effort of the job; None for the default one.
+
+    Raises:
+        BadInputError: on all ranks, if there is too little memory, or the transport cannot run the case.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, layout: Layout, case: Case, choice: str | None = None, gpu: Gpu | None = None,
-        assumed: str | None = None, communicator: CommunicatorSettings | None = None,
-        executor_options: ExecutorOptions | None = None, effort: Effort | None = None,
+        self, comm: MPI.Intracomm, layout: Layout, case: Case, gpu: Gpu | None = None,
+        settings: RunSettings = DEFAULT_SETTINGS, choice: str | None = None, assumed: str | None = None,
     ) -> None:  # fmt: skip
-        self.case, self.layout, self.rank, self.choice, self.gpu = case, layout, comm.rank, choice, gpu
-        self.assumed = assumed
+        self.case, self.layout, self.rank, self.gpu = case, layout, comm.rank, gpu
+        self.choice, self.assumed = choice, assumed
         self.family: Collective = collective(case.collective)
         self.algorithm: Algorithm | None = None if case.algorithm == NATIVE else self.family.algorithm(case.algorithm)
         self.floor = self.algorithm is not None and self.algorithm.floor
-        dtype, p = dtype_of(case.dtype), layout.workers
-        elements = self.family.elements(case.bytes, dtype.itemsize, p)
-        call = call_of(case, p)
-        self.bytes = call.bytes(elements, dtype.itemsize)
-        # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever op was requested.
-        reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
-        self.own = own = {} if self.algorithm is None else own_parameters(case)
-        schedules = cached_slices(call, self.algorithm, layout, tuple(own.items())) if self.algorithm else ()
-        self.params = self._parameters(schedules)
-        self.operation = Operation(
-            call=call,
-            layout=layout,
-            schedules=schedules,
-            count=elements,
-            dtype=dtype,
-            reduction=reduction,
-            in_place=case.in_place or self.floor,  # an empty schedule leaves one buffer unchanged in either placement
-            channels=int(self.params.get("channels", 1)),
-            window=int(self.params.get("window", 1)),
-        )
-        native = self.algorithm is None
-        self.transport = transport = make_transport(
-            case, comm, gpu, communicator or {}, native=native, executor_options=executor_options
-        )
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
+        self.own = {} if self.algorithm is None else own_parameters(case)
+        self.operation = of = self._operation()
         silent = self.floor or not self.checked
-        self.payload = Payload(call, reduction, dtype, elements, comm.rank, silent)
-        try:
-            self.src = transport.empty(self.operation.elements("src", comm.rank), dtype)
-            self.dst = transport.empty(self.operation.elements("dst", comm.rank), dtype)
-            self.plan = transport.plan(self.operation, self.src, self.dst)
-        except BadInputError as error:  # on all ranks: too little memory or too few tags; other cases may run
-            transport.close()
-            if error.key == CHANNELS_KEY and "segment" in case.params:  # the segment determines the channels
-                larger = f"a larger one: {error.value} channels follow from it ({error.expected})"
-                raise BadInputError("parameter segment", format_size(int(case.params["segment"])), larger) from None
-            raise
+        self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
+        self.transport = make_transport(case, comm, gpu, settings.communicator, settings.executor)
+        self.src, self.dst, self.plan = self._plan()
         self._result = self._checked_result()
         self._guards = [*guards_of(self._guarded(), self.rank)]
-        filled = self.payload.filled_units(in_place=case.in_place)
         try:
-            self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
-            self._timing = on_stream = self._stream_timing(effort or Effort())
+            self.check = self._check()
+            self._timing = on_stream = self._stream_timing(settings.effort)
         except BaseException:
             if isinstance(self.plan, StreamPlan):  # over MPI, only all ranks together can free what they hold
                 self.close()  # the graphs and registered buffers, before their communicator is aborted
@@ -127,21 +92,49 @@ class PreparedCase:
         # Bound once, because a call through this object would add to the measured time.
         checked, self.run = on_stream or self.check, (on_stream or self.plan).run
         self.reset, self.wrong = checked.reset, checked.wrong
-        self.device_ns = on_stream.device_ns if on_stream else _no_device
+        self.device_ns = on_stream.device_ns if on_stream else lambda: -1
         self.operations = on_stream.operations if on_stream else 1
-        """The number of timed operations of an iteration."""
         self.operations_with_check = on_stream.operations_with_check if on_stream else 1
+
+    def _operation(self) -> Operation:
+        """Return the operation of the case, and set its bytes and parameters."""
+        case, dtype, p = self.case, dtype_of(self.case.dtype), self.layout.workers
+        call, elements = call_of(case, p), self.family.elements(case.bytes, dtype.itemsize, p)
+        own = tuple(self.own.items())
+        schedules = cached_slices(call, self.algorithm, self.layout, own) if self.algorithm else ()
+        self.bytes = call.bytes(elements, dtype.itemsize)
+        self.params = self._parameters(schedules)
+        return Operation(
+            call=call,
+            layout=self.layout,
+            schedules=schedules,
+            count=elements,
+            dtype=dtype,
+            # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever was requested.
+            reduction=REDUCTIONS["max" if self.family.idempotent else case.op or "sum"],
+            in_place=case.in_place or self.floor,  # an empty schedule leaves one buffer unchanged in either placement
+            channels=int(self.params.get("channels", 1)),
+            window=int(self.params.get("window", 1)),
+        )
+
+    def _plan(self) -> tuple[Array, Array, TransportPlan]:
+        """Return the buffers src and dst, and the plan; all ranks call this together."""
+        of, transport = self.operation, self.transport
+        try:
+            src, dst = (transport.empty(of.elements(name, self.rank), of.dtype) for name in ("src", "dst"))
+            return src, dst, transport.plan(of, src, dst)
+        except BadInputError as error:  # on all ranks: too little memory or too few tags; other cases may run
+            transport.close()
+            if error.key == CHANNELS_KEY and "segment" in self.case.params:  # the segment determines the channels
+                larger = f"a larger one: {error.value} channels follow from it ({error.expected})"
+                segment = format_size(int(self.case.params["segment"]))
+                raise BadInputError("parameter segment", segment, larger) from None
+            raise
 
     def loop(
         self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress
     ) -> ExecutorLoop | PythonLoop:
-        """Return the loop that runs this case: in C if the plan is run there; all ranks call this together.
-
-        Args:
-            sync: the communication with the other ranks.
-            barrier: returns the barrier of the compiled loop.
-            progress: the progress of this rank, which is kept up to date.
-        """
+        """Return the loop that times this case: in C if the plan is run there; see ``Prepared``."""
         plan = getattr(self.plan, "executor", None)
         if isinstance(plan, ExecutorPlan) and isinstance(self.check, Check):
             return ExecutorLoop(plan, self.check, GENERATIONS, barrier(), progress.numbers)
@@ -152,15 +145,10 @@ class PreparedCase:
         """The executor that runs this case: ``compiled`` or ``python``."""
         return COMPILED if isinstance(getattr(self.plan, "executor", None), ExecutorPlan) else PYTHON
 
-    @property
-    def _calls_mpi(self) -> bool:
-        """Whether the case runs a collective of the MPI library itself."""
-        return self.algorithm is None and self.case.transport != "nccl"
-
     def _result_span(self) -> slice:
         """Return the span of dst that must hold the result of this rank, derived from the case."""
         of = self.operation
-        if self._calls_mpi:
+        if self.algorithm is None and self.case.transport != "nccl":  # a collective of the MPI library itself
             return result_span(of, self.rank)
         return of.span("dst", of.call.target(self.rank, of.api_cut.units), self.rank)
 
@@ -183,10 +171,11 @@ class PreparedCase:
             guarded[1:2] = [dst.narrow(self._result_span()) for dst in guarded[1:2]]
         return guarded
 
-    def _check(self, filled: Array) -> Check | GpuCheck:
-        """Return the check of the buffers; ``filled`` has the units of dst that it fills."""
-        generation, in_place = zlib.crc32(self.case.id.encode()) % GENERATIONS, self.case.in_place
+    def _check(self) -> Check | GpuCheck:
+        of, in_place = self.operation, self.case.in_place
+        filled = self.dst[of.span("dst", self.payload.filled_units(in_place=in_place), self.rank)]
         buffers = self.payload, self.src, filled, self._result
+        generation = zlib.crc32(self.case.id.encode()) % GENERATIONS
         if self.gpu:
             return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self._guards)
         return Check(*buffers, in_place=in_place, generation=generation, guards=self._guards)
@@ -227,11 +216,7 @@ class PreparedCase:
         return {**plan, **self.algorithm.parameters, **self.case.params}
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        """Return a description of all errors in the buffers, None if there is none.
-
-        Args:
-            name: returns the name of a rank of this numbering.
-        """
+        """Return a description of all errors in the buffers, None if there is none; see ``Prepared``."""
         payload, in_place = replace(self.payload, generation=self.check.generation), self.case.in_place
         errors = [payload.diagnose(self._on_host(self._result), in_place=in_place, name=name)]
         if not in_place:
@@ -277,11 +262,7 @@ class PreparedCase:
         return number + self.plan.progress()
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
-        """Return the algorithm that ran, as far as it is known without logs, and the evidence for that.
-
-        Args:
-            sent: the bytes per operation that all hosts sent, by their port counters; None if unknown.
-        """
+        """Return the algorithm that ran, as far as it is known without logs, and the evidence; see ``Prepared``."""
         executed, evidence = self._executed(sent)
         evidence = "; ".join(filter(None, (evidence, self.assumed))) or None
         if self.choice is None:
@@ -303,24 +284,3 @@ class PreparedCase:
             times = f"{sent / counted:.3f} times its wire bytes" if counted else f"{sent} B (its wire bytes: 0)"
             evidence += f"; the ports sent {times}"
         return self.algorithm.name, evidence
-
-
-def abort_cases(cases: Collection[PreparedCase]) -> None:
-    """Abort all operations of NCCL and free the cases that use it, on this rank alone.
-
-    ncclCommAbort waits until no graph refers to the communicator (NCCL 2.28.9, init.cc), and cases share one: all
-    graphs are therefore destroyed before any communicator is aborted. Buffers are freed when no kernel writes to them
-    any more. An aborted communicator deregisters its buffers.
-
-    Args:
-        cases: all prepared cases of this rank.
-    """
-    for case in cases:
-        if isinstance(case.plan, StreamPlan):
-            case.plan.destroy_graphs()
-    abort_all_worlds()
-    for case in cases:
-        if case.gpu:
-            case.gpu.synchronize()  # if the GPU hangs, its rank blocks here and is lost
-    for case in cases:
-        case.close()

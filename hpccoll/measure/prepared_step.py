@@ -1,6 +1,6 @@
 """A prepared training step: every collective of its program is a prepared case, on the ranks of its group."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -9,13 +9,14 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import Case, Parameter
+from hpccoll.cases.case import COMPILED, Case, Parameter
 from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
-from hpccoll.measure.matrix_products import matrix_products
-from hpccoll.measure.prepared_case import PreparedCase, abort_cases
-from hpccoll.measure.step_engine import Drivable, Nanoseconds, StepEngine
+from hpccoll.measure.prepared import PreparedCall, abort_cases
+from hpccoll.measure.step_computations import Nanoseconds, matrix_products
+from hpccoll.measure.step_engine import Drivable, StepEngine
+from hpccoll.measure.step_groups import StepGroups, group_name
 from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
@@ -38,8 +39,7 @@ from hpccoll.transports.nccl.communicators import (
 if TYPE_CHECKING:
     from hpccoll.transports.nccl.stream_plan import StreamPlan
 
-Group: TypeAlias = tuple[MPI.Intracomm, Layout]
-Prepare: TypeAlias = Callable[[MPI.Intracomm, Layout, Case, Gpu | None], PreparedCase]
+Prepare: TypeAlias = Callable[[MPI.Intracomm, Layout, Case, Gpu | None], PreparedCall]
 """Prepares a case on the ranks of a communicator, on a stream of a GPU or in host memory; all call it together."""
 
 
@@ -64,7 +64,6 @@ class PreparedStep:
 
     operations = operations_with_check = 1
     checked = True
-    choice = None
 
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare: Prepare,
@@ -82,8 +81,8 @@ class PreparedStep:
         if layout.aggregators and self.mesh.ranks != self.mesh.dp:
             raise UnusableError("parallel", f"{self.mesh.text}: aggregators serve steps that are only data parallel")
         self.program = self.programs[self.mesh.stage_of(comm.rank)] if comm.rank < layout.workers else None
-        self._groups: dict[str, Group] = {}
-        self._prepared: dict[object, PreparedCase] = {}
+        self._groups = StepGroups(comm, layout, self.mesh, shares_world=gpu is not None)
+        self._prepared: dict[object, PreparedCall] = {}
         self._gpus: dict[str, Gpu] = {}
         try:
             self.inside = self._prepare_all(prepare)
@@ -98,29 +97,24 @@ class PreparedStep:
 
     # ---- operations ---------------------------------------------------------------------------------------------
 
-    @property
-    def _own_operations(self) -> Sequence[StepOperation]:
-        """The operations of this rank: of an aggregator, those of all workers."""
-        return (self.program or self.programs[0]).operations
-
-    def _prepare_all(self, prepare: Prepare) -> list[PreparedCase]:
+    def _prepare_all(self, prepare: Prepare) -> list[PreparedCall]:
         """Return the prepared case of each operation of this rank.
 
         Stages have different operations, and ranks prepare together: every rank goes through those of all stages, and
         prepares those of its own groups. After each, all ranks agree whether it has failed anywhere, because groups
         differ in their layouts: an algorithm may run on some of them only.
         """
-        inside: list[PreparedCase] = []
+        inside: list[PreparedCall] = []
         seen: set[Hashable] = set()
         for stage, program in enumerate(self.programs):
             for number, operation in enumerate(program.operations):
-                group, key = self._group(operation, stage), operation.buffers(stage, number)
+                group, key = self._groups.group(operation, stage), operation.buffers(stage, number)
                 if key not in seen:  # on all ranks
                     seen.add(key)
                     with self._agreed():
                         if group is not None:
                             case = self._case(operation, stage, group[1])
-                            gpu = self._gpu_of(self._group_name(operation, stage))
+                            gpu = self._gpu_of(group_name(operation, stage))
                             self._prepared[key] = prepare(*group, case, gpu)
                 if group is not None and (program is self.program or self.program is None):
                     inside.append(self._prepared[key])
@@ -138,7 +132,8 @@ class PreparedStep:
             plans = [cast("StreamPlan", each.plan) for each in self.inside]
             gpus = [cast("Gpu", each.gpu) for each in self.inside]
             return StreamStepEngine(self.program, self.workload, plans, gpus, self.gpu)
-        streams = [operation.stream for operation in self._own_operations]
+        own = (self.program or self.programs[0]).operations  # of an aggregator, those of all workers
+        streams = [operation.stream for operation in own]
         with self._agreed():
             operations = [_drivable(each) for each in self.inside]
         return StepEngine(self.program, self.workload, operations, streams)
@@ -163,44 +158,6 @@ class PreparedStep:
             if isinstance(each, BadInputError):
                 raise each
         raise_nccl_failure(failures, "fails")
-
-    def _group(self, operation: StepOperation, stage: int) -> Group | None:
-        """Return the communicator and the layout of an operation's group; None if this rank is not in one.
-
-        The communicator of every group of an axis is created when the axis is first used, by all ranks together.
-        """
-        name = self._group_name(operation, stage)
-        if name not in self._groups:
-            peer = operation.peer
-            pairs = None if peer is None else self.mesh.pairs(min(stage, peer), max(stage, peer))
-            self._groups[name] = self._new_group(pairs or self.mesh.groups(name))
-        comm, layout = self._groups[name]
-        if comm == MPI.COMM_NULL or (operation.peer is None and not self._is_of_stage(stage)):
-            return None
-        return comm, layout
-
-    def _group_name(self, operation: StepOperation, stage: int) -> str:
-        """Return the name of an operation's groups: the axis; of messages both ends, the same name at either of them.
-
-        Nonblocking calls of a communicator have one order, so that each direction has a communicator of its own.
-        """
-        if operation.peer is None:
-            return operation.axis
-        ends = (stage, operation.peer) if operation.sends else (operation.peer, stage)
-        return f"pp {ends[0]} to {ends[1]}"
-
-    def _is_of_stage(self, stage: int) -> bool:
-        return self.program is None or self.mesh.stage_of(self.rank) == stage
-
-    def _new_group(self, groups: Sequence[Sequence[int]]) -> Group:
-        if len(groups) == 1 and len(groups[0]) == self.layout.workers:  # with the aggregators
-            taken = any(comm == self.comm for comm, _ in self._groups.values())
-            own = self.gpu is None or taken  # NCCL's communicator of all ranks is kept from case to case
-            return self.comm.Dup() if own else self.comm, self.layout
-        mine = next((number for number, group in enumerate(groups) if self.rank in group), None)
-        comm = self.comm.Split(MPI.UNDEFINED if mine is None else mine, self.rank)
-        layout = self.layout if mine is None else self.layout.subset(groups[mine]).renumbered()
-        return cast("MPI.Intracomm", comm), layout
 
     def _case(self, operation: StepOperation, stage: int, layout: Layout) -> Case:
         """Return the case of an operation: with the requested algorithm where its collective has it, else native."""
@@ -231,8 +188,6 @@ class PreparedStep:
 
     def device_ns(self) -> int:
         """Return the duration of the last run by the clock of the GPU, and read its events; -1 in host memory."""
-        if not isinstance(self.engine, StreamStepEngine):
-            return -1
         self.engine.read_events()
         return self.engine.device_ns()
 
@@ -250,17 +205,14 @@ class PreparedStep:
 
         On a GPU, ``device_ns`` must follow each of these runs, except the last one.
         """
-        if isinstance(self.engine, StreamStepEngine):
-            self.engine.read_events()
+        self.engine.read_events()
         runs, self.engine.runs = self.engine.runs[-iterations:], []
         most = self.comm.allreduce(self.engine.events, MPI.MAX)
         return np.stack([np.pad(run, (0, most - len(run)), constant_values=-1) for run in runs])
 
     def set_wait(self, wait: StreamWait) -> bool:
         """Make runs wait for queued work with ``wait``; return whether they can, which needs a GPU."""
-        if isinstance(self.engine, StreamStepEngine):
-            self.engine.wait_by(wait)
-        return self.gpu is not None
+        return self.engine.wait_by(wait)
 
     def progress(self) -> str:
         """Return how far the current run has come."""
@@ -275,28 +227,22 @@ class PreparedStep:
 
     @property
     def executor(self) -> str:
-        """The executor of the operations."""
-        return self.inside[0].executor if self.inside else "compiled"
+        """The executor of the operations: ``compiled`` or ``python``."""
+        return self.inside[0].executor if self.inside else COMPILED
 
     def worker_bytes(self, end: str) -> int | None:
         """Return the part of ``wire_bytes`` whose ``end``, source or target, is on a node of workers."""
         return self._worker_bytes[end]
 
-    def _sum(self, of: Callable[[PreparedCase], int | None]) -> int | None:
+    def _sum(self, of: Callable[[PreparedCall], int | None]) -> int | None:
         """Return the sum of a number over the operations of all groups; None if it is unknown for one."""
-        mine: float | None = 0.0
-        for each in self.inside:
-            value = of(each)
-            mine = None if value is None or mine is None else mine + value / each.layout.ranks
-        every = self.comm.allgather(mine)
-        return None if None in every else round(sum(cast("list[float]", every)))
+        mine = [(of(each), each.layout.ranks) for each in self.inside]
+        known = [value / ranks for value, ranks in mine if value is not None]
+        every: list[float | None] = self.comm.allgather(sum(known) if len(known) == len(mine) else None)
+        return None if None in every else round(sum(filter(None, every)))
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
-        """Return the algorithm that ran, as far as it is known, and the evidence for that.
-
-        Args:
-            sent: the bytes that all hosts sent in a step, by their port counters; None if unknown.
-        """
+        """Return the algorithm that ran, as far as it is known without logs, and the evidence for that."""
         if not self.inside:
             return self.case.algorithm, "the step has no collective"
         # Messages between stages, and collectives that the algorithm does not have, run another one.
@@ -320,13 +266,7 @@ class PreparedStep:
         for each in self._prepared.values():
             each.close()
         self._prepared = {}
-        for comm, _ in self._groups.values():
-            if comm == self.comm and end_world is abort_world:
-                abort_world(comm)
-            elif comm not in (MPI.COMM_NULL, self.comm):
-                end_world(comm)
-                comm.Free()
-        self._groups = {}
+        self._groups.release(end_world)
 
     def abort(self) -> None:
         """Free everything on this rank alone; only NCCL needs it."""
@@ -347,27 +287,21 @@ def describe_program(program: StepProgram, rows: range | None = None) -> list[di
         program: the program.
         rows: the valid rows of the matrices that are multiplied; None if computations are no products.
     """
-    operations = [
+    operations: list[dict[str, Any]] = [
         {
-            "label": each.label,
-            "collective": each.collective,
-            "axis": each.axis,
-            "bytes": each.nbytes,
-            "phase": each.phase,
-            **({"receives": True} if each.receives else {}),
+            "label": each.label, "collective": each.collective, "axis": each.axis, "bytes": each.nbytes,
+            "phase": each.phase, **({"receives": True} if each.receives else {}),
         }
         for each in program.operations
-    ]
-    computations: list[dict[str, Any]] = [
-        {"phase": each.phase} for each in program.instructions if isinstance(each, Compute)
-    ]
-    if rows is not None:
-        for computation, products in zip(computations, matrix_products(program, rows), strict=True):
-            computation["products"] = products
-    return [*operations, *computations]
+    ]  # fmt: skip
+    phases = [each.phase for each in program.instructions if isinstance(each, Compute)]
+    if rows is None:
+        return [*operations, *({"phase": phase} for phase in phases)]
+    products = matrix_products(program, rows)
+    return [*operations, *({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))]
 
 
-def _drivable(prepared: PreparedCase) -> Drivable:
+def _drivable(prepared: PreparedCall) -> Drivable:
     """Return what starts and drives the operation of a prepared case."""
     if isinstance(prepared.plan, MpiVendorPlan):
         return prepared.plan.nonblocking()

@@ -35,8 +35,7 @@ from mpi4py import MPI
 
 from hpccoll.cases.case import Case, Job, Shape
 from hpccoll.measure.gpu_assignment import RankGpus
-from hpccoll.measure.prepared_case import PreparedCase
-from hpccoll.measure.prepared_step import PreparedStep
+from hpccoll.measure.prepared import Prepared
 from hpccoll.measure.ranks import Ranks, abort_job
 from hpccoll.measure.timing_loop import Nanoseconds
 
@@ -306,9 +305,7 @@ class RankGroup:
         can_lose = over_nccl and self.ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
         return DeadlineSync(self.ranks, job.effort.timeout) if can_lose else None
 
-    def recover(
-        self, prepared: PreparedCase | PreparedStep, sync: DeadlineSync, error: StalledError, attempt: int, case: Case
-    ) -> str:
+    def recover(self, prepared: Prepared, sync: DeadlineSync, error: StalledError, attempt: int, case: Case) -> str:
         """Abort NCCL, go on with the ranks that answer, renumbered and each with its GPU, and return what happened.
 
         Args:

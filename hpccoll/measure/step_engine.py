@@ -12,15 +12,22 @@ from threading import Condition, Thread
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpccoll.executor.plan_arrays import ExecutorPlan, advance_until
-from hpccoll.measure.matrix_products import Products, matrix_products
-from hpccoll.training.step_keys import GEMM, NOTHING, WAIT
+from hpccoll.measure.step_computations import (
+    BEGIN,
+    END,
+    READY,
+    Nanoseconds,
+    Products,
+    instructions_of,
+    matrix_products,
+    phase_seconds,
+)
+from hpccoll.measure.stream_timing import Wait as StreamWait
+from hpccoll.training.step_keys import GEMM
 from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
 from hpccoll.training.workload import Workload
-
-Nanoseconds = NDArray[np.int64]
 
 FOREVER_NS = 1 << 62
 
@@ -29,9 +36,6 @@ SLICE_NS = 200_000
 
 POLL_S = 20e-6
 """How long Python sleeps between two looks at collectives that it drives itself."""
-
-READY, BEGIN, END = range(3)
-"""The three times of an operation: when the program started it, when it began, when it ended here."""
 
 ROWS = range(64, 384 + 1, 64)
 """The rows of the matrices of ``gemm`` on a host: from half a million to 113 million FLOPs a product."""
@@ -123,8 +127,7 @@ class StepEngine:
         self.operations, self.streams = operations, streams
         self._executor_plans = [each for each in operations if isinstance(each, ExecutorPlan)]
         self._gemm = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
-        starts = [Start(None)] * len(operations)  # type: ignore[arg-type]  # an aggregator's start at once
-        self.instructions = program.instructions if program else starts
+        self.instructions = instructions_of(program, len(operations))
         self._seconds = phase_seconds(program, workload) if program else {}
         self.computations = sum(isinstance(each, Compute) for each in self.instructions)
         self.times = np.zeros(self.events, np.int64)
@@ -188,12 +191,11 @@ class StepEngine:
     def _begin_next(self) -> None:
         """Begin the first operation of each stream, unless its predecessor is still running."""
         for queue in self._queues.values():
-            while queue and not self._begun[queue[0]] and self._may_begin(queue[0]):
+            while queue and not self._begun[queue[0]]:
+                after = self._after[queue[0]]
+                if after is not None and not self._ended[after]:
+                    break
                 self._begin(queue[0])
-
-    def _may_begin(self, number: int) -> bool:
-        after = self._after[number]
-        return after is None or self._ended[after]
 
     def _begin(self, number: int) -> None:
         self.times[3 * number + BEGIN] = time.perf_counter_ns()
@@ -240,6 +242,17 @@ class StepEngine:
                         return
                     _pause(until_ns, driving=bool(running))
 
+    def read_events(self) -> None:
+        """There is nothing to read: the host has recorded all times."""
+
+    def device_ns(self) -> int:
+        """Return -1: a host has no clock of a device."""
+        return -1
+
+    def wait_by(self, _wait: StreamWait) -> bool:
+        """Return False: nothing is queued, for which runs could wait."""
+        return False
+
     def close(self) -> None:
         """End the thread that computes."""
         if self._gemm:
@@ -252,11 +265,3 @@ def _pause(until_ns: int, *, driving: bool) -> None:
         os.sched_yield()
     else:
         time.sleep(max(0.0, min(until_ns - time.perf_counter_ns(), 10**9) / 1e9))
-
-
-def phase_seconds(program: StepProgram, workload: Workload) -> dict[str, float]:
-    """Return the seconds of a FLOP in each phase, so that the whole program computes as long as the workload says."""
-    whole = {phase: program.flops(phase) for phase in ("forward", "backward")}
-    total = sum(whole.values())
-    seconds = workload.compute_us * 1e-6 * workload.micro_batches if workload.compute == WAIT else 0.0
-    return dict.fromkeys(whole, seconds / total if total and workload.compute != NOTHING else 0.0)

@@ -7,11 +7,19 @@ ended. Both are events, of which the host sees nothing. Times are those of event
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import cycle
 
 import numpy as np
 
-from hpccoll.measure.matrix_products import matrix_products
-from hpccoll.measure.step_engine import BEGIN, END, READY, Nanoseconds, phase_seconds
+from hpccoll.measure.step_computations import (
+    BEGIN,
+    END,
+    READY,
+    Nanoseconds,
+    instructions_of,
+    matrix_products,
+    phase_seconds,
+)
 from hpccoll.measure.stream_timing import Wait
 from hpccoll.training.step_keys import GEMM
 from hpccoll.training.step_program import Compute, Start, StepProgram
@@ -46,13 +54,14 @@ class StreamStepEngine:
         gpu: Gpu,
     ) -> None:  # fmt: skip
         self.operations, self._gpus, self._gpu = operations, gpus, gpu
-        starts = [Start(None)] * len(operations)  # type: ignore[arg-type]  # an aggregator's start at once
-        self.instructions = program.instructions if program else starts
+        self.instructions = instructions_of(program, len(operations))
         self.computations = sum(isinstance(each, Compute) for each in self.instructions)
         self._events = [gpu.event() for _ in range(3 * len(operations) + 2 * self.computations)]
         self._first, self._last = gpu.event(), gpu.event()
-        self._compute = _computation(program, workload, gpu) if program else None
-        self._wait: Callable[[], object] = self.synchronize
+        self._compute: Callable[[], None] | None = None
+        if program:
+            self._compute = _products(gpu, program) if workload.compute == GEMM else _pauses(gpu, program, workload)
+        self._wait: Callable[[], object] = gpu.synchronize  # its last work waits for that of the other streams
         self._unread: int | None = None  # the time at which the last run began, until its events are read
         self.runs: list[Nanoseconds] = []
         self.current = "the step on the GPU"
@@ -65,8 +74,6 @@ class StreamStepEngine:
     def run(self) -> None:
         """Run the program once; ``read_events`` follows, outside of the time that is measured."""
         gpu, events = self._gpu, self._events
-        if self._compute:
-            self._compute.begin_step()
         began = time.perf_counter_ns()
         gpu.record(self._first)
         started, at = 0, 3 * len(self.operations)
@@ -75,7 +82,7 @@ class StreamStepEngine:
                 case Compute():
                     gpu.record(events[at])
                     if self._compute:
-                        self._compute(instruction)
+                        self._compute()
                     gpu.record(events[at + 1])
                     at += 2
                 case Start():
@@ -101,10 +108,6 @@ class StreamStepEngine:
         self.operations[number].enqueue()
         own.record(events[END])
 
-    def synchronize(self) -> None:
-        """Wait for all queued work."""
-        self._gpu.synchronize()  # its last work waits for that of the other streams
-
     def read_events(self) -> None:
         """Append the times of the last run to ``runs``, before the next run records the events again.
 
@@ -119,12 +122,10 @@ class StreamStepEngine:
         """Return the duration of the last run by the clock of the GPU."""
         return self._gpu.elapsed_ns(self._first, self._last)
 
-    def wait_by(self, wait: Wait) -> None:
-        """Make runs wait with ``wait``, which has a time limit, instead of without limit."""
-        self._wait = lambda: wait(self._idle, self._error)
-
-    def _idle(self) -> bool:
-        return self._gpu.idle()
+    def wait_by(self, wait: Wait) -> bool:
+        """Make runs wait with ``wait``, which has a time limit, instead of without limit; return True."""
+        self._wait = lambda: wait(self._gpu.idle, self._error)
+        return True
 
     def _error(self) -> str | None:
         return next(filter(None, (operation.error() for operation in self.operations)), None)
@@ -134,46 +135,31 @@ class StreamStepEngine:
         self._compute = None
 
 
-class GpuProducts:
-    """Queues products of matrices on the stream of a GPU.
+def _products(gpu: Gpu, program: StepProgram) -> Callable[[], None]:
+    """Return what queues the products of the next computation of a program, the first one after the last."""
+    computations = matrix_products(program, ROWS)
+    sizes = {rows for products in computations for rows, _ in products}
+    multiply = gpu.products(max(sizes, default=0))
+    for rows in sizes:  # the first product loads the library, and the first of a size its kernel
+        multiply(rows, 1)
+    gpu.synchronize()
+    following = cycle(computations)
 
-    Args:
-        gpu: the GPU.
-        program: the program with the computations.
-    """
+    def queue() -> None:
+        for rows, number in next(following):
+            multiply(rows, number)
 
-    def __init__(self, gpu: Gpu, program: StepProgram) -> None:
-        self._computations = matrix_products(program, ROWS)
-        self._next = iter(self._computations)
-        sizes = {rows for products in self._computations for rows, _ in products}
-        self._multiply = gpu.products(max(sizes, default=0))
-        for rows in sizes:  # the first product loads the library, and the first of a size its kernel
-            self._multiply(rows, 1)
-        gpu.synchronize()
-
-    def begin_step(self) -> None:
-        """Begin with the first computation again."""
-        self._next = iter(self._computations)
-
-    def __call__(self, computation: Compute) -> None:  # noqa: ARG002  computations come in the order of the program
-        for rows, number in next(self._next):
-            self._multiply(rows, number)
+    return queue
 
 
-class GpuPauses:
-    """Queues pauses of known lengths on the stream of a GPU."""
+def _pauses(gpu: Gpu, program: StepProgram, workload: Workload) -> Callable[[], None]:
+    """Return what queues a pause as long as the next computation of a program, the first one after the last."""
+    seconds, pause_ns = phase_seconds(program, workload), pause(gpu)
+    computations = [each for each in program.instructions if isinstance(each, Compute)]
+    following = cycle(int(seconds[each.phase] * each.flops * 1e9) for each in computations)
 
-    def __init__(self, gpu: Gpu, program: StepProgram, workload: Workload) -> None:
-        self._seconds, self._queue = phase_seconds(program, workload), pause(gpu)
+    def queue() -> None:
+        if duration := next(following):
+            pause_ns(duration)
 
-    def begin_step(self) -> None:
-        """A pause leaves nothing to the next step."""
-
-    def __call__(self, computation: Compute) -> None:
-        if duration := int(self._seconds[computation.phase] * computation.flops * 1e9):
-            self._queue(duration)
-
-
-def _computation(program: StepProgram, workload: Workload, gpu: Gpu) -> GpuProducts | GpuPauses:
-    """Return what queues computations on the stream of a GPU."""
-    return GpuProducts(gpu, program) if workload.compute == GEMM else GpuPauses(gpu, program, workload)
+    return queue

@@ -438,13 +438,11 @@ def _file(
             for key, each in found.items() if key.startswith("reduction.")
         },
     }  # fmt: skip
-    if "port_byte_s" in found:
-        sections["port"] = {"bytes_per_s": _rate(found["port_byte_s"])}
-        if "burst_bytes" in found:
-            sections["port"]["burst_bytes"] = found["burst_bytes"]
-    for key, section in (("uplink_byte_s", "uplink"), ("memory_byte_s", "memory")):
-        if key in found:
-            sections[section] = {"bytes_per_s": _rate(found[key])}
+    for section in ("port", "uplink", "memory"):
+        if seconds := found.get(f"{section}_byte_s"):
+            sections[section] = {"bytes_per_s": _rate(seconds)}
+    if "port" in sections and "burst_bytes" in found:
+        sections["port"]["burst_bytes"] = found["burst_bytes"]
     first = used[0]
     testbed = first.kind == ON_TESTBED  # whose nodes share the CPUs of one machine
     slowed_down = testbed and "cpus_byte_s" in found

@@ -269,13 +269,7 @@ def simulated_sizes(needed: Iterable[int]) -> list[int]:
 
 
 def interpolated(times: Sequence[tuple[int, AlgorithmTime]], nbytes: int, bound: Bound) -> float:
-    """Return the time of a size: that of a simulated one, or on the straight line between two of them.
-
-    Args:
-        times: the times by size, ascending.
-        nbytes: the size; beyond the last one the time grows in proportion.
-        bound: the bound.
-    """
+    """Return the time of a size: that of a simulated one, on the straight line between two, or beyond in proportion."""
     number = min(bisect_left(times, nbytes, key=lambda each: each[0]), len(times) - 1)
     size, time = times[number]
     if size == nbytes or number == 0:

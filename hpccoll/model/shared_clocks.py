@@ -14,10 +14,6 @@ class Clocks:
     """When each resource of one kind is free, and the last pause before that, into which earlier work fits.
 
     Lanes take turns wave by wave, so that a message may come after others that begin later.
-
-    Args:
-        count: the number of resources.
-        in_order: whether there is only one lane at a time, so that pauses need not be remembered.
     """
 
     def __init__(self, count: int, *, in_order: bool) -> None:
@@ -63,9 +59,7 @@ class Sharing:
     def serve(self, begin: Floats, work: Floats) -> Floats:
         """Return when each message has passed its resource: those that begin together share it, others follow.
 
-        Args:
-            begin: when each message can begin.
-            work: its seconds, or those of all.
+        Each can begin at ``begin`` and needs it for ``work`` seconds, or all for as many.
         """
         if not work.any():
             return begin
@@ -82,12 +76,7 @@ class Sharing:
         return end
 
     def queue(self, begin: Floats, work: Floats) -> Floats:
-        """Return when each message has passed its resource, one after another, in listed order if they begin together.
-
-        Args:
-            begin: when each message can begin.
-            work: its seconds, or those of all.
-        """
+        """Return when each message has passed its resource, one after another; listed order if they begin at once."""
         if self.distinct or not work.any():
             return self.serve(begin, work)
         end = np.empty_like(begin)
@@ -96,13 +85,7 @@ class Sharing:
         return end
 
     def _serve_in_turn(self, begins: Floats, works: Floats, *, together: bool = True) -> Floats:
-        """Return the ends of works that are ordered by resource.
-
-        Args:
-            begins: when each can begin.
-            works: the seconds of each.
-            together: whether those that begin together share the resource until all of them have passed.
-        """
+        """Return the ends of works that are ordered by resource."""
         resource = np.repeat(self.resources, self.users)
         order = np.lexsort((begins, resource))
         of, begins, works = resource[order], begins[order], works[order]

@@ -26,44 +26,46 @@ Bools = NDArray[np.bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Wave:
-    """Messages between ranks that have all begun the steps which these messages connect."""
+class MessageArrays:
+    """Messages between different ranks, as arrays over them."""
 
     source: Ints  # the sender of each message
     target: Ints  # its receiver
     reduces: Bools  # whether the receiver folds it
     # what the messages carry, group by group: their indices, and the part at their senders
     parts: tuple[tuple[Ints, Part], ...]
-    ended: Ints  # the ranks whose steps end with this wave
 
     def nbytes(self, cut: Cut, lane: int) -> Ints:
         """Return the bytes of each message in a lane."""
-        return _nbytes(self.source, self.parts, cut, lane)
+        if len(self.parts) == 1 and len(self.parts[0][0]) == len(self.source):
+            return cut.lengths(lane, self.parts[0][1], self.source) * cut.itemsize
+        sizes = np.zeros(len(self.source), np.int64)
+        for indices, part in self.parts:
+            sizes[indices] = cut.lengths(lane, part, self.source[indices])
+        return sizes * cut.itemsize
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """All messages of one slice between different ranks."""
+class Wave(MessageArrays):
+    """Messages between ranks that have all begun the steps which these messages connect."""
 
-    source: Ints  # the sender of each message
-    target: Ints  # its receiver
+    ended: Ints  # the ranks whose steps end with this wave
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic(MessageArrays):
+    """All messages of one slice."""
+
     send_step: Ints  # the number of the sender's step
     receive_step: Ints  # the number of the receiver's step
-    reduces: Bools  # whether the receiver folds it
-    # what the messages carry, group by group: their indices, and the part at their senders
-    parts: tuple[tuple[Ints, Part], ...]
     ended: tuple[Ints, ...]  # the ranks whose steps end in each round of the matcher
 
     @classmethod
     def of(cls, schedule: Schedule, most: float = inf) -> "Traffic":
         """Return the traffic of a schedule.
 
-        Args:
-            schedule: the schedule.
-            most: the most messages that it may have.
-
         Raises:
-            TooManyMessagesError: if it has more.
+            TooManyMessagesError: if it has more than ``most`` messages.
         """
         now = np.zeros(schedule.layout.ranks, np.int64)
         away: dict[Messages, tuple[Ints, Ints]] = {}
@@ -85,13 +87,7 @@ class Traffic:
             ended.append(round_.ended)
             now[round_.ended] += 1
         source, target, send_step, receive_step, reduces = map(np.concatenate, zip(*columns, strict=True))
-        return cls(
-            source, target, send_step, receive_step, reduces.astype(bool), tuple(_joined(parts)), tuple(ended)
-        )  # fmt: skip
-
-    def nbytes(self, cut: Cut, lane: int) -> Ints:
-        """Return the bytes of each message in a lane."""
-        return _nbytes(self.source, self.parts, cut, lane)
+        return cls(source, target, reduces.astype(bool), tuple(_joined(parts)), send_step, receive_step, tuple(ended))
 
     def waves(self) -> Iterator[Wave]:
         """Yield the messages in waves: each as soon as the step of its sender or of its receiver ends."""
@@ -166,15 +162,6 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
                 np.concatenate([round_.ended[:0], *(getattr(m, end) for m in kept)]) for end in ("source", "target")
             )
             yield Wave(source, target, np.concatenate([np.empty(0, bool), *reduces]), parts, round_.ended)
-
-
-def _nbytes(source: Ints, parts: Sequence[tuple[Ints, Part]], cut: Cut, lane: int) -> Ints:
-    if len(parts) == 1 and len(parts[0][0]) == len(source):
-        return cut.lengths(lane, parts[0][1], source) * cut.itemsize
-    sizes = np.zeros(len(source), np.int64)
-    for indices, part in parts:
-        sizes[indices] = cut.lengths(lane, part, source[indices])
-    return sizes * cut.itemsize
 
 
 def _at(part: Part, indices: Ints | slice) -> Part:

@@ -126,14 +126,7 @@ def validate(
     fitted: Iterable[Observation] = (),
     progress: Callable[[int], None] | None = None,
 ) -> list[Validated]:
-    """Return every observation with its prediction.
-
-    Args:
-        observed: the observations.
-        machine: the machine.
-        fitted: those that the machine was fitted to.
-        progress: is called with the number of observations done.
-    """
+    """Return every observation with its prediction, and whether the machine was fitted to it."""
     seen, validated = {id(one) for one in fitted}, []
     for number, one in enumerate(observed, 1):
         reason = _unpredicted_reason(one, machine)
@@ -172,11 +165,7 @@ def _unpredicted_reason(one: Observation, machine: Machine) -> str:
 
 
 def curves(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:
-    """Return the faster placement of every algorithm at each size, without observations that have no prediction.
-
-    Args:
-        validated: observations of one work: those of one name and size differ in their placement only.
-    """
+    """Return the faster placement of every algorithm at each size, without observations that have no prediction."""
     fastest: dict[str, dict[int, Validated]] = defaultdict(dict)
     for one in validated:
         if one.seconds is not None:

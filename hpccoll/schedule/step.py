@@ -195,7 +195,7 @@ def rewrite_ends(end: Callable[[Index], Index]) -> Callable[[Part], Part]:
 
 def with_unit_count(step: Step, units: int) -> Step:
     """Return ``step`` with every part of all units, such as ``dst.all``, as a range of ``units``."""
-    if not any(part.ranges is ALL_UNITS for action in step.actions for part in _parts(action)):
+    if not any(part.ranges is ALL_UNITS for action in step.actions for part in parts_of(action)):
         return step
     all_units = (Range(0, units),)
     return rewrite(
@@ -203,7 +203,8 @@ def with_unit_count(step: Step, units: int) -> Step:
     )
 
 
-def _parts(action: Action) -> tuple[Part, ...]:
+def parts_of(action: Action) -> tuple[Part, ...]:
+    """Return all parts that an action reads or writes at a rank."""
     if isinstance(action, Copy):
         return action.source, action.target
     return (action.part, action.operand) if isinstance(action, RecvReduce) else (action.part,)

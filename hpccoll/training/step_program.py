@@ -44,10 +44,6 @@ class StepOperation:
 
         Operations that are alike and follow one another share buffers, but every bucket has its own. Both ends of a
         message have the same value.
-
-        Args:
-            stage: the number of the pipeline stage whose program has the operation.
-            number: the number of its Start in that program.
         """
         if self.is_bucket:
             return stage, number

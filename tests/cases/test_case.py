@@ -34,11 +34,6 @@ def test_a_round_has_no_more_iterations_than_its_share_unless_its_interval_needs
     assert one.max_iterations <= max(one.min_iterations, -(-effort.max_iterations // effort.rounds))
 
 
-def test_one_round_is_the_whole_effort():
-    effort = Effort(min_iterations=3, max_iterations=4)
-    assert effort.of_a_round == effort
-
-
 @pytest.mark.parametrize("rounds", [0, -1, MAX_ROUNDS + 1])
 def test_too_many_rounds_are_bad_input(rounds):
     with pytest.raises(BadInputError, match=f"effort.rounds.*from 1 to {MAX_ROUNDS}"):
@@ -81,11 +76,6 @@ def test_a_word_of_a_case_that_is_none_is_refused_with_the_valid_ones(tmp_path, 
     (tmp_path / "a.json").write_text(replace(JOB, cases=(replace(JOB.cases[0], **{key: word}),)).to_json())
     with pytest.raises(BadInputError, match=near):
         Job.load(tmp_path / "a.json")
-
-
-def test_an_aggregated_iteration_has_an_operation():
-    with pytest.raises(BadInputError, match=r"effort\.operations: 0 is not valid: at least 1"):
-        Effort(operations=0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from cli_runner import invoke
 from fake_machine_files import GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.cases import requirements
-from hpccoll.cases.catalogue import GRAPH, PLAN_PARAMETERS
 from hpccoll.cases.listing import listing, listing_lines
 from hpccoll.cases.variants import named_variants
 from hpccoll.host import gpu_stack
@@ -60,19 +59,6 @@ def test_a_variant_lists_its_settings_evidence_and_control(tmp_path):
     assert "COLLNET" in sharp["demands"]
 
 
-def test_the_limits_of_a_variant_are_in_the_json(tmp_path):
-    rows = {row["name"]: row for row in listing(tmp_path)["variants"]}
-    assert rows["nccl-nvls"]["limits"]["most_nodes"] == 1
-    assert rows["nccl-collnet-chain"]["limits"] == {
-        "collectives": ("all_reduce",), "dtypes": ("int32", "int64", "float16", "float32", "float64", "bfloat16"),
-        "ops": ("sum", "min", "max", "avg"), "least_nodes": 2, "most_nodes": None, "most_per_node": 8,
-        "least_per_node": 1, "for_collectives": None, "for_dtypes": None, "before": None,
-        "most_message": None, "unaffected": False,
-    }  # fmt: skip
-    assert rows["nccl-collnet-chain"]["further_limits"] == rows["nccl-ring"]["further_limits"] == []
-    assert [row["before"] for row in rows["nccl-nvls"]["further_limits"]] == [None, None, None, "2.28.7"]
-
-
 def test_the_first_limit_of_a_variant_holds_for_all_cases(tmp_path):
     for row in listing(tmp_path)["variants"]:
         assert not any(row["limits"][scope] for scope in ("for_collectives", "for_dtypes", "before"))
@@ -91,12 +77,6 @@ def test_the_printed_listing_has_a_line_per_entry_and_the_settings_and_limits_of
     )
     assert below["nccl-one-rail"].startswith("over nccl sets NCCL_IB_HCA='=mlx5_0:1'")
     assert below["ucc-sharp"].endswith("; at least 2 nodes; at most 1 rank per node")
-
-
-def test_the_printed_listing_has_the_parameters_of_all_cases():
-    lines = invoke("list").out.splitlines()
-    named = [line.split()[1] for line in lines if line.startswith("parameter ")]
-    assert sorted(named) == sorted((*PLAN_PARAMETERS, GRAPH))
 
 
 def test_the_listing_has_the_models_with_their_parameters_and_tensors(tmp_path):
@@ -127,10 +107,3 @@ def test_the_printed_listing_has_each_reason_once(tmp_path):
     assert missing["no CUDA device; NCCL not found"].split(", ")[:3] == ["nccl", "nccl-ring", "nccl-tree"]
     lacking = [row["name"] for kind in ("transports", "variants") for row in found[kind] if not row["available"]]
     assert sorted(", ".join(missing.values()).split(", ")) == sorted(lacking)
-
-
-def test_a_listing_without_missing_entries_has_no_reasons():
-    row = {"name": "mpi", "devices": ["cpu"], "available": True, "reason": None}
-    tables = dict.fromkeys(("algorithms", "policies", "parameters", "variants", "workloads", "models"), ())
-    lines = [*listing_lines({**tables, "transports": [row]})]
-    assert lines == ["transport mpi (of cpu)"]

@@ -110,9 +110,9 @@ def test_a_plan_over_nccl_allocates_no_more_than_estimated(name):
     collective, algorithm = ALGORITHMS[name]
     on = case_of(name, 4)
     operation = on.operation(1 << 24, "int32", in_place=on.placements[0], channels=4, window=4)
-    compilers = [NcclLowering(me, operation) for me in range(4)]
+    lowerings = [NcclLowering(me, operation) for me in range(4)]
     elements = (
-        sum(c.lengths.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in compilers
+        sum(c.lengths.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in lowerings
     )
     requested = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
                  bytes=operation.call.bytes(1 << 24, 4))  # fmt: skip

@@ -60,17 +60,6 @@ def test_the_parameters_of_the_measured_algorithm_are_named_and_other_transports
     assert not any(skipped([case(algorithm=name) for name in ("ring", "hierarchical")]))
 
 
-def test_a_case_is_told_from_one_of_its_own_algorithm_by_the_parameters():
-    cases = [over_nccl("ring", params=params) for params in ({"channels": 1, "graph": 1}, {"graph": 1})]
-    assert skipped(cases)[1] == "the same plan as ring channels=1 on 1x8: ring channels=1 is measured"
-
-
-def test_more_channels_in_flight_than_there_are_make_no_other_plan():
-    cases = [over_nccl("ring", params={"channels": 4, "window": window}) for window in (1, 2, 4, 8)]
-    reason = "the same plan as ring channels=4 window=4 on 1x8: ring channels=4 window=4 is measured"
-    assert skipped(cases) == [None, None, None, reason]
-
-
 def test_a_mapping_decides_the_plan():
     """Racks make rings of a hierarchy: numbered round robin, ranks 0 and 1 are in different racks."""
     layout = Layout((0, 1, 2, 3), rack=(0, 0, 1, 1))

@@ -4,17 +4,10 @@ import pytest
 from catalogue_cases import ALL, case
 
 from hpccoll.cases.catalogue import AUTO, NATIVE, check_case, distinct_transports
-from hpccoll.cases.listing import listing
 from hpccoll.cases.skip_reason import unmet_needs
-from hpccoll.cases.transport_table import DEVICES, TRANSPORTS, transports_by_device, transports_of_device
+from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_device
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout
-
-
-def test_each_device_has_its_transports_and_only_those():
-    assert transports_of_device("cpu") == ("mpi", "shm", "tiered")
-    assert transports_of_device("cuda") == ("mpi", "staged", "nccl")
-    assert {*transports_of_device("cpu"), *transports_of_device("cuda")} == {*TRANSPORTS}
 
 
 def test_native_collectives_have_one_transport_on_the_host_and_each_requested_one_on_a_gpu():
@@ -35,13 +28,6 @@ def test_every_listed_algorithm_is_valid_over_every_transport_of_a_gpu(name, alg
         requested = case(name, algorithm, transport=transport, device="cuda")
         check_case(requested)
         assert unmet_needs(requested, Layout.of(4)) == unmet_needs(case(name, algorithm), Layout.of(4))
-
-
-def test_transports_go_to_the_devices_whose_buffers_they_move():
-    assert transports_by_device(("cpu", "cuda"), ("nccl", "mpi", "shm")) == {
-        "cpu": ("mpi", "shm"),
-        "cuda": ("nccl", "mpi"),
-    }
 
 
 @pytest.mark.parametrize(
@@ -84,8 +70,3 @@ def test_bfloat16_is_skipped_where_the_transport_or_the_library_lacks_it(algorit
             assert ("no dtype bfloat16" in unmet) == ((device, transport) not in SUPPORTS_BFLOAT16[algorithm]), unmet
             assert unmet.endswith("; use nccl") == ("no dtype" in unmet and device == "cuda")
     assert BFLOAT16 not in DTYPES
-
-
-def test_the_listing_has_the_devices_of_a_transport():
-    devices = {row["name"]: row["devices"] for row in listing()["transports"]}
-    assert devices == {name: [*way.devices] for name, way in TRANSPORTS.items()}

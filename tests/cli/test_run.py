@@ -50,82 +50,41 @@ def test_a_probe_begins_without_the_logs_of_an_earlier_one(tmp_path):
 
 SMALL = ["-a", "ring", "-b", "8", "-e", "8", "-n", "1"]
 BAD = {
-    "unknown algorithm": (["-a", "rin"], ["algorithm", "'rin'", "recursive_doubling", "native"]),
     "no algorithm": (["-a", ""], ["algorithm", "''", "ring"]),
     "unknown collective": (["-c", "all_redus"], ["collective", "'all_redus'", "all_gather"]),
-    "unknown dtype": (["-d", "float33"], ["dtype", "'float33'", "float16"]),
-    "unknown op": (["-o", "xor"], ["op", "'xor'", "sum", "max"]),
-    "unknown transport": (["-t", "ucx"], ["transport", "'ucx'", "mpi"]),
     "unknown variant": ([*SMALL, "--variant", "ring"], ["--variant", "'ring'", "nccl-ring, nccl-tree"]),
     "a variant of what does not run": (
         [*SMALL, "--variant", "nccl-ring"],
         ["2 cases", "nccl-ring: its settings affect cases over nccl, not over mpi"],
     ),
-    "a setting of communicators over MPI": (
-        [*SMALL, "--communicator", "max_ctas=4"],
-        ["2 cases", "max_ctas=4: its settings affect cases over nccl, not over mpi"],
-    ),
-    "a setting that a variant has otherwise": (
-        [*SMALL, "--variant", "nccl-symmetric", "--communicator", "buffers=allocated"],
-        ["--communicator.buffers", "'allocated'", "symmetric, the value of nccl-symmetric"],
-    ),
-    "unknown setting of communicators": ([*SMALL, "--communicator", "max_cta=4"], ["--communicator", "'max_cta'"]),
     "unknown option": (["--frob"], ["hpccoll run: unrecognized arguments: --frob: see 'hpccoll run --help'"]),
     "a misspelt option": (["--algoritms=ring"], ["--algoritms=ring: did you mean --algorithms? see 'hpccoll"]),
-    "an algorithm of others": (["-a", "bruck"], ["'bruck'", "(it is an algorithm of all_gather, all_to_all)"]),
     "an option cut short": (["--iter", "4"], ["--iter", "--help"]),
-    "unknown unit": (["-b", "8X"], ["-b", "'8X'", "64K"]),
     "nothing": (["-b", "0"], ["-b", "'0'", "at least one byte"]),
-    "a negative size": (["-b", "-8"], ["-b", "'-8'"]),
     "less than an element": ([*SMALL, "-b", "2", "-e", "2"], ["bytes", "2", "float32, 4 bytes"]),
-    "an end below the beginning": (["-b", "64", "-e", "8"], ["-e", "'8'", "-b 64 B"]),
     "more than the memory": (
         ["-a", "ring", "-b", "16T", "-e", "16T"],
         ["bytes", "16 TiB", "GiB are free", "at most"],
     ),
     "a factor of one": (["-f", "1"], ["-f", "'1'", "from 2 to"]),
-    "a factor in words": (["-f", "two"], ["-f", "'two'", "from 2 to"]),
-    "no iterations": (["-n", "0"], ["-n", "'0'", "from 1 to"]),
-    "negative warm-up": (["-w", "-1"], ["-w", "'-1'", "from 0 to"]),
-    "no time": (["--seconds", "0"], ["--seconds", "'0'", "above 0"]),
-    "endless time": (["--timeout", "inf"], ["--timeout", "'inf'", "above 0"]),
-    "a seed in words": (["--seed", "x"], ["--seed", "'x'"]),
-    "a root where there is none": ([*SMALL, "-r", "0"], ["root", "0", "all_reduce has no root"]),
     "a parameter without a value": (["--param", "channels"], ["--param", "'channels'", "channels=4"]),
-    "unknown parameter": (
-        [*SMALL, "--param", "chanels=2"],
-        ["parameter", "'chanels'", "channels, graph, segment, window"],
-    ),
     "unknown mapping": ([*SMALL, "--mapping", "plane"], ["mapping", "'plane'", "block, cyclic"]),
     "a mapping that changes nothing": ([*SMALL, "--mapping", "cyclic"], ["2 cases", "as block does: all on one node"]),
-    "an unknown argument": (
-        ["-c", "send_recv", "--param", "pear=1"],
-        ["parameter", "'pear'", "choose from copies, graph, messages, peer"],
-    ),
     "unknown traffic": (
         ["-c", "all_to_all_v", "--param", "traffic=rush"],
         ["traffic", "'rush'", "uniform, zipf, random", "*.csv"],
     ),
-    "a parameter of another algorithm": (
-        [*SMALL, "--param", "radix=2"],
-        ["parameter", "'radix'", "channels, graph, segment, window"],
-    ),
     "a root in words": (["-c", "broadcast", "-r", "last"], ["-r", "'last'", "from 0 to"]),
-    "a negative root": (["-c", "broadcast", "-r", "-1"], ["-r"]),
     "nothing but aggregators": ([*SMALL, "--aggregators", "1"], ["--aggregators", "1", "at most 0"]),
-    "aggregators in words": ([*SMALL, "--aggregators", "x"], ["--aggregators", "'x'", "from 0 to"]),
     "fewer aggregators": ([*SMALL, "--shape", "1x1+1"], ["launch", "1 rank: 1 on", "1 rank and 1 aggregator on 1"]),
-    "no channels": ([*SMALL, "--param", "channels=0"], ["parameter channels", "0", "from 1 to 4096"]),
     "no such job file": (["--job", "nope.json"], ["--job", "nope.json", "No such file"]),
     "a job file that is none": (["--job", "text.json"], ["--job", "text.json", "hpccoll plan"]),
-    "a job file that is a number": (["--job", "number.json"], ["--job", "number.json", "hpccoll plan"]),
     "a job for more ranks": (["--job", "four.json"], ["launch: 1 rank on 1 node, and job run is for 4 ranks on 1"]),
     "a shape that is none": ([*SMALL, "--shape", "4"], ["--shape", "'4'", "4x2"]),
     "another shape": ([*SMALL, "--shape", "2x1"], ["launch", "1 rank: 1 on", "2 ranks on 2 nodes"]),
     "other hosts": ([*SMALL, "--shape", "1x1", "--hosts", "n7"], ["launch", "1 rank on 1 node", "of n7"]),
     "an output below a file": ([*SMALL, "--out", "text.json/a.h5"], ["--out", "text.json/a.h5", "cannot be written"]),
     "an output that is no result": ([*SMALL, "--out", "text.json"], ["text.json"]),
-    "an output that is a directory": ([*SMALL, "--out", "."], ["'.'"]),
 }
 
 
@@ -133,7 +92,6 @@ BAD = {
 def complaints(tmp_path_factory):
     here = tmp_path_factory.mktemp("bad")
     (here / "text.json").write_text("what")
-    (here / "number.json").write_text("5")
     (here / "four.json").write_text(job(*SMALL, ranks=4).to_json())
     answers = answers_of_a_rank("run", {name: arguments for name, (arguments, _) in BAD.items()}, here)
     assert (here / "text.json").read_text() == "what"

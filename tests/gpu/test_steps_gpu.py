@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.measure.step_engine import BEGIN, END, READY
+from hpccoll.measure.step_computations import BEGIN, END, READY
 from hpccoll.transports.gpu import missing_for_gpu
 
 RANKS = Path(__file__).parents[1] / "measure" / "gpu_step_ranks.py"

@@ -35,6 +35,7 @@ from hpccoll.executor.lowered_step import LocalCall, LocalCopy, LocalFold, Lower
 from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.measure.guards import guards_of
+from hpccoll.measure.prepared import RunSettings
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import RankProgress
@@ -299,7 +300,7 @@ class Trials:
         """
         end = spoil(MpiVendorPlan if case.algorithm == NATIVE else persistent.MpiPlan, injection) if injection else None
         try:
-            prepared = PreparedCase(COMM, layout, case, executor_options=compiled)
+            prepared = PreparedCase(COMM, layout, case, settings=RunSettings(executor=compiled))
         finally:
             if end:
                 end()

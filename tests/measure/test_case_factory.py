@@ -11,10 +11,12 @@ from mpi4py import MPI
 from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
 from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.measure import case_factory
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
+from hpccoll.measure.prepared import RunSettings
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
-from hpccoll.transports.nccl import communicator_config, communicators
+from hpccoll.transports.nccl import communicators
 
 NATIVE_OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
 REFUSAL = "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)"
@@ -27,7 +29,7 @@ def config_reason(communicator, case=NATIVE_OVER_NCCL, comm=MPI.COMM_SELF):
 
 def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatch):
     versions = []
-    monkeypatch.setattr(communicator_config, "missing_for_nccl4py", lambda v: versions.append(v) or f"NCCL before {v}")
+    monkeypatch.setattr(case_factory, "missing_for_nccl4py", lambda v: versions.append(v) or f"NCCL before {v}")
     assert config_reason({"max_ctas": 4, "traffic_class": 3}) == "NCCL before 22600"
     assert config_reason({"max_ctas": 4, "buffers": "symmetric"}) == "NCCL before 22700"
     assert config_reason({"cta_policy": "efficiency"}) == "NCCL before 22700"
@@ -39,7 +41,7 @@ def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatc
 
 
 def test_the_reason_of_one_rank_is_the_reason_on_all_ranks(monkeypatch):
-    monkeypatch.setattr(communicator_config, "missing_for_nccl4py", lambda _: None)
+    monkeypatch.setattr(case_factory, "missing_for_nccl4py", lambda _: None)
     comm = SimpleNamespace(allgather=lambda own: [own, "nccl4py not found"])
     assert config_reason({"max_ctas": 4}, comm=comm) == "nccl4py not found"
 
@@ -146,7 +148,7 @@ def test_an_error_of_another_library_is_raised_unchanged():
     ],
 )
 def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(compiled, case, executor):
-    factory = SimpleNamespace(attempt=raw_examples.attempt(), executor_options=compiled)
+    factory = SimpleNamespace(attempt=raw_examples.attempt(), settings=RunSettings(executor=compiled))
     assert CaseFactory._conditions(factory, case).endswith(f" and the {executor} executor")
 
 

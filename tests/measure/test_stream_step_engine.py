@@ -9,7 +9,7 @@ import pytest
 import raw_examples
 
 from hpccoll.cases.case import Effort
-from hpccoll.measure.step_engine import BEGIN, END, READY
+from hpccoll.measure.step_computations import BEGIN, END, READY
 from hpccoll.store.load_results import read_results
 from hpccoll.training.workload import TRAINING_STEP, Workload
 from hpccoll.transports.gpu import missing_cublas

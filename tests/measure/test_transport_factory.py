@@ -1,5 +1,6 @@
 """Every row of the table of transports names classes that exist, and NCCL's get the settings of the job."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -46,7 +47,8 @@ def test_schedules_and_native_collectives_get_communicator_settings_and_buffers(
     gpu = SimpleNamespace(release=lambda: None, empty=None)
     case = raw_examples.case(transport="nccl", device="cuda")
     native, schedules = (
-        factory.make_transport(case, MPI.COMM_SELF, gpu, communicator, native=native) for native in (True, False)
+        factory.make_transport(replace(case, algorithm=name), MPI.COMM_SELF, gpu, communicator)
+        for name in ("native", "ring")
     )
     assert (type(native), type(schedules)) == (NcclVendorTransport, NcclTransport)
     for transport in (native, schedules):

@@ -118,22 +118,8 @@ def test_pairs_across_the_uplink_share_it_and_pairs_inside_racks_do_not(flow, ca
 
 @pytest.mark.usefixtures("mpiexec")  # which sees that there is an MPI library
 def test_an_uplink_carries_what_is_counted_between_racks_whichever_way_ranks_are_numbered(fabric, carried, tmp_path):
-    hpccoll = (
-        sys.executable,
-        "-m",
-        "hpccoll",
-        "run",
-        "-a",
-        "ring",
-        "-b",
-        SOME,
-        "-e",
-        SOME,
-        "-n1",
-        "-w0",
-        "--rounds=1",
-        "--in-place",
-    )
+    options = ["-a", "ring", "-b", SOME, "-e", SOME, "-n1", "-w0", "--rounds=1", "--in-place"]
+    hpccoll = (sys.executable, "-m", "hpccoll", "run", *options)
     for mapping, racks in (("block", (0, 0, 1, 1)), ("cyclic", (0, 1, 0, 1))):
         step = ("env", "UCX_NET_DEVICES=eth0", "srun", "--mpi=pmi2", *EACH, "-N4", "-wn[1-4]")
         before = carried("fabric")["rack1-up"]

@@ -143,14 +143,6 @@ journal.close(remove=False)
 """
 
 
-def test_a_shape_that_fails_keeps_no_larger_one_from_being_measured(here):
-    measured(here, CASES[0]).close(remove=False)
-    write_failure_note(here / "raw" / "F.h5", Failure(case_id="", rank=0, message="old"))
-    (here / "does.py").write_text("import sys\nsys.exit(4)\n")
-    assert not start(here)
-    assert calls(here) == ["-N 2 -n 2", "-N 4 -n 4"]
-
-
 def test_no_shape_is_launched_after_signalled_ranks(here):
     measured(here, CASES[0]).close(remove=False)
     (here / "does.py").write_text(TOLD.format(tests=str(Path(raw_examples.__file__).parent), here=str(here)))
@@ -208,21 +200,6 @@ def test_a_job_without_hosts_for_its_aggregators_is_refused_before_it_starts(her
         start(here)
     assert "1 of 5 hosts" in read_failure_notes(here / "raw" / "F.h5")[0].message
     assert not any(call.startswith("-N") for call in programs.calls())
-
-
-def test_a_job_that_is_not_of_the_plan_is_refused(here):
-    with pytest.raises(BadInputError, match=r"job: 'nope' is not valid: choose from mpi\.n4x1"):
-        launch(here / "plan.json", "nope", here / "F.h5")
-
-
-def test_an_out_of_memory_error_is_reported_first():
-    lines = [
-        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
-        "srun: error: n2: task 1: Out Of Memory",
-        "hpccoll: something",
-    ]
-    assert child_process.root_cause(lines) == lines[0]
-    assert child_process.root_cause(lines[2:]) == "something"
 
 
 PMI = "slurmstepd-n2: error: mpi/pmi2: value not properly terminated in client request"
@@ -375,12 +352,6 @@ def test_a_launch_says_that_buffers_are_on_gpus_where_a_case_of_its_shape_has_th
     assert start._line(shape).endswith("--device cuda")
     assert "--device" not in start._line(Shape(7, 7))
     assert "--device" not in replace(start, job=JOB)._line(shape)
-
-
-def test_smaller_shapes_have_the_first_nodes_and_all_aggregators():
-    start = JobLaunch(Launcher(command="srun --nodelist={hosts}", slurm=True), JOB, ("n1", "n2", "n3"), ("a1", "a2"))
-    line = start._line(Shape(2, 4, 2, dedicated_aggregators=True), "--check")
-    assert line == "srun --nodelist=n1,n1,n2,n2,a1,a2 hpccoll run --shape 2x2+2 --hosts n1,n2,a1,a2 --check"
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,6 @@ def launcher(tmp_path, monkeypatch):
     return says
 
 
-def test_the_workflow_is_next_to_the_package_or_in_it():
-    assert (paths.workflow_directory() / "Snakefile").is_file()
-    assert paths.default_sweep().is_file()
-
-
 @pytest.mark.usefixtures("launcher")
 def test_no_launcher_takes_one_line_that_says_what_to_do(tmp_path):
     (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")

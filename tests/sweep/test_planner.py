@@ -9,7 +9,6 @@ from synthetic_timings import measured_table
 
 from hpccoll.cases.case import Job
 from hpccoll.cases.plan import Plan
-from hpccoll.cases.requirements import missing_requirements
 from hpccoll.common.errors import BadInputError
 from hpccoll.measure.port_traffic import PASS_S, SETTLE_S
 from hpccoll.schedule import COLLECTIVES
@@ -37,16 +36,6 @@ def test_a_job_is_a_number_of_ranks_and_its_cases_are_the_product(planned):
     assert [plan.launcher.line(*job.shapes) for job in plan.jobs] == ["mpiexec -n 2 hpccoll", "mpiexec -n 3 hpccoll"]
 
 
-def test_the_same_sweep_file_gives_the_same_plan(planned):
-    assert planned() == planned()
-
-
-def test_values_of_a_parameter_are_cases(planned):
-    cases = planned(TEXT + "params: {ring: {channels: [1, 4]}}").jobs[0].cases
-    assert {case.params.get("channels") for case in cases if case.algorithm == "ring"} == {1, 4}
-    assert {case.params.get("channels") for case in cases if case.algorithm == "native"} == {None}
-
-
 def test_the_table_of_auto_is_in_the_plan_and_its_jobs_and_no_other_file_is_needed(planned, tmp_path):
     file = tmp_path / "t.json"
     file.write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
@@ -58,16 +47,6 @@ def test_the_table_of_auto_is_in_the_plan_and_its_jobs_and_no_other_file_is_need
         {"ring": {8: 1e-6}}
     ).to_json() | {"created": plan.jobs[0].table["created"]}
     assert {case.algorithm for case in plan.jobs[0].cases} == {"auto", "native"}
-
-
-def test_the_floor_is_measured_in_one_placement(planned):
-    cases = planned("algorithms: [null]\nbytes: 8\nranks: 2").jobs[0].cases
-    assert len(cases) == 1
-
-
-def test_a_barrier_has_one_size(planned):
-    cases = planned("collectives: barrier\nalgorithms: native\nbytes: [8, 16]\nin_place: false\nranks: 2").jobs[0].cases
-    assert len(cases) == 1
 
 
 @pytest.mark.usefixtures("picky")
@@ -122,28 +101,6 @@ def test_a_plan_that_is_none_takes_one_line(tmp_path):
     assert invoke("status", tmp_path).is_bad_input("plan", "plan.json", "hpccoll plan")
 
 
-@pytest.mark.usefixtures("picky")
-def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
-    planned("algorithms: [ring, picky]\nbytes: 8\nin_place: false\nranks: [2, 3]")
-    result = invoke("plan", tmp_path / "some.yaml")
-    assert result.code == 0
-    assert result.out.splitlines() == [
-        "some: 3 cases in 2 jobs, 3 rounds of each, 1 case left out; about 5 s, longer if operations are slow",
-        "",
-        "launches, by nodes x ranks per node:",
-        "  1x2: mpiexec -n 2 hpccoll run --shape 1x2 --job JOB.json --out JOB.h5",
-        "  1x3: mpiexec -n 3 hpccoll run --shape 1x3 --job JOB.json --out JOB.h5",
-        "",
-        "mpi.p2: 2 cases on 1x2",
-        "",
-        "mpi.p3: 1 case on 1x3",
-        "",
-        "left out:",
-        "  1 case: picky of all_reduce needs a power-of-two number of workers (mpi.p3)",
-    ]
-    assert not (tmp_path / "results").exists()
-
-
 def test_a_plan_says_where_the_end_of_the_sizes_is_not_reached(planned):
     sizes = "algorithms: ring\nranks: 2\nbytes: {from: 1K, to: 1M, factor: "
     assert planned(sizes + "8}").notes == ("the largest size is 512 KiB: the factor 8 does not reach 1 MiB",)
@@ -161,31 +118,11 @@ def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planne
     assert "no CUDA device" not in " ".join(ExecutionSite.local().notes(jobs, tmp_path))
 
 
-def test_timings_of_what_is_not_queued_are_left_out_of_a_plan(planned):
-    plan = planned(TEXT + "devices: cuda\ntransports: [nccl, staged]\ntiming: [single, aggregated]\n")
-    timings = {(case.transport, case.timing) for job in plan.jobs for case in job.cases}
-    assert timings == {("nccl", "single"), ("nccl", "aggregated"), ("staged", "single")}
-    (reason,) = {skip.reason for skip in plan.skips}
-    assert reason.startswith("timing: 'aggregated' is not valid: single over staged, where the host takes part; ")
-
-
-def test_a_plan_notes_missing_gpus(planned):
-    notes = planned(TEXT + "devices: cuda\n").notes
-    missing = missing_requirements(["cuda"])
-    assert [note.partition(": ")[2] for note in notes if "on GPUs" in note] == missing[:1]
-
-
 def test_plan_as_json_is_the_plan_and_the_evidence_of_its_jobs(planned, tmp_path):
     plan = planned()
     fields = json.loads(invoke("plan", tmp_path / "some.yaml", "--json").out)
     assert fields.pop("evidence").keys() == {job.name for job in plan.jobs}
     assert fields == json.loads(plan.to_json())
-
-
-def test_plan_writes_what_the_jobs_read(planned, tmp_path):
-    plan = planned()
-    assert invoke("plan", tmp_path / "some.yaml", "--out", tmp_path / "out").code == 0
-    assert (tmp_path / "out" / "jobs" / "mpi.p3.json").read_text() == plan.jobs[1].to_json()
 
 
 @pytest.mark.parametrize("command", ["plan", "sweep"])

@@ -7,7 +7,7 @@ import pytest
 from cli_runner import invoke
 from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin
 
-from hpccoll.cases.case import Job, Shape
+from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Plan
 from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError, UnusableError
@@ -235,13 +235,6 @@ def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, warned, tmp_
 def _written(text, place):
     (place / "plan.json").write_text(text)
     return place / "plan.json"
-
-
-def test_a_plan_for_a_cluster_is_read_as_it_was_written(on_cluster, tmp_path):
-    plan = on_cluster(CLUSTER + "variants: {few: {N: 1}}")
-    write_plan(plan, tmp_path / "out")
-    assert Plan.load(tmp_path / "out" / "plan.json") == plan
-    assert Job.load(tmp_path / "out" / "jobs" / "mpi.n4x1.few.json") == plan.jobs[0]
 
 
 def test_what_is_begun_stays_as_it_was_planned_when_nodes_go_and_when_they_come(on_cluster, programs, tmp_path):

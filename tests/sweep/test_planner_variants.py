@@ -123,15 +123,6 @@ def test_a_variable_of_a_site_that_a_variant_sets_is_refused_if_it_selects_and_n
     assert len(on_cluster(NVLS, "environment: {NCCL_ALGO: Tree}\n").notes) == 1
 
 
-def test_of_many_variants_that_a_variable_of_the_site_holds_in_only_those_that_set_it_are_named(on_cluster):
-    five = "default: {}, nccl-ring: , nccl-tree: , nccl-ll: , nccl-simple: "
-    (note,) = on_cluster(NVLS + f"variants: {{{five}}}\n", "environment: {NCCL_NET: IB}\n").notes
-    assert "NCCL_NET=IB" in note
-    assert "all 5 variants" in note
-    (note,) = on_cluster(NVLS + f"variants: {{{five}, nccl-socket: }}\n", "environment: {NCCL_NET: IB}\n").notes
-    assert "all other variants than nccl-socket" in note
-
-
 @pytest.mark.parametrize("net", ["Libfabric", "SOCKET"])
 def test_variables_of_infiniband_are_left_out_if_nccl_must_use_another_network(on_cluster, net):
     variants = "default: {}, nccl-one-rail: , nccl-traffic-class: , both: {NCCL_IB_TC: 1, NCCL_ALGO: Ring}, gdr: {A: 1}"

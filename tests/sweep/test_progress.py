@@ -5,12 +5,10 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
-import raw_examples
 
 from hpccoll.cases.case import Case, Effort, Job
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.common.terminal import ERASE_LINE, PrintableStream
-from hpccoll.store.journal import Journal
 from hpccoll.store.json_lines import ChainEnd
 from hpccoll.sweep.progress import ALL_MEASURED, MeasurementCount, MeasurementCounter, TimeLeft, progress_display
 
@@ -55,18 +53,6 @@ def test_outcomes_are_counted_as_they_come(tally, tmp_path):
     assert tally.count().done == 3
 
 
-def test_what_a_journal_records_is_counted(tally, tmp_path):
-    raw, job = tmp_path / "raw" / "a.h5", next(iter(tally._raw.values()))
-    journal = Journal(raw, job)
-    journal.begin(raw_examples.attempt())
-    for case in job.cases[:2]:
-        journal.start(case)
-        journal.record(raw_examples.outcome(case))
-    journal.record(raw_examples.skipped(job.cases[2]))
-    assert tally.count() == (4, 2)
-    journal.close(remove=False)
-
-
 def test_a_job_with_a_result_and_no_journal_is_done(tally, tmp_path):
     (tmp_path / "raw" / "a.h5").touch()
     write(tmp_path / "raw" / "b.h5.journal", {"outcome": 1})
@@ -91,25 +77,6 @@ def test_all_rounds_of_a_case_that_is_skipped_are_done_and_take_no_time(tally, t
     journal.unlink()
     (tmp_path / "raw" / "a.h5").touch()
     assert tally.count() == (10, 8)  # of the last poll: complete files are not read again
-
-
-def test_what_was_skipped_has_no_part_in_the_pace():
-    pace = TimeLeft(100)
-    texts = [pace.text(MeasurementCount(*count), now) for *count, now in ((0, 0, 0.0), (10, 10, 5.0), (60, 20, 25.0))]
-    assert texts == ["", "", "about 80 s left"]
-
-
-def test_a_log_has_a_line_for_each_tenth(capsys):
-    with progress_display(30) as show:
-        for done in (0, 1, 2, 3, 3, 4, 10, 30, 30):
-            show(timed(done))
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in lines] == [
-        "3 of 30 measurements",
-        "10 of 30 measurements",
-        "30 of 30 measurements",
-        ALL_MEASURED.split(",")[0],
-    ]
 
 
 def test_the_remaining_time_is_estimated_from_the_pace_so_far():
@@ -141,12 +108,6 @@ def test_a_log_says_how_long_the_rest_will_take(capsys, monkeypatch):
         "30 of 30 measurements, 40 s",
         ALL_MEASURED,
     ]
-
-
-def test_nothing_to_do_is_no_division_by_zero(capsys):
-    with progress_display(0) as show:
-        show(timed(0))
-    assert capsys.readouterr().err == ""
 
 
 def test_a_terminal_has_one_line_that_is_replaced(monkeypatch):

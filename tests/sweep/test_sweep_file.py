@@ -40,11 +40,6 @@ def test_the_bare_word_null_is_the_algorithm(sweep_file):
     assert (sweep.algorithms, [*sweep.params]) == (["ring", "null"], ["null"])
 
 
-def test_what_is_named_twice_is_measured_once(sweep_file):
-    twice = load_sweep(sweep_file("algorithms: [ring, ring]\nbytes: [8, 8 B, 1K, 1024]\nranks: [2, 2]"))
-    assert (twice.algorithms, twice.sizes(), twice.ranks) == (["ring"], [8, 1024], [2])
-
-
 def test_a_range_of_sizes_rises_by_its_factor(sweep_file):
     swept = load_sweep(sweep_file(LEAST + "bytes: {from: 8, to: 1K, factor: 4}"))
     assert swept.sizes() == [8, 32, 128, 512]
@@ -68,9 +63,6 @@ BAD = {
     "a table without auto": (LEAST + "table: nowhere.json", ["table", "'nowhere.json'", "hpccoll tune"]),
     "unknown key": (LEAST + "frob: 1", ["frob", "1", "no such key", "collectives", "effort"]),
     "unknown key of a section": (LEAST + "effort: {second: 1}", ["effort.second", "min_iterations", "mean seconds?"]),
-    "a misspelt end": (LEAST + "bytes: {from: 8, too: 9}", ["bytes.too", "9", "did you mean to? choose from"]),
-    "a range without an end": (LEAST + "bytes: {from: 8}", ["bytes.to is missing: "]),
-    "another key in a range": (LEAST + "bytes: {from: 8, to: 9, by: 2}", ["bytes.by", "from, to, factor"]),
     "a missing key": ("bytes: 8\nranks: 2", ["a.yaml: algorithms is missing: ", "hpccoll list"]),
     "unknown collective": (LEAST + "collectives: all_redus", ["collectives.0: 'all_redus'", "mean all_reduce?"]),
     "unknown algorithm": (LEAST + "algorithms: rin", ["a.yaml: algorithms.0: 'rin'", "mean ring?", "native"]),
@@ -80,34 +72,18 @@ BAD = {
     ),
     "unknown transport": (LEAST + "transports: ucx", ["a.yaml: transports.0: 'ucx'", "choose from mpi, shm, tiered"]),
     "a transport of another device": (LEAST + "transports: [mpi, nccl]", ["transports.1: 'nccl'", "needs device cuda"]),
-    "unknown mapping": (LEAST + "mapping: plane", ["mapping", "'plane'", "block", "cyclic"]),
-    "unknown dtype": (LEAST + "dtypes: [float33]", ["dtype", "'float33'", "float16"]),
-    "unknown op": (LEAST + "ops: xor", ["op", "'xor'", "sum", "max"]),
     "unknown unit": (LEAST + "bytes: [8, 9Q]", ["bytes.1", "'9Q'", "64K"]),
-    "unknown unit in a range": (LEAST + "bytes: {from: 8, to: 4X}", ["bytes.to", "'4X'", "64K"]),
     "a range that falls": (LEAST + "bytes: {from: 64, to: 8}", ["bytes", "'to' must be at least 'from'"]),
     "less than an element": (LEAST + "bytes: 2", ["bytes", "2", "at least one float32, 4 bytes"]),
     "more than the memory": (LEAST + "bytes: 16T", ["bytes", "16 TiB", "2 ranks need", "at most"]),
     "no sizes": (LEAST + "bytes: []", ["bytes", "[]", "at least 1: sizes: a list"]),
-    "no algorithms": (LEAST + "algorithms: []", ["algorithms", "[]", "at least 1"]),
     "ranks in words": (LEAST + "ranks: two", ["ranks.0", "'two'", "a whole number: numbers of ranks"]),
-    "no ranks": (LEAST + "ranks: 0", ["ranks.0", "0", "at least 1"]),
     "parameters of what is not measured": (LEAST + "params: {rin: {channels: 1}}", ["params: 'rin'", "ring"]),
     "unknown parameter": (LEAST + "params: {ring: {chanels: 1}}", ["params.ring: 'chanels'", "mean channels?"]),
-    "no values of a parameter": (LEAST + "params: {ring: {channels: []}}", ["params.ring.channels", "at least 1"]),
     "no channels": (LEAST + "params: {ring: {channels: 0}}", ["parameter channels", "0", "from 1 to 4096"]),
-    "parameters of a number": (LEAST + "params: 7", ["params", "7", "keys and values", "{ring: {channels: [1, 4]}}"]),
     "a placement in words": (LEAST + "in_place: maybe", ["in_place.0", "'maybe'", "true or false"]),
-    "a seed in words": (LEAST + "seed: x", ["seed", "'x'", "a whole number"]),
-    "another device": (LEAST + "devices: gpu", ["devices.0", "'gpu'", "choose from cpu, cuda"]),
-    "too precise": (LEAST + "effort: {precision: 2}", ["effort.precision", "2", "at most 1: "]),
     "a parameter of lists": (LEAST + "params: {ring: {window: [[1]]}}", ["ring.window.0: [1]", "a whole number"]),
-    "a list of variants": (LEAST + "variants: [a, b]", ["variants: ['a', 'b']", "keys and values", "{VARIABLE:"]),
-    "variables in a list": (LEAST + "variants: {mine: [A]}", ["variants.mine", "['A']", "keys and values"]),
     "a variable that is a list": (LEAST + "variants: {mine: {A: [1]}}", ["variants.mine.A: [1]", "one text or number"]),
-    "an algorithm of NCCL in a list": (
-        LEAST + "variants: {mine: {NCCL_ALGO: [Ring, Tree]}}", ["variants.mine.NCCL_ALGO", "such as Ring,Tree"],
-    ),
     "what no case can be of": (
         LEAST.replace("ring", "native") + "dtypes: bfloat16", ["2 cases", "have no dtype bfloat16 on device cpu"],
     ),
@@ -119,46 +95,30 @@ BAD = {
         LEAST + "timing: [single, aggregated]",
         ["timing: 'aggregated' is not valid: single over mpi, where the host takes part; over nccl single, aggreg"],
     ),
-    "no operations": (LEAST + "effort: {operations: 0}", ["effort.operations: 0", "at least 1: operations of an iter"]),
-    "an effort of a number": (LEAST + "effort: 3", ["effort", "3", "warmup", "timeout"]),
-    "negative time": (LEAST + "effort: {seconds: -1}", ["effort.seconds", "-1", "more than 0: wall time"]),
     "more at least than at most": (
         LEAST + "effort: {min_iterations: 9, max_iterations: 3}", ["effort", "'max_iterations' must be at least"],
     ),
     "neither ranks nor nodes": ("algorithms: ring\nbytes: 8", ["a.yaml: ranks is missing", "'ranks'", "'nodes'"]),
     "nothing behind a key": (LEAST + "seed:", ["a.yaml: seed is missing: a whole number"]),
-    "no algorithms behind the key": ("algorithms:\nbytes: 8\nranks: 2", ["algorithms is missing: one or several"]),
     "no sizes behind the key": ("algorithms: ring\nbytes:\nranks: 2", ["a.yaml: bytes is missing: sizes"]),
-    "null of what is no algorithm": (LEAST + "ops: [null]", ["a.yaml: ops.0 is missing: one text"]),
     "pairs that there are not": (LEAST + "pairs: [[0, 1], [2]]", ["pairs", "ends, all", "[[0, 1], [0, 2]]"]),
-    "a pair of one": (LEAST + "pairs: [[1, 1]]", ["pairs", "[[1, 1]]", "different ranks"]),
     "traffic that there is not": (
         LEAST + "collectives: all_to_all_v\nalgorithms: native\ntraffic: hot", ["traffic", "'hot'", "zipf", "*.csv"],
     ),
-    "a root before the first": (LEAST + "roots: -1", ["roots.0", "-1", "at least 0"]),
     "a collective without its algorithms": (
         LEAST + "collectives: [all_reduce, broadcast]", ["algorithms", "broadcast", "binomial", "chain"],
     ),
-    "a list": ("- 1", ["a.yaml: it is no YAML of keys and values: ", "algorithms"]),
     "nothing": ("", ["a.yaml: it is no YAML of keys and values: ", "algorithms"]),
     "a number that is a truth": (LEAST + "ranks: [true]", ["ranks.0", "True", "a number: YAML reads yes"]),
-    "rounds of yes": (LEAST + "rounds: yes", ["rounds", "True", "a number: YAML reads yes"]),
-    "a time of no": (LEAST + "effort: {seconds: no}", ["effort.seconds", "False", "a number: YAML reads yes"]),
-    "a size of on": (LEAST + "bytes: [8, on]", ["bytes.1", "True", "a number of bytes"]),
     "a word of no": (LEAST + "ops: no", ["ops.0", "False", "one text or number; in quotes where YAML reads"]),
     "too many ranks": (LEAST + "ranks: [1000000]", ["ranks.0", "1000000", "at most 4096"]),
     "more ranks than nodes can have": (
         "algorithms: ring\nbytes: 8\nnodes: 1000\nranks_per_node: 1000",
         ["ranks_per_node", "at most 262144 ranks"],
     ),
-    "too many aggregators": (LEAST + "aggregators: 99999999", ["aggregators", "99999999", "at most 4096"]),
     "too large a size": (LEAST + "bytes: 17T", ["bytes.0", "'17T'", "at most 16 TiB"]),
     "too many sizes": (LEAST + f"bytes: [{', '.join(map(str, range(1, 1002)))}]", ["bytes", "at most 1000: sizes"]),
-    "too many iterations": (LEAST + "effort: {min_iterations: 1000001}", ["min_iterations", "at most 1000000"]),
     "too long": (LEAST + "effort: {seconds: 1e308}", ["effort.seconds", "'1e308'", "at most 604800: wall time"]),
-    "endless": (LEAST + "effort: {seconds: inf}", ["effort.seconds", "'inf'", "a number"]),
-    "no number": (LEAST + "effort: {timeout: nan}", ["effort.timeout", "'nan'", "a number"]),
-    "a seed of 64 bits": (LEAST + "seed: 9223372036854775808", ["seed", "9223372036854775808", "at most"]),
     "a seed of 5000 digits": (LEAST + f"seed: {'9' * 5000}", ["seed", "9999", "not too large"]),
     "more cases than a sweep has": (
         LEAST + "algorithms: all\ncollectives: all\nparams: {ring: {channels: [" + "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
@@ -169,17 +129,12 @@ BAD = {
         LEAST + "collectives: send_recv\nalgorithms: all\npairs: all\nranks: 4096", ["lists: ", "at most"],
     ),
     "a NUL in a variable": (LEAST + 'variants: {a: {B: "x\\0y"}}', ["variants.a.B", "'x\\x00y'", "printable"]),
-    "a NUL in the name of a variable": (LEAST + 'variants: {a: {"B\\0C": x}}', ["variants", "B\\x00C", "digits and _"]),
     "an = in the name of a variable": (LEAST + "variants: {a: {B=C: x}}", ["variants", "'B=C'", "digits and _"]),
     "a long name of a variant": (LEAST + f"variants: {{{'v' * 260}: {{B: x}}}}", ["variants", "at most 80 letters"]),
-    "a variant that is a path": (LEAST + "variants: {../a: {B: x}}", ["variants", "'../a'", "file names"]),
     "a variant that looks like another": (LEAST + "variants: {nccl-r\u0456ng: {B: x}}", ["variants", "(A to Z)"]),
     "an escape sequence": (LEAST + 'ops: "\\e[31m"', ["ops.0", "\\x1b[31m"]),
     "a key that is there twice": ("algorithms: ring\nbytes: 8\nranks: 2\n'ranks': 4", [
         "'ranks' appears twice, on line 3 and on line 4",
-    ]),
-    "a key that is there twice below another": (LEAST + "effort: {warmup: 1,\n warmup: 2}", [
-        "'warmup' appears twice, on line 4 and on line 5",
     ]),
     "a value of values of values": (
         "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
@@ -188,7 +143,6 @@ BAD = {
     ),
     "a value that is inside itself": (LEAST + "ops: &a [*a]", ["contains itself"]),
     "lists in lists": ("a: " + "[" * 10_000, ["nested too deeply"]),
-    "maps in maps": ("a: " + "{a: " * 10_000, ["nested too deeply"]),
     "an object of Python": ("a: !!python/object/apply:os.system [ls]", ["could not determine a constructor"]),
     "no YAML": ("a: [1", ["it is no YAML: line 1, column 6: while parsing a flow sequence, expected ',' or ']'"]),
 }  # fmt: skip
@@ -198,16 +152,6 @@ BAD = {
 def test_a_bad_sweep_file_takes_one_line_with_the_key_the_value_and_the_choices(name, sweep_file):
     text, words = BAD[name]
     assert invoke("plan", sweep_file(text)).is_bad_input("a.yaml", *words)
-
-
-def test_every_mistake_of_a_sweep_file_has_a_line_of_its_own(sweep_file):
-    result = invoke(
-        "plan", sweep_file("algorithms: ring\nranks: two\nseed: x\neffort: {second: 1, warmup: -1}\nbytes: []\n")
-    )
-    assert (result.code, result.out) == (2, "")
-    assert [line.split(": ")[2] for line in result.err.splitlines()] == [
-        "bytes", "ranks.0", "effort.warmup", "effort.second", "seed",
-    ]  # fmt: skip
 
 
 def test_every_misspelt_word_of_a_sweep_file_has_a_line_of_its_own_whatever_else_is_wrong(sweep_file):
@@ -298,11 +242,6 @@ def test_a_setting_of_a_known_variant_stays_what_it_is(sweep_file):
     assert result.is_bad_input("variants.nccl-symmetric.communicator.buffers", "symmetric, the value of nccl-symmetric")
 
 
-def test_an_unknown_variant_needs_variables(sweep_file):
-    result = invoke("plan", sweep_file(LEAST + "variants: {nccl-rnig: }"))
-    assert result.is_bad_input("variants", "'nccl-rnig'", "ucc-sharp", "mean nccl-ring?")
-
-
 def test_a_misspelt_variant_that_sets_nothing_is_refused_and_one_of_its_own_is_not(sweep_file):
     result = invoke("plan", sweep_file(LEAST + "variants: {plain: {}, nccl-rnig: {}}"))
     assert result.is_bad_input("a.yaml: variants: 'nccl-rnig' is not valid: did you mean nccl-ring?")
@@ -327,20 +266,7 @@ def test_sweep_files_that_we_ship_are_valid_to_both(path):
     jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(json_schema()))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        LEAST,
-        LEAST + "algorithms: [ring, null]\nbytes: [8, 1K]\nin_place: false",
-        LEAST + "bytes: {from: 8, to: 1M}\nparams: {ring: {channels: [1, 4], window: 2}}\neffort: {seconds: 0.5}",
-    ],
-)
-def test_an_editor_with_the_schema_accepts_what_we_accept(text, sweep_file):
-    load_sweep(sweep_file(text))
-    jsonschema.validate(yaml.safe_load(text), json.loads(json_schema()))
-
-
-@pytest.mark.parametrize("name", ["unknown key", "unknown key of a section", "a missing key", "no sizes", "no ranks"])
+@pytest.mark.parametrize("name", ["unknown key", "unknown key of a section", "a missing key", "no sizes"])
 def test_an_editor_with_the_schema_refuses_what_we_refuse(name):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(BAD[name][0]), json.loads(json_schema()))

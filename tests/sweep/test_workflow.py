@@ -92,23 +92,11 @@ def test_what_a_leftover_starts_as_it_ends_is_ended_too(tmp_path):
         assert child.wait(LONG_S) == 1
 
 
-def test_the_command_is_snakemakes_with_what_it_is_given():
-    command = workflow.snakemake_command(Path("a.yaml"), "local", None, Path("results/a"), ["--cores", "2"])
-    assert command[:3] == [sys.executable, "-m", "snakemake"]
-    assert command[-4:] == ["--nolock", "raw", "--cores", "2"]
-    assert "out=results/a" in command
-
-
 def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_path):
     script = f"echo hello; while [ ! -e {tmp_path}/shown ]; do sleep 0.02; done; exit 5"
     code = workflow.run_workflow(["sh", "-c", script], tmp_path, (tmp_path / "shown").touch)
     assert code == 5
     assert (tmp_path / "logs" / "snakemake.log").read_text() == f"\n$ sh -c '{script}'\nhello\n"
-
-
-def test_what_is_driven_leaves_nothing_running(tmp_path):
-    workflow.run_workflow(["sh", "-c", "sleep 62 & exit 0"], tmp_path, lambda: None)
-    assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -262,14 +250,6 @@ NAMES = [
     "results/a", "2026_11", "007", "1e3", "[x]", "a b", "$HOME", "#x", "null", "true", "nan", "~", "-x", "--help", "%",
     "*", "a:b", "@", "&a", "!b", "|", "`id`", "\N{LATIN SMALL LETTER U WITH DIAERESIS}", "a=b", "x\\y", "0x1",
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_any_name_of_a_directory_reaches_the_rules_as_it_is(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = config_of(Path(name))["out"]
-    assert Path(found).absolute() == tmp_path / name
-    assert not found.startswith(("-", "~"))
 
 
 @pytest.mark.parametrize("name", ["{job}", "{", "'q'", "a\nb", "a: b", "a #b", " a ", "a\x1bb", '"', "\udcff", "a:"])

@@ -8,9 +8,7 @@ the part from the sender's memory, and *done* ends the sender's step.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -23,22 +21,13 @@ from hpccoll.executor.lowered_step import (
     LocalCopy,
     LocalFold,
     LocalScale,
+    LocalWork,
     LoweredStep,
     MpiMessage,
 )
 from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.schedule.step import Range, drop_null_peers
-from hpccoll.transports.buffer_pieces import (
-    Piece,
-    accessed_parts,
-    align_pieces,
-    count_overlaps,
-    overlapping_actions,
-    sorted_bounds,
-    workspace_elements,
-    written_parts,
-)
+from hpccoll.transports.lowering import Lowering, Span, align_pieces, overlap
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
 from hpccoll.transports.transport_interface import address, aligned_empty
 
@@ -66,7 +55,7 @@ class QueuedMemory(Protocol):
         """The calls that wait for all queued work."""
 
 
-class MpiLowering:
+class MpiLowering(Lowering):
     """Lowers the steps of this rank. With ``shared``, all ranks create it together.
 
     Args:
@@ -87,27 +76,25 @@ class MpiLowering:
         shared: SharedMemory | None = None,
         memory: QueuedMemory | None = None,
     ) -> None:
-        self.me, self.operation, self.shared, self.memory = me, operation, shared, memory
+        super().__init__(me, operation)
+        self.shared, self.memory = shared, memory
         self.empty = memory.empty if memory else aligned_empty
-        slices = map(operation.lane_schedule, range(len(operation.schedules)))
-        self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
-        self.steps = [self.slices[lane % len(self.slices)] for lane in range(operation.lanes)]
-        self.spans = cache(operation.cut.spans)
-        self.buffers = {"src": src, "dst": dst, "tmp": self._tmp(shared.empty if shared else self.empty)}
+        tmp = (shared.empty if shared else self.empty)(self.tmp_length, operation.dtype)
+        self.buffers = {"src": src, "dst": dst, "tmp": tmp}
         self.datatypes: list[MPI.Datatype] = []
         self.node_peers = self._node_peers(shared) if shared else {}
 
     def sequences(self) -> list[list[LoweredStep]]:
         """Return the steps of each sequence, lane after lane; the caller later frees ``datatypes``."""
-        window = max(1, min(self.operation.window * len(self.slices), self.operation.lanes))
-        return [self._sequence(range(first, self.operation.lanes, window)) for first in range(window)]
+        return [self._sequence(self.lanes(number)) for number in range(self.window)]
 
     def _sequence(self, lanes: range) -> list[LoweredStep]:
-        length = max((self._scratch_length(lane, step) for lane in lanes for step in self.steps[lane]), default=0)
+        steps = [(lane, step) for lane in lanes for step in self.steps(lane)]
+        length = max((sum(map(len, self._written(lane, step))) for lane, step in steps), default=0)
         scratch = self.empty(length, self.operation.dtype)
         lowered = []
         for lane in lanes:
-            for step in self.steps[lane]:
+            for step in self.steps(lane):
                 lowered += self._step(lane, step, scratch)
             lowered += self._scaling(lane)
         if self.memory:
@@ -121,11 +108,6 @@ class MpiLowering:
             if any(message.is_signal for message in step.messages):
                 step.before, step.after = [*step.before, *fences], [*fences, *step.after]
         return steps
-
-    def _tmp(self, empty: Callable[[int, np.dtype[np.generic]], Array]) -> Array:
-        """Return the algorithm's buffer ``tmp``."""
-        length = workspace_elements(chain.from_iterable(self.slices), self.operation.cut, self.operation.count)
-        return empty(length, self.operation.dtype)
 
     def _node_peers(self, shared: SharedMemory) -> dict[int, NodePeer]:
         """Return the ranks whose memory this rank reads, with the spans of the parts that each sends to it."""
@@ -144,23 +126,24 @@ class MpiLowering:
     def _send_spans(self, peers: Iterable[int]) -> dict[int, SendSpans]:
         """Return, for each peer, the spans of the parts that this rank sends to it, in the order of the schedule."""
         sends: dict[int, SendSpans] = {peer: defaultdict(list) for peer in peers}
-        for lane, steps in enumerate(self.steps):
-            for action in (action for step in steps for action in step.actions):
+        for lane in range(self.operation.lanes):
+            for action in (action for step in self.steps(lane) for action in step.actions):
                 if isinstance(action, Send) and (peer := int(action.peer)) in sends:
-                    spans = self.spans(lane, self.me, action.part)
-                    sends[peer][lane] += [[(action.part.buffer, *span) for span in spans]] if spans else []
+                    spans = self.spans(lane, action.part)
+                    sends[peer][lane] += [spans] if spans else []
         return sends
 
-    def _scratch_length(self, lane: int, step: Step) -> int:
-        """Return the elements of scratch that suffice for the arrivals and copies of a step."""
-        return sum(b - a for part in written_parts(step) for a, b in self.spans(lane, self.me, part))
+    def _written(self, lane: int, step: Step) -> list[Span]:
+        """Return what the receives and copies of a step write at this rank."""
+        actions = (action for action in step.actions if not isinstance(action, Send))
+        return self.spans(lane, *(action.target if isinstance(action, Copy) else action.part for action in actions))
 
     def _step(self, lane: int, step: Step, scratch: Array) -> list[LoweredStep]:
         """Lower a step; if peers read parts from shared memory, a second step waits until they are done."""
         start, end = LoweredStep(), LoweredStep()
         write = end if self._overwrites_parts_being_read(lane, step) else start
         ordinal: dict[tuple[bool, int], int] = defaultdict(int)
-        used, overlapping = 0, self._overlapping(lane, step)
+        used, overlapping = 0, self.overlapping(lane, step)
         for number, action in enumerate(step.actions):
             target = self._views(lane, action.target if isinstance(action, Copy) else action.part)
             length = sum(len(view) for view in target)
@@ -201,31 +184,22 @@ class MpiLowering:
     def _overwrites_parts_being_read(self, lane: int, step: Step) -> bool:
         """Return whether a step writes parts that ranks of the node read in the same step."""
         read = (a.part for a in step.actions if isinstance(a, Send) and a.peer in self.node_peers)
-        return bool(count_overlaps(self._pieces(lane, *written_parts(step)), *sorted_bounds(self._pieces(lane, *read))))
+        return overlap(self._written(lane, step), self.spans(lane, *read))
 
     def _copy(
         self, start: LoweredStep, write: LoweredStep, lane: int, action: Copy, staging: Array, *, overlapping: bool
     ) -> int:
         """Lower a copy, through ``staging`` if the step writes what it reads; return the elements of scratch used."""
         source, target = self._views(lane, action.source), self._views(lane, action.target)
-        pieces = self._pieces(lane, action.source)
-        if not (overlapping or count_overlaps(pieces, *sorted_bounds(self._pieces(lane, action.target)))):
+        if not (overlapping or overlap(self.spans(lane, action.source), self.spans(lane, action.target))):
             write.after += _copies(target, source)
             return 0
         start.before += _copies([staging], source)
         write.after += _copies(target, [staging])
         return len(staging)
 
-    def _overlapping(self, lane: int, step: Step) -> set[int]:
-        """Return the indices of the actions that overlap another action of the step, and so need staging."""
-        return overlapping_actions([self._pieces(lane, *accessed_parts(Step(action))) for action in step.actions])
-
-    def _pieces(self, lane: int, *parts: Part) -> list[Piece]:
-        """Return the element ranges of parts."""
-        return [((part.buffer, a), (part.buffer, b)) for part in parts for a, b in self.spans(lane, self.me, part)]
-
     def _views(self, lane: int, part: Part) -> list[Array]:
-        return [self.buffers[part.buffer][a:b] for a, b in self.spans(lane, self.me, part)]
+        return [self.buffers[span.buffer][span.start : span.stop] for span in self.spans(lane, part)]
 
     def _data(self, views: list[Array]) -> tuple[NDArray[np.uint8], int, MPI.Datatype]:
         """Return the buffer specification of ``views``; several views need a derived datatype."""
@@ -238,13 +212,12 @@ class MpiLowering:
         return first, 1, datatype
 
     def _scaling(self, lane: int) -> list[LoweredStep]:
-        """Return the last step of an average, which divides the lane's sum by the number of workers."""
-        if not self.operation.reduction.averages or self.me >= self.operation.layout.workers:
-            return []
-        units = self.operation.call.target(self.me, self.operation.cut.units)
-        views = self._views(lane, Part("dst", (Range(units.start, units.stop),)))
-        reduction, workers = self.operation.reduction, self.operation.layout.workers
-        return [LoweredStep(after=[LocalScale(reduction, view, workers) for view in views])]
+        """Return the last step of an average."""
+        views = [self.buffers[span.buffer][span.start : span.stop] for span in self.averaged(lane)]
+        scales: list[LocalWork] = [
+            LocalScale(self.operation.reduction, view, self.operation.layout.workers) for view in views
+        ]
+        return [LoweredStep(after=scales)] if scales else []
 
 
 def merge_steps(steps: Iterable[LoweredStep]) -> list[LoweredStep]:

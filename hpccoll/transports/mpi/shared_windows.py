@@ -15,14 +15,15 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.executor.lowered_step import DeferredCall
 from hpccoll.schedule.operation import Array
 from hpccoll.transports.guarded_memory import MARGIN_BYTES, GuardedBuffer, allocate_guarded
+from hpccoll.transports.lowering import Span
 
 PAGE_BYTES = 4096
 
 SHM_DIRECTORY = Path("/dev/shm")  # noqa: S108  MPICH and Open MPI both allocate shared memory there
 """The file system whose free space limits windows."""
 
-SendSpans: TypeAlias = dict[int, list[list[tuple[str, int, int]]]]
-"""By lane, the parts that a rank sends to another rank, in order; each part is a list of (buffer, start, stop)."""
+SendSpans: TypeAlias = dict[int, list[list[Span]]]
+"""By lane, the parts that a rank sends to another rank, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class NodePeer:
     """
 
     buffers: Mapping[str, Array]
-    sends: Mapping[int, Iterator[list[tuple[str, int, int]]]]
+    sends: Mapping[int, Iterator[list[Span]]]
 
     def next_part(self, lane: int, scratch: Array) -> list[Array]:
         """Return views of the next part that the peer sends in ``lane``.
@@ -44,7 +45,7 @@ class NodePeer:
         is rejected later.
         """
         spans = next(self.sends.get(lane, iter(())), [])
-        part = [self.buffers[buffer][start:stop] for buffer, start, stop in spans]
+        part = [self.buffers[span.buffer][span.start : span.stop] for span in spans]
         return part if sum(map(len, part)) == len(scratch) else [scratch]
 
 

@@ -1,4 +1,4 @@
-"""The fold kernel: it executes a wave of folds in one launch, from tables uploaded when the plan is compiled."""
+"""The fold kernel: it executes a wave of folds in one launch, from tables uploaded when the plan is made."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial

@@ -1,4 +1,4 @@
-"""The compiler of schedules for NCCL: it turns the steps of a rank into stages, each a group of messages and its folds.
+"""The lowering of schedules for NCCL: it turns the steps of a rank into stages, each a group of messages and its folds.
 
 The lanes of an operation are distributed over sequences as over MPI; the lanes of a sequence run one after another. All
 sequences share the groups, which are numbered by logical time (message_times.py). If sequences have several lanes each,
@@ -12,25 +12,14 @@ Arrivals that are folded, or that would overwrite data which their step still re
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import chain, zip_longest
 from typing import NamedTuple, TypeAlias
 
-from hpccoll.schedule import Copy, Part, Recv, RecvReduce, Send, Step
+from hpccoll.schedule import Copy, RecvReduce, Send, Step
 from hpccoll.schedule.operation import Operation
-from hpccoll.schedule.step import Range, drop_null_peers
-from hpccoll.transports.buffer_pieces import (
-    Piece,
-    Span,
-    accessed_parts,
-    align_pieces,
-    count_overlaps,
-    overlapping_actions,
-    sorted_bounds,
-    workspace_elements,
-)
+from hpccoll.transports.lowering import Lowering, Span, align_pieces, overlap
 from hpccoll.transports.nccl.fold import Fold, fold_waves
 from hpccoll.transports.nccl.message_times import message_times
 
@@ -39,7 +28,7 @@ PieceLengths: TypeAlias = list[tuple[int, tuple[int, ...]]]
 
 
 class Proposal(NamedTuple):
-    """The message that a rank sends to each peer before its plan is compiled.
+    """The message that a rank sends to each peer before its plan is made.
 
     Args:
         operation: a description of the operation.
@@ -90,25 +79,20 @@ class _PendingMessage:
         return self.time, tuple(map(len, self.spans))
 
 
-class NcclLowering:
-    """Compiles the steps of a rank into stages on named buffers: src, dst, tmp and the scratch of each sequence.
+class NcclLowering(Lowering):
+    """Lowers the steps of a rank into stages on named buffers: src, dst, tmp and the scratch of each sequence.
 
     Args:
         me: the rank.
-        operation: the operation to compile.
+        operation: the operation to lower.
     """
 
     def __init__(self, me: int, operation: Operation) -> None:
-        self.me, self.operation = me, operation
-        slices = map(operation.lane_schedule, range(len(operation.schedules)))
-        self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
-        self.spans = cache(operation.cut.spans)
-        self.lengths = {"tmp": workspace_elements(chain.from_iterable(self.slices), operation.cut, operation.count)}
-        window = max(1, min(operation.window * len(self.slices), operation.lanes))
-        self.phases = 2 if window > len(self.slices) and operation.collective.has_op else 1
+        super().__init__(me, operation)
+        self.phases = 2 if self.window > len(self.slices) and operation.collective.has_op else 1
         """The number of groups of each logical time."""
-        self.sequences = [_Sequence(self, first, window) for first in range(window)]
-        self.lengths |= {sequence.scratch: sequence.scratch_length for sequence in self.sequences}
+        self.sequences = [_Sequence(self, number) for number in range(self.window)]
+        self.lengths = {"tmp": self.tmp_length} | {each.scratch: each.scratch_length for each in self.sequences}
         messages = chain.from_iterable(sequence.messages for sequence in self.sequences)
         self.messages = sorted(messages, key=lambda message: message.time)  # stable: by sequence, then as listed
 
@@ -162,23 +146,24 @@ class NcclLowering:
 
 
 class _Sequence:
-    """The lanes ``first``, ``first + window``, ..., which run one after another."""
+    """The lanes of a sequence, which run one after another."""
 
-    def __init__(self, compiler: NcclLowering, first: int, window: int) -> None:
-        self.compiler, self.operation, self.me = compiler, compiler.operation, compiler.me
-        self.scratch, self.scratch_length = f"scratch {first}", 0
+    def __init__(self, lowering: NcclLowering, number: int) -> None:
+        self.lowering, self.operation = lowering, lowering.operation
+        self.scratch, self.scratch_length = f"scratch {number}", 0
         self.messages: list[_PendingMessage] = []
         self.folds: dict[int, list[Fold]] = defaultdict(list)
-        lanes, slices = range(first, self.operation.lanes, window), compiler.slices
-        channel, slice_number = divmod(first, len(slices))
-        self.phases, self.phase = compiler.phases, channel % compiler.phases
-        self.times = message_times(self.operation.schedules[slice_number], len(lanes), self.me)
-        self.delay = channel if self.operation.lanes > window else 0
+        lanes = lowering.lanes(number)
+        channel, slice_number = divmod(number, len(lowering.slices))
+        self.phases, self.phase = lowering.phases, channel % lowering.phases
+        self.times = message_times(self.operation.schedules[slice_number], len(lanes), lowering.me)
+        self.delay = channel if self.operation.lanes > lowering.window else 0
         now = self._group(-1)
         for lane in lanes:
-            for step in slices[slice_number]:
+            for step in lowering.steps(lane):
                 now = self._step(lane, step, now)
-            self.folds[now] += self._scaling(lane)
+            workers = self.operation.layout.workers
+            self.folds[now] += [Fold(span, (span,), workers) for span in lowering.averaged(lane)]
         self.folds = {time: folds for time, folds in self.folds.items() if folds}
 
     def _group(self, time: int) -> int:
@@ -186,23 +171,22 @@ class _Sequence:
         return (self.delay + time) * self.phases + self.phase
 
     def _step(self, lane: int, step: Step, now: int) -> int:
-        """Compile a step that starts after group ``now``, and return the group with which it ends."""
-        times = [self._group(self.times[isinstance(a, Send), int(a.peer)].popleft()) for a in _messages(step)]
+        """Lower a step that starts after group ``now``, and return the group with which it ends."""
+        messages = (action for action in step.actions if not isinstance(action, Copy))
+        times = [self._group(self.times[isinstance(a, Send), int(a.peer)].popleft()) for a in messages]
         end, message_time = max(times, default=now), iter(times)
-        overlapping = overlapping_actions(
-            [self._pieces(lane, *accessed_parts(Step(action))) for action in step.actions]
-        )
+        spans, overlapping = self.lowering.spans, self.lowering.overlapping(lane, step)
         used = 0
         for number, action in enumerate(step.actions):
-            target = self._spans(lane, action.target if isinstance(action, Copy) else action.part)
+            target = spans(lane, action.target if isinstance(action, Copy) else action.part)
             time = now if isinstance(action, Copy) else next(message_time)
             if not target:
                 continue
             if isinstance(action, Send):
                 self.messages.append(_PendingMessage(time, True, int(action.peer), target))
                 continue
-            source = self._spans(lane, action.source) if isinstance(action, Copy) else []
-            needs_staging = self._overlap(source, target) if source else isinstance(action, RecvReduce)
+            source = spans(lane, action.source) if isinstance(action, Copy) else []
+            needs_staging = overlap(source, target) if source else isinstance(action, RecvReduce)
             staged = number in overlapping or needs_staging
             arrival = target
             if staged:
@@ -214,8 +198,7 @@ class _Sequence:
             else:
                 self.messages.append(_PendingMessage(time, False, int(action.peer), arrival))
             if isinstance(action, RecvReduce):
-                operand = self._spans(lane, action.operand)
-                pieces = align_pieces(target, operand, arrival)
+                pieces = align_pieces(target, spans(lane, action.operand), arrival)
                 self.folds[end] += [Fold(out, (own, arrived)) for out, own, arrived in pieces]
             elif arrival is not target:
                 self.folds[end] += [Fold(out, (arrived,)) for out, arrived in align_pieces(target, arrival)]
@@ -228,33 +211,6 @@ class _Sequence:
         start = used + (target[0].start - used) % grain
         stop = start + sum(map(len, target))
         return Span(self.scratch, start, stop), stop
-
-    def _scaling(self, lane: int) -> list[Fold]:
-        """Return the last folds of an average, which divide the lane's sum by the number of workers."""
-        workers = self.operation.layout.workers
-        if not self.operation.reduction.averages or self.me >= workers:
-            return []
-        units = self.operation.call.target(self.me, self.operation.cut.units)
-        spans = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
-        return [Fold(span, (span,), workers) for span in spans]
-
-    def _spans(self, lane: int, part: Part) -> list[Span]:
-        return [Span(part.buffer, a, b) for a, b in self.compiler.spans(lane, self.me, part)]
-
-    def _pieces(self, lane: int, *parts: Part) -> list[Piece]:
-        return [_piece(span) for part in parts for span in self._spans(lane, part)]
-
-    @staticmethod
-    def _overlap(source: list[Span], target: list[Span]) -> bool:
-        return bool(count_overlaps([*map(_piece, source)], *sorted_bounds(map(_piece, target))))
-
-
-def _piece(span: Span) -> Piece:
-    return (span.buffer, span.start), (span.buffer, span.stop)
-
-
-def _messages(step: Step) -> Iterator[Send | Recv | RecvReduce]:
-    return (action for action in step.actions if not isinstance(action, Copy))
 
 
 def _total_lengths(messages: PieceLengths) -> list[tuple[int, int]]:

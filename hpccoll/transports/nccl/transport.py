@@ -2,7 +2,7 @@
 
 With several channels, the folds of a reduction are on a stream of their own (overlap.py). The host queues the whole
 operation and then waits for its end; a CUDA graph queues it in one call. All arguments of the calls are prepared when
-the plan is compiled.
+the plan is made.
 """
 
 from collections.abc import Sequence
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from hpccoll.transports.nccl.communicators import NcclLibrary
 
 
-def compile_plan(
-    device: NcclStream, compiler: NcclLowering, stages: Sequence[Stage], buffers: NamedBuffers
+def stream_plan_of(
+    device: NcclStream, lowering: NcclLowering, stages: Sequence[Stage], buffers: NamedBuffers
 ) -> StreamPlan:
     """Return the plan of a rank.
 
     Args:
         device: the GPU and NCCL.
-        compiler: the compiler of the operation for this rank.
-        stages: the compiled stages.
-        buffers: the buffers of this rank: src, unused in place, dst, and those that the compiler names.
+        lowering: the lowering of the operation for this rank.
+        stages: its stages.
+        buffers: the buffers of this rank: src, unused in place, dst, and those that the lowering names.
     """
-    operation, own_stream = compiler.operation, compiler.phases > 1  # whether folds have a stream of their own
+    operation, own_stream = lowering.operation, lowering.phases > 1  # whether folds have a stream of their own
     waves = [wave for stage in stages for wave in stage.waves]
     folds = iter(device.fold_calls(operation, buffers, waves, own_stream=own_stream))
     waits = fold_waits(stages) if own_stream else NO_WAITS
@@ -59,7 +59,7 @@ def compile_plan(
     groups = sum(bool(stage.messages) for stage in stages)
     named = ", ".join(f"rank {peer}" for peer in peers) or "no rank"
     description = f"{groups} groups of messages with {named}, {len(waves)} launches of folds"
-    return StreamPlan(device, operation.result(buffers["dst"], compiler.me), calls, description, buffers.values())
+    return StreamPlan(device, operation.result(buffers["dst"], lowering.me), calls, description, buffers.values())
 
 
 class NcclTransportBase(GuardedBuffers):
@@ -96,12 +96,12 @@ class NcclTransportBase(GuardedBuffers):
             BadInputError: if NCCL's call does not support in place, or NCCL cannot create windows on these GPUs.
         """
         try:
-            return self._compile(operation, src, dst).prepared(graph=self.graph)
+            return self._lower(operation, src, dst).prepared(graph=self.graph)
         except BaseException:
             self.close()
             raise
 
-    def _compile(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
+    def _lower(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -114,16 +114,16 @@ class NcclTransportBase(GuardedBuffers):
 class NcclTransport(NcclTransportBase):
     """Schedules over the point-to-point calls of NCCL."""
 
-    def _compile(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
+    def _lower(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         from hpccoll.transports.nccl.communicators import nccl_world
         from hpccoll.transports.nccl.cupy_device import CupyDevice
 
-        compiler = NcclLowering(self.comm.rank, operation)
-        received = self.comm.alltoall(compiler.proposals())
-        check_agreement(self.comm.allgather(compiler.mismatched_peers(received)))
+        lowering = NcclLowering(self.comm.rank, operation)
+        received = self.comm.alltoall(lowering.proposals())
+        check_agreement(self.comm.allgather(lowering.mismatched_peers(received)))
         communicator = nccl_world(self.comm, self.library).communicator
-        scratch = {name: self._allocate(count, operation.dtype) for name, count in compiler.lengths.items()}
+        scratch = {name: self._allocate(count, operation.dtype) for name, count in lowering.lengths.items()}
         buffers = {"src": src, "dst": dst, **scratch}
         if self.buffers:  # arrivals that are folded are received into scratch
             self.buffers.register(communicator, self.comm.size, buffers.values())
-        return compile_plan(CupyDevice(self.gpu, communicator), compiler, compiler.stages(received), buffers)
+        return stream_plan_of(CupyDevice(self.gpu, communicator), lowering, lowering.stages(received), buffers)

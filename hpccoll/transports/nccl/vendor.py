@@ -13,7 +13,7 @@ import numpy as np
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.buffer_pieces import Span
+from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.stream_plan import StreamCall, StreamPlan
 from hpccoll.transports.nccl.transport import NcclTransportBase
@@ -215,7 +215,7 @@ def check_placement(operation: Operation) -> None:
 class NcclVendorTransport(NcclTransportBase):
     """NCCL's own collectives, at its default settings or those of its environment."""
 
-    def _compile(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
+    def _lower(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         from hpccoll.transports.nccl.communicators import nccl_world
         from hpccoll.transports.nccl.cupy_device import CupyDevice, group_calls
 

@@ -1,12 +1,11 @@
 """Following Slurm jobs: what is noted of them, which are given up, that none is left; on programs that play Slurm."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.store.scheduler_log import SLURM_JOBS_FILE, ScheduledJob, read_scheduled
+from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
 from hpccoll.sweep.slurm.monitor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
 
@@ -50,14 +49,6 @@ def test_the_last_word_on_a_job_is_kept_with_its_log_and_its_limit(slurm, tmp_pa
     assert job.description == "TIMEOUT: it reached its time limit of 00:30:00; Slurm job 7, log /logs/7.log"
 
 
-def test_the_jobs_of_an_earlier_sweep_stay_known(slurm, tmp_path):
-    slurm(("7", "FAILED", "NonZeroExitCode"), facts="FAILED", reason="NonZeroExitCode")
-    SlurmMonitor(tmp_path).poll_now()
-    slurm(("8", "RUNNING", "None"))
-    SlurmMonitor(tmp_path).poll_now()
-    assert [job.id for job in read_scheduled(tmp_path)] == ["7", "8"]
-
-
 def test_a_job_that_fails_is_printed_once_and_at_once_and_jobs_of_earlier_sweeps_are_not(slurm, tmp_path, capsys):
     slurm(("6", "FAILED", "None"), ("7", "RUNNING", "None"))
     monitor = SlurmMonitor(tmp_path)
@@ -90,15 +81,6 @@ def test_a_job_that_ended_while_no_sweep_watched_is_not_printed_and_a_broken_std
     assert [job.state for job in read_scheduled(tmp_path)] == ["TIMEOUT", "NODE_FAIL"]
 
 
-def test_looking_again_at_once_asks_nothing(slurm, tmp_path):
-    slurm()
-    monitor = SlurmMonitor(tmp_path, every_s=60)
-    monitor._asked = float("-inf")
-    monitor.poll()
-    monitor.poll()
-    assert len([call for call in slurm.calls() if call.startswith("squeue")]) == 1
-
-
 def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_turn_is_not(slurm, tmp_path, capsys):
     waiting = ("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n3"), ("8", "PENDING", "Priority")
     slurm(*waiting, facts="PENDING", reason="ReqNodeNotAvail,_UnavailableNodes:n3")
@@ -114,12 +96,6 @@ def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_tur
     slurm(("7", "CANCELLED", "None"), ("8", "PENDING", "Priority"))
     hasty.poll_now()
     assert "pending for 0 s" in read_scheduled(tmp_path)[0].description  # Slurm knows no better
-
-
-def test_jobs_of_other_sweeps_are_left_alone(slurm, tmp_path):
-    slurm()
-    assert SlurmMonitor(tmp_path).cancel_and_wait("it is over") == []
-    assert cancelled(slurm) == []
 
 
 def test_a_job_that_does_not_end_is_reported(slurm, tmp_path):
@@ -141,19 +117,6 @@ def test_every_job_is_cancelled_once_and_waited_for(slurm, tmp_path, monkeypatch
     assert SlurmMonitor(tmp_path).cancel_and_wait("the sweep was interrupted") == ["Slurm job 7 (mpi.n2x1, running)"]
     assert cancelled(slurm) == ["scancel 7"]
     assert "(the sweep was interrupted)" in read_scheduled(tmp_path)[0].description
-
-
-def test_a_controller_that_does_not_answer_is_asked_again_later(programs, tmp_path):
-    programs("squeue", code=1, err="Unable to contact slurm controller\n")
-    SlurmMonitor(tmp_path).poll_now()
-    assert read_scheduled(tmp_path) == []
-
-
-def test_a_record_that_is_cut_short_explains_nothing_and_stops_nothing(tmp_path):
-    (tmp_path / SLURM_JOBS_FILE).write_text(json.dumps([{"job": "a"}]))
-    assert read_scheduled(tmp_path) == []
-    (tmp_path / SLURM_JOBS_FILE).write_text("[{")
-    assert read_scheduled(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -187,24 +150,11 @@ def test_a_job_that_slurm_is_clearing_away_has_ended_and_is_not_cancelled(slurm,
     assert [job.state for job in read_scheduled(tmp_path)] == ["TIMEOUT"]
 
 
-def test_one_that_slurm_clears_away_for_ever_holds_nobody_up(slurm, tmp_path):
-    slurm(("7", "COMPLETING", "None"))
-    assert SlurmMonitor(tmp_path).cancel_and_wait("it is over", seconds=0) == []
-
-
 def test_how_a_job_really_ended_is_more_than_that_we_cancelled_it(slurm, tmp_path, monkeypatch):
     slurm(("7", "RUNNING", "None"))
     monkeypatch.setattr("time.sleep", lambda _seconds: slurm(("7", "NODE_FAIL", "None"), facts="NODE_FAIL"))
     SlurmMonitor(tmp_path).end("the sweep was interrupted")
     assert [job.state for job in read_scheduled(tmp_path)] == ["NODE_FAIL"]
-
-
-def test_a_job_that_slurm_has_forgotten_is_gone(slurm, tmp_path):
-    slurm(("7", "RUNNING", "None"))
-    SlurmMonitor(tmp_path).poll_now()
-    slurm()
-    SlurmMonitor(tmp_path).poll_now()
-    assert "GONE: Slurm knows it no more; Slurm job 7" in read_scheduled(tmp_path)[0].description
 
 
 @pytest.mark.parametrize(("age", "noticed"), [(20, 160), (500, 240), (10_000, 300)])  # seconds
@@ -321,10 +271,3 @@ def test_a_controller_that_is_gone_is_asked_for_no_jobs(slurm, programs, tmp_pat
     monitor.end("the sweep was interrupted")
     assert {*slurm.calls()} == {"scontrol ping"}
     assert "the next sweep cancels" in capsys.readouterr().err
-
-
-def test_a_failed_scancel_is_reported_and_stops_nothing(slurm, programs, tmp_path, capsys):
-    slurm(("7", "RUNNING", "None"))
-    (programs.place / "scancel").unlink()
-    SlurmMonitor(tmp_path).end("it is over")
-    assert "Slurm: no scancel on PATH" in capsys.readouterr().err

@@ -17,11 +17,6 @@ def test_a_job_goes_to_the_default_partition_unless_it_says_another():
     assert (work.accounts, debug.accounts) == (("physics", "chem"), None)
 
 
-def test_a_partition_is_asked_for_its_own_nodes(cluster):
-    partitions.load_partition("debug")
-    assert "sinfo -h -N --noconvert -p debug -o %N|%T|%c|%b" in cluster.calls()
-
-
 def test_nodes_with_a_feature_are_counted_by_themselves(cluster):
     workers, helpers = partitions.load_partition("debug", "worker"), partitions.load_partition("debug", "aggregator")
     assert (workers.usable, helpers.usable, partitions.load_partition("debug", "hdr").usable) == (2, 1, 1)
@@ -66,13 +61,6 @@ def test_nodes_on_which_no_job_can_start_are_counted_out(cluster, state):
 def test_nodes_that_are_busy_or_asleep_are_counted(cluster, state):
     cluster("sinfo", f"n1|{state}|2|x\n")
     assert partitions.load_partition("work").usable == 1
-
-
-@pytest.mark.usefixtures("cluster")
-def test_a_partition_may_give_a_job_fewer_nodes_than_it_has():
-    debug = partitions.load_partition("debug")
-    assert (debug.usable, debug.why_unavailable(2, 1)) == (4, None)
-    assert debug.why_unavailable(3, 1) == "partition debug gives a job at most 2 nodes"
 
 
 def test_a_partition_that_is_down_has_no_nodes(cluster):
@@ -125,15 +113,6 @@ def test_a_part_of_an_account_is_none(cluster, account):
     cluster("sacctmgr", MINE)
     with pytest.raises(BadInputError, match=r"an account of yours: My Project \(A1\), chem-2024.a, physics$"):
         partitions.check_account(account, partitions.load_partition("work"))
-
-
-def test_accounts_of_a_partition_are_compared_without_case_and_may_have_blanks(cluster):
-    cluster("scontrol", slurm_outputs.PARTITIONS.replace("physics,chem", "physics,My Project (A1)"))
-    work = partitions.load_partition("work")
-    for account in ("Physics", "my project (A1)"):
-        partitions.check_account(account, work)
-    with pytest.raises(BadInputError, match=r"partition work names physics, My Project \(A1\)"):
-        partitions.check_account("My", work)
 
 
 @pytest.mark.parametrize("name", ["Work", "WORK"])

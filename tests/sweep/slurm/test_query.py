@@ -72,15 +72,3 @@ def test_the_types_of_mpi_are_read_from_either_stream(programs, version):
     assert query.mpi_types() == ["pmix", "none", "pmi2"]
     programs("srun", err=LISTS[version])
     assert query.mpi_types() == ["pmix", "none", "pmi2"]
-
-
-def test_the_settings_of_the_controller_are_read_by_name(programs):
-    programs(
-        "scontrol",
-        "Configuration data as of 2026-11-21T13:07:54\nMinJobAge               = 300 sec\nSLURM_VERSION   = 22.05.8\n"
-        "InteractiveStepOptions  = --interactive --preserve-env --pty $SHELL\n"
-        "LaunchParameters = a=b\n\nSlurmctld(primary) at head is UP\n",
-    )
-    settings = query.configuration()
-    assert (settings["MinJobAge"], settings["SLURM_VERSION"]) == ("300 sec", "22.05.8")
-    assert settings["LaunchParameters"] == "a=b"

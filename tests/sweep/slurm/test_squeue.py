@@ -27,11 +27,6 @@ def test_facts_of_a_job_may_contain_blanks(cluster):
     assert squeue.show_job("99") == {}
 
 
-@pytest.mark.usefixtures("cluster")
-def test_the_nodes_of_a_job_come_one_by_one():
-    assert squeue.allocated_hosts("7") == ("n1", "n2")
-
-
 NODES = """\
 NodeName=n1 Arch=x86_64 NodeAddr=10.77.0.1 NodeHostName=n1 Version=22.05.8 OS=Linux 6.1 #1 SMP RealMemory=1
 NodeName=n2 Arch=x86_64 NodeAddr=n2.cluster.example NodeHostName=n2 Version=22.05.8 OS=Linux 6.1 #1 SMP RealMemory=1
@@ -49,11 +44,6 @@ def test_other_names_of_nodes_are_those_of_their_hosts_but_for_domains_and_numbe
     assert cluster.calls() == ["scontrol -a -o show node n1,n2,n3,n4,n5"]
 
 
-@pytest.mark.usefixtures("cluster")
-def test_the_cpus_of_a_job_are_those_of_a_node():
-    assert squeue.cpus_of_node("7") == 2
-
-
 @pytest.mark.parametrize(
     ("cpus", "groups", "expected"),
     [
@@ -66,11 +56,3 @@ def test_of_nodes_with_different_cpus_the_smallest_counts(programs, cpus, groups
     job = f"JobId=7 NumNodes=3 NumCPUs={cpus} NumTasks=3 JOB_GRES=(null) {groups} MinCPUsNode=1\n"
     programs("scontrol", {"show job": job, "hostnames n[1-2]": "n1\nn2\n", "hostnames n3": "n3\n"})
     assert squeue.cpus_of_node("7") == expected
-
-
-def test_jobs_are_cancelled_together_and_none_where_there_are_none(programs):
-    programs("scancel", code=1)
-    squeue.cancel([])
-    assert programs.calls() == []
-    squeue.cancel(["7", "8"])
-    assert programs.calls() == ["scancel 7 8"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.schedule import REDUCTIONS
-from hpccoll.transports.buffer_pieces import Span
+from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.fold import Fold, fold_waves
 from hpccoll.transports.nccl.fold_kernel import KERNEL_TYPES, THREADS, launch_tables
 

@@ -28,7 +28,7 @@ from hpccoll.schedule import (
     tmp,
 )
 from hpccoll.schedule.lockstep import run_lockstep
-from hpccoll.transports.buffer_pieces import Span
+from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.lowering import NcclLowering, NcclMessage
 from hpccoll.transports.nccl.stream_plan import StreamPlan
@@ -209,11 +209,11 @@ def naive(schedule, _times, me):
 
 def run_misaligned():
     asked, cluster = MISALIGNED.operation(60), Cluster(3)
-    compilers = [NcclLowering(me, asked) for me in range(3)]
-    said = [compiler.proposals() for compiler in compilers]
-    for me, compiler in enumerate(compilers):
+    lowerings = [NcclLowering(me, asked) for me in range(3)]
+    said = [lowering.proposals() for lowering in lowerings]
+    for me, lowering in enumerate(lowerings):
         room = {"src": np.zeros(0), "dst": np.zeros(60), "tmp": np.zeros(0)}
-        for stage in compiler.stages([proposals[me] for proposals in said]):
+        for stage in lowering.stages([proposals[me] for proposals in said]):
             cluster.devices[me].group_call(room, stage.messages)()
     cluster.run()
 
@@ -236,8 +236,8 @@ def test_the_fake_rejects_groups_with_overlapping_messages():
 
 def stages_of(case, me, **how):
     asked = case.operation(3 << 10, "int32", **how)
-    compilers = [NcclLowering(rank, asked) for rank in range(asked.layout.ranks)]
-    return compilers[me].stages([compiler.proposals()[me] for compiler in compilers])
+    lowerings = [NcclLowering(rank, asked) for rank in range(asked.layout.ranks)]
+    return lowerings[me].stages([lowering.proposals()[me] for lowering in lowerings])
 
 
 def test_a_step_is_one_group_of_all_lanes_if_nothing_is_reduced():

@@ -8,7 +8,7 @@ from schedule_examples import buffers, case_of, defined_part
 
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.lockstep import run_lockstep
-from hpccoll.transports.buffer_pieces import Span
+from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl import transport
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.lowering import NcclLowering, NcclMessage, Stage
@@ -45,8 +45,8 @@ def test_streams_run_in_order_so_that_no_group_waits_for_a_fold_before_one_it_ha
 
 
 def test_in_a_ring_of_two_channels_every_group_waits_for_the_fold_before_the_last_one():
-    compilers = [NcclLowering(me, case_of("all_reduce-ring", 4).operation(64, channels=2, window=2)) for me in range(4)]
-    stages = compilers[1].stages([compiler.proposals()[1] for compiler in compilers])
+    lowerings = [NcclLowering(me, case_of("all_reduce-ring", 4).operation(64, channels=2, window=2)) for me in range(4)]
+    stages = lowerings[1].stages([lowering.proposals()[1] for lowering in lowerings])
     assert [bool(stage.waves) for stage in stages] == [True] * 6 + [False] * 6
     assert fold_waits(stages) == FoldWaits({number: number - 2 for number in range(2, 8)}, None)
 

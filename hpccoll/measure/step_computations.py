@@ -1,8 +1,22 @@
-"""The products of square matrices that stand for the computations of a training step with ``compute: gemm``."""
+"""What the engines of training steps share: the times of an operation, and what stands for computations.
 
+With ``compute: wait`` these are pauses, with ``compute: gemm`` products of square matrices.
+"""
+
+from collections.abc import Sequence
 from typing import TypeAlias
 
-from hpccoll.training.step_program import Compute, StepProgram
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.training.step_keys import NOTHING, WAIT
+from hpccoll.training.step_program import Compute, Instruction, Start, StepProgram
+from hpccoll.training.workload import Workload
+
+Nanoseconds = NDArray[np.int64]
+
+READY, BEGIN, END = range(3)
+"""The three times of an operation: when the program started it, when it began, when it ended here."""
 
 Products: TypeAlias = tuple[tuple[int, int], ...]
 """The products of a computation: rows of the matrices, and how many of them."""
@@ -49,3 +63,16 @@ def _largest(flops: float, rows: range) -> int | None:
 def product_flops(rows: int) -> int:
     """Return the FLOPs of the product of two square matrices: a multiplication and an addition for each term."""
     return 2 * rows**3
+
+
+def instructions_of(program: StepProgram | None, operations: int) -> Sequence[Instruction]:
+    """Return the instructions of a program; an aggregator, which has none, starts all operations at once."""
+    return program.instructions if program else [Start(None)] * operations  # type: ignore[arg-type]
+
+
+def phase_seconds(program: StepProgram, workload: Workload) -> dict[str, float]:
+    """Return the seconds of a FLOP in each phase, so that the whole program computes as long as the workload says."""
+    whole = {phase: program.flops(phase) for phase in ("forward", "backward")}
+    total = sum(whole.values())
+    seconds = workload.compute_us * 1e-6 * workload.micro_batches if workload.compute == WAIT else 0.0
+    return dict.fromkeys(whole, seconds / total if total and workload.compute != NOTHING else 0.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from hpccoll.measure import step_engine, stream_step_engine
-from hpccoll.measure.matrix_products import matrix_products, product_flops
+from hpccoll.measure.step_computations import matrix_products, product_flops
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.workload import Workload

@@ -1,0 +1,119 @@
+"""The results of a job at rank 0: kept in the journal and written to the raw file, or only held in memory."""
+
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from hpccoll.cases.case import PYTHON, Case, Job
+from hpccoll.common.errors import BadInputError
+from hpccoll.measure.round_order import Completed
+from hpccoll.store.job_identity import check_same_job
+from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
+from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
+
+MAX_DAMAGE_LINES = 5
+"""The maximum number of damaged lines of a journal that are printed when a job is resumed."""
+
+
+class JobResults:
+    """The results of a job. All methods but ``note_failure`` are called at rank 0.
+
+    Args:
+        job: the job.
+        out: the raw file to write; None to keep no results.
+    """
+
+    def __init__(self, job: Job, out: Path | None) -> None:
+        self.job, self.out = job, out
+        self.raw = RawResults(path=out or Path(), job=job)  # that of the journal, if there is one
+        self._journal: Journal | None = None
+
+    def open(self) -> Completed:
+        """Open the journal, if ``out`` is given, and return what earlier attempts have measured."""
+        if self.out is None:
+            return Completed()
+        earlier = self._read_earlier(self.out) if self.out.exists() else None
+        if earlier:
+            check_same_job(earlier, self.job, self.out)
+            if earlier.complete:
+                # The launch that wrote it may have ended before it removed its journal.
+                journal_path(self.out).unlink(missing_ok=True)
+                return Completed.of(earlier)
+        self._journal = Journal(self.out, self.job, earlier)
+        self.raw = self._journal.raw
+        for damage in self.raw.unrecovered_damage[:MAX_DAMAGE_LINES]:
+            print(f"# {self._journal.path}: {damage}; the lost measurements are repeated", flush=True)
+        return Completed.of(self.raw)
+
+    @staticmethod
+    def _read_earlier(out: Path) -> RawResults | None:
+        """Return the content of a raw file; None if it is damaged but its journal has all of it.
+
+        Raises:
+            BadInputError: if it is damaged and has no journal.
+        """
+        from hpccoll.store import hdf5
+
+        try:
+            return hdf5.read_raw_file(out)
+        except BadInputError as error:
+            if not (journal_path(out).exists() and has_records(journal_path(out))):
+                raise
+            print(f"# {error}; its journal is read instead", flush=True)
+            return None
+
+    def requested_executor(self) -> str | None:
+        """Return the executor of the job; if it names none, that of its earlier launches, because rounds are joined.
+
+        None if no launch has measured anything.
+        """
+        earlier = (attempt.provenance.get("executor", PYTHON) for attempt, outcomes in self.raw.attempts if outcomes)
+        executor = self.job.executor or next(earlier, None)
+        return None if executor is None else str(executor)
+
+    def begin(self, attempt: Attempt) -> None:
+        if self._journal:
+            self._journal.begin(attempt)
+        else:
+            self.raw.attempts.append((attempt, []))
+
+    def start(self, case: Case) -> None:
+        if self._journal:
+            self._journal.start(case)
+
+    def record(self, outcome: Outcome) -> None:
+        (self._journal or self.raw).record(outcome)
+
+    def add_provenance(self, more: Mapping[str, object]) -> None:
+        """Add to the provenance of the current attempt."""
+        (self._journal or self.raw).add_provenance(more)
+
+    def finish(self, stop_signal: int = 0, loss: tuple[str, int] | None = None) -> None:
+        """Record why measurements are left, if any are, and write the raw file.
+
+        Args:
+            stop_signal: the number of the signal on which the job has stopped; 0 if none has come.
+            loss: the reason why cases need ranks that were lost, and the first of these; None if none was lost.
+        """
+        if self._journal is None or self.out is None:
+            return
+        from hpccoll.store import hdf5
+
+        if stop_signal:
+            sender = " (Slurm sends it before the time limit)" if stop_signal == signal.SIGUSR1 else ""
+            self._journal.end(f"stopped by {signal.Signals(stop_signal).name}{sender}")
+        if loss:
+            self._journal.end(*loss)
+        # SIGINT interrupts the whole sweep; Snakemake would then take a partial file for a complete output.
+        partial = (self.raw.stop_reason or self.raw.failed_cases) and stop_signal != signal.SIGINT
+        if self.raw.complete or partial:
+            hdf5.write_raw_file(self.raw, self.out)
+        self._journal.close(remove=self.raw.complete)
+
+    def note_failure(self, failure: Failure) -> None:
+        """Record next to the journal why a rank fails; called on that rank, from any thread."""
+        with suppress(OSError):
+            # A host that does not share the directory of ``out`` has no journal.
+            if self.out is not None and journal_path(self.out).exists():
+                write_failure_note(self.out, failure)

@@ -1,0 +1,141 @@
+"""What can be measured: the interface of prepared cases and training steps, and the abort of those over NCCL."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hpccoll.cases.case import Case, Effort, Parameter
+from hpccoll.cases.communicator_settings import CommunicatorSettings
+from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.measure.stream_timing import Wait
+from hpccoll.measure.timing_loop import OperationLoop, RankProgress, RankSync, TimedOperation
+from hpccoll.schedule import Layout
+from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.nccl.communicators import abort_all_worlds
+from hpccoll.transports.nccl.stream_plan import StreamPlan
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How the cases of a job are run.
+
+    Args:
+        communicator: the settings of NCCL's communicators.
+        executor: how the compiled executor runs plans in host memory; None for the Python executor.
+        effort: the effort of the job.
+    """
+
+    communicator: CommunicatorSettings = field(default_factory=dict)
+    executor: ExecutorOptions | None = None
+    effort: Effort = field(default_factory=Effort)
+
+
+DEFAULT_SETTINGS = RunSettings()
+
+
+class Prepared(TimedOperation, Protocol):
+    """A case with its plans and buffers on the ranks of a communicator.
+
+    Attributes:
+        case: the case, whose algorithm is not ``auto``.
+        layout: the nodes and racks of the ranks.
+        gpu: the GPU of this rank; None in host memory.
+        bytes: the size S that is moved.
+        params: all parameters with their values, defaults included.
+        floor: whether nothing is moved.
+        checked: whether the result is checked.
+        operations: the number of timed operations of an iteration.
+        operations_with_check: the number of operations of an iteration, those of its check included.
+    """
+
+    case: Case
+    layout: Layout
+    gpu: Gpu | None
+    bytes: int
+    params: Mapping[str, Parameter]
+    floor: bool
+    checked: bool
+    operations: int
+    operations_with_check: int
+
+    @property
+    def executor(self) -> str:
+        """The executor that runs the operations: ``compiled`` or ``python``."""
+
+    @property
+    def wire_bytes(self) -> int | None:
+        """The bytes between nodes per operation, counted on schedules; None for a library's own algorithm."""
+
+    @property
+    def rack_bytes(self) -> int | None:
+        """The bytes between racks per operation, counted likewise; None also if there is a single rack."""
+
+    def worker_bytes(self, end: str) -> int | None:
+        """Return the part of ``wire_bytes`` whose ``end``, source or target, is on a node of workers."""
+
+    def loop(self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress) -> OperationLoop:
+        """Return the loop that times the operation; all ranks call this together.
+
+        Args:
+            sync: the communication with the other ranks.
+            barrier: returns the barrier of the compiled loop.
+            progress: the progress of this rank, which is kept up to date.
+        """
+
+    def set_wait(self, wait: Wait) -> bool:
+        """Make runs wait for queued work with ``wait``; return whether they can, which needs a stream."""
+
+    def progress(self) -> str:
+        """Return how far the current run has come."""
+
+    def diagnose(self, name: Callable[[int], str] = ...) -> str | None:
+        """Return a description of all errors in the buffers, None if there is none.
+
+        Args:
+            name: returns the name of a rank of this numbering.
+        """
+
+    def evidence(self, sent: int | None) -> tuple[str, str | None]:
+        """Return the algorithm that ran, as far as it is known without logs, and the evidence for that.
+
+        Args:
+            sent: the bytes per operation that all hosts sent, by their port counters; None if unknown.
+        """
+
+    def close(self) -> None:
+        """Free plans, buffers and communicators; all ranks call this together."""
+
+    def abort(self) -> None:
+        """Abort the operations of NCCL and free everything, on this rank alone."""
+
+
+class PreparedCall(Prepared, Protocol):
+    """A prepared case of a single call.
+
+    Attributes:
+        plan: the plan of a transport.
+    """
+
+    plan: Any
+
+
+def abort_cases(cases: Collection[PreparedCall]) -> None:
+    """Abort all operations of NCCL and free the cases that use it, on this rank alone.
+
+    ncclCommAbort waits until no graph refers to the communicator (NCCL 2.28.9, init.cc), and cases share one: all
+    graphs are therefore destroyed before any communicator is aborted. Buffers are freed when no kernel writes to them
+    any more. An aborted communicator deregisters its buffers.
+
+    Args:
+        cases: all prepared cases of this rank.
+    """
+    for case in cases:
+        if isinstance(case.plan, StreamPlan):
+            case.plan.destroy_graphs()
+    abort_all_worlds()
+    for case in cases:
+        if case.gpu:
+            case.gpu.synchronize()  # if the GPU hangs, its rank blocks here and is lost
+    for case in cases:
+        case.close()
