@@ -1,4 +1,4 @@
-"""Groups of rows that may share a chart, with the names and marks of their series.
+"""Groups of rows that may share a chart, with the names of their series and the entries of their legends.
 
 Rows share a chart if they have the same collective and agree in every coordinate that is neither an axis nor part of
 the name of a series. Series are named after transport, parameters and so on only if these differ.
@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from hpccoll.analysis.call_labels import has_size, placement_label
+from hpccoll.analysis.legend import LegendEntry, legend_entries
 from hpccoll.analysis.recommendation import MeasuredCall, Recommendation, measured_call
-from hpccoll.analysis.series_marks import SeriesMark, series_marks
 from hpccoll.analysis.series_names import group_file_names, setting_keys
 from hpccoll.analysis.series_points import SeriesPoint, is_usable, series_points
 from hpccoll.analysis.setting import Choice
@@ -34,7 +34,7 @@ class ChartGroup:
         kind: the kind of all rows, such as ``measured``.
         setting: the other coordinates that all rows share, in words.
         points: the measured rows, in the order in which their runs were created.
-        marks: the mark of every series of the report, the same in all charts, in the order of legends.
+        legend: the entry of every series of the report, the same in all charts, in the order of legends.
         recommendations: what to use, in each setting of these rows.
         choice_series: the series of every choice of the report, by the call that it was measured for.
         predictions: the predicted rows, which charts of times draw dashed, and which nothing else takes.
@@ -45,7 +45,7 @@ class ChartGroup:
     kind: str
     setting: str
     points: tuple[SeriesPoint, ...]
-    marks: Mapping[str, SeriesMark]
+    legend: Mapping[str, LegendEntry]
     recommendations: tuple[Recommendation, ...] = ()
     choice_series: Mapping[tuple[MeasuredCall, Choice], str] = field(default_factory=dict)
     predictions: tuple[SeriesPoint, ...] = ()
@@ -229,7 +229,7 @@ def chart_groups(
         for call in each.calls
         if choice and (call, choice) in choice_series
     }
-    marks = _marks(points, answers)
+    legend = _legend(points, answers)
     return tuple(
         ChartGroup(
             names[key],
@@ -237,7 +237,7 @@ def chart_groups(
             key[-1],
             ", ".join(filter(None, key[1:-1])),
             tuple(members.get(key, ())),
-            marks,
+            legend,
             tuple(_recommendations_for(members.get(key, ()), recommendations)),
             choice_series,
             tuple(predictions.get(key, ())),
@@ -246,15 +246,15 @@ def chart_groups(
     )
 
 
-def _marks(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, SeriesMark]:
-    """Return the marks of all series; ``answers`` share the charts of all collectives."""
+def _legend(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
+    """Return the entries of all series in the legend; ``answers`` share the charts of all collectives."""
     points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
     rows = {point.colour_of or point.series: point.row for point in points}
     by_collective: dict[str, set[str]] = defaultdict(set)
     for point in points:
         by_collective[point.row.collective].add(point.colour_of or point.series)
     predictions = {point.series: point.colour_of for point in points if point.colour_of}
-    return series_marks(rows, [*by_collective.values(), answers], predictions)
+    return legend_entries(rows, [*by_collective.values(), answers], predictions)
 
 
 def _groups_of_prediction(

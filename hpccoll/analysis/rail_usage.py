@@ -68,7 +68,7 @@ def largest_points(group: ChartGroup) -> list[SeriesPoint]:
     """Return the last measured points at the largest size whose nodes have several ports, by ranks and series."""
     with_ports = [p for p in best_placements(group.points) if p.row.nodes > 1 and len(p.row.port_sent) > 1]
     largest = max((p.row.requested_bytes for p in with_ports), default=0)
-    order = list(group.marks)
+    order = list(group.legend)
     points = [p for p in with_ports if p.row.requested_bytes == largest and not group.many_pairs]
     last = {(p.series, p.key.without("in_place")): p for p in points}
     return sorted(last.values(), key=lambda p: (p.row.ranks, order.index(p.series)))

@@ -101,7 +101,7 @@ def _extremes(
     group: ChartGroup, points: Sequence[SeriesPoint], form: Callable[[float], str],
     value: Callable[[SeriesPoint], float],
 ) -> Iterator[Finding]:  # fmt: skip
-    for name in group.marks:
+    for name in group.legend:
         of_series = sorted((point for point in points if point.series == name), key=median_seconds)
         if len(of_series) > 1:
             fastest, slowest, median = of_series[0], of_series[-1], MedianPair(tuple(of_series)).point

@@ -19,7 +19,7 @@ def sent_bytes_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     compared = () if group.many_pairs else best_placements(group.points)
     points = [p for p in compared if in_units_of_size(p.row, p.row.worker_sent_measured) is not None]
     largest: dict[tuple[str, int], SeriesPoint] = {}
-    for point in sorted(points, key=lambda p: (list(group.marks).index(p.series), p.row.ranks, p.row.bytes)):
+    for point in sorted(points, key=lambda p: (list(group.legend).index(p.series), p.row.ranks, p.row.bytes)):
         largest[point.series, point.row.ranks] = point
     has_aggregators = any(point.row.aggregators for point in largest.values())
     extra = ["received: both", "by aggregators: both"] if has_aggregators else []

@@ -15,7 +15,7 @@ from hpccoll.analysis.wire_bandwidth import format_rate
 from hpccoll.common.units import format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct, field_values
-from hpccoll.render.colours import MUTED, PAPER, group_colours, group_shapes, mark_colour
+from hpccoll.render.colours import MUTED, PAPER, entry_colour, group_colours, group_shapes
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import Interval
 
@@ -38,7 +38,7 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "pair": point.pair_label,
         "machine": group.machine_label(point),
         "run": row.run_id,
-        "fill": PAPER if row.oversubscribed else mark_colour(group.marks[point.series]),
+        "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
         "line": _line(row),
         "value": value,
         "low": low,
@@ -78,7 +78,7 @@ def group_curves(
 ) -> Chart:  # fmt: skip
     """Return lines of series of a group over an axis, in panels with ``titles`` (see ``chart_base.curves``)."""
     grey = alt.Legend(symbolFillColor=MUTED, symbolStrokeColor=MUTED)
-    shapes = chart_base.scale_of(chart_base.present(group_shapes(group.marks), data))
+    shapes = chart_base.scale_of(chart_base.present(group_shapes(group.legend), data))
     of_series = alt.Shape("series:N", scale=shapes, legend=alt.Legend())
     ran = ("ran",) if any(executed_note(point.row) for point in group.usable) else ()
     pairs = ("pair", "range") if group.many_pairs else ()
@@ -88,7 +88,7 @@ def group_curves(
         "machine", "run",
     )  # fmt: skip
     shape = alt.Shape("machine:N", legend=grey) if len(group.machines) > 1 else of_series
-    colours = chart_base.present(group_colours(group.marks), data)
+    colours = chart_base.present(group_colours(group.legend), data)
     return chart_base.curves(data, x, y, colours, fields, titles=titles, columns=columns, shape=shape, below=below)
 
 

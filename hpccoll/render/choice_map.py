@@ -10,7 +10,7 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.recommendation import Recommendation, SizeVerdict
 from hpccoll.common.units import format_seconds
 from hpccoll.render.chart_base import Chart, ChartRecord, choice_cells, distinct, facet_chart, present
-from hpccoll.render.colours import INK, PAPER, WHITE, group_colours, mark_colour
+from hpccoll.render.colours import INK, PAPER, WHITE, entry_colour, group_colours
 
 
 def choice_map(group: ChartGroup) -> Chart | None:
@@ -23,7 +23,7 @@ def choice_map(group: ChartGroup) -> Chart | None:
     hollow = f"(indexof({group.oversubscribed_counts}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
     x = alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow))
     chart = choice_cells(
-        data, present(group_colours(group.marks), data), x, sizes, ("size", "on", "series", "time", "second")
+        data, present(group_colours(group.legend), data), x, sizes, ("size", "on", "series", "time", "second")
     )
     panels = distinct(data, "panel")
     return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
@@ -56,7 +56,7 @@ def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Rec
     if verdict.runner_up is None or verdict.lead is None:
         return {"lead": "alone", "second": "none", "clear": False, "text_colour": INK}
     clear = verdict.verdict == "clear"
-    on_ink = mark_colour(group.marks[group.series_of(verdict.choice, recommendation)]) == INK
+    on_ink = entry_colour(group.legend[group.series_of(verdict.choice, recommendation)]) == INK
     return {
         "lead": "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x",
         "second": f"{group.series_of(verdict.runner_up, recommendation)}, {verdict.lead:.2f} times as long",

@@ -3,7 +3,7 @@
 import colorsys
 from collections.abc import Iterable, Mapping
 
-from hpccoll.analysis.series_marks import SeriesMark
+from hpccoll.analysis.legend import LegendEntry
 
 INK = "#1f2937"
 MUTED = "#5b6472"
@@ -44,20 +44,21 @@ def series_shape(i: int) -> str:
     return SHAPES[i % len(SHAPES)]
 
 
-def mark_colour(mark: SeriesMark) -> str:
+def entry_colour(entry: LegendEntry) -> str:
     """Return the colour of a series: dark for the library's own, grey for floors, that of what it predicts."""
-    return GREY if mark.is_floor else INK if mark.number < 0 else series_colour(mark.number)
+    return GREY if entry.is_floor else INK if entry.number < 0 else series_colour(entry.number)
 
 
-def group_colours(marks: Mapping[str, SeriesMark]) -> dict[str, str]:
+def group_colours(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
     """Return the colour of every series."""
-    return {name: mark_colour(mark) for name, mark in marks.items()}
+    return {name: entry_colour(entry) for name, entry in legend.items()}
 
 
-def group_shapes(marks: Mapping[str, SeriesMark]) -> dict[str, str]:
-    """Return the shape of the marks of every series."""
+def group_shapes(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
+    """Return the shape of the points of every series."""
     return {
-        name: PREDICTED_SHAPE if mark.is_predicted else series_shape(mark.number + 1) for name, mark in marks.items()
+        name: PREDICTED_SHAPE if entry.is_predicted else series_shape(entry.number + 1)
+        for name, entry in legend.items()
     }
 
 

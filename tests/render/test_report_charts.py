@@ -115,7 +115,7 @@ def test_a_series_has_one_colour_in_all_charts(results):
             if "domain" in (layer["encoding"]["color"].get("scale") or ())
         ]
         pairs |= {pair for scale in scales for pair in zip(scale["domain"], scale["range"], strict=True)}
-    assert len(pairs) == len(group.marks)
+    assert len(pairs) == len(group.legend)
 
 
 def test_oversubscribed_points_are_hollow(specification, make_row):

@@ -286,7 +286,7 @@ def test_inputs_with_the_same_cases_have_series_of_their_own(make_row, make_run,
     (group,) = chart_groups(results, recommend(results), input_names(results, paths))
     names = {"ring (old)", "ring (new)", "native (old)", "native (new)"}
     assert {point.series for point in group.points} == names
-    assert len({group_colours(group.marks)[name] for name in names}) == len(names)
+    assert len({group_colours(group.legend)[name] for name in names}) == len(names)
     (time,) = (figure for figure in FIGURES if figure.name == "time")
     layers = time.specification(group)["spec"]["layer"]
     (domain,) = {

@@ -83,7 +83,7 @@ def test_measured_and_predicted_series_of_a_setting_share_a_chart(both, valid, n
 
 def test_a_predicted_series_has_the_colour_of_the_measured_one_and_no_mark_of_a_measurement(both):
     (group,) = chart_groups(both)
-    colours, shapes = group_colours(group.marks), group_shapes(group.marks)
+    colours, shapes = group_colours(group.legend), group_shapes(group.legend)
     assert colours["ring (simulated)"] == colours["ring"]
     assert shapes["ring (simulated)"] not in {shapes["ring"], shapes["native"]}
     assert colours["rabenseifner (simulated)"] not in {colours["ring"], colours["native"]}
@@ -92,7 +92,7 @@ def test_a_predicted_series_has_the_colour_of_the_measured_one_and_no_mark_of_a_
 def test_curves_over_nodes_go_on_where_nothing_was_measured(both):
     (group,) = chart_groups(both)
     shown = records(BY_NAME["scaling"].specification(group))
-    nodes = {series: sorted({d["nodes"] for d in shown if d["series"] == series}) for series in group.marks}
+    nodes = {series: sorted({d["nodes"] for d in shown if d["series"] == series}) for series in group.legend}
     assert nodes["ring"] == [2]
     assert nodes["ring (simulated)"] == [2, 4, 8]
     assert group.unit == "nodes"
@@ -153,7 +153,7 @@ def test_predictions_alone_have_charts_and_no_answer(paths, tmp_path):
 def test_the_model_of_nccl_and_simulations_are_different_series(tmp_path):
     results = read_results([foresee(tmp_path / "nccl.h5", cluster(nccl=NCCL), algorithms=("ring",))])
     (group,) = chart_groups(results)
-    assert {*group.marks} >= {"ring (simulated)", "nccl_ring (modelled)", "nccl_tree (modelled)"}
+    assert {*group.legend} >= {"ring (simulated)", "nccl_ring (modelled)", "nccl_tree (modelled)"}
 
 
 def test_assumed_switches_share_the_chart_of_other_predictions_and_say_so(tmp_path):

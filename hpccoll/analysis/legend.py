@@ -1,4 +1,4 @@
-"""How series are told from each other in charts: numbers, which colours and shapes of marks follow."""
+"""How series are told from each other in charts: numbers, which colours and shapes follow."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -10,7 +10,7 @@ from hpccoll.store.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesMark:
+class LegendEntry:
     """How a series is told from others.
 
     Args:
@@ -24,10 +24,10 @@ class SeriesMark:
     is_predicted: bool = False
 
 
-def series_marks(
+def legend_entries(
     rows: Mapping[str, Row], charts: Iterable[Collection[str]], predictions: Mapping[str, str]
-) -> dict[str, SeriesMark]:
-    """Return the mark of every series, in the order of legends.
+) -> dict[str, LegendEntry]:
+    """Return the entry of every series, in the order of legends.
 
     Series of different charts may share a number, because the palette is limited.
 
@@ -42,9 +42,9 @@ def series_marks(
     by_name = sorted(rows, key=lambda name: (rows[name].predicted, name))
     others = [name for name in by_name if name not in floors and name not in native]
     numbers = _assign_numbers(others, charts)
-    marks = dict.fromkeys(native, SeriesMark()) | {name: SeriesMark(number) for name, number in numbers.items()}
-    marks |= dict.fromkeys(floors, SeriesMark(is_floor=True))
-    return marks | {name: replace(marks[of], is_predicted=True) for name, of in predictions.items()}
+    legend = dict.fromkeys(native, LegendEntry()) | {name: LegendEntry(number) for name, number in numbers.items()}
+    legend |= dict.fromkeys(floors, LegendEntry(is_floor=True))
+    return legend | {name: replace(legend[of], is_predicted=True) for name, of in predictions.items()}
 
 
 def _assign_numbers(names: Iterable[str], groups: Iterable[Iterable[str]]) -> dict[str, int]:
