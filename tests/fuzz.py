@@ -1,203 +1,65 @@
-"""Damages raw files and journals, and checks how they are read.
+"""Damaged files, bad inputs and extreme options: each is harmless, or refused in one line.
 
-``python tests/fuzz.py --seed 1 --number 600`` damages each of both so often, one time each: a bit, bytes, a block of
-zeros, a cut, two swapped blocks; in journals also a line that is deleted, repeated, swapped with another or moved.
-Damage may be harmless: the results are unchanged. The reader may refuse the file in one line. In a journal it may lose
-lines that it names, while the others are unchanged. Anything else is a defect: a changed figure, another exception, a
-process that dies or hangs, changed lines that are not named.
+    python tests/fuzz.py files --seed 1 --number 600
+    python tests/fuzz.py inputs --only planned
+    python tests/fuzz.py options
 
-``--older`` damages the raw file of an earlier version, results/golden/raw-1.0.h5, which has no digest of its content: a
-changed figure is counted there, and no defect.
-
-tests/test_fuzz.py damages fewer.
+prints every defect, and how often each result came; tests/test_fuzz.py tries fewer.
 """
 
 import argparse
+import importlib
 import os
-import random
 import resource
-import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import raw_examples
-
-from hpccoll.cases.case import Effort
-from hpccoll.common.errors import BadInputError
-from hpccoll.store import hdf5
-from hpccoll.store.journal import Journal, journal_path
-from hpccoll.store.raw_results import Failure, RawResults
-from hpccoll.store.result_files import read_raw
-
 CPU_S = 10
-HARMLESS, REFUSED, NAMED = "harmless", "refused", "damage named, and the rest unchanged"
-ALLOWED = {"raw file": {HARMLESS, REFUSED}, "journal": {HARMLESS, REFUSED, NAMED}}
-GOLDEN = Path(__file__).parents[1] / "results" / "golden" / "raw-1.0.h5"
+NUMBERS = {"files": 1200, "inputs": 300, "options": 10_000}
+"""For each fuzzer, in its file ``fuzz_*.py``, how many are tried."""
 
 
-def results(path: Path) -> RawResults:
-    """Return results with two attempts, rounds, a skipped case and a failure note."""
-    cases = [raw_examples.case(size) for size in (8, 1024, 1 << 20, 1 << 30)]
-    job = raw_examples.job(*cases, effort=Effort(rounds=2))
-    evidence = {"record": {"nccl": "2.27"}, "why": None, "logs": "x.logs"}
-    first = [raw_examples.round_outcome(1, case, iterations=20) for case in cases[:3]]
-    second = [raw_examples.round_outcome(2, cases[0], iterations=30, events=True), raw_examples.skipped(cases[3])]
-    attempts = [(raw_examples.attempt(1), first), (raw_examples.attempt(2, evidence=evidence), second)]
-    failures = [Failure(case_id=cases[2].id, rank=1, message="stuck", attempt=1)]
-    return RawResults(path=path, job=job, attempts=attempts, failures=failures)
-
-
-def write_examples(directory: Path) -> dict[str, Path]:
-    """Write the results as a raw file and as a journal, and return the paths by kind."""
-    raw = results(directory / "whole.h5")
-    hdf5.write_raw_file(raw, raw.path)
-    Journal(directory / "begun.h5", raw.job, raw).close(remove=False)
-    return {"raw file": raw.path, "journal": journal_path(directory / "begun.h5")}
-
-
-def content(raw: RawResults) -> tuple[object, dict[tuple[int, str], object]]:
-    """Return the job, attempts and failures of a file, and its outcomes by attempt and case."""
-    outcomes = {(a.number, o.case.id): raw_examples.comparable(o) for a, done in raw.attempts for o in done}
-    return raw_examples.comparable((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
-
-
-def is_part(now: object, was: object) -> bool:
-    """Return whether an outcome is that which was written, or that of some of its rounds."""
-    if now == was:
-        return True
-    rounds, all_rounds = (set(dict(dict(each)["times"])["round"][2]) for each in (now, was))
-    return rounds < all_rounds
-
-
-def verdict(path: Path, before: RawResults) -> str:
-    """Return how a file was read: HARMLESS, REFUSED, NAMED or a description of the defect."""
-    try:
-        after = read_raw(path)
-    except BadInputError as error:
-        return REFUSED if "\n" not in str(error) else f"more than one line: {error}"
-    except Exception as error:  # noqa: BLE001  any other exception is a defect
-        return f"{type(error).__name__}: {error}"
-    (header, was), (header_after, now) = content(before), content(after)
-    changed = [key for key in was if now.get(key) != was[key]]
-    named = bool(after.unrecovered_damage) or any("were cut" in note for note in after.notes)
-    if (header, was) == (header_after, now):
-        return NAMED if named else HARMLESS
-    if named and now.keys() <= was.keys() and all(is_part(now[key], was[key]) for key in now):
-        return NAMED
-    return f"other figures: {changed or 'of the job or an attempt'}, {after.damage}, {after.notes}"
-
-
-def in_a_process(judge: Callable[[], str]) -> str:
-    """Return the result of ``judge`` in a process with limited CPU time, or how the process died."""
+def in_child(judge: Callable[[], str], memory_bytes: int = resource.RLIM_INFINITY) -> tuple[str, float]:
+    """Return the result of ``judge`` in a process with limits, or how the process died; and its CPU seconds."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-        os.write(write, judge().encode())
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+        os.write(write, judge().encode()[:4000])
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
         result = pipe.read()
-    _, status = os.waitpid(child, 0)
-    return result or f"its process ended with {os.waitstatus_to_exitcode(status)}"
-
-
-def bit(draw: random.Random, content: bytes) -> bytes:
-    at = draw.randrange(8 * len(content))
-    return content[: at // 8] + bytes([content[at // 8] ^ 1 << at % 8]) + content[at // 8 + 1 :]
-
-
-def some_bytes(draw: random.Random, content: bytes) -> bytes:
-    at, size = draw.randrange(len(content)), draw.choice([1, 8, 64, 512])
-    return (content[:at] + draw.randbytes(size) + content[at + size :])[: len(content)]
-
-
-def zeros(draw: random.Random, content: bytes) -> bytes:
-    size = draw.choice([8, 64, 512, 4096])
-    at = draw.randrange(len(content)) // size * size
-    return (content[:at] + bytes(size) + content[at + size :])[: len(content)]
-
-
-def cut(draw: random.Random, content: bytes) -> bytes:
-    at, size = draw.randrange(len(content)), draw.choice([1, 8, 512, len(content)])
-    return content[:at] + content[at + size :]
-
-
-def swapped_blocks(draw: random.Random, content: bytes) -> bytes:
-    size = draw.choice([64, 512, 4096])
-    blocks = [content[at : at + size] for at in range(0, len(content), size)]
-    one, other = draw.randrange(len(blocks)), draw.randrange(len(blocks))
-    blocks[one], blocks[other] = blocks[other], blocks[one]
-    return b"".join(blocks)
-
-
-def lines_changed(draw: random.Random, content: bytes) -> bytes:
-    lines = content.split(b"\n")
-    one, other = draw.randrange(len(lines)), draw.randrange(len(lines))
-    match draw.randrange(5):
-        case 0:
-            del lines[one]
-        case 1:
-            lines.insert(other, lines[one])
-        case 2:
-            lines[one], lines[other] = lines[other], lines[one]
-        case 3:
-            lines.insert(other, lines.pop(one))
-        case 4:
-            del lines[one : one + draw.randint(2, 5)]
-    return b"\n".join(lines)
-
-
-DAMAGE = (bit, some_bytes, zeros, cut, swapped_blocks)
-
-
-def damaged_files(whole: Path, number: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Yield kinds of damage with their numbers, each with the verdict on the file that was damaged so.
-
-    Args:
-        whole: the intact file.
-        number: the number of damaged files.
-        seed: the seed of the damage.
-    """
-    intact = whole.read_bytes()
-    before = read_raw(whole)
-    draw = random.Random(seed)  # noqa: S311  no secret
-    kinds = (*DAMAGE, *[lines_changed] * len(DAMAGE)) if whole.suffix == ".journal" else DAMAGE
-    path = whole.with_name(f"damaged-{whole.name}")
-    for at in range(number):
-        kind = kinds[at % len(kinds)]
-        content = kind(draw, intact)
-        path.write_bytes(content)
-        result = in_a_process(lambda: verdict(path, before))
-        if result == HARMLESS and content != intact and kind is lines_changed:
-            result = "nobody said that the lines are others"
-        yield f"{kind.__name__} {at}", result
+    _, status, used = os.wait4(child, 0)
+    cpu_s = used.ru_utime + used.ru_stime
+    if code := os.waitstatus_to_exitcode(status):
+        result = f"its process ended with {code} after {cpu_s:.0f} CPU seconds and {used.ru_maxrss >> 10} MiB"
+    return result, cpu_s
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--number", type=int, default=600)
-    parser.add_argument("--older", action="store_true", help="damage the raw file of schema 1.0 instead")
-    arguments = parser.parse_args()
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("fuzzer", choices=NUMBERS)
+    parse.add_argument("--seed", type=int, default=1)
+    parse.add_argument("--number", type=int, help=f"how many are tried {NUMBERS}")
+    parse.add_argument("--only", help="inputs of this family, or options of this command")
+    chosen = parse.parse_args()
+    number, only = chosen.number or NUMBERS[chosen.fuzzer], {"only": chosen.only} if chosen.only else {}
+    counts: Counter[str] = Counter()
     defects = 0
     with tempfile.TemporaryDirectory() as directory:
-        if arguments.older:
-            examples = {"raw file": Path(shutil.copy(GOLDEN, directory))}
-        else:
-            examples = write_examples(Path(directory))
-        for kind, whole in examples.items():
-            counts: Counter[str] = Counter()
-            for what, result in damaged_files(whole, arguments.number, arguments.seed):
-                counts["changed" if arguments.older and result.startswith("other figures") else result] += 1
-                if result not in ALLOWED[kind]:
-                    print(f"{kind}, {what}: {result}", flush=True)
-                    defects += not (arguments.older and result.startswith("other figures"))
-            summary = ", ".join(f"{n} {result}" for result, n in counts.most_common() if len(result) < 50)
-            print(f"{kind} of {whole.stat().st_size} bytes, seed {arguments.seed}: {summary}")
+        trials = importlib.import_module(f"fuzz_{chosen.fuzzer}").trials
+        for what, result, defect in trials(chosen.seed, number, Path(directory), **only):
+            counts["defects" if defect else result] += 1
+            if defect:
+                defects += 1
+                print(f"{what}\n  {result}", flush=True)
+    results = ", ".join(f"{n} {result}" for result, n in counts.most_common())
+    print(f"seed {chosen.seed}, {counts.total()} tried: {results}")
     return int(defects > 0)
 
 

@@ -1,11 +1,8 @@
 """Random bad inputs to every command: each must exit with 2 and print one line per mistake.
 
-    python tests/fuzz_inputs.py --seed 1 --inputs 300
-
-runs 300 inputs as processes and prints the maximum time and memory; tests/test_fuzz_inputs.py runs a few.
+``python tests/fuzz.py inputs`` runs them as processes, with limits of time and memory.
 """
 
-import argparse
 import json
 import os
 import random
@@ -14,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,13 +23,15 @@ from bad_inputs import ESCAPE, NO_FILES
 from planning_inputs import last_of_each_key
 from shipped_sweeps import sweep_files
 from synthetic_timings import measured_table
+from written_runs import write_run
 
 from hpccoll.cases.case import Case, Job
 from hpccoll.sweep.paths import site_files, workflow_directory
 from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.sweep_file import Sweep
 
-GOLDEN = str(Path(__file__).parents[1] / "results" / "golden" / "raw-1.0.h5")
+DIRECTORY = tempfile.TemporaryDirectory(prefix="fuzz-")  # removed at the end of this process
+RESULTS = str(write_run(Path(DIRECTORY.name) / "results.h5"))
 MAX_CPU_S, MAX_MIB = 5.0, 500
 TIMEOUT_S = 120
 """The wall-clock limit of an input, because processors may be busy."""
@@ -191,20 +189,19 @@ def run(draw: random.Random) -> Input:
 
 def read(draw: random.Random) -> Input:
     """Return a bad path or option of a command that reads results."""
-    golden = GOLDEN
     command = draw.choice(["report", "export", "validate", "status", "tune", "model"])
     more = {"tune": ("--out=t.json",)}.get(command, ())
     ways = {
         "path": lambda: _file(command, draw.choice(NO_FILES), *more),
-        "option": lambda: _file(command, golden, draw.choice(["--frob", "--\x1b[31m", "--" + "x" * bad_inputs.DEEP])),
+        "option": lambda: _file(command, RESULTS, draw.choice(["--frob", "--\x1b[31m", "--" + "x" * bad_inputs.DEEP])),
         "none": lambda: _file(command),
         "plan": lambda: _file(command, ".", *more, plan_json=bad_json(draw, PLAN)),
-        "format": lambda: _file("export", golden, f"--format={draw.choice(('xml', '', 'x' * 10_000, ESCAPE))}"),
-        "timing": lambda: _file("export", golden, f"--timing={draw.choice(['min', '', 'x' * bad_inputs.DEEP])}"),
-        "judge": lambda: _file("tune", golden, "--judge=t.json", t_json=bad_json(draw, _table())),
-        "judged": lambda: _file("tune", golden, f"--judge={draw.choice(NO_FILES)}"),
-        "both": lambda: _file("tune", golden, *draw.choice([(), ("--out=a", "--judge=b")])),
-        "report": lambda: _file("report", golden, f"--out={draw.choice(['x' * 5000, '/proc/a', 'file/x', 'loop'])}"),
+        "format": lambda: _file("export", RESULTS, f"--format={draw.choice(('xml', '', 'x' * 10_000, ESCAPE))}"),
+        "timing": lambda: _file("export", RESULTS, f"--timing={draw.choice(['min', '', 'x' * bad_inputs.DEEP])}"),
+        "judge": lambda: _file("tune", RESULTS, "--judge=t.json", t_json=bad_json(draw, _table())),
+        "judged": lambda: _file("tune", RESULTS, f"--judge={draw.choice(NO_FILES)}"),
+        "both": lambda: _file("tune", RESULTS, *draw.choice([(), ("--out=a", "--judge=b")])),
+        "report": lambda: _file("report", RESULTS, f"--out={draw.choice(['x' * 5000, '/proc/a', 'file/x', 'loop'])}"),
         "launch": lambda: _file("launch", "p.json", "mpi.p2", "--out=x.h5", p_json=bad_json(draw, PLAN)),
         "launched": lambda: _file("launch", draw.choice(NO_FILES), "mpi.p2", "--out=x.h5"),
         "job": lambda: _file("launch", "p.json", draw.choice(["nope", "../x", "x" * 5000]), "--out=x.h5",
@@ -323,29 +320,11 @@ def run_limited(bad_input: Input) -> tuple[str | None, Cost, str]:
         return defect, cost, output[1] or output[0]
 
 
-def main() -> int:
-    parse = argparse.ArgumentParser(description=__doc__)
-    parse.add_argument("--seed", type=int, default=1)
-    parse.add_argument("--inputs", type=int, default=300)
-    parse.add_argument("--only", choices=[family.__name__ for family in FAMILIES], help="inputs of one kind")
-    arguments = parse.parse_args()
-    families = tuple(family for family in FAMILIES if arguments.only in (None, family.__name__))
-    costs, defects, commands = [], 0, Counter()
-    for number, bad_input in enumerate(islice(inputs(arguments.seed, families), arguments.inputs)):
+def trials(seed: int, number: int, _directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:
+    """Yield bad inputs, the defect in the response to each, and whether there is one."""
+    families = tuple(family for family in FAMILIES if only in (None, family.__name__))
+    for bad_input in islice(inputs(seed, families), number):
         defect, cost, output = run_limited(bad_input)
-        costs.append(cost)
-        commands[bad_input.arguments[0] if len(bad_input.arguments[0]) < 9 else "..."] += 1
-        if defect:
-            defects += 1
-            files = {name: content[:300] for name, content in bad_input.files.items()}
-            shortened = [word[:80] for word in bad_input.arguments]
-            print(f"{number}: {shortened} {files}\n  {defect} ({cost})\n  {output[-1500:]!r}", flush=True)
-    max_cpu_s, max_mib = max(cost.cpu_s for cost in costs), max(cost.mib for cost in costs)
-    right = f"{len(costs) - defects} of {len(costs)} were refused as they should be"
-    print(f"seed {arguments.seed}: {right}, of {dict(commands)}")
-    print(f"maximum: {max_cpu_s:.2f} CPU seconds, {max_mib:.0f} MiB")
-    return int(defects > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        files = {name: content[:300] for name, content in bad_input.files.items()}
+        what = f"{[word[:80] for word in bad_input.arguments]} {files}"
+        yield what, f"{defect} ({cost})\n  {output[-1500:]!r}" if defect else "refused as they should be", bool(defect)

@@ -1,38 +1,34 @@
 """Extreme numbers and words behind every option of every command: each run ends within its limits, in one line or well.
 
-    python tests/fuzz_options.py --seed 1
-
-runs them all as children of this process; tests/test_fuzz_options.py runs a few.
+``python tests/fuzz.py options`` runs them all as children of its process.
 """
 
-import argparse
 import os
 import random
-import resource
-import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import bad_inputs
 import typer
 from cli_runner import CommandResult, invoke
-from fuzz_inputs import GOLDEN
+from fuzz import in_child
+from fuzz_inputs import RESULTS
 
 from hpccoll.cli.main import app
 
-CPU_S = 10
 MEMORY_BYTES = 6 << 30
 OSU = str(next((Path(__file__).parent / "inputs").glob("osu-barrier-full.txt"), ""))
 CLUSTER = "--cluster=8xh100-400g"
 COMMANDS = {
     "plan": ["plan", "a.yaml"],
-    "report": ["report", GOLDEN, "--out=page"],
-    "export": ["export", GOLDEN],
-    "tune": ["tune", GOLDEN, "--out=t.json"],
-    "model": ["model", GOLDEN],
-    "compare": ["compare", GOLDEN, GOLDEN],
+    "report": ["report", RESULTS, "--out=page"],
+    "export": ["export", RESULTS],
+    "tune": ["tune", RESULTS, "--out=t.json"],
+    "model": ["model", RESULTS],
+    "compare": ["compare", RESULTS, RESULTS],
     "predict": ["predict", CLUSTER, "--nodes=2", "-b8"],
     "predict step": ["predict", "step", "--model=gpt2", CLUSTER, "--nodes=2", "--compute=27ms"],
     "predict step (closed form)": ["predict", "step", "--params=1e9", "--rate=400gbit", "--compute=27ms"],
@@ -70,27 +66,16 @@ def command_lines(seed: int) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield from lines
 
 
-def run_in_child(words: tuple[str, ...]) -> tuple[str, float]:
-    """Return the defect of a command line, empty without one, and the CPU seconds that it took."""
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(read)
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+def run_in_child(words: tuple[str, ...]) -> str:
+    """Return the defect of a command line, empty without one."""
+
+    def judge() -> str:
         with tempfile.TemporaryDirectory() as directory:
             os.chdir(directory)
             Path("a.yaml").write_text(bad_inputs.LEAST)
-            os.write(write, _defect(words).encode()[:4000])
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        defect = pipe.read()
-    _, status, used = os.wait4(child, 0)
-    cpu_s = used.ru_utime + used.ru_stime
-    if code := os.waitstatus_to_exitcode(status):
-        defect = f"it ended with {code} after {cpu_s:.0f} CPU seconds and {used.ru_maxrss >> 10} MiB"
-    return defect, cpu_s
+            return _defect(words)
+
+    return in_child(judge, MEMORY_BYTES)[0]
 
 
 def _defect(words: tuple[str, ...]) -> str:
@@ -105,27 +90,9 @@ def _defect(words: tuple[str, ...]) -> str:
     return "it printed a traceback" * ("Traceback" in result.err) or "it printed nan" * ("nan" in result.out.split())
 
 
-def main() -> int:
-    parse = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parse.add_argument("--seed", type=int, default=1)
-    parse.add_argument("--number", type=int, default=10_000)
-    parse.add_argument("--only", help="of this command", choices=COMMANDS)
-    arguments = parse.parse_args()
-    defects, slowest, number = 0, 0.0, 0
-    for command, words in command_lines(arguments.seed):
-        if number == arguments.number or arguments.only not in (None, command):
-            continue
-        number += 1
-        defect, cpu_s = run_in_child(words)
-        slowest = max(slowest, cpu_s)
-        if defect:
-            defects += 1
-            print(f"{' '.join(words)[:200]}\n  {defect}", flush=True)
-    print(
-        f"{number - defects} of {number} command lines ended as they should; the slowest took {slowest:.1f} CPU seconds"
-    )
-    return int(defects > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def trials(seed: int, number: int, _directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:
+    """Yield command lines, the defect of each, and whether there is one."""
+    lines = (words for command, words in command_lines(seed) if only in (None, command))
+    for words in islice(lines, number):
+        defect = run_in_child(words)
+        yield " ".join(words)[:200], defect or "ended as they should", bool(defect)

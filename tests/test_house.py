@@ -30,7 +30,8 @@ MAY_IMPORT = {
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
     "render": (
-        "measure analysis evidence sweep model store cases training host schedule common numpy scipy altair vl_convert"
+        "measure analysis evidence sweep model store cases training host schedule common numpy scipy altair jinja2 "
+        "vl_convert"
     ),
     "sweep": ("evidence analysis store cases training executor host schedule common pydantic yaml snakemake"),
     "cli": (
@@ -50,7 +51,7 @@ LIGHT = (
 adds HDF5 later."""
 
 HEAVY = (
-    "typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
+    "typer", "rich", "pydantic", "altair", "jinja2", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
     "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes", "hatchling", "pandas", "xarray",
 )  # fmt: skip
 

@@ -164,7 +164,8 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
         compute_s = 6 * keys["params"] * tokens / flops_rate
     wall = Wall(
         keys["params"], keys["bytes_per_element"] or WALL["bytes_per_element"].default, keys["rate"], compute_s,
-        keys["algorithm"] or "ring", keys["latency"] or 0.0, keys["ranks_per_node"] or 1, keys["node_rate"],
+        "ring" if keys["algorithm"] is None else keys["algorithm"], keys["latency"] or 0.0,
+        keys["ranks_per_node"] or 1, keys["node_rate"],
     )  # fmt: skip
     points = wall_points(wall, counts)
     rows, lines = [point.row() for point in points], list(closed_form_lines(points))

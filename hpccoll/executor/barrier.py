@@ -24,9 +24,7 @@ class ExecutorBarrier:
     """A barrier that all ranks leave at the same time; created and closed by all ranks together.
 
     Args:
-        comm: the communicator of the ranks.
         shared: memory of the node for the words of its ranks; the barrier closes it.
-        options: how a rank waits.
     """
 
     def __init__(self, comm: MPI.Intracomm, shared: NodeMemory, options: ExecutorOptions) -> None:

@@ -44,10 +44,6 @@ class ExecutorLoop:
     """The loop of a plan.
 
     Args:
-        plan: the plan of the operation.
-        check: the values of the buffers before and after the operation.
-        generations: the number of generations of values.
-        barrier: the barrier of all ranks.
         progress: the number of the phase in LOOP_PHASES, the iteration and the heartbeats, which C keeps up to date.
     """
 

@@ -75,11 +75,7 @@ class MpiMessage:
     """One message of this rank.
 
     Args:
-        sends: whether this rank sends it; otherwise it receives it.
         data: the buffer specification for mpi4py.
-        peer: the other rank.
-        tag: the MPI tag.
-        lane: the lane of its schedule.
         nbytes: the bytes that the message carries, or that the receiver reads from shared memory after a signal.
     """
 
@@ -108,7 +104,6 @@ class LoweredStep:
 
     Args:
         before: the work to do before the messages start.
-        messages: the messages of the step.
         after: the work to do after all messages have completed.
     """
 

@@ -97,14 +97,10 @@ class ExecutorPlan:
     """A plan that C runs: blocking calls of the library, then sequences of steps.
 
     Args:
-        comm: the communicator of the messages.
-        options: how a rank waits.
-        sequences: the steps of each sequence of this rank.
         initial: the number of sequences that start at once [all].
         persistent: whether the requests are created once; otherwise each run creates new ones.
         large: whether a rank starts messages with counts above MAX_COUNT anew in each run.
         shared: the shared memory of the node if ranks synchronise by words; all ranks then create the plan together.
-        calls: the blocking calls.
     """
 
     def __init__(
@@ -250,9 +246,7 @@ class _SignalKey(NamedTuple):
     """The word of a lane between two ranks of a node.
 
     Args:
-        peer: the other rank.
         writes: whether this rank writes the word.
-        lane: the lane.
         ready: whether the word counts parts that are ready; otherwise parts that have been read.
     """
 

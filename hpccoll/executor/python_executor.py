@@ -12,8 +12,6 @@ class PythonExecutor:
     """Runs the sequences of a plan; sequences advance independently.
 
     Args:
-        comm: the communicator of the messages.
-        sequences: the steps of each sequence of this rank.
         initial: the number of sequences that start at once; each other sequence waits until the sequence ``initial``
             before it has completed its first step.
         persistent: whether the requests are created once; otherwise each run creates new ones.

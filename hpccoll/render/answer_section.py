@@ -1,8 +1,7 @@
 """The first screen of the page: what to use for each collective, how sure that is, and how noisy the machine was."""
 
 import re
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Sequence
 from itertools import groupby
 
 from hpccoll.analysis.answers import AnswerLine, Answers, name_settings, unanswered
@@ -10,7 +9,7 @@ from hpccoll.analysis.noise_sentence import noise_sentence
 from hpccoll.analysis.step_answers import step_lines
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_count
-from hpccoll.render.definitions import with_tooltip
+from hpccoll.render.page_frame import render
 from hpccoll.render.terminal_summary import case_counts
 from hpccoll.store.rows import NOT_PLANNED, Results
 
@@ -32,20 +31,15 @@ def answer_section(
     answered = {name: answers.sentences(name) for name in answers.by_collective}
     if steps := step_lines(results):
         answered |= dict.fromkeys(WORKLOADS, steps)
-    parts = [_keep_units(_sentences(results, answers, answered, collectives, unmeasured))]
-    if len(collectives) == 1:
-        parts.append(answer_table(answers, collectives[0]))
+    linked = collectives if len(collectives) > 1 else ()
+    sentences = [
+        _sentence(answers, name, sentence, linked=name in linked)
+        for name in (*collectives, *unmeasured)
+        for sentence in answered.get(name) or [unanswered(results, name)]
+    ]
     notes = (_native_note(answers), noise_sentence(results), f"{_counts(results)}.")
-    parts.append(f'<p class="noise">{escape(_keep_units(" ".join(filter(None, notes))))}</p>')
-    return f'<div class="answers">{"".join(parts)}</div>'
-
-
-NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]iB|B|[nmu]?s)\b|%|of \d)|(?<=\d of) (?=\d)")
-
-
-def _keep_units(html: str) -> str:
-    """Return text or HTML in which no line ends between a number and its unit, or in ``2 of 7``."""
-    return NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", html)
+    table = answer_table(answers, collectives[0]) if len(collectives) == 1 else ""
+    return render("answers.html", {"sentences": sentences, "table": table, "notes": " ".join(filter(None, notes))})
 
 
 def _native_note(answers: Answers) -> str:
@@ -64,36 +58,21 @@ def _counts(results: Results) -> str:
     return f"{all_have} a result" + (f"; {not_planned} more left out of the plan" if not_planned else "")
 
 
-def _sentences(
-    results: Results, answers: Answers, answered: Mapping[str, Sequence[str]], collectives: Sequence[str],
-    unmeasured: Sequence[str],
-) -> str:  # fmt: skip
-    items = (
-        f"<li>{_sentence(answers, name, sentence, linked=name in collectives and len(collectives) > 1)}</li>"
-        for name in (*collectives, *unmeasured)
-        for sentence in answered.get(name) or [unanswered(results, name)]
-    )
-    return f'<ul class="sentences">{"".join(items)}</ul>'
-
-
-def _sentence(answers: Answers, name: str, sentence: str, *, linked: bool) -> str:
-    """Return a sentence as HTML: what it is about linked or bold, the names of choices as code."""
+def _sentence(answers: Answers, name: str, sentence: str, *, linked: bool) -> dict[str, object]:
+    """Return a sentence in parts: its subject and the part of the page it links to, and its words, choices marked."""
     subject, colon, rest = sentence.partition(": ")
     if not colon:
-        return escape(sentence)
-    subject = f'<a href="#{escape(name)}">{escape(subject)}</a>' if linked else f"<b>{escape(subject)}</b>"
-    return f"{subject}{colon}{_mark_choices(answers, name, rest)}"
+        return {"subject": "", "link": "", "words": [(sentence, False)]}
+    return {"subject": subject, "link": name if linked else "", "words": _mark_choices(answers, name, rest)}
 
 
-def _mark_choices(answers: Answers, name: str, text: str) -> str:
-    """Return a sentence as HTML, with the names of its choices as code."""
+def _mark_choices(answers: Answers, name: str, text: str) -> list[tuple[str, bool]]:
+    """Return a text in pieces, each with whether it is the name of a choice."""
     named = answers.choice_name(name)
     choices = {named(choice) for each in answers.by_collective.get(name, ()) for choice in each.choices}
     pattern = "|".join(rf"\b{re.escape(choice)}\b" for choice in sorted(choices, key=len, reverse=True))
-    return re.sub(pattern, lambda match: f"<code>{match[0]}</code>", escape(text)) if pattern else escape(text)
-
-
-HEADINGS = ("on", "size", "choice", "speed-up over native", "how sure")
+    pieces = re.split(f"({pattern})", text) if pattern else [text]
+    return [(piece, i % 2 == 1) for i, piece in enumerate(pieces)]
 
 
 def answer_table(answers: Answers, name: str) -> str:
@@ -104,8 +83,7 @@ def answer_table(answers: Answers, name: str) -> str:
     lines = answers.table(name)
     shown = _shown_lines(lines)
     rest = lines[len(shown) :]
-    folded = f"<details><summary>{escape(_summary(rest))}</summary>{_table(rest)}</details>" if rest else ""
-    return (_table(shown) if shown else "") + folded
+    return render("answer_table.html", {"shown": shown, "folded": rest, "summary": _summary(rest)})
 
 
 def _summary(folded: Sequence[AnswerLine]) -> str:
@@ -123,17 +101,3 @@ def _shown_lines(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
             break
         shown += of_setting
     return shown
-
-
-def _table(lines: Sequence[AnswerLine]) -> str:
-    sized = any(line.sizes for line in lines)
-    heads = "".join(f'<th scope="col">{with_tooltip(head)}</th>' for head in HEADINGS if sized or head != "size")
-    body = []
-    before = None
-    for line in lines:
-        setting = "" if line.setting == before else escape(line.where)
-        before = line.setting
-        cells = [setting, *([escape(_keep_units(line.sizes))] if sized else []), f"<code>{escape(line.choice)}</code>"]
-        cells += [escape(line.gain), escape(_keep_units(line.certainty))]
-        body.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    return f'<table class="answer"><thead><tr>{heads}</tr></thead><tbody>{"".join(body)}</tbody></table>'

@@ -1,7 +1,6 @@
 """The page of a comparison: one chart of all shifts, the cases by verdict, and what else changed."""
 
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
 from pathlib import Path
 
 import altair as alt
@@ -20,16 +19,14 @@ from hpccoll.analysis.run_comparison import (
     Comparison,
 )
 from hpccoll.analysis.shift import Shift
-from hpccoll.analysis.side_by_side import SideBySide
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.colours import GREY, INK
-from hpccoll.render.html_tables import plain_table
 from hpccoll.render.other_programs import side_by_side_table
-from hpccoll.render.page_frame import chart_figure, page_head, page_scripts
+from hpccoll.render.page_frame import render, vega_script
 from hpccoll.store.durable_files import replacing_file
 
 COLOURS = {REGRESSION: "#c8443f", IMPROVEMENT: "#2f9467", UNDECIDED: "#a9811a", UNCHANGED: GREY}
@@ -83,25 +80,20 @@ def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
 
 def comparison_page(comparison: Comparison, title: str, chart: Mapping[str, object] | None) -> str:
     """Return the HTML of the page."""
-    heading = "What changed" if comparison.cases else "Side by side"
-    parts = [
-        page_head(f"Compared: {title}"),
-        f"<header><h1>{heading}</h1>\n<p class=lede>{escape(title)}.</p></header>",
-    ]
-    if comparison.cases:
-        parts.append(f'<div class="answers"><p>{escape(summary(comparison))}.</p>{_loads(comparison)}</div>')
-    if chart:
-        parts.append(
-            chart_figure("shifts", "Time of the new run over that of the old one", chart, CAPTION[comparison.unit])
-        )
-    parts += [_verdict_table(verdict, comparison) for verdict in VERDICTS]
-    parts += [_side_by_side_section(comparison.beside), _changes_table(comparison.changes) if comparison.cases else ""]
-    return (
-        printable("\n".join(filter(None, parts)))
-        + "\n"
-        + page_scripts(with_charts=chart is not None)
-        + "\n</body>\n</html>\n"
-    )
+    context = {
+        "title": f"Compared: {title}",
+        "runs": title,
+        "cases": comparison.cases,
+        "summary": summary(comparison) if comparison.cases else "",
+        "loads": list(zip(("old", "new"), comparison.loads, strict=True)),
+        "chart": chart,
+        "caption": CAPTION[comparison.unit],
+        "verdicts": [_verdict(verdict, comparison) for verdict in VERDICTS if comparison.of(verdict)],
+        "beside": side_by_side_table(comparison.beside) if comparison.beside else None,
+        "changes": [(name, *values) for name, values in comparison.changes.items()],
+        "vega": vega_script() if chart else "",
+    }
+    return render("comparison.html", context)
 
 
 CAPTION = {
@@ -112,15 +104,6 @@ CAPTION = {
     )
 }  # fmt: skip
 """How to read the chart, by what a sample is."""
-
-
-def _loads(comparison: Comparison) -> str:
-    lines = (
-        f"<p>The {which} run was disturbed: {escape(load)}.</p>"
-        for which, load in zip(("old", "new"), comparison.loads, strict=True)
-        if load
-    )
-    return "".join(lines)
 
 
 def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object] | None:
@@ -176,21 +159,20 @@ def _panel(case: CaseComparison) -> str:
     return f"{where['collective']}, {where['ranks']} ranks on {nodes} node{'s' * (nodes > 1)}"
 
 
-def _verdict_table(verdict: str, comparison: Comparison) -> str:
+def _verdict(verdict: str, comparison: Comparison) -> dict[str, object]:
     """Return the cases of a verdict as a table; folded if they are no news."""
-    cases, name = comparison.of(verdict), count_cases(verdict, comparison)
-    if not cases:
-        return ""
-    head = ["case", "old", "new", "change", "95 % interval", "why"]
-    body = [_cells(case) for case in cases]
-    columns = [i for i in range(len(head)) if any(cells[i] for cells in body)]
-    table = plain_table(
-        [head[i] for i in columns], [[cells[i] for i in columns] for cells in body], tall=len(body) > 15
-    )
-    note = f'<p class="note">{escape(MEANINGS[verdict][0].upper() + MEANINGS[verdict][1:])}.</p>'
-    if verdict in (UNCHANGED, NEW):
-        return f"<h2>{name}</h2><details><summary>{escape(MEANINGS[verdict])}</summary>{table}</details>"
-    return f"<h2>{name}</h2>{note}{table}"
+    body = [_cells(case) for case in comparison.of(verdict)]
+    columns = [i for i in range(len(HEADINGS)) if any(cells[i] for cells in body)]
+    return {
+        "name": count_cases(verdict, comparison),
+        "meaning": MEANINGS[verdict],
+        "folded": verdict in (UNCHANGED, NEW),
+        "head": [HEADINGS[i] for i in columns],
+        "body": [[cells[i] for i in columns] for cells in body],
+    }
+
+
+HEADINGS = "case", "old", "new", "change", "95 % interval", "why"
 
 
 def _cells(case: CaseComparison) -> list[str]:
@@ -198,17 +180,3 @@ def _cells(case: CaseComparison) -> list[str]:
     change, interval = (change_label(shift.factor), interval_label(shift)) if shift else ("", "")
     old, new = (format_seconds(seconds) if seconds else "" for seconds in (case.old_s, case.new_s))
     return [case.label, old, new, change, interval, case.reason or ""]
-
-
-def _side_by_side_section(pairs: Sequence[SideBySide]) -> str:
-    """Return results of other programs next to ours."""
-    if not pairs:
-        return ""
-    return f"<h2>Timed differently</h2>{side_by_side_table(pairs)}"
-
-
-def _changes_table(changes: Mapping[str, tuple[str, str]]) -> str:
-    if not changes:
-        return "<h2>What else changed</h2><p>Nothing that the files record.</p>"
-    table = plain_table(["what", "old", "new"], [[name, *values] for name, values in changes.items()])
-    return f"<h2>What else changed</h2>{table}"

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from html import escape
 
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
@@ -136,10 +135,9 @@ def describe_collective(collective: str, groups: Sequence[ChartGroup]) -> str:
     )
 
 
-def with_tooltip(heading: str) -> str:
-    """Return a heading as HTML, with the definition of its term as tooltip if there is one."""
-    meaning = _BY_TERM.get(re.sub(r" \(.*\)$", "", heading))
-    return f'<abbr title="{escape(meaning)}">{escape(heading)}</abbr>' if meaning else escape(heading)
+def definition_of(heading: str) -> str | None:
+    """Return the definition of the term of a heading; None without one."""
+    return _BY_TERM.get(re.sub(r" \(.*\)$", "", heading))
 
 
 _BY_TERM = {term: meaning for terms, meaning in DEFINITIONS.items() for term in terms.split(", ")} | {

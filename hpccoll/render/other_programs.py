@@ -2,15 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 
 from hpccoll.analysis.side_by_side import SideBySide, call_label, operation_label, side_by_side
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.colours import INK, numbered_colours
-from hpccoll.render.html_tables import plain_table
-from hpccoll.render.page_frame import chart_figure
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.schema import IMPORTED
 from hpccoll.store.sources import SOURCES
@@ -23,20 +20,18 @@ CAPTION = (
 )
 
 
-def other_programs_section(results: Results) -> str:
-    """Return the section: a chart of times by size, and the table; empty without imported rows."""
+def other_programs(results: Results) -> Mapping[str, object]:
+    """Return the section of a report: a chart of times by size, and the table; empty without imported rows."""
     pairs = side_by_side((row for row in results.rows if row.imported), results.ours.rows)
     if not pairs:
-        return ""
+        return {}
     libraries = {run.run_id: str(run.provenance.get("library")) for run in results.runs if run.kind == IMPORTED}
     chart = other_programs_chart(pairs, libraries)
-    figure = chart_figure("other-programs-times", TITLE, chart, CAPTION) if chart else ""
-    return f'<h2 id="other-programs">Other programs</h2>{figure}{side_by_side_table(pairs)}'
+    return {"title": TITLE, "chart": chart, "caption": CAPTION, "beside": side_by_side_table(pairs)}
 
 
-def side_by_side_table(pairs: Sequence[SideBySide]) -> str:
+def side_by_side_table(pairs: Sequence[SideBySide]) -> Mapping[str, Sequence[object]]:
     """Return results of other programs next to ours as a table, and what their numbers mean."""
-    head = ["operation", "theirs", "by", "their timing", "ours", "our timing", "theirs / ours"]
     body = [
         [
             operation_label(pair.theirs), format_seconds(pair.theirs.median_s or 0), pair.theirs.source or "",
@@ -46,13 +41,12 @@ def side_by_side_table(pairs: Sequence[SideBySide]) -> str:
         for pair in pairs
     ]  # fmt: skip
     sources = dict.fromkeys(pair.theirs.source or "" for pair in pairs)
-    meanings = "".join(f"<li>{escape(SOURCES[each].title)}: {escape(SOURCES[each].meaning)}.</li>" for each in sources)
-    note = (
-        f'<div class="note">These numbers are timed differently, and therefore not ranked:<ul>{meanings}'
-        "<li>hpccoll: the median over iterations and rounds of the longest duration over ranks, after its barrier."
-        "</li></ul></div>"
-    )
-    return note + plain_table(head, body, tall=len(body) > 15)
+    meanings = [f"{SOURCES[each].title}: {SOURCES[each].meaning}." for each in sources]
+    return {"head": HEADINGS, "body": body, "meanings": [*meanings, OUR_MEANING]}
+
+
+HEADINGS = "operation", "theirs", "by", "their timing", "ours", "our timing", "theirs / ours"
+OUR_MEANING = "hpccoll: the median over iterations and rounds of the longest duration over ranks, after its barrier."
 
 
 def other_programs_chart(

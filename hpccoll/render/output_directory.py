@@ -5,7 +5,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from html import escape, unescape
+from html import unescape
 from pathlib import Path
 
 from hpccoll.common.errors import UnusableError, format_value
@@ -49,9 +49,9 @@ def input_names(results: Results, paths: Sequence[Path]) -> dict[str, str]:
     return by_run if any(len(inputs) > 1 for inputs in measured.values()) else {}
 
 
-def inputs_meta_tag(paths: Iterable[Path], out: Path) -> str:
-    """Return the meta element that records the inputs of a page in ``out``, relative to ``out``."""
-    return f'<meta name="hpccoll-inputs" content="{escape(json.dumps(_inputs(paths, out)))}">'
+def inputs_text(paths: Iterable[Path], out: Path) -> str:
+    """Return what a page in ``out`` records of its inputs: their paths relative to ``out``, as JSON."""
+    return json.dumps(_inputs(paths, out))
 
 
 def recorded_inputs(out: Path) -> list[str] | None:

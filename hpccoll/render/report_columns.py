@@ -1,10 +1,12 @@
 """The columns of the table of rows: one declaration for each, in order."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from hpccoll.analysis.call_labels import concurrent_label, has_size, traffic_pattern
+from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
 from hpccoll.cases.algorithm_registry import WORKLOADS
@@ -113,7 +115,7 @@ def _port_shares(row: Row) -> str:
     return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items()) if len(row.port_sent) > 1 else ""
 
 
-DERIVED: Mapping[str, Callable[[SeriesPoint], object]] = {
+DERIVED: Mapping[str, Callable[[SeriesPoint], Any]] = {
     "series": lambda p: p.series,
     "size": lambda p: p.row.requested_bytes if has_size(p.row.collective) else None,
     "transport_of_series": lambda p: "" if p.row.algorithm == AUTO else p.row.transport,  # auto: see its evidence
@@ -188,6 +190,33 @@ class ColumnCells:
     texts: Sequence[str]
     sort_keys: Sequence[float | None] | None
     always: bool
+
+    def cell(self, i: int) -> tuple[float | str | None, str]:
+        """Return what cell ``i`` is sorted by, None for its text, and its text."""
+        if self.sort_keys is None:
+            return None, self.texts[i]
+        key = self.sort_keys[i]
+        return "" if key is None else key, self.texts[i]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsTable:
+    """The table of rows: what all agree in, the headings, and the status and cells of each row."""
+
+    shared: Sequence[str]
+    head: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[tuple[float | str | None, str]]]]
+
+
+def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
+    """Return the table of all rows; a column in which all rows agree becomes a part of one sentence above it."""
+    every = chain.from_iterable((*group.points, *group.predictions) for group in groups)
+    points = [*{id(point): point for point in every}.values()]  # a prediction may be in several groups
+    columns = table_columns(points)
+    shown = [column for column in columns if (column.always and any(column.texts)) or len(set(column.texts)) > 1]
+    shared = [f"{each.heading} {each.texts[0]}" for each in columns if points and each not in shown and each.texts[0]]
+    rows = [(point.row.status, [column.cell(i) for column in shown]) for i, point in enumerate(points)]
+    return RowsTable(shared, [column.heading for column in shown], rows)
 
 
 def table_columns(points: Sequence[SeriesPoint]) -> tuple[ColumnCells, ...]:

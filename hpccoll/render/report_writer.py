@@ -11,7 +11,7 @@ from hpccoll.common.terminal import printable
 from hpccoll.render.chart_base import write_picture
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.render.html_page import ReportChart, render_page
-from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_meta_tag, recorded_inputs
+from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 
@@ -45,7 +45,7 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
     index = out / PAGE_NAME
     with replacing_file(index) as unfinished:
         unfinished.write_text(
-            render_page(results, answers, groups, charts, title, inputs_meta_tag(paths, out)), encoding="utf-8"
+            render_page(results, answers, groups, charts, title, inputs_text(paths, out)), encoding="utf-8"
         )
     return index
 

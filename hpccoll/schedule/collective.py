@@ -183,8 +183,6 @@ class CollectiveCall:
     """One call of a collective: the contributions of every rank, and the postcondition.
 
     Args:
-        collective: the row of the table.
-        p: the number of workers.
         root: the root, or the first of two ranks that exchange messages.
         peer: the second of them, if any.
         traffic: the pattern of unequal blocks; None if they are equal.

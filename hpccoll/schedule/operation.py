@@ -23,7 +23,6 @@ class Operation:
     """One collective call: the call, its schedules, and the shape of its buffers.
 
     Args:
-        call: the call of a collective.
         layout: the layout of all ranks.
         schedules: the schedules of an algorithm's slices, in their in-place form; empty for a vendor's own call.
         count: the elements of the whole buffer (divisible units), or of the mean block (per-rank units).

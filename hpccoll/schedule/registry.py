@@ -79,7 +79,6 @@ class Algorithm:
     """A registered algorithm.
 
     Args:
-        name: the bare name, such as ``ring``.
         collective: the name of its collective.
         program: its text.
         cost: its cost from p and those parameters that it names, each with a default: the algorithm's own, ``channels``

@@ -16,7 +16,6 @@ class Schedule:
     """The steps of every rank over one slice of the buffer.
 
     Args:
-        layout: of the ranks.
         units: the number of units that the slice is cut into.
         steps: generates the steps of one rank; if ``vectorised``, of an array of all ranks, too.
         vectorised: whether ``steps`` takes an array of all ranks.

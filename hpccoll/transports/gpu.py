@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cache, cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
@@ -84,17 +85,8 @@ def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
     if dtype == BFLOAT16 and find_spec("ml_dtypes") is None:
         return f"ml_dtypes is not installed ({INSTALL})"
     choose_kernel_cache()
-    return _missing_nvrtc() or (_missing_nccl() if transport == "nccl" else None)
-
-
-def _missing_nvrtc() -> str | None:
-    try:
-        from cupy_backends.cuda.libs import nvrtc
-
-        nvrtc.getVersion()
-    except (ImportError, OSError, RuntimeError) as error:
-        return f"NVRTC, the kernel compiler, not found; do: {INSTALL} ({shorten(str(error), MAX_ERROR)})"
-    return None
+    nvrtc = "NVRTC, the kernel compiler,"
+    return _missing_library("nvrtc", nvrtc) or (_missing_nccl() if transport == "nccl" else None)
 
 
 def missing_cublas() -> str | None:
@@ -102,10 +94,17 @@ def missing_cublas() -> str | None:
 
     CuPy loads cuBLAS for the first product, and raises ImportError without it.
     """
+    return _missing_library("cublas", "cuBLAS, which multiplies matrices,")
+
+
+def _missing_library(name: str, meaning: str) -> str | None:
+    """Return the reason why CuPy cannot load a library of CUDA, None if it can."""
     try:
-        from cupy_backends.cuda.libs import cublas  # noqa: F401
+        module = import_module(f"cupy_backends.cuda.libs.{name}")
+        if name == "nvrtc":
+            module.getVersion()  # NVRTC is loaded only when it is called
     except (ImportError, OSError, RuntimeError) as error:
-        return f"cuBLAS, which multiplies matrices, not found; do: {INSTALL} ({shorten(str(error), MAX_ERROR)})"
+        return f"{meaning} not found; do: {INSTALL} ({shorten(str(error), MAX_ERROR)})"
     return None
 
 
@@ -142,11 +141,7 @@ def select_gpu(number: int) -> Any:
 
 
 class Gpu:
-    """The GPU of this process and a stream, which CuPy uses too.
-
-    Args:
-        number: the index of the device among those visible to the process.
-    """
+    """The GPU of this process and a stream, which CuPy uses too."""
 
     def __init__(self, number: int) -> None:
         import cupy
@@ -313,11 +308,7 @@ class Gpu:
 
 @contextmanager
 def gpu_errors(gpu: Gpu | None) -> Iterator[None]:
-    """Raise GpuFailedError in place of an error that a failed GPU causes, such as CuPy's error of a call of NCCL.
-
-    Args:
-        gpu: the GPU of this rank; None without one.
-    """
+    """Raise GpuFailedError in place of an error that a failed GPU causes, such as CuPy's error of a call of NCCL."""
     try:
         yield
     except NCCL_EXCEPTIONS:  # RuntimeError is also the base of CuPy's errors of CUDA, and of ours

@@ -19,7 +19,6 @@ class GuardedBuffer(NamedTuple):
     """A buffer inside the memory that was allocated for it.
 
     Args:
-        memory: the allocated array.
         start: the first element that an operation may write.
         stop: the element after the last one that an operation may write.
         on_host: whether this is the host copy of a GPU buffer.

@@ -34,10 +34,6 @@ class Span:
 class Lowering:
     """The steps of a rank on named buffers: src, dst, and the algorithm's own, tmp.
 
-    Args:
-        me: the rank.
-        operation: the operation to lower.
-
     Attributes:
         slices: the steps of each slice.
         window: the number of sequences; the lanes of a sequence run one after another.

@@ -4,7 +4,7 @@ from row_examples import make_row
 
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.side_by_side import side_by_side
-from hpccoll.render.other_programs import MAX_PANELS, other_programs_chart, other_programs_section
+from hpccoll.render.other_programs import MAX_PANELS, other_programs, other_programs_chart
 from hpccoll.store.rows import Results
 from hpccoll.store.sources import SOURCES
 
@@ -33,7 +33,7 @@ def points(chart):
 
 
 def test_without_imports_there_is_no_section():
-    assert other_programs_section(results(*map(ours, SIZES))) == ""
+    assert not other_programs(results(*map(ours, SIZES)))
 
 
 def test_the_chart_has_their_times_and_ours_of_each_size():
@@ -49,24 +49,24 @@ def test_the_chart_has_their_times_and_ours_of_each_size():
 
 def test_an_operation_of_one_size_is_in_the_table_only():
     assert other_programs_chart(side_by_side([theirs(1024)], [ours(1024)])) is None
-    section = other_programs_section(results(theirs(1024), ours(1024)))
-    assert "<table" in section
-    assert "other-programs-times" not in section
+    section = other_programs(results(theirs(1024), ours(1024)))
+    assert (len(section["beside"]["body"]), section["chart"]) == (1, None)
 
 
 def test_more_operations_than_panels_are_in_the_table_only():
     rows = [theirs(size, ranks=ranks) for ranks in range(2, 2 + MAX_PANELS + 3) for size in SIZES]
     chart = other_programs_chart(side_by_side(rows, []))
     assert len({point[0] for point in points(chart)}) == MAX_PANELS
-    assert other_programs_section(results(*rows)).count("<tr>") >= len(rows)
+    assert len(other_programs(results(*rows))["beside"]["body"]) == len(rows)
 
 
 def test_the_section_says_what_each_number_means():
     suites = [theirs(1024, source=f"{name}-tests", timing="aggregated") for name in ("nccl", "rccl")]
     rows = [theirs(1024), theirs(1024, source="imb"), *suites]
-    section = other_programs_section(results(*rows, ours(1024)))
-    assert [name for name in SOURCES if SOURCES[name].title not in section] == []
-    assert section.count("2.00") >= len(rows)
+    beside = other_programs(results(*rows, ours(1024)))["beside"]
+    told = [meaning.partition(":")[0] for meaning in beside["meanings"]]
+    assert {source.title for source in SOURCES.values()} <= set(told)
+    assert [cells[-1] for cells in beside["body"]] == ["2.00"] * len(rows)
 
 
 def test_a_faster_time_of_another_program_changes_no_recommendation():

@@ -391,3 +391,34 @@ def test_the_speedup_has_a_rule_at_native(results):
     chart = BY_NAME["speedup"].specification(group)
     assert [layer["encoding"]["y"]["datum"] for layer in rules(chart)] == [1]
     assert {v["series"] for v in values(chart)} == {"ring", "recursive_doubling"}
+
+
+def test_a_series_with_one_placement_is_in_the_panels_of_both(specification, make_row):
+    shape = {"collective": "broadcast", "op": None}
+    rows = make_row(**shape), make_row(**shape, in_place=True), make_row("native", **shape, in_place=True)
+    native = [d["panel"] for d in values(specification("time", *rows)) if d["series"] == "native"]
+    assert native == ["2 ranks, out of place", "2 ranks, in place"]
+    only = specification("time", make_row("pairwise", collective="all_to_all_v", op=None))
+    assert only["facet"]["sort"] == ["2 ranks"]
+
+
+def test_many_lines_have_a_legend_that_fits_and_a_second_cue(specification, make_row):
+    rows = [make_row(f"algorithm_number_{i}", nbytes=n) for i in range(11) for n in (8, 64)]
+    chart = specification("time", *rows)
+    assert chart["config"]["legend"]["columns"] * chart["usermeta"]["label"] <= 780
+    shapes = [layer["encoding"]["shape"] for layer in chart["spec"]["layer"] if "shape" in layer["encoding"]]
+    assert [len(set(shape["scale"]["range"])) for shape in shapes] == [8]
+
+
+def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(make_row, of_rows):
+    none = {"collective": "barrier", "op": None, "algbw_Bps": None, "busbw_Bps": None}
+    rows = [
+        make_row(name, p, 8, seconds=s, **none) for name, s in (("dissemination", 1), ("native", 2)) for p in (2, 4)
+    ]
+    (group,) = recommended_groups(of_rows(*rows))
+    drawn = {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
+    assert drawn.keys() == {"choice", "scaling"}
+    assert "8 B" not in str(drawn)
+    assert {(v["at"], v["series"], v["lead"]) for v in values(drawn["choice"])} == {
+        (2, "dissemination", "2.00x"), (4, "dissemination", "2.00x"),
+    }  # fmt: skip

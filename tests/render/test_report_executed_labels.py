@@ -11,7 +11,7 @@ from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.render.charts import FIGURES
-from hpccoll.render.html_tables import rows_table
+from hpccoll.render.report_columns import rows_table
 from hpccoll.store.schema import ON_SHARED_GPU
 
 LINE = "SHARP coll init error: Cannot create SHARP job(-11)"
@@ -50,7 +50,7 @@ def test_the_reason_is_in_the_findings_and_in_the_table(refused):
     values = only_values(group, "fallback")
     assert (values["requested"], values["executed"], values["rows"]) == ("sharp", "ring", 2)
     assert values["reasons"] == (f"fallback: {LINE}",)
-    assert LINE in rows_table([group])
+    assert LINE in str(rows_table([group]))
 
 
 def test_an_executed_request_and_a_row_without_a_request_are_no_fallback(make_row):

@@ -171,8 +171,8 @@ def test_steps_are_a_tab_next_to_collectives(tmp_path):
     other = raw_examples.raw(ring, path="other.h5")
     other.attempts[0] = raw_examples.attempt(run_id="other"), [ring]
     text = page(tmp_path, steps({"ring": 12, "null": 0}), other)
-    assert '<section id="all_reduce" class=tab>' in text
-    assert '<section id="training_step" class=tab>' in text
+    assert '<section id="all_reduce" class="tab">' in text
+    assert '<section id="training_step" class="tab">' in text
     assert re.search(r'<a href="#training_step">resnet50 on 2 nodes</a>: the step takes 34 ms', text)
     assert "no result is complete" not in text
 

@@ -1,15 +1,12 @@
 from itertools import chain
 
-import numpy as np
 import pytest
-from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases, of, places
+from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, cases, of, places
 
 from hpccoll.algorithms.binomial import binomial_broadcast
 from hpccoll.algorithms.bruck import bruck_all_gather, bruck_all_to_all
 from hpccoll.algorithms.hierarchical import three_phases
-from hpccoll.algorithms.recursive_doubling import recursive_doubling
 from hpccoll.algorithms.ring import ring, ring_all_gather, ring_reduce_scatter
-from hpccoll.algorithms.sharp_emulated import sharp_emulated
 from hpccoll.schedule import (
     Copy,
     Layout,
@@ -25,7 +22,6 @@ from hpccoll.schedule import (
     dst,
     gather,
     in_groups,
-    match,
     on_power_of_two,
     out_of_place,
     prove,
@@ -91,17 +87,6 @@ def test_a_broadcast_backwards_is_a_reduction_and_an_all_gather_backwards_a_redu
     prove(all_reduce.call(p), [round_and_back])
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_backwards_and_backwards_again_is_forwards_where_nothing_is_folded(name):
-    case = case_of(name, 5)
-    for schedule in case.slices if case else ():
-        actions = [action for me in range(5) for step in schedule.steps(me) for action in step.actions]
-        if any(isinstance(action, RecvReduce) for action in actions):
-            continue
-        for me in range(5):
-            assert steps_of(reverse(reverse(schedule)), me) == steps_of(schedule, me)
-
-
 def test_a_fold_of_two_parts_into_a_third_has_no_backwards():
     fold = of_lists([Step(RecvReduce(1, 0, src[0]))], [Step(Send(0, 0))])
     with pytest.raises(ValueError, match=r"a fold of .* into .* cannot be reversed"):
@@ -129,23 +114,12 @@ def test_the_blocks_of_a_root_are_named_after_their_ranks(collective, root):
             prove(collective.call(5, root), [out_of_place(collective.call(5, root), here)], in_place=False)
 
 
-def test_roles_may_be_played_in_any_order_where_units_are_free():
-    prove(all_reduce.call(5), [relabel(ring_of(Layout.of(5)), [3, 0, 4, 1, 2])])
-    prove(all_reduce.call(5), [relabel(recursive_doubling.schedule(Layout.of(5)), [3, 0, 4, 1, 2])])
-
-
 @pytest.mark.parametrize("algorithm", [ring_all_gather, bruck_all_gather])
 def test_units_are_named_after_their_ranks_where_they_are_owned(algorithm):
     actual = [3, 0, 4, 1, 2]
     renamed = relabel(algorithm.schedule(Layout.of(5)), actual, units=actual)
     prove(all_gather.call(5), [renamed])
     prove(all_gather.call(5), [out_of_place(all_gather.call(5), renamed)], in_place=False)
-
-
-def test_a_relabelled_schedule_is_still_vectorised():
-    relabelled = relabel(ring_of(Layout.of(4)), [2, 3, 0, 1])
-    at_once = next(relabelled.steps(np.arange(4)))
-    assert at_once.actions[0].peer.tolist() == [next(relabelled.steps(me)).actions[0].peer for me in range(4)]
 
 
 def test_a_role_is_a_plain_int_to_an_algorithm_that_wants_one():
@@ -185,17 +159,6 @@ def test_a_group_knows_where_its_ranks_are():
     assert layouts == [Layout((0, 1), (0, 1), (1, 1)), Layout((0, 1, 2), (0, 0, 1), (0, 0, 0), aggregators=1)]
 
 
-def test_groups_whose_ranks_lie_alike_share_one_schedule():
-    layouts = []
-
-    def inner(layout: Layout) -> Schedule:
-        layouts.append(layout)
-        return ring_of(layout)
-
-    in_groups(Layout.of(32, 4), 4, Layout.of(32, 4).groups("node"), inner)
-    assert layouts == [Layout.of(4)]
-
-
 # ---- nested, and powers of two --------------------------------------------------------------------------------------
 
 ACROSS = [algorithm for algorithm in all_reduce.components.values() if not (algorithm.aggregates or algorithm.needs)]
@@ -209,22 +172,6 @@ def test_an_all_reduce_in_two_levels_is_one(across, groups):
     assert len(slices) == len(across.slices(Layout.of(len(groups))))
     prove(all_reduce.call(p), slices)
     prove(all_reduce.call(p), [out_of_place(all_reduce.call(p), one) for one in slices], in_place=False)
-
-
-def test_a_piece_has_as_many_units_as_are_wanted_of_it_across():
-    two_by_three = [[0, 1, 2], [3, 4, 5]]
-
-    def of_five_units(layout: Layout) -> tuple[Schedule, ...]:
-        one = recursive_doubling.schedule(layout)
-        return one, Schedule(layout, 5, EXCHANGE.get)
-
-    EXCHANGE = {  # noqa: N806
-        me: [Step(Send(1 - me, dst[0:5]), RecvReduce(1 - me, dst[0:5]))] for me in range(2)
-    }
-    slices = three_phases(Layout.of(6), two_by_three, ring_reduce_scatter.schedule, of_five_units)
-    assert [one.units for one in slices] == [3 * 2, 3 * 5]
-    prove(all_reduce.call(6), slices)
-    assert steps_of(slices[1], 4)[2] == Step(Send(1, dst[5:10]), RecvReduce(1, dst[5:10]))
 
 
 def test_groups_of_different_sizes_do_not_nest():
@@ -257,19 +204,6 @@ def test_an_aggregator_is_no_rank_beyond_a_power_of_two(p):
     prove(all_reduce.call(p), [on_power_of_two(layout, lambda core: Schedule.of(core, doubling))])
 
 
-@pytest.mark.parametrize("p", [16, 19])
-def test_vectorised_steps_on_a_power_of_two_match_those_of_each_rank(p):
-    whole = on_power_of_two(Layout.of(p), lambda core: Schedule.of(core, doubling))
-    everyone = np.arange(p)
-    at_once = list(whole.steps(everyone))
-    assert len(list(match(whole))) == len(at_once)  # it need not be followed rank by rank
-    for me in range(p):
-        alone = steps_of(whole, me)
-        peers = [[np.broadcast_to(a.peer, p)[me] for a in step.actions] for step in at_once]
-        mine = [[action.peer for action in step.actions] for step in alone]
-        assert [each for each in peers if set(each) != {-1}] == [each for each in mine if set(each) != {-1}]
-
-
 @pytest.mark.parametrize(
     "layout", [Layout.of(7, 3), Layout((0, 1, 1, 1, 2)), Layout((2, 0, 2, 1, 2, 0)), Layout.of(8, 4), Layout.of(1)]
 )
@@ -286,21 +220,6 @@ def calls(name: str, ranks: int):
         return [EXAMPLES[name].case(ranks)]
     collective, algorithm = ALGORITHMS[name]
     return list(cases(collective, algorithm, places(algorithm, ranks)))
-
-
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_out_of_place_src_is_only_read_and_what_is_read_of_it_is_contributed(name):
-    for case in chain.from_iterable(calls(name, ranks) for ranks in (1, 2, 3, 5, 8)):
-        for schedule in case.slices:
-            for me in range(schedule.layout.ranks):
-                contributed = set(case.call.source(me, schedule.units))
-                for step in out_of_place(case.call, schedule).steps(me):
-                    for action in step.actions:
-                        written = action.target if isinstance(action, Copy) else action.part
-                        assert isinstance(action, Send) or written.buffer in ("dst", "tmp")
-                        read = action.source if isinstance(action, Copy) else getattr(action, "own", action.part)
-                        if read.buffer == "src":
-                            assert {unit for r in read.ranges for unit in range(r.first, r.last)} <= contributed
 
 
 def written(steps: list[Step]) -> set[int]:
@@ -375,22 +294,7 @@ def test_what_would_be_sent_to_the_null_peer_is_not_completed_by_a_copy():
     ]
 
 
-def test_half_written_parts_make_the_right_all_gather():
-    (schedule,) = EXAMPLES["halves_then_whole"].slices(5)
-    here = steps_of(out_of_place(all_gather.call(schedule.layout.workers), schedule), 2)
-    assert here[0].actions[0] == Send(3, src[2])
-    assert here[1] == Step(Copy(src[2], dst[2]))
-    assert all(not isinstance(action, Copy) for step in here[2:] for action in step.actions)
-
-
 def test_copies_into_tmp_come_from_src():
     schedule = bruck_all_to_all.schedule(Layout.of(3))
     first = steps_of(out_of_place(all_to_all.call(3), schedule), 1)[0]
     assert first == Step(Copy(src[1:3] + src[0:1], tmp[0:3]))
-
-
-def test_an_aggregator_has_no_source():
-    schedule = sharp_emulated.schedule(Layout.of(3, aggregators=1))
-    drop_null_peers = [action for step in steps_of(schedule, 3) for action in step.actions if action.peer != -1]
-    there = steps_of(out_of_place(all_reduce.call(3), schedule), 3)
-    assert [action for step in there for action in step.actions] == drop_null_peers

@@ -7,11 +7,7 @@ from schedule_examples import SUBJECTS, case_of
 from hpccoll.schedule import (
     COLLECTIVES,
     Cut,
-    Layout,
     Part,
-    Schedule,
-    Send,
-    Step,
     all_gather,
     all_reduce,
     all_to_all_v,
@@ -67,13 +63,6 @@ def test_per_rank_units_are_blocks_each_cut_by_lane(count, p, lanes, itemsize):
         _cover([(a - unit * count, b - unit * count) for a, b in spans], count)
 
 
-@given(st.integers(0, 500), st.integers(1, 9), st.integers(1, 5))
-def test_a_buffer_of_one_block_holds_it_at_its_start(count, p, lanes):
-    cut = Cut(all_gather.call(p), count, p, lanes, 4)
-    for me in range(p):
-        _cover([span for lane in range(lanes) for span in cut.spans(lane, me, src[me])], count)
-
-
 def _cover(spans, count):
     done = 0
     for start, stop in spans:
@@ -115,12 +104,6 @@ def test_a_part_is_as_long_as_its_spans(count, p, lanes, lane):
         for part in (dst[0:p], tmp[p - 1] + tmp[0], dst[p // 2 : p] + dst[0 : p // 2]):
             expected = sum(b - a for a, b in cut.spans(lane, 0, part))
             assert cut.lengths(lane, part, everyone).tolist() == [expected] * p
-
-
-def test_the_length_of_a_part_is_returned_for_each_requested_rank():
-    cut, me = Cut(all_reduce.call(5), 10, 5, 1, 4), np.arange(5)
-    assert cut.lengths(0, dst[1:3] + dst[4], me[:2]).tolist() == [6, 6]
-    assert cut.lengths(0, _spread(dst, 0, me), me).tolist() == [0, 2, 4, 6, 8]
 
 
 # ---- unequal blocks -------------------------------------------------------------------------------------------------
@@ -165,15 +148,6 @@ def _spread(buffer, first, last):
     return Part(buffer.name, (Range(first, last),))
 
 
-def test_several_unequal_blocks_are_as_long_as_all_of_them():
-    cut = Cut(all_to_all_v.call(4, traffic="zipf"), 48, 4, 1, 4)
-    assert cut.lengths(0, src[1:3] + src[0], np.arange(4)).tolist() == [46 + 30 + 92] * 4
-    assert cut.lengths(0, dst[0:4], np.arange(4)).tolist() == [4 * 92, 4 * 46, 4 * 30, 4 * 23]
-    assert cut.spans(0, 2, dst[1:3]) == [(30, 90)]
-    assert cut.lengths(0, src[0], np.arange(0)).tolist() == []
-    assert [cut.elements("dst", me) for me in range(5)] == [368, 184, 120, 92, 0]
-
-
 @pytest.mark.parametrize("name", ["src", "dst"])
 def test_lengths_of_unequal_blocks_are_those_of_their_spans_whatever_a_range_holds(name):
     cut, ranks = Cut(all_to_all_v.call(5, traffic="random"), 300, 5, 3, 4), np.arange(5)
@@ -209,8 +183,3 @@ def test_src_has_what_a_rank_contributes_and_dst_has_room_for_all(row):
         _cover([span for unit in contributed for span in cut.spans(0, me, src[unit])], cut.elements("src", me))
     assert cut.elements("src", 4) == 0  # an aggregator
     assert cut.elements("dst", 4) == whole
-
-
-def test_the_steps_of_a_schedule_do_not_know_the_size():
-    schedule = Schedule(Layout.of(2), 1, lambda me: iter([Step(Send(1 - me, 0))]))
-    assert list(schedule.steps(0)) == [Step(Send(1, 0))]

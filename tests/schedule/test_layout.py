@@ -17,10 +17,6 @@ def test_workers_fill_nodes_in_blocks_and_every_aggregator_is_apart(workers, per
     assert len(set(layout.node[workers:]) - set(layout.node[:workers])) == aggregators
 
 
-def test_all_workers_are_on_one_node_by_default():
-    assert Layout.of(5).node == (0, 0, 0, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("node", "mapping"),
     [((0, 0, 1, 1), "block"), ((0, 1, 0, 1), "cyclic"), ((0, 0, 1, 0), "mixed"), ((0,), "block"), ((0, 1), "block")],
@@ -52,30 +48,6 @@ def test_groups_are_the_workers_of_a_place_in_the_order_of_their_ranks():
     assert RACKS.groups("rail") == [[0, 2, 4], [1, 3, 5]]
     assert Layout((1, 0, 1, 0)).groups("node") == [[0, 2], [1, 3]]
     assert Layout((1, 0, 1, 0)).groups("rack") == [[0, 1, 2, 3]]
-
-
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=9))
-def test_every_worker_is_in_one_group(node):
-    groups = Layout(tuple(node)).groups("node")
-    assert sorted(me for group in groups for me in group) == list(range(len(node)))
-    assert all(len({node[me] for me in group}) == 1 for group in groups)
-    assert len(groups) == len(set(node))
-
-
-def test_thousands_of_nodes_are_distinguished_in_one_pass():
-    compared = []
-
-    class Node(int):
-        __hash__ = int.__hash__
-
-        def __eq__(self, other):
-            compared.append(other)
-            return int(self) == int(other)
-
-    layout = Layout(tuple(Node(me // 2) for me in range(2000)))
-    assert layout.groups("node") == [[me, me + 1] for me in range(0, 2000, 2)]
-    assert layout.ranks_per_node == 2
-    assert len(compared) < 10 * 2000
 
 
 @pytest.mark.parametrize(

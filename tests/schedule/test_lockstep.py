@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from schedule_examples import EXAMPLES, Case, buffers, case_of, defined_part, of, result
+from schedule_examples import EXAMPLES, Case, buffers, defined_part, of, result
 
 from hpccoll.algorithms.dissemination import dissemination
 from hpccoll.algorithms.ring import ring
@@ -180,9 +180,3 @@ def test_unequal_blocks_are_contiguous():
     ]
     assert asked.span("dst", range(1, 3), 1) == slice(9, 27)
     assert asked.span("dst", range(2, 2), 1) == slice(0, 0)
-
-
-def test_the_cuts_of_an_operation_are_cached():
-    asked = case_of("all_reduce-ring", 4).operation(100)
-    assert asked.cut is asked.cut
-    assert asked.api_cut is asked.api_cut

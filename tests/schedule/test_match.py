@@ -7,7 +7,6 @@ from schedule_examples import ALGORITHMS, SUBJECTS, case_of, cases
 from hpccoll.algorithms.binomial import binomial_tree
 from hpccoll.algorithms.ring import ring
 from hpccoll.schedule import (
-    COLLECTIVES,
     NONE,
     Copy,
     Layout,
@@ -56,23 +55,6 @@ def test_all_ranks_at_once_and_rank_by_rank_find_the_same_messages(name):
             assert landings(schedule) == landings(one_by_one(schedule))
 
 
-NODES = {
-    "block": Layout.of(12, 3),
-    "cyclic": Layout(tuple(range(4)) * 3),
-    "racks": Layout(tuple(me // 2 for me in range(12)), tuple(me // 6 for me in range(12))),
-    "shuffled": Layout((2, 0, 1, 1, 2, 0, 0, 2, 1)),
-}
-
-
-@pytest.mark.parametrize("layout", NODES.values(), ids=NODES)
-@pytest.mark.parametrize("name", ["all_reduce-hierarchical", "all_reduce-torus"])
-def test_vectorised_steps_of_equal_groups_match_those_of_each_rank(name, layout):
-    collective, algorithm = ALGORITHMS[name]
-    for schedule in next(cases(collective, algorithm, layout)).slices:
-        assert landings(schedule) == landings(one_by_one(schedule))
-        assert all(len(round_.sent) == 1 for round_ in match(schedule))
-
-
 @pytest.mark.parametrize("name", ["reduce-direct", "scatter-direct", "gather-direct", "all_reduce-star", "all_at_once"])
 def test_messages_of_one_rank_with_all_others_are_vectorised(name):
     (schedule,) = case_of(name, 7).slices
@@ -81,16 +63,6 @@ def test_messages_of_one_rank_with_all_others_are_vectorised(name):
     assert landings(noted) == landings(one_by_one(schedule))
     assert len(traced) == 1
     assert all(len(round_.ended) == 7 for round_ in match(schedule))
-
-
-ALIGNED = ["all_reduce-ring", "all_reduce-hierarchical", "all_reduce-star", "gather-direct", "all_gather-bruck"]
-
-
-@pytest.mark.parametrize("name", ALIGNED)
-def test_schedules_with_idle_aggregators_are_vectorised(name):
-    for schedule in next(cases(*ALGORITHMS[name], Layout.of(6, 2, aggregators=2))).slices:
-        assert landings(schedule) == landings(one_by_one(schedule))
-        assert all(len(round_.ended) == 8 for round_ in match(schedule))
 
 
 @pytest.mark.parametrize("name", ["gather-direct", "scatter-direct", "gather-binomial", "scatter-binomial"])
@@ -145,12 +117,6 @@ def pairs(step: Step, ranks: int, *words: type) -> list[tuple[int, int]]:
             ends = [(me, peer) if words == (Send,) else (peer, me) for me, peer in enumerate(peers) if peer != NONE]
             found += ends
     return sorted(found)
-
-
-def test_sixteen_thousand_ranks_are_one_step_each():
-    row = COLLECTIVES["all_reduce"]
-    (case,) = cases(row, row.algorithm("ring"), Layout.of(16384))
-    assert len(next(match(case.slices[0])).landed[0].source) == 16384
 
 
 def test_the_kth_send_of_a_step_meets_the_kth_receive():
@@ -226,27 +192,6 @@ def test_a_schedule_that_is_not_vectorised_is_never_asked_for_all_ranks_at_once(
     requested = []
     assert list(match(replace(schedule, steps=lambda me: requested.append(np.ndim(me)) or schedule.steps(me))))
     assert requested == ([1] if vectorised else [0, 0, 0])
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 5])
-@pytest.mark.parametrize(
-    "branch",
-    [
-        lambda me: me == 0 and me < 1,
-        lambda me: me in (0, 1),
-        lambda me: [True, False, True, False, True][me],
-        lambda me: {0: True}.get(me, False),
-        lambda me: me.bit_length() > 1,
-        lambda me: len(range(me)) > 1,
-    ],
-)
-def test_an_algorithm_may_branch_on_its_rank_in_any_way_python_has(branch, ranks):
-    def steps(me):
-        if branch(me):
-            yield Step(Copy(dst[0], dst[0]))
-
-    found = landings(Schedule(Layout.of(ranks), 1, steps))
-    assert found == [[(me, dst[0], dst[0], None)] if branch(me) else [] for me in range(ranks)]
 
 
 def swap(peer: int) -> Step:

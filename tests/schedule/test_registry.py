@@ -15,7 +15,6 @@ from hpccoll.schedule import (
     power_of_two,
     prove,
     tmp,
-    total_cost,
 )
 from hpccoll.schedule.registry import UnmetRequirementError
 
@@ -62,12 +61,6 @@ def test_a_declared_cost_is_that_of_the_parameters_it_names_and_channels_each_co
     assert Algorithm("fold", "c", fold).declared(3) is None
 
 
-def test_costs_add_up_where_all_are_declared():
-    known, unknown = Algorithm("known", "c", fold, cost), Algorithm("unknown", "c", fold)
-    assert total_cost(3, known, known) == Cost(6, 8, 0)
-    assert total_cost(3, known, unknown) is None
-
-
 def test_an_unknown_parameter_is_answered_with_the_choices():
     with pytest.raises(BadInputError, match="parameter of fold: 'chunks' is not valid: choose from segments"):
         Algorithm("fold", "c", fold).slices(Layout.of(2), chunks=1)
@@ -92,23 +85,6 @@ def test_a_need_may_ask_for_the_value_of_a_parameter():
     assert need.met(Layout.of(2), {"segments": 6})
     with pytest.raises(BadInputError, match="algorithm: picky of c needs at most 3 segments"):
         picky.slices(Layout.of(1))
-
-
-@pytest.mark.parametrize("aggregators", [0, 2])
-def test_what_is_asked_again_is_not_composed_again(aggregators):
-    requested = []
-
-    def text(layout, *, segments=1):
-        requested.append((layout.workers, segments))
-        return one(layout)
-
-    algorithm = Algorithm("text", "c", text)
-    for _ in range(2):
-        for workers, own in ((3, {}), (4, {}), (4, {"segments": 2})):
-            layout = Layout.of(workers, aggregators=aggregators)
-            assert algorithm.unmet(layout, **own) is None
-            assert algorithm.schedule(layout, **own).layout == layout
-    assert requested == [(3, 1), (4, 1), (4, 2)]
 
 
 @pytest.mark.parametrize("aggregators", [0, 2])
@@ -141,16 +117,6 @@ def test_an_algorithm_that_uses_aggregators_gets_them():
         assert sum(len(list(schedule.steps(me))) for me in range(5)) == busy
         assert set(seen) == {expected}
         seen.clear()
-
-
-def test_a_schedule_of_a_text_has_a_unit_for_each_worker():
-    schedule = Schedule.of(Layout.of(3, aggregators=1), fold)
-    assert (schedule.units, schedule.layout.ranks) == (3, 4)
-    assert list(schedule.steps(1)) == [Step(Copy(dst[1], tmp[3]))] * 4
-
-
-def test_needs_count_workers_and_not_aggregators():
-    assert Algorithm("two", "c", fold, needs=(at_least(3), power_of_two)).unmet(Layout.of(4, aggregators=3)) is None
 
 
 def test_an_algorithm_that_says_nothing_of_aggregators_leaves_them_idle():

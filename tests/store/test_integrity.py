@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import raw_examples
-from fuzz import write_examples
+from fuzz_files import write_examples
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5, integrity

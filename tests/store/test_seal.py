@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import pytest
 import raw_examples
-from fuzz import write_examples
+from fuzz_files import write_examples
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5, unsealed

@@ -129,12 +129,6 @@ def test_devices_are_told_apart_by_the_uuid_that_the_driver_reports(monkeypatch)
     ]  # fmt: skip
 
 
-def test_an_old_driver_reports_no_uuid(monkeypatch):
-    old = SimpleNamespace(cuDeviceGet=driver(bytes(16)).cuDeviceGet)
-    monkeypatch.setattr(transports_gpu.ctypes, "CDLL", lambda _: old)
-    assert device_uuid(0) is None
-
-
 def test_without_a_gpu_the_reason_says_where_to_run(monkeypatch):
     monkeypatch.setattr(transports_gpu, "device_count", lambda: 0)
     for transport in ("nccl", "staged"):
@@ -148,7 +142,7 @@ def test_a_cupy_that_is_too_old_is_the_reason_before_it_is_imported(monkeypatch,
     monkeypatch.setattr(transports_gpu, "device_count", lambda: 1)
     monkeypatch.setattr(transports_gpu, "find_spec", lambda _: "there")
     monkeypatch.setattr(gpu_stack, "installed_version", {"cupy-cuda13x": version}.get)
-    monkeypatch.setattr(transports_gpu, "_missing_nvrtc", lambda: "asked CuPy")
+    monkeypatch.setattr(transports_gpu, "_missing_library", lambda *_: "asked CuPy")
     reason = transports_gpu.missing_for_gpu.__wrapped__("nccl")
     assert reason.startswith("CuPy 13.6.0 is too old; valid: 14 or newer; do: pip install") == too_old
     assert "\n" not in reason

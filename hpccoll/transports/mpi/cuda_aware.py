@@ -64,7 +64,6 @@ class CudaAwareVerdict:
     Args:
         aware: whether it does: the library does not deny it and the transfer was correct, or the user states it.
         library: the report of the library, with the function that returned it.
-        transfer: the outcome of the transfer.
         assumed: whether the verdict is the user's statement.
     """
 

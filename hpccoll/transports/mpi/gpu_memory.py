@@ -1,41 +1,24 @@
 """Transports of GPU memory over MPI: passed to a CUDA-aware library, or staged through pinned host memory."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.executor.lowered_step import DeferredCall
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
-from hpccoll.transports.mpi.lowering import QueuedMemory
 from hpccoll.transports.mpi.persistent import MpiPlan
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 from hpccoll.transports.transport_interface import TransportPlan, address
 
-
-class GpuMemory(QueuedMemory, Protocol):
-    """The operations of a GPU that these transports need."""
-
-    def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised array in pinned host memory."""
-
-    def copy(self, target: Array, source: Array) -> DeferredCall:
-        """Return the call that queues a copy from or to the GPU."""
-
-    def synchronize(self) -> None:
-        """Wait for all queued work."""
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
 
 
 class _GpuTransport(GuardedBuffers):
-    """The base of transports whose buffers are on a GPU.
+    """The base of transports whose buffers are on a GPU."""
 
-    Args:
-        comm: the communicator of the ranks.
-        gpu: the GPU of this rank.
-    """
-
-    def __init__(self, comm: MPI.Intracomm, gpu: GpuMemory) -> None:
+    def __init__(self, comm: MPI.Intracomm, gpu: "Gpu") -> None:
         super().__init__()
         self.comm, self.gpu = comm, gpu
 
@@ -49,7 +32,7 @@ class _GpuTransport(GuardedBuffers):
         return buffer
 
 
-def _warmed_up(plan: TransportPlan, gpu: GpuMemory) -> TransportPlan:
+def _warmed_up(plan: TransportPlan, gpu: "Gpu") -> TransportPlan:
     """Run ``plan`` once, which compiles kernels, registers memory with MPI and overwrites dst; return the plan."""
     gpu.synchronize()  # as runs expect: memory of the pool may still be in use by an earlier plan
     plan.run()
@@ -78,7 +61,7 @@ class _StreamOrderedPlan:
     of MPI libraries have none (osu_allreduce -d cuda).
     """
 
-    def __init__(self, plan: TransportPlan, gpu: GpuMemory, *, scales: bool) -> None:
+    def __init__(self, plan: TransportPlan, gpu: "Gpu", *, scales: bool) -> None:
         self.result, self.progress, self.close = plan.result, plan.progress, plan.close
         self._run, self._synchronize, self._scales = plan.run, gpu.synchronize, scales
 
@@ -111,9 +94,6 @@ class StagedPlan:
     """A plan on host buffers, between copies from and to the GPU.
 
     Args:
-        plan: the plan for the host buffers.
-        transport: the transport with the communicator and the GPU.
-        operation: the operation of the plan.
         device: src and dst on the GPU.
         host: src and dst on the host.
         moves: whether this rank moves data; if not, nothing is copied.

@@ -94,14 +94,7 @@ class LibraryCall(NamedTuple):
 
 
 class CallArguments:
-    """The arguments of the calls of an operation at this worker; it keeps alive what they point to.
-
-    Args:
-        comm: the communicator of the workers.
-        operation: the operation.
-        src: the source buffer of this rank, unused in place.
-        dst: the destination buffer of this rank.
-    """
+    """The arguments of the calls of an operation at this worker; it keeps alive what they point to."""
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
         self.comm, self.operation, self.workers = comm, operation, comm.size

@@ -9,14 +9,13 @@ the part from the sender's memory, and *done* ends the sender's step.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.executor.lowered_step import (
-    DeferredCall,
     LocalCall,
     LocalCopy,
     LocalFold,
@@ -31,6 +30,9 @@ from hpccoll.transports.lowering import Lowering, Span, align_pieces, overlap
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
 from hpccoll.transports.transport_interface import address, aligned_empty
 
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
+
 MAX_MESSAGES = 32
 """The maximum number of messages from one rank to another in a step."""
 
@@ -44,25 +46,10 @@ NO_DATA = np.empty(1, np.uint8), 0, MPI.BYTE
 """The buffer specification of a signal."""
 
 
-class QueuedMemory(Protocol):
-    """Memory, such as a GPU's, in which copies and folds are queued instead of executed at once."""
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised array in this memory."""
-
-    @property
-    def sync_calls(self) -> Sequence[DeferredCall]:
-        """The calls that wait for all queued work."""
-
-
 class MpiLowering(Lowering):
     """Lowers the steps of this rank. With ``shared``, all ranks create it together.
 
     Args:
-        me: this rank.
-        operation: the operation to lower.
-        src: the source buffer of this rank, unused in place.
-        dst: the destination buffer of this rank.
         shared: the shared memory of the node, which contains src and dst; None to send all parts.
         memory: the memory of src and dst if it is not the host's; CuPy then executes NumPy's folds and copies.
     """
@@ -74,7 +61,7 @@ class MpiLowering(Lowering):
         src: Array,
         dst: Array,
         shared: SharedMemory | None = None,
-        memory: QueuedMemory | None = None,
+        memory: "Gpu | None" = None,
     ) -> None:
         super().__init__(me, operation)
         self.shared, self.memory = shared, memory

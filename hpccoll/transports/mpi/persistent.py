@@ -12,6 +12,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
@@ -24,9 +25,12 @@ from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.schedule import Layout
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers
-from hpccoll.transports.mpi.lowering import MAX_LANES, MpiLowering, QueuedMemory
+from hpccoll.transports.mpi.lowering import MAX_LANES, MpiLowering
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.transport_interface import HostBuffers, TransportPlan, check_agreement
+
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
 
 MAX_PERSISTENT_REQUESTS = 65536
 """The maximum number of persistent requests of a plan; above it, each run starts new requests. MPICH keeps about 900
@@ -40,7 +44,6 @@ class MpiTransport(HostBuffers):
     """Schedules over the point-to-point messages of an MPI library.
 
     Args:
-        comm: the communicator of the ranks.
         options: how the compiled executor runs plans; None for the Python executor.
     """
 
@@ -59,7 +62,6 @@ class TieredTransport(GuardedBuffers):
     none. On a single node this transport is called ``shm``.
 
     Args:
-        comm: the communicator of the ranks.
         options: how the compiled executor runs plans; None for the Python executor.
     """
 
@@ -84,10 +86,6 @@ class MpiPlan:
     """An operation lowered for the buffers of this rank; all ranks create it together.
 
     Args:
-        comm: the communicator of the ranks.
-        operation: the operation.
-        src: the source buffer of this rank, unused in place.
-        dst: the destination buffer of this rank.
         shared: the shared memory that contains src and dst, None to send all parts.
         memory: the memory of src and dst if it is not the host's; the Python executor then runs the plan.
         options: how the compiled executor runs the plan; None for the Python executor.
@@ -104,7 +102,7 @@ class MpiPlan:
         src: Array,
         dst: Array,
         shared: SharedMemory | None = None,
-        memory: QueuedMemory | None = None,
+        memory: "Gpu | None" = None,
         options: ExecutorOptions | None = None,
     ) -> None:
         if comm.size != operation.layout.ranks:
@@ -129,7 +127,7 @@ class MpiPlan:
     @staticmethod
     def _executor(
         comm: MPI.Intracomm, sequences: list[list[LoweredStep]], initial: int, shared: SharedMemory | None,
-        memory: QueuedMemory | None, options: ExecutorOptions | None,
+        memory: "Gpu | None", options: ExecutorOptions | None,
     ) -> PythonExecutor | ExecutorPlan:  # fmt: skip
         """Return the executor of the sequences; the arguments are those of the plan."""
         messages = [message for steps in sequences for step in steps for message in step.messages]

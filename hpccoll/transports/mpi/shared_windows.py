@@ -31,7 +31,6 @@ class NodePeer:
     """Another rank of the node, whose memory this rank reads.
 
     Args:
-        buffers: the peer's buffers by name.
         sends: by lane, the spans of the parts that the peer sends to this rank, in order.
     """
 
@@ -60,9 +59,6 @@ class SharedMemory:
 
     MPI alone orders accesses: the writer calls MPI_Win_sync and sends a message; the receiver of the message calls
     MPI_Win_sync and reads (MPI 5.0, section 12.7: a memory barrier, and a message as the synchronisation).
-
-    Args:
-        comm: the communicator of all ranks, on any number of nodes.
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:

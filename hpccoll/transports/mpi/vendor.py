@@ -19,7 +19,6 @@ class MpiVendorTransport(HostBuffers):
     """The collectives of an MPI library, at its default settings.
 
     Args:
-        comm: the communicator of the ranks.
         options: how the compiled executor makes the calls; None for calls of mpi4py.
     """
 
@@ -35,10 +34,6 @@ class MpiVendorPlan:
     """One call of the library among the workers; an average is the library's sum, divided by this plan.
 
     Args:
-        comm: the communicator of the ranks.
-        operation: the operation.
-        src: the source buffer of this rank, unused in place.
-        dst: the destination buffer of this rank.
         options: how the compiled executor makes the call; None for a call of mpi4py.
     """
 

@@ -102,11 +102,7 @@ def _call_nccl(call: Callable[..., Any], *arguments: object) -> Any:
 
 
 class ConfiguredCommunicator:
-    """A communicator of nccl4py with the methods of CuPy's.
-
-    Args:
-        handle: nccl4py's communicator.
-    """
+    """A communicator of nccl4py with the methods of CuPy's."""
 
     allReduce: Callable[..., None]  # noqa: N815  CuPy's names, here and below
     reduceScatter: Callable[..., None]  # noqa: N815
@@ -197,8 +193,6 @@ class NcclBuffers:
     """GPU memory that NCCL allocates, optionally registered as buffers or symmetric windows.
 
     Args:
-        comm: the communicator of the ranks.
-        gpu: the GPU of this rank.
         registration: ``allocated`` (none), ``registered`` or ``symmetric``.
     """
 

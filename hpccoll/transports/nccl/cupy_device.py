@@ -1,9 +1,9 @@
-"""The implementation of NcclStream by CuPy: a GPU's streams and a communicator of NCCL."""
+"""What plans over NCCL need of a GPU, by CuPy: its streams, one for messages and one for folds, and a communicator."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -12,34 +12,39 @@ from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, nccl_error_te
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.fold_kernel import FoldLauncher
 from hpccoll.transports.nccl.lowering import NcclMessage
-from hpccoll.transports.nccl.stream_plan import NamedBuffers, StreamCall
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
+
+StreamCall: TypeAlias = Callable[[], object]
+NamedBuffers: TypeAlias = Mapping[str, Array]
 
 NCCL_UINT8 = 1
 """ncclUint8: messages are sent as bytes."""
 
 
 class CupyDevice:
-    """The current GPU and a communicator of NCCL.
-
-    Args:
-        gpu: the GPU, with its stream.
-        communicator: CuPy's NcclCommunicator.
-    """
+    """The current GPU and a communicator of NCCL."""
 
     def __init__(self, gpu: "Gpu", communicator: Any) -> None:
         self.gpu, self.communicator = gpu, communicator
         self.wait: Callable[[], None] = gpu.stream.synchronize
+        """Waits for all work that is queued on the first stream."""
 
     def select(self) -> None:
+        """Make the GPU the current one of the calling thread."""
         self.gpu.select()
 
     def idle(self) -> bool:
+        """Return whether all work that is queued on the first stream has completed.
+
+        Raises:
+            GpuFailedError: if it failed.
+        """
         return self.gpu.idle()
 
     def error(self) -> str | None:
+        """Return NCCL's asynchronous error, on this rank or another; None without an error."""
         try:
             self.communicator.check_async_error()
         except NCCL_EXCEPTIONS as error:
@@ -47,10 +52,12 @@ class CupyDevice:
         return None
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        """Return an uninitialised buffer in GPU memory."""
         buffer: Array = self.gpu.empty(count, dtype)
         return buffer
 
     def group_call(self, buffers: NamedBuffers, messages: Sequence[NcclMessage]) -> StreamCall:
+        """Return the call that queues ``messages`` as one group; messages between two ranks match in order."""
         stream = self.gpu.stream.ptr
         return group_calls(
             [
@@ -70,13 +77,16 @@ class CupyDevice:
     def fold_calls(
         self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, own_stream: bool = False
     ) -> list[StreamCall]:
+        """Return one call for each wave, which queues it in one kernel launch on the first stream or that of folds."""
         launcher = FoldLauncher(self.gpu.for_folds if own_stream else self.gpu)
         return launcher.launches(operation.dtype.name, operation.reduction.name, buffers, waves)
 
     def folds_after_messages(self) -> tuple[StreamCall, StreamCall]:
+        """Return two calls: one records what the first stream has queued, and the stream of folds waits for that."""
         return self._in_order(self.gpu, self.gpu.for_folds)
 
     def messages_after_folds(self) -> tuple[StreamCall, StreamCall]:
+        """Return two calls: one records what the stream of folds has queued, and the first stream waits for that."""
         return self._in_order(self.gpu.for_folds, self.gpu)
 
     @staticmethod
@@ -85,6 +95,7 @@ class CupyDevice:
         return partial(event.record, first.stream), partial(then.stream.wait_event, event)
 
     def capture(self, queue: StreamCall) -> "CudaGraph":
+        """Return the work that ``queue`` queues as a graph, without executing it."""
         stream = self.gpu.stream
         stream.begin_capture()  # `with` would change the current stream of the process
         try:

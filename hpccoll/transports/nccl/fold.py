@@ -14,7 +14,6 @@ class Fold:
     an input. Values are rounded to the element type after each input, as in separate folds.
 
     Args:
-        out: the span that is written.
         inputs: the spans that are read, as long as ``out`` each.
         divisor: the divisor of the folded values, 0 for none; integers round down.
     """

@@ -88,11 +88,7 @@ def _function(element: str, op: str, device: int) -> Callable[..., object]:  # n
 
 
 class FoldLauncher:
-    """Prepares launches of the fold kernel on a GPU's stream.
-
-    Args:
-        gpu: the current GPU.
-    """
+    """Prepares launches of the fold kernel on a GPU's stream."""
 
     def __init__(self, gpu: "Gpu") -> None:
         self.gpu = gpu

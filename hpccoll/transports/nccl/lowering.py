@@ -31,7 +31,6 @@ class Proposal(NamedTuple):
     """The message that a rank sends to each peer before its plan is made.
 
     Args:
-        operation: a description of the operation.
         sends: the messages that this rank sends to the peer.
         expects: the messages that it expects from the peer.
     """
@@ -64,8 +63,6 @@ class _PendingMessage:
 
     Args:
         time: the number of its group.
-        sends: whether this rank sends it.
-        peer: the other rank.
         spans: the spans of its elements at this rank.
     """
 
@@ -80,12 +77,7 @@ class _PendingMessage:
 
 
 class NcclLowering(Lowering):
-    """Lowers the steps of a rank into stages on named buffers: src, dst, tmp and the scratch of each sequence.
-
-    Args:
-        me: the rank.
-        operation: the operation to lower.
-    """
+    """Lowers the steps of a rank into stages on named buffers: src, dst, tmp and the scratch of each sequence."""
 
     def __init__(self, me: int, operation: Operation) -> None:
         super().__init__(me, operation)

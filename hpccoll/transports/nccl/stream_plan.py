@@ -1,73 +1,16 @@
-"""Plans that queue their work on a stream of a GPU and end on it, and the interface to that GPU."""
+"""Plans that queue their work on a stream of a GPU and end on it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias
-
-import numpy as np
+from collections.abc import Iterable, Sequence
 
 from hpccoll.common.errors import GpuFailedError
-from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.nccl.lowering import NcclMessage
-
-StreamCall: TypeAlias = Callable[[], object]
-NamedBuffers: TypeAlias = Mapping[str, Array]
-
-
-class CapturedGraph(Protocol):
-    """Captured work, which ``launch`` queues in one call."""
-
-    def launch(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class NcclStream(Protocol):
-    """The interface of plans to NCCL and two streams of a GPU: the first one, for messages, and one for folds."""
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised buffer in GPU memory."""
-
-    def group_call(self, buffers: NamedBuffers, messages: Sequence[NcclMessage]) -> StreamCall:
-        """Return the call that queues ``messages`` as one group; messages between two ranks match in order."""
-
-    def fold_calls(
-        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, own_stream: bool = False
-    ) -> list[StreamCall]:
-        """Return one call for each wave, which queues it in one kernel launch on the first stream or that of folds."""
-
-    def folds_after_messages(self) -> tuple[StreamCall, StreamCall]:
-        """Return two calls: one records what the first stream has queued, and the stream of folds waits for that."""
-
-    def messages_after_folds(self) -> tuple[StreamCall, StreamCall]:
-        """Return two calls: one records what the stream of folds has queued, and the first stream waits for that."""
-
-    def wait(self) -> None:
-        """Wait for all work that is queued on the first stream."""
-
-    def select(self) -> None:
-        """Make the GPU the current one of the calling thread."""
-
-    def idle(self) -> bool:
-        """Return whether all work that is queued on the first stream has completed.
-
-        Raises:
-            GpuFailedError: if it failed.
-        """
-
-    def error(self) -> str | None:
-        """Return NCCL's asynchronous error, on this rank or another; None without an error."""
-
-    def capture(self, queue: StreamCall) -> CapturedGraph:
-        """Return the work that ``queue`` queues as a graph, without executing it."""
+from hpccoll.schedule.operation import Array
+from hpccoll.transports.nccl.cupy_device import CudaGraph, CupyDevice, StreamCall
 
 
 class StreamPlan:
     """A plan whose calls queue work on a device's first stream, or on another one for which the first one waits.
 
     Args:
-        device: the GPU.
-        result: the array with the result.
         calls: the calls that queue the operation.
         description: the description of the operation in reports on stalled runs.
         buffers: the arrays to keep alive with the plan, because the calls hold only their addresses.
@@ -76,7 +19,7 @@ class StreamPlan:
 
     def __init__(
         self,
-        device: NcclStream,
+        device: CupyDevice,
         result: Array,
         calls: Sequence[StreamCall],
         description: str,
@@ -86,7 +29,7 @@ class StreamPlan:
         self.result, self._description, self._buffers, self.evidence = result, description, [*buffers], evidence
         self._calls = calls  # a graph of the calls holds only the addresses of their tables
         self._device, self._wait = device, device.wait
-        self._graphs: list[CapturedGraph] = []
+        self._graphs: list[CudaGraph] = []
         self.enqueue: StreamCall = calls[0] if len(calls) == 1 else _call_in_order(calls)
         """Queues the operation and returns. A bound method here would be a cycle that keeps GPU memory allocated."""
 
@@ -134,7 +77,7 @@ class StreamPlan:
         self._wait()
 
     def idle(self) -> bool:
-        """Return whether all queued work has completed; see ``NcclStream.idle``."""
+        """Return whether all queued work has completed; see ``CupyDevice.idle``."""
         return self._device.idle()
 
     def error(self) -> str | None:

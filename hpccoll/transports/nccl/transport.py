@@ -12,9 +12,11 @@ import numpy as np
 
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
+from hpccoll.transports.nccl.communicators import nccl_world
+from hpccoll.transports.nccl.cupy_device import CupyDevice, NamedBuffers, StreamCall
 from hpccoll.transports.nccl.lowering import NcclLowering, Stage
 from hpccoll.transports.nccl.overlap import NO_WAITS, fold_waits
-from hpccoll.transports.nccl.stream_plan import NamedBuffers, NcclStream, StreamCall, StreamPlan
+from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.transport_interface import check_agreement
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def stream_plan_of(
-    device: NcclStream, lowering: NcclLowering, stages: Sequence[Stage], buffers: NamedBuffers
+    device: CupyDevice, lowering: NcclLowering, stages: Sequence[Stage], buffers: NamedBuffers
 ) -> StreamPlan:
     """Return the plan of a rank.
 
@@ -66,8 +68,6 @@ class NcclTransportBase(GuardedBuffers):
     """The base of the transports over NCCL.
 
     Args:
-        comm: the communicator of the ranks.
-        gpu: the GPU of this rank, with its stream.
         graph: whether plans are replayed as CUDA graphs.
         library: the binding of NCCL that creates communicators; None for CuPy's.
         buffers: the allocator of NCCL memory, which may register buffers; None for CuPy's memory.
@@ -115,9 +115,6 @@ class NcclTransport(NcclTransportBase):
     """Schedules over the point-to-point calls of NCCL."""
 
     def _lower(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
-        from hpccoll.transports.nccl.communicators import nccl_world
-        from hpccoll.transports.nccl.cupy_device import CupyDevice
-
         lowering = NcclLowering(self.comm.rank, operation)
         received = self.comm.alltoall(lowering.proposals())
         check_agreement(self.comm.allgather(lowering.mismatched_peers(received)))

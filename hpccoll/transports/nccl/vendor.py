@@ -14,8 +14,10 @@ import numpy as np
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.lowering import Span
+from hpccoll.transports.nccl.communicators import nccl_world
+from hpccoll.transports.nccl.cupy_device import CupyDevice, StreamCall, group_calls
 from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.nccl.stream_plan import StreamCall, StreamPlan
+from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.nccl.transport import NcclTransportBase
 from hpccoll.transports.transport_interface import address
 
@@ -30,6 +32,9 @@ NCCL_OPS = {"sum": 0, "avg": 0, "prod": 1, "max": 2, "min": 3}
 NewerCall: TypeAlias = Callable[..., None]
 """ncclGather, ncclScatter or ncclAlltoAll of a communicator."""
 
+Blocks: TypeAlias = list[tuple[int, Array]]
+"""The ranks to send to or receive from, with the elements for or of each."""
+
 GroupCalls: TypeAlias = Callable[[list[tuple[Callable[..., object], tuple[object, ...]]]], StreamCall]
 
 
@@ -37,13 +42,6 @@ class NcclCallArguments:
     """The arguments of a call at this worker.
 
     Args:
-        communicator: NCCL's communicator of the workers.
-        me: this rank.
-        operation: the operation.
-        src: the source buffer of this rank, unused in place.
-        dst: the destination buffer of this rank.
-        word: an array of one int32 that belongs to the plan.
-        stream: the pointer of the CUDA stream.
         group: the function that combines several calls into one group.
     """
 
@@ -57,7 +55,7 @@ class NcclCallArguments:
         self.type, self.op = NCCL_TYPES[operation.dtype.name], NCCL_OPS[operation.reduction.name]
         self.contribution, self.result = operation.contribution(src, dst, me), operation.result(dst, me)
         self.source, self.target = address(self.contribution), address(self.result)
-        self.workers = range(operation.layout.workers)
+        self.workers = operation.layout.workers
 
     def send(self, buffer: Array, peer: int) -> tuple[Callable[..., object], tuple[object, ...]]:
         return self.nccl.send, (address(buffer), len(buffer), self.type, peer, self.stream)
@@ -65,13 +63,26 @@ class NcclCallArguments:
     def receive(self, buffer: Array, peer: int) -> tuple[Callable[..., object], tuple[object, ...]]:
         return self.nccl.recv, (address(buffer), len(buffer), self.type, peer, self.stream)
 
-    def block(self, buffer: Array, number: int) -> Array:
-        count = self.operation.count
-        return buffer[number * count : (number + 1) * count]
+    def blocks(self, buffer: Array, *, sends: bool) -> Blocks:
+        """Return the block of each worker in a buffer that has one of each."""
+        count, unequal = self.operation.count, self.operation.call.blocks(self.operation.count)
+        counts = np.full(self.workers, count) if unequal is None else unequal[self.me] if sends else unequal[:, self.me]
+        ends = counts.cumsum()
+        return [(peer, buffer[end - count : end]) for peer, (count, end) in enumerate(zip(counts, ends, strict=True))]
 
-    def others(self) -> list[int]:
-        """Return the workers to send blocks to or receive blocks from; in place, without this rank."""
-        return [peer for peer in self.workers if not (self.operation.in_place and peer == self.me)]
+    def exchange(self, sent: Blocks, received: Blocks) -> StreamCall:
+        """Return the group of sends and receives; in place, a rank has its own block already."""
+        sent, received = (
+            [
+                (peer, block)
+                for peer, block in blocks
+                if len(block) and not (self.operation.in_place and peer == self.me)
+            ]
+            for blocks in (sent, received)
+        )
+        return self.group(
+            [self.send(block, peer) for peer, block in sent] + [self.receive(block, peer) for peer, block in received]
+        )
 
 
 def _all_reduce(a: NcclCallArguments) -> StreamCall:
@@ -109,40 +120,15 @@ def _all_to_all(a: NcclCallArguments, call: NewerCall) -> StreamCall:
 
 
 def _grouped_gather(a: NcclCallArguments) -> StreamCall:
-    calls = [] if a.operation.in_place and a.me == a.root else [a.send(a.contribution, a.root)]
-    if a.me == a.root:
-        calls += [a.receive(a.block(a.dst, peer), peer) for peer in a.others()]
-    return a.group(calls)
+    return a.exchange([(a.root, a.contribution)], a.blocks(a.dst, sends=False) if a.me == a.root else [])
 
 
 def _grouped_scatter(a: NcclCallArguments) -> StreamCall:
-    calls = [] if a.operation.in_place and a.me == a.root else [a.receive(a.result, a.root)]
-    if a.me == a.root:
-        calls += [a.send(a.block(a.contribution, peer), peer) for peer in a.others()]
-    return a.group(calls)
+    return a.exchange(a.blocks(a.contribution, sends=True) if a.me == a.root else [], [(a.root, a.result)])
 
 
 def _grouped_all_to_all(a: NcclCallArguments) -> StreamCall:
-    return a.group(
-        [a.send(a.block(a.contribution, peer), peer) for peer in a.workers]
-        + [a.receive(a.block(a.dst, peer), peer) for peer in a.workers]
-    )
-
-
-def _all_to_all_v(a: NcclCallArguments) -> StreamCall:
-    unequal = a.operation.call.blocks(a.operation.count)
-    if unequal is None:
-        raise ValueError(f"{a.operation.collective.name} has equal blocks")
-
-    def blocks(buffer: Array, counts: np.ndarray[Any, np.dtype[np.int64]]) -> list[tuple[int, Array]]:
-        ends = counts.cumsum()
-        each = [buffer[int(end - count) : int(end)] for count, end in zip(counts, ends, strict=True)]
-        return [(peer, block) for peer, block in enumerate(each) if len(block)]
-
-    return a.group(
-        [a.send(block, peer) for peer, block in blocks(a.contribution, unequal[a.me])]
-        + [a.receive(block, peer) for peer, block in blocks(a.dst, unequal[:, a.me])]
-    )
+    return a.exchange(a.blocks(a.contribution, sends=True), a.blocks(a.dst, sends=False))
 
 
 def _barrier(a: NcclCallArguments) -> StreamCall:
@@ -168,8 +154,8 @@ def _send_recv(a: NcclCallArguments) -> StreamCall:
 
 def _exchange(a: NcclCallArguments) -> StreamCall:
     if a.partner is None:
-        return a.group([])
-    return a.group([a.send(a.contribution, a.partner), a.receive(a.result, a.partner)])
+        return a.exchange([], [])
+    return a.exchange([(a.partner, a.contribution)], [(a.partner, a.result)])
 
 
 CALLS = {
@@ -181,7 +167,7 @@ CALLS = {
     "gather": _grouped_gather,
     "scatter": _grouped_scatter,
     "all_to_all": _grouped_all_to_all,
-    "all_to_all_v": _all_to_all_v,
+    "all_to_all_v": _grouped_all_to_all,
     "barrier": _barrier,
     "send_recv": _send_recv,
     "bidirectional": _exchange,
@@ -216,9 +202,6 @@ class NcclVendorTransport(NcclTransportBase):
     """NCCL's own collectives, at its default settings or those of its environment."""
 
     def _lower(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
-        from hpccoll.transports.nccl.communicators import nccl_world
-        from hpccoll.transports.nccl.cupy_device import CupyDevice, group_calls
-
         check_placement(operation)
         me, workers, name = self.comm.rank, operation.layout.workers, operation.collective.name
         world = nccl_world(self.comm, self.library)

@@ -161,10 +161,3 @@ def test_every_fold_propagates_nan(element, op, on_host):
     launched(on_host(element, op), [Fold(Span("a", 0, 4), (Span("a", 0, 4), Span("b", 0, 4)))], {"a": a, "b": b})
     found = widened(a) if element == "bfloat16" else a
     assert np.isnan(found).tolist() == [True, True, False, True]
-
-
-def test_integers_wrap_and_their_averages_round_down(on_host):
-    a, b = aligned(np.array([2**31 - 1, -7], np.int32)), aligned(np.array([1, 0], np.int32))
-    places = Span("a", 0, 2), Span("b", 0, 2)
-    launched(on_host("int32", "avg"), [Fold(places[0], places, 2)], {"a": a, "b": b})
-    assert a.tolist() == [-(2**30), -4]

@@ -30,7 +30,7 @@ from hpccoll.schedule import (
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.cupy_device import CupyDevice
-from hpccoll.transports.nccl.lowering import NcclLowering, NcclMessage
+from hpccoll.transports.nccl.lowering import NcclLowering
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
@@ -94,20 +94,6 @@ def test_every_dtype_and_op_equals_lockstep(name):
 @pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-double_binary_tree", "all_to_all-bruck"])
 def test_a_graph_replays_the_captured_operation(name):
     check_equals_lockstep(case_of(name, 4).operation(1000, in_place=False, channels=3, window=2), graph=True)
-
-
-def test_a_graph_is_destroyed_with_its_plan_and_launched_as_one_call():
-    asked, cluster = case_of("all_reduce-ring", 2).operation(100), Cluster(2)
-    inputs, outputs = buffers(asked)
-    made = plans(cluster, asked, inputs, outputs)
-    for plan in made:
-        plan.prepared(graph=True)
-    cluster.run()
-    graphs = [graph for plan in made for graph in plan._graphs]
-    assert all(plan.enqueue == graph.launch for plan, graph in zip(made, graphs, strict=True))
-    for plan in made:
-        plan.close()
-    assert [graph.taken for graph in graphs] == [None, None]
 
 
 @pytest.mark.parametrize("graph", [False, True])
@@ -228,12 +214,6 @@ def test_the_fake_detects_the_deadlock_of_groups_by_step_number(monkeypatch):
         run_misaligned()
 
 
-def test_the_fake_rejects_groups_with_overlapping_messages():
-    device = Cluster(2).devices[0]
-    with pytest.raises(AssertionError, match="touch the same elements"):
-        device.group_call({}, [NcclMessage(True, 1, Span("dst", 0, 5)), NcclMessage(False, 1, Span("dst", 4, 8))])
-
-
 def stages_of(case, me, **how):
     asked = case.operation(3 << 10, "int32", **how)
     lowerings = [NcclLowering(rank, asked) for rank in range(asked.layout.ranks)]
@@ -249,19 +229,6 @@ def test_a_step_of_a_reduction_is_a_group_and_a_launch_of_the_even_channels_and_
     stages = stages_of(case_of("all_reduce-ring", 4), 1, channels=3, window=3)
     assert [len(stage.messages) for stage in stages] == [4, 2] * 6
     assert [[len(wave) for wave in stage.waves] for stage in stages] == [[2], [1]] * 3 + [[]] * 6
-
-
-def test_arrivals_into_one_part_are_one_fold():
-    (first, *_) = stages_of(case_of("all_reduce-direct", 8), 0)
-    ((move,),) = first.waves
-    assert len(move.inputs) == 8
-    assert move.inputs[0] == move.out
-
-
-def test_the_last_fold_of_an_average_divides():
-    (stage,) = stages_of(case_of("all_reduce-recursive_doubling", 2), 0, op="avg")
-    ((move,),) = stage.waves
-    assert (len(move.inputs), move.divisor) == (2, 2)
 
 
 def test_a_rank_of_a_pipeline_receives_and_sends_in_one_group():

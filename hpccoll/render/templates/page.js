@@ -1,11 +1,12 @@
 // Charts fit the width of the page: a narrow page has fewer panels in a row.
 const AXIS = 76, GAP = 40, LEAST = 180;
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const DARK = { "#ffffff": "#14171c", "#1f2937": "#e6e9ee", "#5b6472": "#a3acb9", "#e3e7ed": "#2d333c" };
+const DARK = {{ colours.DARK | tojson }};
 
 function fitted(text, room) {
   if (dark.matches) text = text.replace(/#[0-9a-f]{6}/g, (colour) => DARK[colour] ?? colour);
   const spec = JSON.parse(text);
+  delete spec.title;  // the page has its own
   const panel = spec.facet ? spec.spec : spec;
   let columns = spec.columns ?? 1;
   const share = () => Math.floor((room - AXIS - GAP * (columns - 1)) / columns);

@@ -1,0 +1,435 @@
+"""The page of a report: what is on it and in which order, for one collective and for several."""
+
+import re
+import resource
+from dataclasses import replace
+from importlib.metadata import version
+
+import pytest
+import raw_examples
+import vl_convert
+from page_elements import elements
+
+from hpccoll.analysis.answers import Answers
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.series_comparisons import speedups
+from hpccoll.cases.case import Effort
+from hpccoll.render import page_frame, report_writer
+from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
+from hpccoll.render.colours import group_colours
+from hpccoll.render.definitions import DEFINITIONS
+from hpccoll.render.output_directory import input_names
+from hpccoll.render.page_frame import VEGA_SNIPPET, vega_script
+from hpccoll.render.report_writer import build_report
+from hpccoll.store.load_results import read_results
+from hpccoll.store.rows import Gap, Results
+from hpccoll.store.scheduler_log import ScheduledJob
+
+EVIL = "</script><script>alert('x')</script> & \"quoted\" <b>"
+BY_NAME = {figure.name: figure for figure in FIGURES}
+
+
+@pytest.fixture(scope="module")
+def make_page(tmp_path_factory):
+    """The elements of the page of some results; pictures are not drawn."""
+
+    def make(results, title="A sweep"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(report_writer, "_save_chart", lambda _chart, _out: None)
+            return elements(build_report(results, tmp_path_factory.mktemp("r"), title).read_text(encoding="utf-8"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def report(results, tmp_path_factory):
+    """The folder of the report of the sweep."""
+    return build_report(results, tmp_path_factory.mktemp("report"), "Quick sweep").parent
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return elements((report / "index.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def several(make_row, of_rows):
+    """Three collectives, of which one has a gap and one has neither size nor bandwidth."""
+    rows = [
+        make_row(name, ranks, nbytes, seconds=seconds * nbytes * 1e-8)
+        for name, seconds in (("ring", 1), ("native", 2))
+        for ranks in (2, 4)
+        for nbytes in (8, 1024)
+    ]
+    rows += [
+        make_row("bruck", collective="all_gather", op=None),
+        make_row("bad", collective="all_gather", op=None, status="wrong", wrong=1),
+    ]
+    none = {"collective": "barrier", "algbw_Bps": None, "busbw_Bps": None}
+    rows += [
+        make_row(name, p, 8, seconds=s, **none)
+        for name, s in (("dissemination", 1e-5), ("native", 2e-5))
+        for p in (2, 4)
+    ]
+    missing = (Gap(case="all_gather.ring.mpi.cpu.float32.8B.out", job="local", status="failed", reason="it stopped"),)
+    return of_rows(*rows, missing=missing)
+
+
+def test_every_chart_is_in_the_page_and_a_picture_file_and_nothing_else_is_loaded(report, page):
+    absent = {"wire", "rails", "pairs-time", "pairs-busbw"}
+    names = [f"all_reduce-{figure.name}" for figure in FIGURES if figure.name not in absent]
+    files = {f"{name}.{ending}" for name in names for ending in ("svg", "png")}
+    assert {path.name for path in (report / "charts").iterdir()} == files
+    assert [figure.attributes["id"] for figure in page.all("figure")] == names
+    assert (report / "charts" / "all_reduce-time.png").read_bytes().startswith(b"\x89PNG")
+    references = [each.attributes.get(name) for each in page.all() for name in ("src", "href")]
+    assert all(ref.startswith("#") or (report / ref).is_file() for ref in filter(None, references))
+    assert not page.all("link")
+    assert (report / "index.html").stat().st_size < 1_500_000
+
+
+def test_the_answer_comes_first_then_charts_then_findings_rows_provenance_and_the_glossary(page):
+    kinds = [
+        ("h1", {}), ("p", {"class_": "lede"}), ("ul", {"class_": "sentences"}), ("table", {"class_": "answer"}),
+        ("p", {"class_": "noise"}), ("figure", {"id": "all_reduce-choice"}), ("figure", {"id": "all_reduce-speedup"}),
+        ("ul", {"class_": "findings"}), *(("h2", {"id": part}) for part in ("rows", "provenance", "glossary")),
+    ]  # fmt: skip
+    every = page.all()
+    places = [every.index(page.all(tag, **attributes)[0]) for tag, attributes in kinds]
+    assert places == sorted(places)
+    severities = [each.attributes["class"] for each in page.one("ul", class_="findings").all("li")]
+    assert (severities, set(severities)) == (sorted(severities, reverse=True), {"info", "warning"})
+
+
+def test_the_page_has_what_is_missing_and_where_the_numbers_are_from(page):
+    told = page.one("div", class_="incomplete")
+    assert "242 of 244 cases, 1 failed, 1 not run; 1 left out of the plan." in told.text
+    assert [cells[-1] for cells in told.one("table").table()] == [
+        "rank 2 was killed", "the job reached its time limit",
+    ]  # fmt: skip
+    assert "needs a power of two" in page.text
+    assert "mpi.library" in [each.text for each in page.all("dt")]
+
+
+def test_explanations_and_the_glossary_are_folded(page):
+    words = [each for each in page.all("dt") if each.text in DEFINITIONS]
+    assert {each.text for each in words} == {*DEFINITIONS}
+    assert all(each.within("details") for each in words)
+    assert page.one("ul", class_="findings").all("summary")
+
+
+def test_headings_with_a_definition_have_it_as_tooltip(page):
+    heads = {each.text: each for each in page.all("th")}
+    assert {"speed-up over native", "how sure", "size", "busbw (GB/s)", "status"} <= heads.keys()
+    for heading, element in heads.items():
+        if meaning := DEFINITIONS.get(heading.partition(" (")[0]):
+            assert element.one("abbr").attributes["title"] == meaning
+
+
+def rows_of(page):
+    """Return the rows of the tables of rows, cells by heading."""
+    tables = page.all("table", class_="sortable")
+    return [
+        dict(zip([head.text for head in table.all("th")], cells, strict=True))
+        for table in tables
+        for cells in table.table()
+    ]
+
+
+def test_every_row_is_in_the_table_and_sorted_by_its_numbers(page, results):
+    rows = rows_of(page)
+    assert len(rows) == len(results.rows) == len(page.all("tr", class_="ok"))
+    assert "The same in all rows: collective all_reduce" in page.text
+    assert {each.text for each in page.all("td", **{"data-key": "4194304"})} == {"4 MiB"}
+    assert rows[0].keys().isdisjoint({"of the wire", "sent (B)", "counted (B)"})
+
+
+def test_rows_of_a_testbed_have_the_share_of_the_wire_and_their_bytes(make_page, testbed_results):
+    page = make_page(testbed_results)
+    rows = {(row["series"], row["size"]): row for row in rows_of(page) if row["nodes"] == "8"}
+    ring, native = rows["ring", "4 MiB"], rows["native", "4 MiB"]
+    assert ring["counted (B)"] == str(14 << 22)
+    assert (ring["sent / counted with headers"], ring["sent by a node (S)"]) == ("1.000", "1.769")
+    assert ring["of the wire"].endswith("%")
+    assert rows["ring", "64 KiB"]["of the wire"] == ""
+    assert [native[name] for name in ("sent by a node (S)", "counted (B)", "sent / counted with headers")] == [
+        "1.769", "", "",
+    ]  # fmt: skip
+    assert "measured on a testbed, 100 Mbit/s on cluster bed" in page.text
+    assert "bytes 262144, Bps 12780000; bytes 1048576, Bps 12500000" in page.text
+
+
+def test_auto_has_no_transport_of_its_own(make_node_row, make_bed_run, of_rows, make_page):
+    rows = [replace(make_node_row(nodes=nodes), algorithm=name) for nodes in (2, 4) for name in ("ring", "auto")]
+    shown = rows_of(make_page(of_rows(*rows, runs=(make_bed_run(),))))
+    assert {row["series"]: row["transport"] for row in shown} == {"ring": "mpi", "auto": ""}
+
+
+NOTHING = dict.fromkeys(("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "wrong"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [((), ()), ((), (Gap(case="c", job="j", status="failed", reason=EVIL),)), (({"status": "failed", **NOTHING},), ())],
+)
+def test_a_page_is_built_without_any_result(make_page, make_row, rows, missing):
+    made = tuple(make_row(reason="the node went away", **row) for row in rows)
+    page = make_page(Results(rows=made, runs=(), planned=3, missing=missing))
+    assert not page.all("figure")
+    assert ("the node went away" if rows else "There is no usable result") in page.text
+
+
+def test_text_of_results_is_escaped(make_page, make_row, make_run, of_rows):
+    plain = make_page(of_rows(make_row(), make_row("native", seconds=2e-5)), "T")
+    rows = make_row(EVIL, mapping=EVIL, executed=EVIL), make_row("native", seconds=2e-5, mapping=EVIL)
+    run = make_run(machine=EVIL, path=EVIL, provenance={EVIL: {"deep": [EVIL]}})
+    skipped = (Gap(case=EVIL, job=EVIL, status=EVIL, reason=EVIL),)
+    page = make_page(of_rows(*rows, runs=(run,), missing=skipped, skipped=skipped), EVIL)
+    assert page.text.count(EVIL) >= 15
+    assert [len(page.all(tag)) for tag in ("script", "b")] == [len(plain.all(tag)) for tag in ("script", "b")]
+
+
+@pytest.mark.parametrize("name", ["\x1b]0;x\x07", "\udcff"])
+def test_a_name_with_unprintable_characters_is_drawn_escaped(make_row, of_rows, tmp_path, name):
+    rows = [make_row(nbytes=n, variant=variant) for n in (1024, 4096, 16384) for variant in (name, "other")]
+    page = build_report(of_rows(*rows), tmp_path, name).read_text()
+    assert ascii(name)[1:-1] in page
+    assert [picture for picture in tmp_path.rglob("*.svg") if ascii(name)[1:-1] in picture.read_text()]
+    assert len([*tmp_path.rglob("*.png")]) == len([*tmp_path.rglob("*.svg")])
+
+
+def gap(number, reason="the job ended before it: TIMEOUT", job="mpi.n4x1", status="not run"):
+    return Gap(case=f"case{number:03}", job=job, status=status, reason=reason)
+
+
+def test_hundreds_of_missing_or_skipped_cases_are_a_line_for_each_reason(of_rows, make_row, make_page):
+    missing = [*map(gap, range(300)), gap(300, "rank 2 was killed", status="failed"), gap(301, job="mpi.n2x1")]
+    skipped = [gap(i, "8 nodes: partition work has 4 nodes", status="skipped") for i in range(40)]
+    page = make_page(of_rows(make_row(), missing=missing, skipped=skipped))
+    of_missing, of_skipped = (table.one("table") for table in page.all("div", class_="gaps"))
+    assert [row[1:] for row in of_missing.table()] == [
+        ["failed", "mpi.n4x1", "rank 2 was killed"],
+        ["not run", "mpi.n4x1", "the job ended before it: TIMEOUT"],
+        ["not run", "mpi.n2x1", "the job ended before it: TIMEOUT"],
+    ]
+    assert len(of_missing.one("details").all("li")) == 300
+    assert (len(of_skipped.table()), of_skipped.one("summary").text) == (1, "40 cases")
+
+
+def test_slurm_jobs_and_partial_runs_are_listed(make_page, of_rows, make_row, make_run):
+    ended = {"hosts": "n[1-4]", "limit": "00:01:00", "log": "/logs/17.log"}
+    jobs = (
+        ScheduledJob(job="mpi.n4x1", id="17", state="TIMEOUT", **ended),
+        ScheduledJob(job="mpi.n2x1", id="18", state="CANCELLED", reason="an earlier sweep left it"),
+    )
+    page = make_page(of_rows(make_row(), scheduled=jobs, runs=(make_run(status="partial"),)))
+    (table,) = (each for each in page.all("table") if "Slurm job" in each.text)
+    assert table.table() == [
+        ["17", "mpi.n4x1", "it reached its time limit (TIMEOUT)", "n[1-4]", "00:01:00", "/logs/17.log"],
+        ["18", "mpi.n2x1", "it was cancelled (CANCELLED, an earlier sweep left it)", "", "", ""],
+    ]
+    assert page.one("div", class_="incomplete").words.endswith("before their last case: run-1.")
+
+
+def test_each_collective_is_a_tab_after_the_overview_in_the_order_of_their_table(make_page, several):
+    page = make_page(several)
+    tabs = page.all("section", class_="tab")
+    names = ["overview", "all_reduce", "all_gather", "barrier"]
+    assert [each.attributes["id"] for each in tabs] == names
+    assert [each.attributes["href"] for each in page.one("span", class_="picks").all("a")] == [f"#{n}" for n in names]
+    assert [len(each.all("table", class_="sortable")) for each in tabs] == [0, 1, 1, 1]
+    assert ["1 case missing: see the overview." in each.text for each in tabs] == [False, False, True, False]
+    assert [bool(each.all("table", class_="answer")) for each in tabs] == [False, True, True, True]
+    first, *_ = tabs[1].all("table")
+    assert first.has("class_", "answer")
+
+
+def test_the_overview_has_a_sentence_for_each_collective_that_links_to_its_part(make_page, several, make_row):
+    rows = (*several.rows, make_row(collective="reduce", op=None, status="wrong", wrong=1))
+    missing = (Gap(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
+    page = make_page(replace(several, rows=rows, missing=missing))
+    items = page.one("ul", class_="sentences").all("li")
+    assert {item.words.split()[0].strip(":"): [a.attributes["href"] for a in item.all("a")] for item in items} == {
+        "all_reduce": ["#all_reduce"], "all_gather": ["#all_gather"], "reduce": ["#reduce"], "barrier": ["#barrier"],
+        "scatter": [],
+    }  # fmt: skip
+
+
+def test_one_collective_has_no_tabs_and_a_barrier_no_size(make_page, several):
+    rows = tuple(row for row in several.rows if row.collective == "barrier")
+    page = make_page(replace(several, rows=rows, missing=()))
+    assert not page.all(class_="tab")
+    assert page.one("h1").text == "barrier on 2 and 4 ranks"
+    assert not re.search(r"\b8 B\b", page.text)
+
+
+def test_the_hash_picks_a_tab_before_anything_is_drawn(make_page, several):
+    scripts = ["".join(map(str, each.inside)) for each in make_page(several).all("script")]
+    chooses, vega, draws = (
+        next(i for i, script in enumerate(scripts) if text in script)
+        for text in ('addEventListener("hashchange", choose)', "window.vegaEmbed=", "await seen()")
+    )
+    assert chooses < vega < draws
+
+
+@pytest.fixture
+def overview():
+    """The specification of the overview of some results; None without one."""
+
+    def make(results):
+        recommendations = recommend(results)
+        group = overview_group(chart_groups(results, recommendations), Answers(recommendations))
+        return OVERVIEW_FIGURES[0].specification(group)
+
+    return make
+
+
+def cells_of(chart):
+    (dataset,) = chart["datasets"].values()
+    return dataset
+
+
+def test_the_overview_has_a_panel_for_each_collective_with_native_and_sizes(overview, several, make_row, valid):
+    more = [
+        make_row(name, nbytes=n, collective="broadcast", op=None, seconds=s)
+        for name, s in (("chain", 1e-5), ("native", 3e-5))
+        for n in (8, 64)
+    ]
+    chart = valid(overview(replace(several, rows=(*several.rows, *more))))
+    assert chart["facet"]["sort"] == ["all_reduce", "broadcast"]
+    assert {(cell["panel"], cell["series"], cell["speedup"]) for cell in cells_of(chart)} == {
+        ("all_reduce", "ring", "2.00"), ("broadcast", "chain", "3.00"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("other", [{"dtype": "int32"}, {"executor": "python"}])
+def test_the_overview_shows_the_foremost_setting_in_one_placement_by_one_executor(overview, several, make_row, other):
+    others = [make_row(name, nbytes=n, seconds=1e-8 * n, **other) for name in ("ring", "native") for n in (8, 1024)]
+    compiled = tuple(replace(row, executor="compiled") for row in several.rows)
+    cells = cells_of(overview(replace(several, rows=(*compiled, *others))))
+    points = [(cell["panel"], cell["series"], cell["bytes"]) for cell in cells]
+    assert len(points) == len(set(points))
+    assert {(cell["series"], cell["ranks"], cell["place"]) for cell in cells} == {("ring", 2, "out of place")}
+
+
+def test_without_native_there_is_no_overview(overview, make_row, of_rows):
+    assert overview(of_rows(make_row(), make_row(collective="all_gather", op=None))) is None
+
+
+@pytest.mark.mpi
+def test_the_speedups_of_the_overview_are_those_of_each_collective_alone(mpiexec, tmp_path):
+    """One launch measures both: launches are never compared, which would hide a comparison across collectives."""
+    cases = [
+        raw_examples.case(nbytes, collective=collective, algorithm=algorithm, in_place=in_place)
+        for collective in ("all_reduce", "reduce_scatter")
+        for algorithm in ("ring", "native")
+        for in_place in (False, True)
+        for nbytes in (1024, 65536)
+    ]
+    effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
+    (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
+    ran = mpiexec(2, "-m", "hpccoll", "run", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    results = read_results([tmp_path / "F.h5"])
+    recommendations = recommend(results)
+    groups = chart_groups(results, recommendations)
+    overview = {
+        each.point.row.case_id: each.value for each in speedups(overview_group(groups, Answers(recommendations)).points)
+    }
+    alone = {each.point.row.case_id: each.value for group in groups for each in speedups(group.points)}
+    assert {row.collective for row in results.rows if row.case_id in overview} == {"all_reduce", "reduce_scatter"}
+    assert overview == {case: alone[case] for case in overview}
+
+
+def of_inputs(make_row, make_run, of_rows, tmp_path, names, sizes=((8, 64), (8, 64))):
+    """Return results of several inputs, and their directories."""
+    runs = [make_run(run_id=name, path=str(tmp_path / name / "raw" / "local.h5")) for name in names]
+    rows = [
+        make_row(algorithm, run_id=run.run_id, nbytes=n, seconds=seconds)
+        for run, several in zip(runs, sizes, strict=True)
+        for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
+        for n in several
+    ]
+    return of_rows(*rows, runs=runs), [tmp_path / name for name in names]
+
+
+def test_inputs_with_the_same_cases_have_series_of_their_own(make_row, make_run, of_rows, tmp_path):
+    results, paths = of_inputs(make_row, make_run, of_rows, tmp_path, ("old", "new"))
+    assert input_names(results, paths) == {"old": "old", "new": "new"}
+    assert input_names(results, [tmp_path]) == {}
+    (group,) = chart_groups(results, recommend(results), input_names(results, paths))
+    names = {"ring (old)", "ring (new)", "native (old)", "native (new)"}
+    assert {point.series for point in group.points} == names
+    assert len({group_colours(group.legend)[name] for name in names}) == len(names)
+    page = elements(build_report(results, tmp_path / "report", "T", paths).read_text(encoding="utf-8"))
+    assert {row["series"] for row in rows_of(page)} == names
+
+
+def test_inputs_that_share_no_case_are_not_named_and_those_of_one_name_by_their_paths(
+    make_row, make_run, of_rows, tmp_path
+):
+    results, paths = of_inputs(make_row, make_run, of_rows, tmp_path, ("old", "new"), ((8,), (64,)))
+    assert input_names(results, paths) == {}
+    alike, paths = of_inputs(make_row, make_run, of_rows, tmp_path, ("a/quick", "b/quick"))
+    assert list(input_names(alike, paths).values()) == list(map(str, paths))
+
+
+@pytest.fixture
+def small_files():
+    """Have no file become larger than some bytes, from when it is called on: the disk is full, as root sees it, too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda nbytes: resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def few(make_row, of_rows):
+    """Results of three sizes, which are drawn soon."""
+    return of_rows(*(make_row(name, nbytes=n) for name in ("ring", "native") for n in (1024, 4096, 16384)))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.999])
+def test_a_report_that_finds_a_full_disk_leaves_the_earlier_one_as_it_was(few, tmp_path, small_files, share):
+    index = build_report(few, tmp_path, "the first")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    (tmp_path / "other").touch()
+    assert {path.stat().st_mode for path in before} == {(tmp_path / "other").stat().st_mode}
+    (tmp_path / "other").unlink()
+    small_files(int(share * index.stat().st_size))
+    with pytest.raises(OSError, match="File too large"):
+        build_report(few, tmp_path, "the next")
+    now = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert now.keys() == before.keys()
+    assert b"the first" in now[index]
+    assert all(now[path][-7:] == before[path][-7:] for path in now)  # each has its end
+
+
+@pytest.fixture
+def bundles(monkeypatch):
+    """The snippets that were bundled since the test began."""
+    requested, bundled = [], vl_convert.javascript_bundle(VEGA_SNIPPET)
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda snippet: requested.append(snippet) or bundled)
+    return requested
+
+
+def test_vega_is_bundled_once_and_cached(bundles, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    first, second = vega_script.__wrapped__(), vega_script.__wrapped__()
+    assert first == second
+    assert len(first) > 500_000
+    assert "</script" not in first
+    assert bundles == [VEGA_SNIPPET]
+    (kept,) = (tmp_path / "caches" / "hpccoll").iterdir()
+    monkeypatch.setattr(page_frame, "VEGA_SNIPPET", "another")
+    vega_script.__wrapped__()
+    kept_files = {*kept.parent.glob(f"vega-{version('vl-convert-python')}-*.js")}
+    assert {kept} < kept_files  # the file of another version is next to it
+    assert bundles == [VEGA_SNIPPET, "another"]
+
+
+@pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/null"])
+def test_without_a_cache_vega_is_bundled_each_time(bundles, place, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", place)
+    assert vega_script.__wrapped__() == vega_script.__wrapped__()
+    assert bundles == [VEGA_SNIPPET] * 2
