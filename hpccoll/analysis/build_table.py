@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll import __version__
-from hpccoll.analysis.answers import lone_rank_reason
 from hpccoll.analysis.choice_table import TableEntry, TuneTable, load_table
 from hpccoll.analysis.conditions import machine_name, mpi_version
 from hpccoll.analysis.measured_choices import check_conditions, measured_settings, rows_by_setting
-from hpccoll.analysis.recommendations import recommend, recommend_placements
+from hpccoll.analysis.recommendations import lone_rank_reason, recommend, recommend_placements
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.units import format_count

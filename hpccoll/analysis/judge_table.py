@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpccoll.analysis.answers import lone_rank_reason
 from hpccoll.analysis.choice_table import TableEntry, TuneTable
 from hpccoll.analysis.held_out_regret import held_out_regret
 from hpccoll.analysis.measured_choices import (
@@ -18,6 +17,7 @@ from hpccoll.analysis.measured_choices import (
     geometric_mean,
     measured_settings,
 )
+from hpccoll.analysis.recommendations import lone_rank_reason
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_seconds, format_size

@@ -17,6 +17,7 @@ from hpccoll.analysis.measured_choices import (
 from hpccoll.analysis.recommendation import Gain, Recommendation, RecommendedRange, SizeVerdict, Verdict
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.size_ranges import SizeRanges, choose_ranges
+from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
 from hpccoll.schedule import collective
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import median_ratio
@@ -144,3 +145,13 @@ def _gain(measured: MeasuredSetting, chosen: ChoiceRange) -> Gain | None:
         return Gain(math.exp(fmean(of_sizes)), None, None)
     rounds = [math.exp(fmean(logs)) for logs in of_rounds.values()]
     return Gain(median_ratio(rounds), min(rounds), max(rounds))
+
+
+def lone_rank_reason(rows: Sequence[Row]) -> str:
+    """Return why no advice follows from rows of single ranks, and what two ranks need; empty for any other rows."""
+    if not rows or any(row.exchanges_data for row in rows):
+        return ""
+    on_gpus = any(row.device == "cuda" for row in rows)
+    needs = f", with a GPU for each; on one GPU, one of: {'; '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
+    remedy = f"start the same command on two ranks (mpiexec -n 2; of a sweep file, ranks: [2]){needs}"
+    return f"one rank exchanges nothing, and no advice follows from its times; do: {remedy}"

@@ -137,7 +137,6 @@ class ResultSet:
         Raises:
             BadInputError: if the results have no case in common, or the tolerance is no share between 0 and 1.
         """
-        from hpccoll.analysis.comparison_text import comparison_json
         from hpccoll.analysis.run_comparison import (  # scipy takes a fifth of a second to import
             check_tolerance,
             compare,
@@ -147,7 +146,7 @@ class ResultSet:
         compared = compare(old._results, self._results, tolerance)  # noqa: SLF001 - of this class
         rows = [{"verdict": case.verdict, **case.row()} for case in compared.cases]
         frame = pd.DataFrame(rows, columns=[*_COMPARISON_DTYPES]).astype(_COMPARISON_DTYPES)
-        described = comparison_json(compared)
+        described = compared.to_json()
         frame.attrs = {name: described[name] for name in ("changes", "loads")}
         return frame
 

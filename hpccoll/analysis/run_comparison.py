@@ -27,6 +27,11 @@ from hpccoll.store.rows import Results, Row, Run
 REGRESSION, IMPROVEMENT, UNCHANGED, UNDECIDED = "regression", "improvement", "unchanged", "undecided"
 MISSING, WRONG, NEW = "missing", "wrong", "new"
 VERDICTS = REGRESSION, WRONG, MISSING, IMPROVEMENT, UNDECIDED, UNCHANGED, NEW
+PLURALS = {
+    REGRESSION: "regressions", IMPROVEMENT: "improvements", UNCHANGED: "unchanged", UNDECIDED: "undecided",
+    MISSING: "missing", WRONG: "wrong", NEW: "new",
+}  # fmt: skip
+"""The verdicts in the plural, the keys of the JSON."""
 """The verdicts, in the order in which they are reported."""
 
 BAD = "wrong", "failed"
@@ -95,6 +100,16 @@ class Comparison:
     tolerance: float
     beside: Sequence[SideBySide] = ()
     unit: str = "round"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
+        return {
+            **{key: [case.row() for case in self.of(verdict)] for verdict, key in PLURALS.items()},
+            "changes": {name: {"old": old, "new": new} for name, (old, new) in self.changes.items()},
+            "loads": {"old": self.loads[0], "new": self.loads[1]},
+            "tolerance": self.tolerance,
+            "beside": [pair.row() for pair in self.beside],
+        }
 
     @property
     def common_factor(self) -> float | None:

@@ -54,10 +54,10 @@ def compare(
     The medians of rounds are compared: a shift is a regression if it is significant and at least the tolerance. A
     reference holds the variation between runs of one sweep. Ends with 3 if a case became slower or wrong or is missing.
     """
-    from hpccoll.analysis.comparison_text import comparison_json, comparison_lines
     from hpccoll.analysis.reference import compare_with_reference, read_reference
     from hpccoll.analysis.run_comparison import check_tolerance
     from hpccoll.analysis.run_comparison import compare as compare_runs
+    from hpccoll.render.comparison_text import comparison_lines
     from hpccoll.store.load_results import read_results
 
     check_tolerance(tolerance)
@@ -71,7 +71,7 @@ def compare(
     codes = [report_damaged(read) for read in results]
     old, new = results[0], results[-1]
     compared = compare_with_reference(given, new, tolerance) if given else compare_runs(old, new, tolerance)
-    typer.echo(json.dumps(comparison_json(compared), indent=1) if as_json else "\n".join(comparison_lines(compared)))
+    typer.echo(json.dumps(compared.to_json(), indent=1) if as_json else "\n".join(comparison_lines(compared)))
     if out:
         from hpccoll.render.comparison_page import write_comparison
 

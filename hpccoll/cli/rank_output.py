@@ -21,22 +21,24 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
     if table.empty:
         return
-    from hpccoll.analysis.answers import Answers, answer_lines, unanswered_lines
     from hpccoll.analysis.noise_sentence import noise_sentence
     from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
-    from hpccoll.analysis.step_answers import small_computations_line, step_lines
     from hpccoll.cases.algorithm_registry import WORKLOADS
+    from hpccoll.render.answers import Answers, answer_lines, unanswered_lines
     from hpccoll.render.printed_evidence import executed_lines
+    from hpccoll.render.step_answers import small_computations_line, step_answers
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
 
     results = to_results(ResultFiles(raw_results=[program.results.raw]))
     recommendations = recommend(results)
     table.end(program.job, program.results.raw.histories(), verdicts_by_setting(recommendations))
-    answers, steps = Answers(recommendations), step_lines(results)
+    answers, steps = Answers(recommendations), step_answers(results)
     answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
-    unanswered = unanswered_lines(results, answered)
-    lines = (*answer_lines(answers), *steps, small_computations_line(results), *unanswered, noise_sentence(results))
+    lines = (
+        *answer_lines(answers), *map(str, steps), small_computations_line(results),
+        *unanswered_lines(results, answered), noise_sentence(results),
+    )  # fmt: skip
     for line in filter(None, lines):
         print(f"# {line}")
     for line in executed_lines(program.results.raw):
@@ -86,7 +88,7 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
     from hpccoll.cases.product import workloads
     from hpccoll.cli.job_from_args import step_request
-    from hpccoll.training.dry_run import dry_run_json, dry_run_lines
+    from hpccoll.render.dry_run import dry_run_json, dry_run_lines
     from hpccoll.training.model_file import models_from_json
 
     request = step_request(arguments)

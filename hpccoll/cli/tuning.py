@@ -28,11 +28,11 @@ def tune(
     The algorithm auto selects by this table, size by size. Judge a table by other results than those it was built
     from. Ends with 3 if a file cannot be read.
     """
-    from hpccoll.analysis.answers import Answers, all_table_lines
     from hpccoll.analysis.build_table import build_table, table_warnings, write_table
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import recommend
+    from hpccoll.render.answers import Answers, all_table_lines
     from hpccoll.store.load_results import read_results
 
     if (out is None) == (judge is None):

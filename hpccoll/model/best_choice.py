@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.predict import Prediction, Predictions
+from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.validation import overtaking
 
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation, observations
-from hpccoll.model.predict import distance
 from hpccoll.model.run_model import RunModel
+from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.validation import Validated, validate
 from hpccoll.schedule import MAPPINGS
 from hpccoll.store.raw_results import RawResults
@@ -36,7 +35,7 @@ class Expectation:
         for one, ends in zip(self.run.validated, self.intervals, strict=True):
             case, layout = one.observation, one.observation.layout
             low, high = ends or (None, None)
-            far = distance(self.machine.measured, layout.nodes, layout.ranks_per_node or 1, case.nbytes)
+            far = self.machine.distance(layout.nodes, layout.ranks_per_node or 1, case.nbytes)
             yield {
                 "collective": case.collective, "algorithm": case.algorithm.name if case.algorithm else case.name,
                 "params": dict(case.params), "nodes": layout.nodes, "ranks_per_node": layout.ranks_per_node,

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import UnusableError
-from hpccoll.model.algorithm_simulation import RADIX, AlgorithmSimulation
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import Bound, MachineFile
+from hpccoll.model.simulation import RADIX, AlgorithmSimulation
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.schedule.layout import racks_of_aggregators
 from hpccoll.training.mesh import Mesh

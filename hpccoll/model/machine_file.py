@@ -390,6 +390,30 @@ class MachineFile(YamlSection):
         )
         return layout if mapping is None else layout.subset(numbering(layout, mapping))
 
+    def distance(self, nodes: int, ranks_per_node: int, nbytes: int) -> str:
+        """Return how far a case is from the nearest measurement of the machine, in words."""
+        measured = self.measured
+        if measured is None:
+            return "described, not measured"
+        extents = {
+            "nodes": (nodes, min(measured.nodes), max(measured.nodes)),
+            "ranks on a node": (ranks_per_node, min(measured.ranks_per_node), max(measured.ranks_per_node)),
+            "size": (nbytes, measured.smallest_bytes, measured.largest_bytes),
+        }
+        beyond = [
+            *(
+                f"{value / most:.3g} times the measured {what}"
+                for what, (value, _, most) in extents.items()
+                if value > most
+            ),
+            *(
+                f"{value / low:.2g} of the least measured {what}"
+                for what, (value, low, _) in extents.items()
+                if value < low
+            ),
+        ]
+        return " and ".join(beyond) or "within what was measured"
+
     def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:
         """Check that the file has every tier that messages can cross."""
         needed = {"node": ranks_per_node > 1, "rack": nodes > racks, "fabric": racks > 1}

@@ -12,9 +12,9 @@ from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_
 from hpccoll.cases.requested_schedule import DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import RANKS
-from hpccoll.model.algorithm_simulation import BOUNDS, AlgorithmSimulation
-from hpccoll.model.machine_file import Bound, MachineFile, MeasuredSection
+from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
+from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
 from hpccoll.schedule import Parameter, itemsize
 from hpccoll.store.schema import MODELLED, SIMULATED
 
@@ -194,7 +194,7 @@ def _prediction(
         simulation.family.name, simulation.algorithm.name, {**simulation.algorithm.parameters, **parameters}, nodes,
         per_node, layout.racks, layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
         min(seconds.values()) * min(1.0, least), max(seconds.values()) * max(1.0, most), exact,
-        distance(machine.measured, nodes, per_node, nbytes), simulation.assumed,
+        machine.distance(nodes, per_node, nbytes), simulation.assumed,
     )  # fmt: skip
 
 
@@ -212,32 +212,5 @@ def _nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Ite
             yield Prediction(
                 request.collective, f"nccl_{each.algorithm}", {"protocol": each.protocol}, nodes, per_node,
                 layout.racks, 0, nbytes, nbytes, request.dtype, None, {"value": each.seconds}, None, None, None,
-                distance(machine.measured, nodes, per_node, nbytes),
+                machine.distance(nodes, per_node, nbytes),
             )  # fmt: skip
-
-
-def distance(measured: MeasuredSection | None, nodes: int, ranks_per_node: int, nbytes: int) -> str:
-    """Return how far a case is from the nearest measurement of a machine, in words.
-
-    Args:
-        measured: the measurements; None for a described machine.
-        nodes: the number of nodes.
-        ranks_per_node: the ranks on each node.
-        nbytes: the size in bytes.
-    """
-    if measured is None:
-        return "described, not measured"
-    extents = {
-        "nodes": (nodes, min(measured.nodes), max(measured.nodes)),
-        "ranks on a node": (ranks_per_node, min(measured.ranks_per_node), max(measured.ranks_per_node)),
-        "size": (nbytes, measured.smallest_bytes, measured.largest_bytes),
-    }
-    above = [
-        f"{value / most:.3g} times the measured {what}" for what, (value, _, most) in extents.items() if value > most
-    ]
-    below = [
-        f"{value / least:.2g} of the least measured {what}"
-        for what, (value, least, _) in extents.items()
-        if value < least
-    ]
-    return " and ".join([*above, *below]) or "within what was measured"

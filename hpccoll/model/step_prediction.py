@@ -15,10 +15,9 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import RANKS
-from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_file import Bound, MachineFile
-from hpccoll.model.predict import distance
+from hpccoll.model.simulation import BOUNDS
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Parameter, itemsize
 from hpccoll.store.schema import SIMULATED
 from hpccoll.training.mesh import Mesh
@@ -242,7 +241,7 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: C
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         (min(1.0, errors.get("ratio_p5", 1.0)), max(1.0, errors.get("ratio_p95", 1.0))),
-        distance(machine.measured, nodes, layout.workers // nodes, largest), costs.assumed,
+        machine.distance(nodes, layout.workers // nodes, largest), costs.assumed,
     )  # fmt: skip
 
 

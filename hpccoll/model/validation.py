@@ -12,7 +12,7 @@ import numpy as np
 from hpccoll.analysis.held_out_regret import held_out_regret
 from hpccoll.model.machine import TIER_LABELS, Machine
 from hpccoll.model.observations import Observation
-from hpccoll.model.simulate import simulate
+from hpccoll.model.simulation import simulate
 from hpccoll.schedule import Cut, itemsize, out_of_place
 
 TOLERANCE = 1e-9

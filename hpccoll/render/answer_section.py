@@ -1,15 +1,15 @@
 """The first screen of the page: what to use for each collective, how sure that is, and how noisy the machine was."""
 
-import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from hpccoll.analysis.answers import AnswerLine, Answers, name_settings, unanswered
 from hpccoll.analysis.noise_sentence import noise_sentence
-from hpccoll.analysis.step_answers import step_lines
 from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count
+from hpccoll.render.answers import AnswerLine, Answers, name_settings, unanswered
 from hpccoll.render.page_frame import render
+from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
 from hpccoll.store.rows import NOT_PLANNED, Results
 
@@ -28,14 +28,14 @@ def answer_section(
         collectives: the collectives that have a part of the page.
         unmeasured: the other collectives that were planned.
     """
-    answered = {name: answers.sentences(name) for name in answers.by_collective}
-    if steps := step_lines(results):
+    answered = {name: answers.findings(name) for name in answers.by_collective}
+    if steps := step_answers(results):
         answered |= dict.fromkeys(WORKLOADS, steps)
     linked = collectives if len(collectives) > 1 else ()
     sentences = [
-        _sentence(answers, name, sentence, linked=name in linked)
+        _sentence(finding, name if name in linked else "")
         for name in (*collectives, *unmeasured)
-        for sentence in answered.get(name) or [unanswered(results, name)]
+        for finding in answered.get(name) or [unanswered(results, name)]
     ]
     notes = (_native_note(answers), noise_sentence(results), f"{_counts(results)}.")
     table = answer_table(answers, collectives[0]) if len(collectives) == 1 else ""
@@ -58,21 +58,10 @@ def _counts(results: Results) -> str:
     return f"{all_have} a result" + (f"; {not_planned} more left out of the plan" if not_planned else "")
 
 
-def _sentence(answers: Answers, name: str, sentence: str, *, linked: bool) -> dict[str, object]:
+def _sentence(finding: Finding, link: str) -> dict[str, object]:
     """Return a sentence in parts: its subject and the part of the page it links to, and its words, choices marked."""
-    subject, colon, rest = sentence.partition(": ")
-    if not colon:
-        return {"subject": "", "link": "", "words": [(sentence, False)]}
-    return {"subject": subject, "link": name if linked else "", "words": _mark_choices(answers, name, rest)}
-
-
-def _mark_choices(answers: Answers, name: str, text: str) -> list[tuple[str, bool]]:
-    """Return a text in pieces, each with whether it is the name of a choice."""
-    named = answers.choice_name(name)
-    choices = {named(choice) for each in answers.by_collective.get(name, ()) for choice in each.choices}
-    pattern = "|".join(rf"\b{re.escape(choice)}\b" for choice in sorted(choices, key=len, reverse=True))
-    pieces = re.split(f"({pattern})", text) if pattern else [text]
-    return [(piece, i % 2 == 1) for i, piece in enumerate(pieces)]
+    words = [(words, number % 2 == 1) for number, words in enumerate(finding.text.split("`"))]
+    return {"subject": finding.title, "link": link, "words": words}
 
 
 def answer_table(answers: Answers, name: str) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.host_ranges import jobs_and_hosts
@@ -19,6 +18,7 @@ from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_i
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.render import chart_base
+from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
 from hpccoll.render.chart_panels import (
     chart_record,

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import altair as alt
 
-from hpccoll.analysis.comparison_text import change_label, count_cases, interval_label, summary
 from hpccoll.analysis.run_comparison import (
     IMPROVEMENT,
     MISSING,
@@ -25,6 +24,7 @@ from hpccoll.common.units import format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.colours import GREY, INK
+from hpccoll.render.comparison_text import change_label, count_cases, interval_label, summary
 from hpccoll.render.other_programs import side_by_side_table
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.store.durable_files import replacing_file

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.critical_findings import opening_findings
 from hpccoll.analysis.group_findings import group_findings
@@ -16,6 +15,7 @@ from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_section import answer_section, answer_table
+from hpccoll.render.answers import Answers
 from hpccoll.render.charts import OVERVIEW, Figure, heading_lines
 from hpccoll.render.definitions import DEFINITIONS, describe_collective, heading_of
 from hpccoll.render.measured_summary import measured_heading, measured_summary

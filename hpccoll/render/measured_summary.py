@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hpccoll.analysis.answers import library_name
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.library_evidence import nccl_name
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_count, format_size
+from hpccoll.render.answers import library_name
 from hpccoll.render.definitions import heading_of
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Results

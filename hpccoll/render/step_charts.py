@@ -6,7 +6,7 @@ import altair as alt
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
-from hpccoll.analysis.step_answers import workload_namer
+from hpccoll.analysis.step_comparison import workload_namer
 from hpccoll.common.units import format_size
 from hpccoll.render.chart_base import Chart, ChartRecord, share_axis, step_axis
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint
-from hpccoll.analysis.step_answers import compare_steps, exposed_words, workload_namer
+from hpccoll.analysis.step_comparison import compare_steps, workload_namer
 from hpccoll.common.units import format_rounded_size, format_seconds
 from hpccoll.render.chart_base import (
     LINEAR_TIME_LABEL,
@@ -23,6 +23,7 @@ from hpccoll.render.chart_base import (
     tooltip,
 )
 from hpccoll.render.colours import PALETTE, PAPER, WHITE
+from hpccoll.render.step_answers import exposed_words
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.step_times import FORWARD, StepTimes
 

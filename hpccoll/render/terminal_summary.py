@@ -4,14 +4,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hpccoll.analysis.answers import Answers, answer_lines, name_settings, unanswered_lines
 from hpccoll.analysis.critical_findings import find_busy_machine, opening_findings
 from hpccoll.analysis.noise_sentence import noise_sentence
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.analysis.step_answers import step_lines
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_wait
+from hpccoll.render.answers import Answers, answer_lines, name_settings, unanswered_lines
 from hpccoll.render.measured_summary import gpu_machines
+from hpccoll.render.step_answers import step_answers
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 
 MAX_REASONS = 5
@@ -80,9 +80,9 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from shown
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
-    answers, steps = Answers(recommend(results)), step_lines(results)
+    answers, steps = Answers(recommend(results)), step_answers(results)
     answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
-    yield from (*answer_lines(answers), *steps)
+    yield from (*answer_lines(answers), *map(str, steps))
     yield from _folded_answers(answers)
     yield from unanswered_lines(results, answered)
     if noise := noise_sentence(results):

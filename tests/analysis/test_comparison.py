@@ -7,11 +7,11 @@ from cli_runner import invoke
 from compared_runs import SIZES, results
 from row_examples import make_row
 
-from hpccoll.analysis.comparison_text import KEYS, change_label, comparison_json, comparison_lines, interval_label
 from hpccoll.analysis.run_comparison import (
     IMPROVEMENT,
     MISSING,
     NEW,
+    PLURALS,
     REGRESSION,
     UNCHANGED,
     UNDECIDED,
@@ -21,6 +21,7 @@ from hpccoll.analysis.run_comparison import (
 )
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
+from hpccoll.render.comparison_text import change_label, comparison_lines, interval_label
 from hpccoll.store.rows import Gap, Results
 
 
@@ -142,8 +143,8 @@ def test_a_change_is_a_percentage_and_from_twice_and_half_the_time_on_a_factor(f
 
 def test_text_and_json_have_every_case_once():
     compared = compare(results(), results({1024: 1.2, 4096: None}, seed=2))
-    made = comparison_json(compared)
-    assert sum(len(made[key]) for key in KEYS.values()) == len(SIZES)
+    made = compared.to_json()
+    assert sum(len(made[key]) for key in PLURALS.values()) == len(SIZES)
     (regression,) = made["regressions"]
     assert regression["low"] < regression["factor"] < regression["high"]
     assert json.loads(json.dumps(made)) == made

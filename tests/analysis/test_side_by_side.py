@@ -7,9 +7,9 @@ from cli_runner import invoke
 from imported_outputs import OUTPUTS, import_example, import_files
 from row_examples import make_row
 
-from hpccoll.analysis.comparison_text import comparison_json, comparison_lines
 from hpccoll.analysis.run_comparison import compare
 from hpccoll.analysis.side_by_side import operation_label, side_by_side
+from hpccoll.render.comparison_text import comparison_lines
 from hpccoll.store.rows import Results, Run
 from hpccoll.store.sources import SOURCES
 
@@ -96,7 +96,7 @@ def test_a_result_without_a_time_is_left_out():
 def test_an_import_is_compared_with_ours_without_a_verdict(swapped):
     sides = results(ours()), results(theirs())
     compared = compare(*(reversed(sides) if swapped else sides))
-    content = comparison_json(compared)
+    content = compared.to_json()
     assert {key: content[key] for key in VERDICTS} == {key: [] for key in VERDICTS}
     assert [(pair["source"], pair["factor"]) for pair in content["beside"]] == [("osu", pytest.approx(2.0))]
     assert not compared.worse

@@ -52,7 +52,7 @@ def simulate_one(case: Simulation) -> dict[str, float]:
     began = time.perf_counter()
     from hpccoll.cases.algorithm_registry import COLLECTIVES
     from hpccoll.model.machine_file import read_machine
-    from hpccoll.model.simulate import simulate
+    from hpccoll.model.simulation import simulate
     from hpccoll.schedule import Cut
 
     imported, before = time.perf_counter(), memory_gb()

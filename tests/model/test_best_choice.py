@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from predicted_machines import in_racks
 
-from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.best_choice import BestChoice, crossovers, question_rows
 from hpccoll.model.predict import Prediction, Request, predict
+from hpccoll.model.simulation import BOUNDS
 
 SIZES = [1 << power for power in range(10, 22, 2)]
 

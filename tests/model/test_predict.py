@@ -6,9 +6,8 @@ from predicted_machines import LATENCIES, LATENCY, NCCL, RATE, RATES, cluster, f
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.channel_defaults import default_channels, default_channels_nccl
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.machine_file import MeasuredSection
 from hpccoll.model.nccl_model import nccl_estimates
-from hpccoll.model.predict import Request, distance, predict
+from hpccoll.model.predict import Request, predict
 
 SIZE = 1 << 16
 
@@ -135,8 +134,7 @@ def test_nccls_own_model_is_next_to_simulations():
     ],
 )
 def test_a_prediction_says_how_far_the_nearest_measurement_is(case, words):
-    measured = MeasuredSection(**fitted().measured.model_dump())
-    found = distance(measured, *case)
+    found = fitted().distance(*case)
     assert [word for word in words if word not in found] == []
     assert found.count(" and ") == len(words) - 1
 

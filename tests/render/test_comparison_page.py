@@ -7,10 +7,10 @@ import pytest
 from compared_runs import SIZES, results
 from row_examples import make_row
 
-from hpccoll.analysis.comparison_text import count_cases
 from hpccoll.analysis.run_comparison import MISSING, REGRESSION, UNCHANGED, compare
 from hpccoll.common.errors import UnusableError
 from hpccoll.render.comparison_page import comparison_chart, comparison_page, write_comparison
+from hpccoll.render.comparison_text import count_cases
 
 
 @pytest.fixture(scope="module")

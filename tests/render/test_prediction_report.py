@@ -5,9 +5,9 @@ from dataclasses import replace
 from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, fitted, in_racks
 
-from hpccoll.model.algorithm_simulation import BOUNDS
 from hpccoll.model.best_choice import question_rows
 from hpccoll.model.predict import Request, predict
+from hpccoll.model.simulation import BOUNDS
 from hpccoll.render.prediction_report import question_lines, report_lines
 
 SIZES = [1 << power for power in range(10, 22, 2)]

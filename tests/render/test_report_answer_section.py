@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_timings import KIB, linear_curve, measured_results, merged_results
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.render.answer_section import answer_section, answer_table
+from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES
 
 SIZES = [KIB << 2 * i for i in range(6)]
@@ -85,8 +85,8 @@ def test_tune_the_table_of_the_page_and_the_map_agree_on_every_setting_and_size(
 @given(random_results())
 def test_no_sentence_of_the_first_screen_is_contradicted_by_a_cell_of_the_map(results):
     cells, answers = map_cells(results)
-    for sentence in answers.sentences("all_reduce"):
-        subject, _, statement = sentence.rstrip(".").partition(": use ")
+    for sentence in map(str, answers.findings("all_reduce")):
+        subject, _, statement = sentence.replace("`", "").rstrip(".").partition(": use ")
         in_place = {"in place": True, "out of place": False}.get(subject.partition(", ")[2])
         for clause in filter(None, statement.split("; ")):
             if clause.startswith(("for smaller sizes", "no advice")):

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.mapping_comparison import mapping_findings, mapping_table
+from hpccoll.render.answers import Answers
 from hpccoll.render.html_page import render_page
 
 LARGE = 4 << 20

@@ -10,12 +10,12 @@ import raw_examples
 import vl_convert
 from page_elements import elements
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.series_comparisons import speedups
 from hpccoll.cases.case import Effort
 from hpccoll.render import page_frame, report_writer
+from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
 from hpccoll.render.colours import group_colours
 from hpccoll.render.definitions import DEFINITIONS

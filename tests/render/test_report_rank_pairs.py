@@ -6,11 +6,11 @@ import pytest
 import vl_convert
 from finding_values import only_values, values_of_kind
 
-from hpccoll.analysis.answers import Answers
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.rank_pairs import median_pairs
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.series_comparisons import speedups
+from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.html_page import render_page
 

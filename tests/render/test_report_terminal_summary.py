@@ -9,11 +9,11 @@ import pytest
 import raw_examples
 from cli_runner import invoke
 
-from hpccoll.analysis.answers import Answers, answer_lines
 from hpccoll.analysis.noise_sentence import noise_sentence
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.cases.case import Effort
 from hpccoll.cases.plan import Launcher, Plan, Skip
+from hpccoll.render.answers import Answers, answer_lines
 from hpccoll.render.terminal_summary import MAX_JOBS_NAMED, MAX_REASONS, outcome_lines
 from hpccoll.store.journal import Journal
 from hpccoll.store.rows import Gap

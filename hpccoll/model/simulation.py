@@ -1,4 +1,4 @@
-"""The simulation of an algorithm on a layout of a machine: its time for any size, at each bound of the machine."""
+"""Simulations: of an operation, by events or in waves, and of an algorithm on a layout, at each bound of a machine."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,12 @@ from hpccoll.cases.requested_schedule import RequestedOperation, requested_opera
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
 from hpccoll.common.units import format_size
+from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import Bound, MachineFile
-from hpccoll.model.simulate import Simulated, simulate
-from hpccoll.schedule import Layout, Parameter, itemsize
+from hpccoll.model.traffic import kept_traffic
+from hpccoll.model.wave_simulation import simulate_waves
+from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
 
@@ -22,6 +24,47 @@ RADIX = IntegerRange(2, (1 << 16) - 1)
 
 LayoutOf: TypeAlias = Callable[[int], Layout]
 """Returns the layout of the ranks with a number of aggregators."""
+
+
+FEW_MESSAGES = 30_000
+"""The most messages to simulate by events in any case: about a second."""
+
+MANY_MESSAGES = 500_000
+"""The most messages to simulate by events if lanes run side by side, for which all ranks at once is less accurate."""
+
+
+class Simulated(NamedTuple):
+    """The time of an operation."""
+
+    seconds: float  # from the start of all ranks to the end of the last one
+    exact: bool  # whether every message was an event
+
+
+def simulate(
+    schedules: Sequence[Schedule],
+    cut: Cut,
+    machine: Machine,
+    window: int = 1,
+    dtype: str = "float32",
+    progress: Callable[[int], None] | None = None,
+) -> Simulated:
+    """Return the time of one operation.
+
+    Args:
+        schedules: the schedules of the slices, which the lanes of ``cut`` take in turn.
+        cut: the positions of the units.
+        machine: the machine model, with all tiers that messages cross.
+        window: the number of channels in flight at once, each with a lane for every slice.
+        dtype: the type of the elements, which decides what a fold costs.
+        progress: is called now and then with the number of messages simulated so far.
+    """
+    kept = [each for each in map(kept_traffic, schedules) if each]
+    if len(kept) == len(schedules):
+        messages = sum(len(kept[lane % len(kept)].source) for lane in range(cut.lanes))
+        side_by_side = min(window * len(schedules), cut.lanes) > 1
+        if messages <= (MANY_MESSAGES if side_by_side else FEW_MESSAGES):
+            return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
+    return Simulated(simulate_waves(schedules, cut, machine, window, dtype, progress), exact=False)
 
 
 class SimulatedOperation(NamedTuple):

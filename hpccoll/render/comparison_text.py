@@ -1,12 +1,12 @@
-"""A comparison as text and as JSON."""
+"""A comparison of two runs in words."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from hpccoll.analysis.run_comparison import (
     IMPROVEMENT,
     MISSING,
     NEW,
+    PLURALS,
     REGRESSION,
     UNCHANGED,
     UNDECIDED,
@@ -17,28 +17,12 @@ from hpccoll.analysis.run_comparison import (
 )
 from hpccoll.analysis.shift import Shift
 from hpccoll.analysis.side_by_side import SideBySide, operation_label
+from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count, format_seconds
 from hpccoll.store.sources import SOURCES
 
 LISTED = {REGRESSION: None, WRONG: None, MISSING: 20, IMPROVEMENT: 20, UNDECIDED: 10, UNCHANGED: 0, NEW: 0}
 """How many cases of each verdict are listed; None for all."""
-
-KEYS = {
-    REGRESSION: "regressions", IMPROVEMENT: "improvements", UNCHANGED: "unchanged", UNDECIDED: "undecided",
-    MISSING: "missing", WRONG: "wrong", NEW: "new",
-}  # fmt: skip
-"""The keys of the JSON: the verdicts in the plural."""
-
-
-def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
-    return {
-        **{key: [case.row() for case in comparison.of(verdict)] for verdict, key in KEYS.items()},
-        "changes": {name: {"old": old, "new": new} for name, (old, new) in comparison.changes.items()},
-        "loads": {"old": comparison.loads[0], "new": comparison.loads[1]},
-        "tolerance": comparison.tolerance,
-        "beside": [pair.row() for pair in comparison.beside],
-    }  # fmt: skip
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
@@ -63,10 +47,8 @@ def _verdict_lines(verdict: str, cases: Sequence[CaseComparison], most: int | No
     if not cases or most == 0:
         return
     yield f"{verdict}:"
-    for case in cases[:most]:
-        yield f"  {_line(case)}"
-    if most is not None and len(cases) > most:
-        yield f"  and {len(cases) - most} more"
+    every = len(cases) if most is None else most
+    yield from (f"  {line}" for line in first_few(map(_line, cases), every, "case"))
 
 
 def summary(comparison: Comparison) -> str:
@@ -81,7 +63,7 @@ def summary(comparison: Comparison) -> str:
 def count_cases(verdict: str, comparison: Comparison) -> str:
     """Return the number of cases of a verdict in words: ``2 regressions``."""
     count = len(comparison.of(verdict))
-    return f"{count} {verdict if count == 1 else KEYS[verdict]}"
+    return f"{count} {verdict if count == 1 else PLURALS[verdict]}"
 
 
 def side_by_side_lines(pairs: Sequence[SideBySide]) -> Iterator[str]:

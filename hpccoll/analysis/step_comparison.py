@@ -1,7 +1,4 @@
-"""Training steps in words: for each workload the fastest algorithm, what the step takes, and how much of it is exposed.
-
-``hpccoll run``, ``sweep`` and the report all print these.
-"""
+"""Training steps of one workload, which differ in the algorithm of their collectives."""
 
 import re
 from collections import defaultdict
@@ -13,13 +10,10 @@ from hpccoll.analysis.round_comparison import clearly_faster
 from hpccoll.analysis.setting import Setting
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.catalogue import choice_parameters
-from hpccoll.common.units import format_count, format_seconds, format_size
+from hpccoll.common.units import format_seconds, format_size
 from hpccoll.store.call_key import CallKey, call_arguments
-from hpccoll.store.rows import Results, Row
+from hpccoll.store.rows import Row
 from hpccoll.store.step_times import StepTimes
-
-MAX_SENTENCES = 4
-"""Workloads of a model that have a sentence; the report has all of them."""
 
 Workload = Mapping[str, Any]
 
@@ -80,7 +74,7 @@ class StepComparison:
     def has_collectives(self) -> bool:
         """Whether ranks run collectives: a single one has no peer, and stages of one rank only exchange messages."""
         row = self.rows[0]
-        return row.exchanges_data and _stages(self.workload) < row.ranks
+        return row.exchanges_data and pipeline_stages(self.workload) < row.ranks
 
     @property
     def clear(self) -> bool:
@@ -181,23 +175,6 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
     return sorted(made, key=order)
 
 
-def step_lines(results: Results) -> list[str]:
-    """Return a sentence for each of the fastest workloads of each model, on the most ranks with cores of their own."""
-    lines = []
-    by_model: dict[str, list[StepComparison]] = defaultdict(list)
-    for each in compare_steps(results.rows, {run.run_id: run.machine for run in results.runs}):
-        if each.rows[0].exchanges_data:
-            by_model[each.workload["model"]].append(each)
-    for model, several in by_model.items():
-        first = several[0].key.only("nodes", "ranks")
-        foremost = [each for each in several if each.key.only("nodes", "ranks") == first]
-        fastest = sorted(foremost, key=lambda each: each.rows[0].median_s or 0.0)[:MAX_SENTENCES]
-        lines += [f"{each.title}: {step_sentence(each)}." for each in fastest]
-        if others := len(several) - len(fastest):
-            lines.append(f"{model}: the report has {format_count(others, 'more workload')}.")
-    return lines
-
-
 @dataclass(frozen=True, slots=True)
 class SmallComputations:
     """Computations that are to be products of matrices, and are too small for one.
@@ -235,50 +212,7 @@ def small_computations(
     return SmallComputations(step, none, computations, len(found))
 
 
-def small_computations_line(results: Results) -> str | None:
-    """Return a sentence on the computations without a product of matrices, None if there are none."""
-    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
-    small = small_computations(compared, lambda row: results.step_times.get(row.key))
-    if small is None:
-        return None
-    several = f" (and some in {format_count(small.workloads - 1, 'other workload')})" if small.workloads > 1 else ""
-    return (
-        f"{small.step.title}: {small.none} of {format_count(small.computations, 'computation')} are too small for a "
-        f"product of matrices, and take no time{several}; do: more samples, or a smaller scale"
-    )
-
-
-def step_sentence(each: StepComparison) -> str:
-    """Return what the step takes with each algorithm, and how much of that is exposed."""
-    best, *others = each.rows
-    rest = "".join(f"; {algorithm_name(other)} {format_seconds(other.median_s or 0.0)}" for other in others)
-    tie = " (a tie)" if others and not each.clear else ""
-    if not each.has_collectives:
-        tie = "; no advice: ranks that only exchange messages between stages run no collective"
-    fastest = f"{format_seconds(best.median_s or 0.0)} with {algorithm_name(best)}{exposed_words(best)}"
-    return f"the step takes {fastest}{rest}{tie}"
-
-
-def _stages(workload: Workload) -> int:
+def pipeline_stages(workload: Workload) -> int:
     """Return the stages of the pipeline of a workload."""
     found = re.search(r"\bpp=(\d+)", workload["parallel"])
     return int(found[1]) if found else 1
-
-
-def exposed_words(row: Row) -> str:
-    """Return the end of a sentence: ``, 9 ms (22 %) of it exposed communication``; empty if that is unknown.
-
-    The stages of a pipeline wait for each other's messages, and without communication they do not.
-    """
-    what = "exposed communication and pipeline bubble" if _stages(call_arguments(row)) > 1 else "exposed communication"
-    if row.exposed_s is None or row.exposed_share is None:
-        return ""
-    if row.exposed_s <= 0:
-        return f", no {what}"
-    noise = " (within the noise)" if row.exposed_low_s is not None and row.exposed_low_s <= 0 else ""
-    return f", {format_seconds(row.exposed_s)} ({per_cent(row.exposed_share)}) of it {what}{noise}"
-
-
-def per_cent(share: float) -> str:
-    """Return a share in per cent, with a decimal below 10 %."""
-    return f"{100 * share:.{0 if abs(share) >= 0.0995 else 1}f} %"

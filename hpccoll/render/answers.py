@@ -12,13 +12,14 @@ from itertools import groupby
 
 from hpccoll.analysis.measured_choices import geometric_mean
 from hpccoll.analysis.recommendation import Recommendation, RecommendedRange
+from hpccoll.analysis.recommendations import lone_rank_reason
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import LEAST_ITERATIONS, SINGLE
-from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
+from hpccoll.common.text import Finding, first_few, in_brackets, info, join_words
 from hpccoll.common.units import TWICE, format_count, format_seconds, format_size
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO
-from hpccoll.store.rows import Results, Row
+from hpccoll.store.rows import Results
 
 MAX_CLAUSES = 3
 """Ranges of sizes that a sentence names, from the largest sizes on; the table has all of them."""
@@ -64,20 +65,21 @@ class Answers:
         for each in recommendations:
             self.by_collective.setdefault(each.setting.collective, []).append(each)
 
-    def sentences(self, name: str) -> list[str]:
-        """Return a sentence on what to use for each of the foremost settings of a collective, and one on ``auto``.
+    def findings(self, name: str) -> list[Finding]:
+        """Return what to use in each of the foremost settings of a collective, and how fast ``auto`` was.
 
         These are the settings of the most ranks that had cores of their own, timed one operation at a time if possible.
+        Names of choices stand between backticks, as in Markdown.
         """
         foremost = self.foremost(name)
-        sentences = []
+        found = []
         for each in foremost[:MAX_SENTENCES]:
-            of_auto = self._auto_sentence(each)
+            of_auto = self._auto_finding(each)
             if not (of_auto and len(each.choices) == 1):  # native, which auto is compared with
-                sentences.append(self._sentence(each))
-            sentences += [of_auto] if of_auto else []
+                found.append(self._finding(each))
+            found += [of_auto] if of_auto else []
         others = len(foremost) - MAX_SENTENCES
-        return [*sentences, f"The table has {format_count(others, 'more setting')}."] if others > 0 else sentences
+        return [*found, info("more", f"The table has {format_count(others, 'more setting')}.")] if others > 0 else found
 
     def foremost(self, name: str) -> list[Recommendation]:
         """Return the recommendations for the most ranks that had cores of their own, or for the most ranks.
@@ -139,8 +141,8 @@ class Answers:
         where = f"{each.setting.collective} on {self.setting_name(each)}"
         return _mark_crowded(where, oversubscribed=each.measured.oversubscribed)
 
-    def _auto_sentence(self, each: Recommendation) -> str:
-        """Return how much faster than native the choices of a table were; empty unless both were measured.
+    def _auto_finding(self, each: Recommendation) -> Finding | None:
+        """Return how much faster than native the choices of a table were; None unless both were measured.
 
         As with the gains of ranges, one that is clear at less than half of the sizes has no number.
         """
@@ -153,22 +155,22 @@ class Answers:
                 faster += all(auto.clearly_faster(time) for time in native)
                 slower += any(time.clearly_faster(auto) for time in native)
         if not gains:
-            return ""
+            return None
         if not slower and 2 * faster < len(gains):
-            return f"{self._where(each)}: auto is not clearly faster than {_own_call(each)}."
+            return info("auto_unclear", f"`auto` is not clearly faster than {_own_call(each)}.", self._where(each))
         ends = dict.fromkeys(map(_gain_phrase, (min(gains), max(gains))))
         by_size = f"{' to '.join(ends)} by size" if len(ends) > 1 else ""
         counts = (("faster", faster), ("slower", slower))
         sure = [f"clearly {how}{_of_sizes(count, len(gains), 'sizes')}" for how, count in counts if count]
         gain = f"{_compared(geometric_mean(gains))} {_own_call(each)}"
-        return f"{self._where(each)}: auto is {gain}{_in_brackets(by_size, *sure)}."
+        return info("auto", f"`auto` is {gain}{in_brackets(by_size, *sure)}.", self._where(each))
 
-    def _sentence(self, each: Recommendation) -> str:
+    def _finding(self, each: Recommendation) -> Finding:
         """Return what to use where the measurements show it, and why they show nothing at the other sizes."""
         where = self._where(each)
         if len(each.choices) == 1:
-            named = self.choice_name(each.setting.collective)
-            return f"{where}: only {named(each.choices[0])} was measured, and no advice follows: {_times(each)}."
+            text = f"only {self._marked(each, each.choices[0])} was measured, and no advice follows: {_times(each)}."
+            return info("only_choice", text, where)
         numbers = [*reversed(range(len(each.ranges)))]
         clauses = [self._clause(each, number) for number in numbers if each.ranges[number].is_advice]
         shown = clauses if len(clauses) <= MAX_CLAUSES else clauses[: MAX_CLAUSES - 1]
@@ -179,18 +181,21 @@ class Answers:
             last, *_, first = [*members] * 2
             at = f" {size_range(each, first, last)}" if _has_size(each) else ""
             parts += [f"no advice{at}: {why}"] if why else []
-        return f"{where}: {'; '.join(parts)}."
+        return info("advice" if clauses else "no_advice", f"{'; '.join(parts)}.", where)
+
+    def _marked(self, each: Recommendation, choice: Choice) -> str:
+        """Return the name of a choice between backticks."""
+        return f"`{self.choice_name(each.setting.collective)(choice)}`"
 
     def _clause(self, each: Recommendation, number: int) -> str:
         of_range = each.ranges[number]
-        named = self.choice_name(each.setting.collective)
-        choice = _own_call(each, of_range.choice) or named(of_range.choice)
+        choice = _own_call(each, of_range.choice) or self._marked(each, of_range.choice)
         sizes = f" {size_range(each, number)}" if _has_size(each) else ""
+        ties = _usual_ties(of_range, lambda rival: self._marked(each, rival))
         if of_range.gain is None:
-            return f"{choice}{sizes}{_in_brackets(_clear_sizes(of_range), _usual_ties(of_range, named))}"
-        ties = _in_brackets(_usual_ties(of_range, named))
+            return f"{choice}{sizes}{in_brackets(_clear_sizes(of_range), ties)}"
         gain = f"{_compared(of_range.gain.factor)} {_own_call(each)}"
-        return f"{choice}{sizes}{ties}, {gain}{_in_brackets(_sure_sizes(of_range))}"
+        return f"{choice}{sizes}{in_brackets(ties)}, {gain}{in_brackets(_sure_sizes(of_range))}"
 
     def _doubt(self, each: Recommendation, number: int) -> str:
         """Return why the choice of a range is no advice; empty if it is advice."""
@@ -199,7 +204,7 @@ class Answers:
             return ""
 
         def name(choice: Choice) -> str:
-            return _own_call(each, choice) or self.choice_name(each.setting.collective)(choice)
+            return _own_call(each, choice) or self._marked(each, choice)
 
         if not of_range.is_compared:
             return f"only {name(of_range.choice)} was measured"
@@ -211,7 +216,7 @@ class Answers:
         behind = of_range.count("behind") > of_range.count("tie")
         ties, sizes = of_range.count("tie", "behind"), len(of_range.verdicts)
         at = _of_sizes(ties, sizes, "sizes") if 0 < ties < sizes else ""
-        return f"{' and '.join(names)} differ by less than {'another range is worth' if behind else 'the noise'}{at}"
+        return f"{join_words(names)} differ by less than {'another range is worth' if behind else 'the noise'}{at}"
 
     def _lines(self, each: Recommendation) -> Iterator[AnswerLine]:
         named = self.choice_name(each.setting.collective)
@@ -232,9 +237,7 @@ def _mark_crowded(where: str, *, oversubscribed: bool) -> str:
 
 def name_settings(settings: Iterable[str]) -> str:
     """Return the first few of some settings, each once, and the number of the others: ``4 ranks; 3 ranks``."""
-    distinct = list(dict.fromkeys(settings))
-    named, others = distinct[:MAX_NAMED_SETTINGS], len(distinct) - MAX_NAMED_SETTINGS
-    return "; ".join([*named, *([format_count(others, "more setting")] if others > 0 else [])])
+    return "; ".join(first_few(dict.fromkeys(settings), MAX_NAMED_SETTINGS, "setting"))
 
 
 def _has_size(each: Recommendation) -> bool:
@@ -294,11 +297,6 @@ def _compared(factor: float) -> str:
     return f"{phrase} {'as' if phrase.endswith('fast') else 'than'}"
 
 
-def _in_brackets(*parts: str) -> str:
-    words = ", ".join(filter(None, parts))
-    return f" ({words})" if words else ""
-
-
 def _clear_sizes(of_range: RecommendedRange) -> str:
     """Return at how many sizes a choice is clearly faster than all others: ``clear at 10 of 11 sizes``."""
     clear, sizes = of_range.count("clear"), len(of_range.verdicts)
@@ -338,7 +336,7 @@ def _usual_ties(of_range: RecommendedRange, named: Callable[[Choice], str]) -> s
     if not others:
         return ""
     count, sizes = sum(others.values()), len(of_range.verdicts)
-    return f"a tie with {' and '.join(map(named, others))}{_of_sizes(count, sizes, 'sizes') if count < sizes else ''}"
+    return f"a tie with {join_words(map(named, others))}{_of_sizes(count, sizes, 'sizes') if count < sizes else ''}"
 
 
 def _certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
@@ -387,17 +385,7 @@ def _times(each: Recommendation) -> str:
 def answer_lines(answers: Answers) -> Iterator[str]:
     """Yield the sentences of all collectives for a terminal."""
     for name in answers.by_collective:
-        yield from answers.sentences(name)
-
-
-def lone_rank_reason(rows: Sequence[Row]) -> str:
-    """Return why no advice follows from rows of single ranks, and what two ranks need; empty for any other rows."""
-    if not rows or any(row.exchanges_data for row in rows):
-        return ""
-    on_gpus = any(row.device == "cuda" for row in rows)
-    needs = f", with a GPU for each; on one GPU, one of: {'; '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
-    remedy = f"start the same command on two ranks (mpiexec -n 2; of a sweep file, ranks: [2]){needs}"
-    return f"one rank exchanges nothing, and no advice follows from its times; do: {remedy}"
+        yield from (str(answer).replace("`", "") for answer in answers.findings(name))
 
 
 def unanswered_lines(results: Results, answered: Collection[str]) -> Iterator[str]:
@@ -409,9 +397,9 @@ def unanswered_lines(results: Results, answered: Collection[str]) -> Iterator[st
     yield from (f"{', '.join(names)}: {reason}." for reason, names in by_reason.items())
 
 
-def unanswered(results: Results, name: str) -> str:
-    """Return a sentence on why a collective without an answer has none."""
-    return f"{name}: {_reason_unanswered(results, name)}."
+def unanswered(results: Results, name: str) -> Finding:
+    """Return why a collective without an answer has none."""
+    return info("unanswered", f"{_reason_unanswered(results, name)}.", name)
 
 
 def _reason_unanswered(results: Results, name: str) -> str:
@@ -423,7 +411,7 @@ def _reason_unanswered(results: Results, name: str) -> str:
     if any(not row.floor and row.algorithm != AUTO for row in measured):
         return "no result is complete and correct"
     if measured:
-        return f"only {' and '.join(others)} {'was' if len(others) == 1 else 'were'} measured"
+        return f"only {join_words(others)} {'was' if len(others) == 1 else 'were'} measured"
     return f"all times are {' or '.join(sorted({row.kind for row in rows}))}" if rows else "nothing was measured"
 
 

@@ -11,7 +11,7 @@ from simulated_cases import equal_cut, first_case, uniform_machine
 
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
-from hpccoll.model.simulate import simulate
+from hpccoll.model.simulation import simulate
 from hpccoll.model.wave_simulation import simulate_waves
 from hpccoll.schedule import Layout, count
 
@@ -26,7 +26,7 @@ def simulated(case, channels=1, window=1, **others):
 
 @pytest.mark.parametrize("most", [MESSAGES - 1, MESSAGES])
 def test_few_messages_are_events(monkeypatch, most):
-    monkeypatch.setattr("hpccoll.model.simulate.FEW_MESSAGES", most)
+    monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", most)
     exact = most >= MESSAGES
     assert simulated(RING) == (pytest.approx(simulated(RING).seconds), exact)
     assert simulated(RING, channels=2).exact is False, "all lanes count"
@@ -36,21 +36,21 @@ def test_few_messages_are_events(monkeypatch, most):
     (RING, 2, 2), (first_case("all_reduce", "bidirectional_ring", Layout.of(8, 1)), 1, 1),
 ])  # fmt: skip
 def test_more_messages_are_events_where_lanes_run_side_by_side(monkeypatch, case, channels, window):
-    monkeypatch.setattr("hpccoll.model.simulate.FEW_MESSAGES", 0)
+    monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", 0)
     assert simulated(case, channels, window).exact
-    monkeypatch.setattr("hpccoll.model.simulate.MANY_MESSAGES", 2 * MESSAGES - 1)
+    monkeypatch.setattr("hpccoll.model.simulation.MANY_MESSAGES", 2 * MESSAGES - 1)
     assert not simulated(case, channels, window).exact
 
 
 def test_messages_that_are_too_many_to_keep_are_not_counted(monkeypatch):
-    monkeypatch.setattr("hpccoll.model.simulate.kept_traffic", lambda _: None)
+    monkeypatch.setattr("hpccoll.model.simulation.kept_traffic", lambda _: None)
     assert not simulated(RING).exact
 
 
 @pytest.mark.parametrize("few", [0, 1_000_000])
 def test_both_engines_take_the_window_and_the_type_and_report_progress(monkeypatch, few):
-    monkeypatch.setattr("hpccoll.model.simulate.FEW_MESSAGES", few)
-    monkeypatch.setattr("hpccoll.model.simulate.MANY_MESSAGES", few)
+    monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", few)
+    monkeypatch.setattr("hpccoll.model.simulation.MANY_MESSAGES", few)
     large, done = first_case("all_reduce", "ring", Layout.of(40, 1)), []
     one, exact = simulated(large, progress=done.append)
     assert exact is (few > 0)

@@ -3,7 +3,7 @@
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.training.dry_run import MAX_ROWS, dry_run_json, dry_run_lines
+from hpccoll.render.dry_run import MAX_ROWS, dry_run_json, dry_run_lines
 from hpccoll.training.model_file import model_from_json
 from hpccoll.training.workload import Workload
 

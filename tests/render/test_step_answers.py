@@ -6,11 +6,12 @@ import pytest
 import raw_examples
 from step_examples import steps
 
-from hpccoll.analysis.answers import Answers, answer_lines
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.analysis.step_answers import MAX_SENTENCES, compare_steps, small_computations_line, step_lines
+from hpccoll.analysis.step_comparison import compare_steps
 from hpccoll.common.errors import BadInputError
+from hpccoll.render.answers import Answers, answer_lines
+from hpccoll.render.step_answers import MAX_SENTENCES, small_computations_line, step_answers
 from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.result_files import ResultFiles
@@ -18,6 +19,10 @@ from hpccoll.store.result_files import ResultFiles
 
 def results(*raw_results):
     return to_results(ResultFiles(raw_results=list(raw_results)))
+
+
+def step_lines(found):
+    return [*map(str, step_answers(found))]
 
 
 def compared(*raw_results):

@@ -1,0 +1,85 @@
+"""Training steps in words: for each workload the fastest algorithm, what the step takes, and how much of it is exposed.
+
+``hpccoll run``, ``sweep`` and the report all print these.
+"""
+
+from collections import defaultdict
+
+from hpccoll.analysis.step_comparison import (
+    StepComparison,
+    algorithm_name,
+    compare_steps,
+    pipeline_stages,
+    small_computations,
+)
+from hpccoll.common.text import Finding, info
+from hpccoll.common.units import format_count, format_seconds
+from hpccoll.store.call_key import call_arguments
+from hpccoll.store.rows import Results, Row
+
+MAX_SENTENCES = 4
+"""Workloads of a model that have a sentence; the report has all of them."""
+
+
+def step_answers(results: Results) -> list[Finding]:
+    """Return what the fastest workloads of each model take, on the most ranks with cores of their own."""
+    found = []
+    by_model: dict[str, list[StepComparison]] = defaultdict(list)
+    for each in compare_steps(results.rows, {run.run_id: run.machine for run in results.runs}):
+        if each.rows[0].exchanges_data:
+            by_model[each.workload["model"]].append(each)
+    for model, several in by_model.items():
+        first = several[0].key.only("nodes", "ranks")
+        foremost = [each for each in several if each.key.only("nodes", "ranks") == first]
+        fastest = sorted(foremost, key=lambda each: each.rows[0].median_s or 0.0)[:MAX_SENTENCES]
+        found += [info("step", f"{_step_sentence(each)}.", each.title) for each in fastest]
+        if others := len(several) - len(fastest):
+            found.append(info("more_steps", f"the report has {format_count(others, 'more workload')}.", model))
+    return found
+
+
+def small_computations_line(results: Results) -> str | None:
+    """Return a sentence on the computations without a product of matrices, None if there are none."""
+    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
+    small = small_computations(compared, lambda row: results.step_times.get(row.key))
+    if small is None:
+        return None
+    several = f" (and some in {format_count(small.workloads - 1, 'other workload')})" if small.workloads > 1 else ""
+    return (
+        f"{small.step.title}: {small.none} of {format_count(small.computations, 'computation')} are too small for a "
+        f"product of matrices, and take no time{several}; do: more samples, or a smaller scale"
+    )
+
+
+def _step_sentence(each: StepComparison) -> str:
+    """Return what the step takes with each algorithm, and how much of that is exposed."""
+    best, *others = each.rows
+    rest = "".join(f"; {algorithm_name(other)} {format_seconds(other.median_s or 0.0)}" for other in others)
+    tie = " (a tie)" if others and not each.clear else ""
+    if not each.has_collectives:
+        tie = "; no advice: ranks that only exchange messages between stages run no collective"
+    fastest = f"{format_seconds(best.median_s or 0.0)} with {algorithm_name(best)}{exposed_words(best)}"
+    return f"the step takes {fastest}{rest}{tie}"
+
+
+def exposed_words(row: Row) -> str:
+    """Return the end of a sentence: ``, 9 ms (22 %) of it exposed communication``; empty if that is unknown.
+
+    The stages of a pipeline wait for each other's messages, and without communication they do not.
+    """
+    what = (
+        "exposed communication and pipeline bubble"
+        if pipeline_stages(call_arguments(row)) > 1
+        else "exposed communication"
+    )
+    if row.exposed_s is None or row.exposed_share is None:
+        return ""
+    if row.exposed_s <= 0:
+        return f", no {what}"
+    noise = " (within the noise)" if row.exposed_low_s is not None and row.exposed_low_s <= 0 else ""
+    return f", {format_seconds(row.exposed_s)} ({per_cent(row.exposed_share)}) of it {what}{noise}"
+
+
+def per_cent(share: float) -> str:
+    """Return a share in per cent, with a decimal below 10 %."""
+    return f"{100 * share:.{0 if abs(share) >= 0.0995 else 1}f} %"
