@@ -1,15 +1,23 @@
+"""Charts of collectives and of steps: one golden outline of all, and values that must hold in them."""
+
 import json
 from dataclasses import replace
 
 import pytest
 import vl_convert
 from altair.utils.schemapi import SchemaBase
+from golden_page import assert_golden
+from step_examples import steps
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.render.charts import FIGURES
+from hpccoll.render.charts import FIGURES, STEP_FIGURES
+from hpccoll.store.load_results import to_results
+from hpccoll.store.result_files import ResultFiles
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
+OF_ALL_RANKS = [name for name in BY_NAME if not name.startswith(("pairs", "rails"))]
+MIB = 1 << 20
 
 
 def recommended_groups(results):
@@ -28,15 +36,11 @@ def specification(of_rows):
     return make
 
 
-OF_ALL_RANKS = [name for name in BY_NAME if not name.startswith(("pairs", "rails"))]
-ON_ONE_MACHINE = [name for name in OF_ALL_RANKS if name != "wire"]
-EVERY_CHART = [*((name, "results") for name in ON_ONE_MACHINE), *((name, "testbed_results") for name in OF_ALL_RANKS)]
-
-
-@pytest.fixture
-def sweep(request, where):
-    """Results of a sweep: on one machine, or on a testbed."""
-    return request.getfixturevalue(where)
+def of_nodes(*nodes, workloads=({},), **takes):
+    """Return results of steps on some numbers of nodes."""
+    return to_results(
+        ResultFiles(raw_results=[steps(takes, workloads, ranks=n, path=f"{n}.h5", run_id=f"run-{n}") for n in nodes])
+    )
 
 
 def values(specification):
@@ -44,48 +48,60 @@ def values(specification):
     return dataset
 
 
-def axis_titles(specification):
-    panel = specification.get("spec", specification)
-    return {
-        layer["encoding"][axis]["title"]
-        for layer in panel["layer"]
-        for axis in "xy"
-        if "title" in layer["encoding"][axis]
-    }
+def layers(chart):
+    return chart.get("spec", chart)["layer"]
 
 
-@pytest.mark.parametrize("name", ON_ONE_MACHINE)
-def test_a_chart_has_its_setting_machine_and_units(results, name):
-    (group,) = recommended_groups(results)
-    chart = BY_NAME[name].specification(group)
-    heading = " ".join(chart["title"]["subtitle"])
-    assert chart["title"]["text"].startswith("all_reduce: ")
-    assert heading.startswith("measured on 2 cores of Intel Xeon Platinum 8481C on 1 node (alpha)")
-    assert "oversubscribed, more ranks than cores (3, 4 ranks)" in heading
-    units = {
-        "size (B, KiB, MiB)", "size", "ranks", "time per operation (us, ms, s)", "busbw (GB/s)",
-        "parallel efficiency (%)", "speed-up over native",
-    }  # fmt: skip
-    assert len(axis_titles(chart)) == 2
-    assert axis_titles(chart) <= units
+def rules(chart):
+    return [layer for layer in layers(chart) if layer["mark"]["type"] == "rule"]
 
 
-@pytest.mark.parametrize(("name", "where"), EVERY_CHART)
-def test_a_chart_is_vega_lite_and_can_be_rendered(valid, sweep, name):
-    (group,) = recommended_groups(sweep)
-    svg = vl_convert.vegalite_to_svg(json.dumps(valid(BY_NAME[name].specification(group))))
-    assert svg.count("ring") >= 1
-    assert "NaN" not in svg
+def outline(chart):
+    """Yield the lines of what a chart shows: headings, panels, axes, series with their colours and marks, and data."""
+    yield f"# {chart['title']['text']}"
+    yield from (f"  {line}" for line in chart["title"]["subtitle"])
+    if "facet" in chart:
+        yield f"panels, {chart['columns']} in a row: {'; '.join(chart['facet']['sort'])}"
+    channels = [layer["encoding"] for layer in layers(chart)]
+    for axis in "xy":
+        titles = {str(each[axis]["title"]) for each in channels if "title" in each.get(axis, {})}
+        yield f"{axis}: {', '.join(sorted(titles))}"
+    for name in ("color", "shape"):
+        scales = {str(each[name].get("scale")): each[name].get("scale") for each in channels if name in each}
+        for scale in filter(None, scales.values()):
+            pairs = (
+                zip(scale["domain"], scale["range"], strict=True) if len(scale["range"]) == len(scale["domain"]) else ()
+            )
+            yield f"{name}: " + ", ".join(f"{series} {value}" for series, value in pairs)
+    yield "marks: " + ", ".join(layer["mark"]["type"] for layer in layers(chart))
+    yield f"{len(values(chart))} records"
 
 
-@pytest.mark.parametrize(("name", "where"), EVERY_CHART)
-def test_a_chart_names_the_classes_of_its_channels(sweep, name, monkeypatch):
-    """For a channel without one Altair goes through all of its classes: half of the time of a chart."""
+def test_the_outline_of_all_charts_is_the_golden_page(results, testbed_results):
+    workloads = [{"bucket": n * MIB, "scale": 16} for n in (80, 4, 25)] + [{"scale": 16}]
+    of_steps = of_nodes(2, 4, workloads=workloads, ring=12, native=60, null=0)
+    groups = [chart_groups(each, recommend(each))[0] for each in (results, testbed_results, of_steps)]
+    charts = [
+        figure.specification(group) for group in groups for figure in (STEP_FIGURES if group.of_steps else FIGURES)
+    ]
+    assert_golden("charts", "\n".join(line for chart in charts if chart for line in (*outline(chart), "")))
+
+
+@pytest.mark.parametrize("where", ["results", "testbed_results"])
+@pytest.mark.parametrize("name", OF_ALL_RANKS)
+def test_a_chart_is_vega_lite_of_named_classes_and_can_be_rendered(valid, request, where, name, monkeypatch):
+    """For a channel without its class Altair goes through all of its classes: half of the time of a chart."""
+    (group,) = recommended_groups(request.getfixturevalue(where))
     searched = []
     monkeypatch.setattr(SchemaBase, "from_dict", lambda *about, **_: searched.append(about))
-    (group,) = recommended_groups(sweep)
-    BY_NAME[name].specification(group)
+    chart = BY_NAME[name].specification(group)
     assert not searched
+    if (where, name) == ("results", "wire"):
+        assert chart is None  # one node has no wire
+        return
+    svg = vl_convert.vegalite_to_svg(json.dumps(valid(chart), allow_nan=False))
+    assert "ring" in svg
+    assert "NaN" not in svg
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -116,6 +132,8 @@ def test_a_series_has_one_colour_in_all_charts(results):
         ]
         pairs |= {pair for scale in scales for pair in zip(scale["domain"], scale["range"], strict=True)}
     assert len(pairs) == len(group.legend)
+    charts = {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
+    assert {name for name, chart in charts.items() if any(v.get("line") == "floor" for v in values(chart))} == {"time"}
 
 
 def test_oversubscribed_points_are_hollow(specification, make_row):
@@ -123,22 +141,11 @@ def test_oversubscribed_points_are_hollow(specification, make_row):
     assert {v["ranks"]: v["fill"] == "#ffffff" for v in drawn} == {2: False, 4: True}
 
 
-def test_panels_are_ordered_by_placement_and_ranks(results):
-    (group,) = recommended_groups(results)
-    chart = BY_NAME["time"].specification(group)
-    out = ["2 ranks, out of place", "3 ranks, out of place", "4 ranks, out of place"]
-    assert chart["facet"]["sort"] == [*out, *(title.replace("out of", "in") for title in out)]
-    assert chart["columns"] == 3
-
-
 def test_lines_of_two_machines_are_not_joined(specification, make_row, make_run):
     runs = make_run(), make_run(run_id="run-2", machine="another machine")
     chart = specification("time", make_row(nbytes=8), make_row(nbytes=64, run_id="run-2"), runs=runs)
     assert {v["machine"] for v in values(chart)} == {"machine 1", "machine 2"}
-    assert all(
-        {"field": "machine", "type": "nominal"} in layer["encoding"]["detail"] for layer in chart["spec"]["layer"]
-    )
-    assert "machine 2: another machine" in " ".join(chart["title"]["subtitle"])
+    assert all({"field": "machine", "type": "nominal"} in layer["encoding"]["detail"] for layer in layers(chart))
 
 
 def test_a_repeated_measurement_is_a_line_of_its_own(specification, make_row, make_run):
@@ -153,9 +160,12 @@ def test_the_band_of_a_bandwidth_is_low_where_the_time_is_high(specification, ma
     assert (drawn["low"], drawn["high"]) == (pytest.approx(5e7), pytest.approx(1e8 / 0.9))
 
 
-def test_scaling_needs_two_rank_counts(specification, make_row):
+def test_scaling_needs_two_rank_counts_and_joins_nested_launches(specification, make_row, testbed_results):
     assert specification("scaling", make_row(), make_row("native")) is None
-    assert specification("scaling", make_row(), make_row(ranks=4)) is not None
+    (group,) = recommended_groups(testbed_results)
+    drawn = values(BY_NAME["scaling"].specification(group))
+    ring = [v for v in drawn if (v["series"], v["size"]) == ("ring", "4 MiB")]
+    assert [(v["nodes"], v["repeat"], v["machine"]) for v in ring] == [(n, 0, "machine 1") for n in (2, 4, 8)]
 
 
 def test_auto_is_drawn_over_size_only(make_node_row, make_bed_run, of_rows):
@@ -167,11 +177,14 @@ def test_auto_is_drawn_over_size_only(make_node_row, make_bed_run, of_rows):
     assert with_auto == {"time", "busbw"}
 
 
-def test_a_collective_without_bandwidth_has_no_chart_of_it(specification, make_row):
-    rows = [make_row(collective="barrier", ranks=p, algbw_Bps=None, busbw_Bps=None) for p in (2, 4)]
-    assert specification("busbw", *rows) is None
-    assert specification("efficiency", *rows) is None
-    assert specification("scaling", *rows) is not None
+def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(make_row, of_rows):
+    none = {"collective": "barrier", "op": None, "algbw_Bps": None, "busbw_Bps": None}
+    times = {"dissemination": 1, "native": 2}
+    rows = [make_row(name, p, 8, seconds=s, **none) for name, s in times.items() for p in (2, 4)]
+    (group,) = recommended_groups(of_rows(*rows))
+    drawn = {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
+    assert drawn.keys() == {"choice", "scaling"}
+    assert "8 B" not in str(drawn)
 
 
 def test_the_map_shows_the_lead_ties_and_single_choices(specification, make_row):
@@ -188,74 +201,23 @@ def test_the_map_shows_the_lead_ties_and_single_choices(specification, make_row)
     }
 
 
-@pytest.mark.parametrize(("name", "where"), EVERY_CHART)
-def test_charts_have_no_number_that_json_cannot_write(sweep, name):
-    (group,) = recommended_groups(sweep)
-    json.dumps(BY_NAME[name].specification(group), allow_nan=False)
-
-
-@pytest.mark.parametrize("name", OF_ALL_RANKS)
-def test_a_chart_of_a_testbed_has_its_kind_and_rate(testbed_results, name):
-    (group,) = recommended_groups(testbed_results)
-    subtitle = BY_NAME[name].specification(group)["title"]["subtitle"]
-    assert subtitle[0] == "measured on a testbed, 100 Mbit/s on cluster bed, 2 CPUs of AMD EPYC a node"
-
-
-def test_the_map_of_choices_and_the_speedups_come_first():
-    assert [figure.name for figure in FIGURES[:2]] == ["choice", "speedup"]
-
-
-@pytest.mark.parametrize(("name", "title"), [("scaling", "time against nodes"), ("choice", "by nodes and size")])
-def test_charts_of_nodes_have_the_ranks_of_each_node(testbed_results, name, title):
-    (group,) = recommended_groups(testbed_results)
-    chart = BY_NAME[name].specification(group)
-    assert title in chart["title"]["text"]
-    assert "nodes (1 rank each)" in axis_titles(chart)
-    assert "ranks" not in axis_titles(chart)
-
-
-def test_a_line_of_nested_launches_is_joined_over_nodes(testbed_results):
-    (group,) = recommended_groups(testbed_results)
-    drawn = [
-        v for v in values(BY_NAME["scaling"].specification(group)) if (v["series"], v["size"]) == ("ring", "4 MiB")
-    ]
-    assert [(v["nodes"], v["repeat"], v["machine"]) for v in drawn] == [(n, 0, "machine 1") for n in (2, 4, 8)]
-
-
-def test_panels_of_nodes_are_named_by_nodes(testbed_results):
-    (group,) = recommended_groups(testbed_results)
-    panels = BY_NAME["time"].specification(group)["facet"]["sort"]
-    assert panels == ["2 nodes, out of place", "4 nodes, out of place", "8 nodes, out of place"]
-
-
 def test_ranks_are_the_axis_where_nodes_hold_unlike_numbers_of_them(specification, make_node_row, make_bed_run):
     rows = make_node_row(), make_node_row(nodes=4, ranks=6, ranks_per_node=None)
     chart = specification("scaling", *rows, runs=(make_bed_run(),))
-    assert "ranks" in axis_titles(chart)
+    assert "x: ranks" in outline(chart)
     panels = specification("time", *rows, runs=(make_bed_run(),))["facet"]["sort"]
     assert panels == ["2 ranks on 2 nodes, out of place", "6 ranks on 4 nodes, out of place"]
 
 
-def test_slow_bandwidths_are_labelled_in_megabytes(testbed_results):
-    (group,) = recommended_groups(testbed_results)
-    assert "busbw (MB/s)" in axis_titles(BY_NAME["busbw"].specification(group))
-
-
-def rules(chart):
-    return [layer for layer in chart["spec"]["layer"] if layer["mark"]["type"] == "rule"]
-
-
-def test_the_calibrated_wire_is_a_rule_where_it_holds(testbed_results):
-    (group,) = recommended_groups(testbed_results)
-    chart = BY_NAME["busbw"].specification(group)
+def test_the_calibrated_wire_is_a_rule_where_it_holds(
+    testbed_results, results, specification, make_node_row, make_bed_run
+):
+    (bed,), (one,) = recommended_groups(testbed_results), recommended_groups(results)
+    chart = BY_NAME["busbw"].specification(bed)
     assert len(rules(chart)) == 1
     wires = {v["size"]: v["wire"] for v in values(chart)}
     assert wires == {"4 KiB": None, "64 KiB": None, "1 MiB": 12_400_000, "4 MiB": 12_400_000}
-
-
-def test_there_is_no_rule_without_a_calibrated_wire(results, specification, make_node_row, make_bed_run):
-    (group,) = recommended_groups(results)
-    assert not rules(BY_NAME["busbw"].specification(group))
+    assert not rules(BY_NAME["busbw"].specification(one))
     assert not rules(specification("busbw", make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),)))
 
 
@@ -268,78 +230,48 @@ def test_measured_bytes_on_the_wire_are_drawn_with_the_counted_ones(testbed_resu
     assert drawn["native", 8]["expected"] is None
 
 
-def test_one_node_has_no_chart_of_the_wire(results):
-    (group,) = recommended_groups(results)
-    assert BY_NAME["wire"].specification(group) is None
-
-
 def test_a_chart_names_the_launches_on_different_hosts_that_it_joins(specification, make_node_row, make_bed_run):
-    rows = make_node_row(run_id="a", job="small"), make_node_row(nodes=4, run_id="b", job="large")
-    small = make_bed_run("a", job="small", hosts=["n7", "n8"])
-    separate = specification("scaling", *rows, runs=(small, make_bed_run("b", 4, job="large")))
-    assert "launches on different hosts are joined: job small on n[7-8]; job large on n[1-4]" in " ".join(
-        separate["title"]["subtitle"]
-    )
-    within = make_bed_run("a", job="small", hosts=["n2", "n4"])
-    nested = specification("scaling", *rows, runs=(within, make_bed_run("b", 4, job="large")))
-    assert "hosts" not in " ".join(nested["title"]["subtitle"])
+    def hosts_line(hosts):
+        rows = make_node_row(run_id="a", job="small"), make_node_row(nodes=4, run_id="b", job="large")
+        runs = make_bed_run("a", job="small", hosts=hosts), make_bed_run("b", 4, job="large")
+        return [line for line in specification("scaling", *rows, runs=runs)["title"]["subtitle"] if "hosts" in line]
+
+    (line,) = hosts_line(["n7", "n8"])
+    assert "job small on n[7-8]; job large on n[1-4]" in line
+    assert hosts_line(["n2", "n4"]) == []
 
 
-def test_each_variant_has_its_own_map(specification, make_row, make_run):
-    runs = [make_run(run_id=variant) for variant in ("funneled", "multiple")]
+@pytest.mark.parametrize("field", ["variant", "executor"])
+def test_each_variant_and_executor_has_its_own_map(specification, make_row, make_run, field):
+    names = {"variant": ("funneled", "multiple"), "executor": ("compiled", "python")}[field]
+    runs = [make_run(run_id=name) for name in names]
     rows = [
-        make_row(algorithm, variant=run.run_id, run_id=run.run_id, seconds=seconds)
+        make_row(algorithm, run_id=run.run_id, seconds=seconds, **{field: run.run_id})
         for run in runs
         for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
     ]
+    series = {"variant": ("ring funneled", "ring multiple"), "executor": ("ring", "ring (python)")}[field]
     chart = specification("choice", *rows, runs=runs)
-    assert chart["facet"]["sort"] == ["variant funneled, out of place", "variant multiple, out of place"]
-    assert {(v["panel"], v["series"]) for v in values(chart)} == {
-        ("variant funneled, out of place", "ring funneled"),
-        ("variant multiple, out of place", "ring multiple"),
-    }
-
-
-def test_each_executor_has_its_own_map_and_a_line_explains_the_mark(specification, make_row, make_run):
-    runs = [make_run(run_id=executor) for executor in ("compiled", "python")]
-    rows = [
-        make_row(algorithm, executor=run.run_id, run_id=run.run_id, seconds=seconds)
-        for run in runs
-        for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
-    ]
-    chart = specification("choice", *rows, runs=runs)
-    assert chart["facet"]["sort"] == ["compiled executor, out of place", "python executor, out of place"]
-    assert {(v["panel"], v["series"]) for v in values(chart)} == {
-        ("compiled executor, out of place", "ring"), ("python executor, out of place", "ring (python)"),
-    }  # fmt: skip
-    assert any(line.startswith("(python): ") for line in chart["title"]["subtitle"])
-    alone = specification("choice", *rows[2:], runs=runs)
-    assert not any("executor" in line for line in alone["title"]["subtitle"])
-    assert {v["panel"] for v in values(alone)} == {"out of place"}
-
-
-def map_panels(chart):
-    """Return the series of each panel of a map, by size."""
-    panels = {}
-    for cell in values(chart):
-        panels.setdefault(cell["panel"], {})[cell["size"]] = cell["series"]
-    return panels
+    cells = {v["panel"]: v["series"] for v in values(chart)}
+    assert list(cells.values()) == list(series)
+    assert all(name in panel for name, panel in zip(names, cells, strict=True))
+    assert {v["panel"] for v in values(specification("choice", *rows[2:], runs=runs))} == {"out of place"}
 
 
 def test_a_choice_for_both_placements_has_one_panel_and_others_have_their_own(specification, make_row):
-    def rows(ranks, of_native):
-        return [
+    def panels(*shapes):
+        rows = [
             make_row(name, ranks, in_place=in_place, seconds=seconds, oversubscribed=False)
+            for ranks, of_native in shapes
             for in_place in (False, True)
             for name, seconds in (("ring", 1e-5), ("native", of_native[in_place]))
         ]
+        return {(cell["panel"], cell["at"], cell["series"]) for cell in values(specification("choice", *rows))}
 
-    assert map_panels(specification("choice", *rows(2, (2e-5, 2e-5)))) == {"": {"1 KiB": "ring"}}
-    assert map_panels(specification("choice", *rows(2, (2e-5, 5e-6)))) == {
-        "out of place": {"1 KiB": "ring"}, "in place": {"1 KiB": "native"},
-    }  # fmt: skip
-    cells = values(specification("choice", *rows(2, (2e-5, 2e-5)), *rows(4, (2e-5, 5e-6))))
-    assert {(cell["panel"], cell["at"], cell["series"]) for cell in cells} == {
+    both, own = (2e-5, 2e-5), (2e-5, 5e-6)
+    assert panels((2, both)) == {("", 2, "ring")}
+    assert panels((2, own)) == {("out of place", 2, "ring"), ("in place", 2, "native")}
+    assert panels((2, both), (4, own)) == {
         ("out of place", 2, "ring"), ("in place", 2, "ring"), ("out of place", 4, "ring"), ("in place", 4, "native"),
     }  # fmt: skip
 
@@ -352,8 +284,7 @@ def test_a_choice_that_is_slower_at_one_size_is_pale_there_with_its_factor(speci
     ]
     cells = {cell["size"]: cell for cell in values(specification("choice", *rows))}
     assert {cell["series"] for cell in cells.values()} == {"ring"}
-    assert [size for size, cell in cells.items() if not cell["clear"]] == ["128 B"]
-    assert cells["128 B"]["lead"] == "0.98x"
+    assert [(size, cell["lead"]) for size, cell in cells.items() if not cell["clear"]] == [("128 B", "0.98x")]
 
 
 @pytest.mark.parametrize("differing", ["dtype", "op", "root"])
@@ -380,17 +311,12 @@ def test_a_group_has_no_recommendation_of_another_kind_of_result(make_row, make_
     assert drawn == {"measured": {"ring"}, "measured on a testbed": {"native"}}
 
 
-def test_rows_of_an_unknown_run_are_drawn_and_compared(specification, make_row):
+def test_rows_of_an_unknown_run_are_drawn_and_compared_with_native(specification, make_row):
     rows = make_row(), make_row("native", seconds=2e-5)
     assert [cell["series"] for cell in values(specification("choice", *rows, runs=()))] == ["ring"]
-    assert [v["speedup"] for v in values(specification("speedup", *rows, runs=()))] == ["2.00"]
-
-
-def test_the_speedup_has_a_rule_at_native(results):
-    (group,) = recommended_groups(results)
-    chart = BY_NAME["speedup"].specification(group)
+    chart = specification("speedup", *rows, runs=())
+    assert [v["speedup"] for v in values(chart)] == ["2.00"]
     assert [layer["encoding"]["y"]["datum"] for layer in rules(chart)] == [1]
-    assert {v["series"] for v in values(chart)} == {"ring", "recursive_doubling"}
 
 
 def test_a_series_with_one_placement_is_in_the_panels_of_both(specification, make_row):
@@ -406,19 +332,48 @@ def test_many_lines_have_a_legend_that_fits_and_a_second_cue(specification, make
     rows = [make_row(f"algorithm_number_{i}", nbytes=n) for i in range(11) for n in (8, 64)]
     chart = specification("time", *rows)
     assert chart["config"]["legend"]["columns"] * chart["usermeta"]["label"] <= 780
-    shapes = [layer["encoding"]["shape"] for layer in chart["spec"]["layer"] if "shape" in layer["encoding"]]
+    shapes = [layer["encoding"]["shape"] for layer in layers(chart) if "shape" in layer["encoding"]]
     assert [len(set(shape["scale"]["range"])) for shape in shapes] == [8]
 
 
-def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(make_row, of_rows):
-    none = {"collective": "barrier", "op": None, "algbw_Bps": None, "busbw_Bps": None}
-    rows = [
-        make_row(name, p, 8, seconds=s, **none) for name, s in (("dissemination", 1), ("native", 2)) for p in (2, 4)
+_, SHARE, BUCKET = STEP_FIGURES
+
+
+def points(chart, **wanted):
+    return [d for d in values(chart) if wanted.items() <= d.items()]
+
+
+def test_shares_against_nodes_are_of_exposed_and_of_all_communication_and_predictions_join_them(valid):
+    measured = of_nodes(2, 4, ring=12, native=60, null=0)
+    predicted = [
+        replace(row, kind="simulated", nodes=8, ranks=8, run_id="p") for row in measured.rows if row.nodes == 4
     ]
-    (group,) = recommended_groups(of_rows(*rows))
-    drawn = {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
-    assert drawn.keys() == {"choice", "scaling"}
-    assert "8 B" not in str(drawn)
-    assert {(v["at"], v["series"], v["lead"]) for v in values(drawn["choice"])} == {
-        (2, "dissemination", "2.00x"), (4, "dissemination", "2.00x"),
-    }  # fmt: skip
+    (group,) = chart_groups(replace(measured, rows=(*measured.rows, *predicted)))
+    chart = valid(SHARE.specification(group))
+    exposed, everything = chart["facet"]["sort"]
+    shares = {
+        (nodes, panel, line): d["value"]
+        for nodes, panel, line in ((4, exposed, "measured"), (4, everything, "measured"), (8, exposed, "simulated"))
+        for d in points(chart, nodes=nodes, panel=panel, line=line)
+        if d["series"].startswith("ring")
+    }
+    assert list(shares.values()) == pytest.approx([4 / 34, 12 / 34, 4 / 34])
+    assert not points(chart, series="null (floor)")
+
+
+def test_steps_are_drawn_against_several_limits_of_buckets_and_several_numbers_of_nodes_only(valid):
+    workloads = [{"bucket": n * MIB, "scale": 16} for n in (80, 4, 25)] + [{"scale": 16}]
+    (one,), (two,) = (
+        chart_groups(of_nodes(2, workloads=workloads, ring=12, null=0)),
+        chart_groups(of_nodes(2, 4, ring=1)),
+    )
+    chart = valid(BUCKET.specification(one))
+    assert sorted(d["bucket"] for d in points(chart, series="ring")) == [0, 1, 2, 3]
+    assert '["default", "4 MiB", "25 MiB", "80 MiB"]' in str(layers(chart))
+    assert (SHARE.specification(one), BUCKET.specification(two)) == (None, None)
+
+
+def test_each_model_has_charts_of_its_own():
+    groups = chart_groups(of_nodes(2, 4, workloads=[{}, {"model": "gpt2"}], ring=12, null=0))
+    assert [group.setting.split(",")[0] for group in groups] == ["gpt2", "resnet50"]
+    assert all(len(group.points) == 4 for group in groups)

@@ -57,3 +57,8 @@ def test_an_installed_package_has_its_described_clusters(installed):
     source = ROOT / "hpccoll" / "model" / "clusters"
     shipped = installed / "hpccoll" / "model" / "clusters"
     assert {path.name for path in shipped.iterdir()} == {path.name for path in source.glob("*.yaml")}
+
+
+def test_an_installed_package_has_the_templates_of_its_pages(installed):
+    source, shipped = (place / "hpccoll" / "render" / "templates" for place in (ROOT, installed))
+    assert {path.name for path in shipped.iterdir()} == {path.name for path in source.iterdir()}

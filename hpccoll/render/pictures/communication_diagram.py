@@ -9,7 +9,7 @@ from hpccoll.render.pictures.edge_routes import route
 from hpccoll.render.pictures.message_graph import Graph
 from hpccoll.render.pictures.rank_positions import RADIUS, Frame, RankPositions, rank_positions
 from hpccoll.render.pictures.style import Style
-from hpccoll.render.pictures.svg_shapes import Box, Dot, LineStyle, Point, Shape, Text
+from hpccoll.render.pictures.svg import Box, Dot, LineStyle, Point, Shape, Text
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Trace
 

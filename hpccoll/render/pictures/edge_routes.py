@@ -4,7 +4,7 @@ import numpy as np
 
 from hpccoll.render.colours import INK
 from hpccoll.render.pictures.rank_positions import RADIUS, RankPositions
-from hpccoll.render.pictures.svg_shapes import Curve, LineStyle, Point
+from hpccoll.render.pictures.svg import Curve, LineStyle, Point
 
 _BENDS = (0.0, 26.0, -26.0, 40.0, -40.0, 56.0, -56.0, 76.0, -76.0, 100.0, -100.0)
 _INWARDS = (0.0, -10.0, -20.0, -30.0)

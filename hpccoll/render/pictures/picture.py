@@ -6,15 +6,26 @@ from textwrap import wrap
 
 from hpccoll.common.errors import BadInputError, file_error
 from hpccoll.render.colours import FAINT, INK, MUTED, PAPER
-from hpccoll.render.pictures.arrow_labels import labels
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.communication_diagram import message_graphs
-from hpccoll.render.pictures.message_arrows import arrows
+from hpccoll.render.pictures.message_arrows import arrows, labels
 from hpccoll.render.pictures.schedule_text import cost_text, layout_text
 from hpccoll.render.pictures.schedule_view import ScheduleView
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
-from hpccoll.render.pictures.svg_page import bounds_of, side_by_side, stacked, svg_document
-from hpccoll.render.pictures.svg_shapes import CHARACTER, Bounds, Box, LineStyle, Point, Shape, Text, straight
+from hpccoll.render.pictures.svg import (
+    CHARACTER,
+    Bounds,
+    Box,
+    LineStyle,
+    Point,
+    Shape,
+    Text,
+    bounds_of,
+    side_by_side,
+    stacked,
+    straight,
+    svg_document,
+)
 from hpccoll.render.pictures.timeline_grid import Grid, background, node_headings, rank_heads
 from hpccoll.schedule.walk import Trace, trace_schedule
 from hpccoll.store.durable_files import replacing_file

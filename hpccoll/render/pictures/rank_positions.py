@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import ceil, cos, pi, sin
 
 from hpccoll.render.pictures.message_graph import Graph, Tree, groups, levels
-from hpccoll.render.pictures.svg_shapes import Point
+from hpccoll.render.pictures.svg import Point
 from hpccoll.schedule import Layout
 
 RADIUS = 14.0

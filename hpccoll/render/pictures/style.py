@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpccoll.render.colours import PALETTE
-from hpccoll.render.pictures.svg_shapes import LineStyle
+from hpccoll.render.pictures.svg import LineStyle
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Message, Trace
 

@@ -9,7 +9,7 @@ from hpccoll.render.colours import MUTED
 from hpccoll.render.pictures.buffer_state import runs
 from hpccoll.render.pictures.communication_diagram import rank_shapes
 from hpccoll.render.pictures.message_graph import groups
-from hpccoll.render.pictures.svg_shapes import Box, LineStyle, Point, Shape, Text, straight
+from hpccoll.render.pictures.svg import Box, LineStyle, Point, Shape, Text, straight
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Trace
 

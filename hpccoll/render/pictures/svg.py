@@ -1,11 +1,12 @@
-"""Shapes: the elements of a picture, in pixels, x to the right and y downwards, with their bounds and their SVG."""
+"""Shapes of a picture, in pixels, x to the right and y downwards, panels of them, and the SVG document of all."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
 from typing import NamedTuple, TypeAlias
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
-from hpccoll.render.colours import INK, PAPER
+from hpccoll.render.colours import FONT, INK, PAPER
 
 CHARACTER = 0.6
 """The width of a character in font sizes: wider than most are, for the fonts of other machines."""
@@ -58,11 +59,10 @@ class Text:
         return replace(self, x=self.x + dx, y=self.y + dy)
 
     def svg(self) -> str:
-        weight = f' font-weight="{self.weight}"' if self.weight != 400 else ""
-        return (
-            f'<text x="{pixels(self.x)}" y="{pixels(self.y + 0.35 * self.size)}" font-size="{pixels(self.size)}" '
-            f'text-anchor="{self.anchor}" fill="{self.colour}"{weight}>{escape(self.text)}</text>'
-        )
+        return element(
+            "text", self.text, x=self.x, y=self.y + 0.35 * self.size, font_size=self.size, text_anchor=self.anchor,
+            fill=self.colour, font_weight=None if self.weight == 400 else self.weight,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class Dot:
         return replace(self, at=Point(self.at.x + dx, self.at.y + dy))
 
     def svg(self) -> str:
-        return (
-            f'<circle cx="{pixels(self.at.x)}" cy="{pixels(self.at.y)}" r="{pixels(self.radius)}" fill="{self.fill}" '
-            f'stroke="{self.stroke}" stroke-width="{pixels(self.width)}"/>'
-        )
+        return element(
+            "circle", cx=self.at.x, cy=self.at.y, r=self.radius, fill=self.fill, stroke=self.stroke,
+            stroke_width=self.width,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,11 @@ class Box:
         )  # fmt: skip
 
     def svg(self) -> str:
-        size = f'width="{pixels(self.right - self.left)}" height="{pixels(self.bottom - self.top)}"'
-        edge = "" if self.stroke == "none" else f' stroke="{self.stroke}" stroke-width="{pixels(self.width)}"'
-        corner = f'x="{pixels(self.left)}" y="{pixels(self.top)}"'
-        return f'<rect {corner} {size} rx="{pixels(self.radius)}" fill="{self.fill}"{edge}/>'
+        stroke, width = (None, None) if self.stroke == "none" else (self.stroke, self.width)
+        return element(
+            "rect", x=self.left, y=self.top, width=self.right - self.left, height=self.bottom - self.top,
+            rx=self.radius, fill=self.fill, stroke=stroke, stroke_width=width,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +169,13 @@ class Curve:
         return self.between(first, last) if first < last else self
 
     def svg(self) -> str:
-        first = f"{pixels(self.start.x)} {pixels(self.start.y)}"
-        others = f"{pixels(self.bend.x)} {pixels(self.bend.y)} {pixels(self.end.x)} {pixels(self.end.y)}"
-        dashes = ' stroke-dasharray="5 3"' if self.line_style.dashed else ""
-        line = f'fill="none" stroke="{self.line_style.colour}" stroke-width="{pixels(self.line_style.width)}"'
-        heads = (_head(self.bend, self.end, self.line_style) if self.head else "") + (
-            _head(self.bend, self.start, self.line_style) if self.tail else ""
-        )
-        return f'<path d="M{first} Q{others}" {line}{dashes}/>{heads}'
+        line = self.line_style
+        path = element(
+            "path", d=f"M{_path(self.start)} Q{_path(self.bend, self.end)}", fill="none", stroke=line.colour,
+            stroke_width=line.width, stroke_dasharray="5 3" if line.dashed else None,
+        )  # fmt: skip
+        head = _head(self.bend, self.end, line) if self.head else ""
+        return path + head + (_head(self.bend, self.start, line) if self.tail else "")
 
 
 def _distance(one: Point, other: Point) -> float:
@@ -189,9 +189,25 @@ def _head(behind: Point, tip: Point, line: LineStyle) -> str:
     x, y = (tip.x - behind.x) / away, (tip.y - behind.y) / away
     base = Point(tip.x - x * length, tip.y - y * length)
     corners = (tip, Point(base.x - y * half, base.y + x * half), Point(base.x + y * half, base.y - x * half))
-    path = " L".join(f"{pixels(corner.x)} {pixels(corner.y)}" for corner in corners)
-    fill = PAPER if line.hollow else line.colour
-    return f'<path d="M{path} Z" fill="{fill}" stroke="{line.colour}" stroke-width="1.2" stroke-linejoin="round"/>'
+    return element(
+        "path", d=f"M{' L'.join(map(_path, corners))} Z", fill=PAPER if line.hollow else line.colour,
+        stroke=line.colour, stroke_width="1.2", stroke_linejoin="round",
+    )  # fmt: skip
+
+
+def _path(*points: Point) -> str:
+    return " ".join(f"{pixels(point.x)} {pixels(point.y)}" for point in points)
+
+
+def element(name: str, text: str = "", **attributes: float | str | None) -> str:
+    """Return an SVG element with the attributes that are not None, numbers in pixels."""
+    shown = {
+        key.replace("_", "-"): value if isinstance(value, str) else pixels(value)
+        for key, value in attributes.items()
+        if value is not None
+    }
+    start = " ".join([name, *(f'{key}="{value}"' for key, value in shown.items())])
+    return f"<{start}>{escape(text)}</{name}>" if text else f"<{start}/>"
 
 
 Shape: TypeAlias = Text | Dot | Box | Curve
@@ -205,3 +221,64 @@ def straight(start: Point, end: Point, line: LineStyle, *, head: bool = True) ->
 def pixels(number: float) -> str:
     """Return a number of pixels as short as a tenth of one allows."""
     return f"{number:.1f}".removesuffix(".0")
+
+
+_GAP, _MARGIN = 44.0, 20.0
+
+
+def bounds_of(shapes: Iterable[Shape]) -> Bounds:
+    """Return the smallest rectangle that contains all ``shapes``."""
+    lefts, tops, rights, bottoms = zip(*(shape.bounds for shape in shapes), strict=True)
+    return Bounds(min(lefts), min(tops), max(rights), max(bottoms))
+
+
+def moved(shapes: Iterable[Shape], dx: float, dy: float) -> list[Shape]:
+    """Return ``shapes`` moved by ``dx`` and ``dy``."""
+    return [shape.moved(dx, dy) for shape in shapes]
+
+
+def stacked(panels: Iterable[Sequence[Shape]], top: float, gap: float = 26.0) -> list[Shape]:
+    """Return panels one under the other, in line on the left, from ``top`` down."""
+    placed: list[Shape] = []
+    y = top
+    for panel in panels:
+        left, highest, _, bottom = bounds_of(panel)
+        placed += moved(panel, -left, y - highest)
+        y += bottom - highest + gap
+    return placed
+
+
+def side_by_side(panels: Iterable[tuple[str, Sequence[Shape]]]) -> list[Shape]:
+    """Return panels in a row, each under its title, without changing heights."""
+    panels = list(panels)
+    top = min(bounds_of(panel).top for _, panel in panels)
+    placed: list[Shape] = []
+    x = 0.0
+    for heading, panel in panels:
+        left = bounds_of(panel).left
+        title = Text(left, top - 26, heading, size=13, anchor="start", weight=600)
+        shapes = moved([title, *panel], x - left, 0)
+        placed += shapes
+        x = bounds_of(shapes).right + _GAP
+    return placed
+
+
+def svg_document(shapes: Iterable[Shape], title: str, description: str) -> str:
+    """Return ``shapes`` as an SVG document on a white background.
+
+    Args:
+        shapes: the shapes of the picture.
+        title: the label for screen readers.
+        description: the longer description for screen readers.
+    """
+    shapes = list(shapes)
+    left, top, right, bottom = bounds_of(shapes)
+    area = Box(left - _MARGIN, top - _MARGIN, right + _MARGIN, bottom + _MARGIN, fill=PAPER)
+    x, y, width, height = map(pixels, (area.left, area.top, area.right - area.left, area.bottom - area.top))
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="{x} {y} {width} {height}" role="img" aria-label={quoteattr(title)} font-family="{FONT}">'
+    )
+    labels = f"<title>{escape(title)}</title>\n<desc>{escape(description)}</desc>"
+    background = element("rect", x=area.left, y=area.top, width=width, height=height, fill=PAPER)
+    return "\n".join((head, labels, background, *(shape.svg() for shape in shapes), "</svg>\n"))
