@@ -25,13 +25,7 @@ def step_case(algorithm="ring", **workload):
 
 
 def stage(buckets=BUCKETS, phases=("forward", "backward", "backward", "backward"), products=None):
-    """Return a stage as the program of a raw file has it: an all-reduce of each bucket, and computations.
-
-    Args:
-        buckets: the bytes of each bucket.
-        phases: the phase of each computation.
-        products: the number of products of matrices in each computation, if they are such products.
-    """
+    """Return a stage as the program of a raw file has it: an all-reduce of each bucket, and computations."""
     operations = [
         {"label": f"bucket {number}", "collective": "all_reduce", "axis": "dp", "bytes": size, "phase": "backward"}
         for number, size in enumerate(buckets, 1)
@@ -56,15 +50,7 @@ def timeline_ms(communication_ms, *, overlap=True, buckets=BUCKETS):
 
 
 def step_times(events_ms, end_ms=None, *, iterations=6, number=1, start_ns=10**15):
-    """Return the times of a step, the same in all iterations.
-
-    Args:
-        events_ms: the events of each worker, in milliseconds since the start of the step.
-        end_ms: the end of the step on each worker [its last event].
-        iterations: the iterations of the round.
-        number: the number of the round.
-        start_ns: the first start.
-    """
+    """Return the times of a step, the same in all iterations."""
     end_ms = [max(events) for events in events_ms] if end_ms is None else end_ms
     longest = max(map(len, events_ms))
     start = start_ns + np.arange(iterations)[:, None] * 10**9 + np.zeros(len(events_ms), np.int64)
@@ -85,17 +71,7 @@ def step_outcome(of, times, program=None, **more):
 
 
 def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, products=None, **attempt):
-    """Return the raw results of steps of each workload by each algorithm.
-
-    Args:
-        milliseconds: what the communication of each algorithm takes; of ``null`` nothing.
-        workloads: the keys of each workload, besides model and computation.
-        ranks: the number of ranks, on a node each.
-        path: the path of the file.
-        rounds: the number of rounds.
-        products: the number of products of matrices in each computation, if they are such products.
-        attempt: more about the attempt.
-    """
+    """Return the raw results of steps of each workload by each algorithm."""
     outcomes = []
     for workload in workloads:
         for algorithm, takes in milliseconds.items():

@@ -6,27 +6,14 @@ import pytest
 import situations
 
 SAMPLE = [
-    ("stdout closed", "export"),
-    ("stdout full", "export"),
-    ("stdout full", "run-check"),
-    ("stdout unread", "export"),
-    ("both full", "export"),
-    ("stderr full", "export"),
-    ("disk of 4k", "import"),
-    ("files of 0", "run-raw"),
-    ("files of 2 KiB", "import"),
-    ("directory deleted", "import"),
-    ("output read-only", "import"),
-    ("output a loop", "import"),
-    ("PATH empty", "sweep"),
-    ("memory of 400000 KiB", "show-png"),
-    ("memory of 600000 KiB", "report"),
-    ("12 open files", "run-check"),
-    ("3 processes", "run-check"),
-    ("MPI4PY_RC_THREAD_LEVEL=x", "run-check"),
-    ("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0", "named"),
-    ("PYTHONIOENCODING=ascii", "named"),
-]
+    ("stdout closed", "export"), ("stdout full", "export"), ("stdout full", "run-check"),
+    ("stdout unread", "export"), ("both full", "export"), ("stderr full", "export"), ("disk of 4k", "import"),
+    ("files of 0", "run-raw"), ("files of 2 KiB", "import"), ("directory deleted", "import"),
+    ("output read-only", "import"), ("output a loop", "import"), ("PATH empty", "sweep"),
+    ("memory of 400000 KiB", "show-png"), ("memory of 600000 KiB", "report"), ("12 open files", "run-check"),
+    ("3 processes", "run-check"), ("MPI4PY_RC_THREAD_LEVEL=x", "run-check"),
+    ("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0", "named"), ("PYTHONIOENCODING=ascii", "named"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("situation", "name"), SAMPLE, ids=": ".join)

@@ -31,6 +31,7 @@ from hpccoll.common.limits import (
     check_fields,
     check_mapping,
 )
+from hpccoll.common.units import format_count
 
 Parameter = int | str
 
@@ -202,10 +203,8 @@ class Shape:
 
     @property
     def text(self) -> str:
-        ranks, nodes = (f"{n} {word}{'s' * (n > 1)}" for n, word in ((self.ranks, "rank"), (self.nodes, "node")))
-        with_aggregators = (
-            f" and {self.aggregators} aggregator{'s' * (self.aggregators > 1)}" if self.aggregators else ""
-        )
+        ranks, nodes = format_count(self.ranks, "rank"), format_count(self.nodes, "node")
+        with_aggregators = f" and {format_count(self.aggregators, 'aggregator')}" if self.aggregators else ""
         return (
             f"{ranks} on {nodes}{with_aggregators} apart"
             if self.dedicated_aggregators

@@ -14,6 +14,7 @@ from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
 from hpccoll.common.errors import BadInputError, did_you_mean
+from hpccoll.common.units import format_count
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.training.models import MODELS
@@ -186,8 +187,8 @@ def _limits(limits: Mapping[str, Any]) -> Iterator[str]:
     if least > 1:
         yield f"at least {least} nodes"
     if most:
-        yield f"at most {most} node{'s' * (most > 1)}"
+        yield f"at most {format_count(most, 'node')}"
     if least_each > 1:
         yield f"at least {least_each} ranks per node"
     if each:
-        yield f"at most {each} rank{'s' * (each > 1)} per node"
+        yield f"at most {format_count(each, 'rank')} per node"

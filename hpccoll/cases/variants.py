@@ -13,7 +13,7 @@ from hpccoll.cases.communicator_settings import CommunicatorSettings, check_sett
 from hpccoll.cases.requested_algorithm import requested_by_environment
 from hpccoll.cases.variables import SITE_VARIABLES, check_variables
 from hpccoll.common.errors import BadInputError, did_you_mean
-from hpccoll.common.units import format_size
+from hpccoll.common.units import format_count, format_size
 
 EXAMPLES = (*SITE_VARIABLES, "traffic_class")
 """Variables and settings whose values in the table are examples: a sweep replaces them by those of its site."""
@@ -121,11 +121,11 @@ class VariantLimit:
         if most < self.least_nodes:
             return f"at least {self.least_nodes} nodes"
         if self.most_nodes is not None and fewest > self.most_nodes:
-            return f"at most {self.most_nodes} node{'s' * (self.most_nodes > 1)}"
+            return f"at most {format_count(self.most_nodes, 'node')}"
         if most_ranks < self.least_per_node:
             return f"at least {self.least_per_node} ranks per node"
         if self.most_per_node is not None and fewest_ranks > self.most_per_node:
-            return f"at most {self.most_per_node} rank{'s' * (self.most_per_node > 1)} per node"
+            return f"at most {format_count(self.most_per_node, 'rank')} per node"
         if self.most_message is not None and message is not None and message > self.most_message:
             return f"messages of at most {format_size(self.most_message)}"
         return None

@@ -66,10 +66,6 @@ def build(output: Path, *, sanitize: bool = False) -> None:
 
     The environment's CFLAGS and LDFLAGS come after hpccoll's own flags, without UNSUITABLE_FLAGS.
 
-    Args:
-        output: the file of the library.
-        sanitize: whether to build with AddressSanitizer and UndefinedBehaviorSanitizer.
-
     Raises:
         BuildError: if there is no compiler, it fails, or the file cannot be written; an older file then stays.
     """

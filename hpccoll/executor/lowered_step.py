@@ -113,12 +113,7 @@ class LoweredStep:
 
 
 def describe_progress(sequences: Sequence[Sequence[LoweredStep]], current: Sequence[int]) -> str:
-    """Return the current step of each sequence that has not ended, and the peers of that step.
-
-    Args:
-        sequences: the sequences that have started.
-        current: the index of the current step of each of them.
-    """
+    """Return the current step of each sequence that has not ended, and the peers of that step."""
     unfinished = []
     for number, (at, sequence) in enumerate(zip(current, sequences, strict=True)):
         if at < len(sequence):

@@ -19,6 +19,7 @@ from mpi4py import MPI
 from hpccoll.cases.case import Shape
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.terminal import OutputError
+from hpccoll.common.units import format_count
 from hpccoll.host.mpi_library import mpi_library
 from hpccoll.host.process_facts import boot_id, node_name, rack_name
 from hpccoll.measure.timing_loop import Nanoseconds
@@ -235,7 +236,7 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
             return
     actual = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
     requested = f"{shape.text}, {per_node} on each" + (f" of {', '.join(hosts)}" if hosts else "")
-    many = f"{ranks.comm.size} rank{'s' * (ranks.comm.size > 1)}"
+    many = f"{format_count(ranks.comm.size, 'rank')}"
     raise UnusableError("launch", f"{many}: {actual}; requested: {requested}")
 
 

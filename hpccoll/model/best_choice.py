@@ -23,15 +23,10 @@ TIE = 1.02
 
 @dataclass(frozen=True, slots=True)
 class BestChoice:
-    """The fastest algorithm for a size on a number of nodes, and how much faster it is than another one.
+    """The fastest algorithm for a size on a number of nodes, and how much faster it is than another one."""
 
-    Args:
-        best: its prediction.
-        other: the prediction of the other one; None if there is none.
-    """
-
-    best: Prediction
-    other: Prediction | None
+    best: Prediction  # its prediction
+    other: Prediction | None  # the prediction of the other one; None if there is none
 
     @property
     def clear(self) -> bool:
@@ -56,25 +51,15 @@ class BestChoice:
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """A size from which another algorithm is the best.
+    """A size from which another algorithm is the best."""
 
-    Args:
-        overtaken: the best algorithm for smaller sizes.
-        overtaker: the best algorithm for larger sizes.
-        nbytes: the size, interpolated.
-        low: the least of the sizes at the ends of the intervals.
-        high: the largest of them.
-        everywhere: whether they cross at both ends of the intervals.
-        largest: the largest predicted size.
-    """
-
-    overtaken: str
-    overtaker: str
-    nbytes: float
-    low: float
-    high: float
-    everywhere: bool
-    largest: int
+    overtaken: str  # the best algorithm for smaller sizes
+    overtaker: str  # the best algorithm for larger sizes
+    nbytes: float  # the size, interpolated
+    low: float  # the least of the sizes at the ends of the intervals
+    high: float  # the largest of them
+    everywhere: bool  # whether they cross at both ends of the intervals
+    largest: int  # the largest predicted size
 
 
 def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:

@@ -34,7 +34,7 @@ class Work(NamedTuple):
     @property
     def text(self) -> str:
         """The work as text: ``all_reduce of 6 ranks on 6 nodes, float32 sum``."""
-        where = f"{self.collective} of {self.ranks} ranks on {self.nodes} node{'s' * (self.nodes > 1)}"
+        where = f"{self.collective} of {self.ranks} ranks on {format_count(self.nodes, 'node')}"
         where += f" in {self.racks} racks" if self.racks > 1 else ""
         aggregators = f"{self.aggregators} aggregators" if self.aggregators else ""
         mapping = f"mapping {self.mapping}" if self.mapping else ""

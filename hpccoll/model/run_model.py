@@ -18,23 +18,14 @@ from hpccoll.store.raw_results import RawResults
 
 @dataclass(frozen=True)  # without slots, for cached properties
 class RunModel:
-    """The measurements of one transport and executor on one machine, the machine fitted to them, and its predictions.
+    """The measurements of one transport and executor on one machine, the machine fitted to them, and predictions."""
 
-    Args:
-        raw_results: the raw results of one environment on one machine.
-        transport: the transport of the validated observations.
-        fit: the fit; None without ping-pongs.
-        validated: the observations with their predictions.
-        executor: the executor that measured the observations.
-        several_executors: whether the run has a model of the other executor for this transport.
-    """
-
-    raw_results: Sequence[RawResults]
-    transport: str
-    fit: Fit | None
-    validated: list[Validated]
-    executor: str = PYTHON
-    several_executors: bool = False
+    raw_results: Sequence[RawResults]  # the raw results of one environment on one machine
+    transport: str  # the transport of the validated observations
+    fit: Fit | None  # the fit; None without ping-pongs
+    validated: list[Validated]  # the observations with their predictions
+    executor: str = PYTHON  # the executor that measured the observations
+    several_executors: bool = False  # whether the run has a model of the other executor for this transport
 
     @property
     def over(self) -> str:

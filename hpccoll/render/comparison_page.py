@@ -20,7 +20,7 @@ from hpccoll.analysis.run_comparison import (
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
-from hpccoll.common.units import format_seconds, format_size
+from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.colours import GREY, INK
@@ -155,8 +155,7 @@ def _record(case: CaseComparison, shift: Shift) -> ChartRecord:
 
 def _panel(case: CaseComparison) -> str:
     where = case.coordinates
-    nodes = where["nodes"]
-    return f"{where['collective']}, {where['ranks']} ranks on {nodes} node{'s' * (nodes > 1)}"
+    return f"{where['collective']}, {where['ranks']} ranks on {format_count(where['nodes'], 'node')}"
 
 
 def _verdict(verdict: str, comparison: Comparison) -> dict[str, object]:

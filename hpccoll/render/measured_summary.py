@@ -6,6 +6,7 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.library_evidence import nccl_name
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count, format_size
 from hpccoll.render.answers import library_name
 from hpccoll.render.definitions import heading_of
@@ -45,9 +46,8 @@ def _shapes(points: Iterable[SeriesPoint]) -> str:
 
 
 def _listed(numbers: Sequence[int], noun: str) -> str:
-    *first, last = map(str, numbers)
-    words = f"{', '.join(first)} and {last}" if first else last
-    return f"{words} {noun}{'' if words == '1' else 's'}"
+    words = join_words(numbers)
+    return format_count(1 if words == "1" else words, noun)
 
 
 def measured_summary(groups: Sequence[ChartGroup]) -> str:
@@ -64,7 +64,7 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
     ends = " to ".join(format_size(size) for size in dict.fromkeys((*sizes[:1], *sizes[-1:])))
     calls = list(dict.fromkeys(" ".join(filter(None, (row.dtype, row.op))) for row in rows if row.op))
     rounds = sorted({row.rounds for row in rows})
-    kinds = " and ".join(sorted({point.kind for point in points}))
+    kinds = join_words(sorted({point.kind for point in points}))
     kinds = kinds.replace("measured on a testbed", "measured on a testbed (virtual nodes of one machine)")
     machines = "; ".join(dict.fromkeys(point.machine for point in points))
     parts = filter(None, (_algorithms(points), ends, ", ".join(calls), _rounds(rounds)))
@@ -93,8 +93,8 @@ def _libraries(points: Sequence[SeriesPoint]) -> str:
     own = dict.fromkeys(
         "NCCL" if point.row.transport == "nccl" else library_name(point.mpi) for point in native if point.mpi
     )
-    meaning = f" (native: {' or '.join(own)}'s own)" if own else ""
-    return f"; {' and '.join(named)}{meaning}" if named else ""
+    meaning = f" (native: {join_words(own, 'or')}'s own)" if own else ""
+    return f"; {join_words(named)}{meaning}" if named else ""
 
 
 def gpu_machines(results: Results) -> Iterator[str]:

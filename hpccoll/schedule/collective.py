@@ -134,11 +134,6 @@ class Collective:
     def call(self, p: int, root: int | None = None, **arguments: Parameter) -> "CollectiveCall":
         """Return a call on ``p`` workers.
 
-        Args:
-            p: the number of workers.
-            root: the root of a rooted collective [0].
-            arguments: the arguments that differ from their defaults.
-
         Raises:
             BadInputError: if the collective has no root or no such argument, or a value does not fit p.
         """

@@ -109,12 +109,7 @@ class Layout:
 
 
 def racks_of_aggregators(aggregators: int, racks: int) -> list[int]:
-    """Return the racks of aggregators: the first are in one rack each if there are enough, the others in none of them.
-
-    Args:
-        aggregators: the number of aggregators.
-        racks: the number of racks with workers; with one rack all aggregators are in it.
-    """
+    """Return the racks of aggregators: the one rack; else each has one if there are enough, and no rack the others."""
     if racks == 1:
         return [0] * aggregators
     return [number if number < racks <= aggregators else racks + number for number in range(aggregators)]

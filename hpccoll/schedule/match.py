@@ -116,16 +116,7 @@ def _pair(
     *,
     all_send: bool = False,
 ) -> Messages:
-    """Return the messages, after checking what any message must obey.
-
-    Args:
-        schedule: their schedule.
-        source: the senders.
-        target: the receivers.
-        sent: the part that each rank sends.
-        arrival: what each rank does with what it receives.
-        all_send: whether the senders are all ranks in order.
-    """
+    """Return the messages, after checking what any message must obey."""
     landed = arrival.target if isinstance(arrival, Copy) else arrival.part
     operand = arrival.operand if isinstance(arrival, RecvReduce) else None
     landed_there = _spread_part(landed, target)

@@ -112,10 +112,6 @@ class Algorithm:
 
         Where ``channels`` do not follow one another as in a pipeline, each is a collective of its own on the same
         ports, for its share of the bytes: what they send adds up to the same, and what their messages cost adds up.
-
-        Args:
-            p: workers.
-            parameters: of the case.
         """
         if self.cost is None:
             return None

@@ -14,6 +14,7 @@ from hpccoll.cases.plan import Launcher
 from hpccoll.cases.requirements import missing_requirements
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_count
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.sweep.inherited_env import InheritedEnv
@@ -123,7 +124,7 @@ class ExecutionSite:
             return None
         if {**self.site.environment, **environment}.get(variable) == "1":
             return None
-        gpus = f"{self.site.gpus} GPU{'s' * (self.site.gpus > 1)} (gpus_per_node of the site file)"
+        gpus = f"{format_count(self.site.gpus, 'GPU')} (gpus_per_node of the site file)"
         remedy = f"at most {self.site.gpus} ranks_per_node, or {variable}=1 to share GPUs"
         return f"{shape.text}: more ranks on a node than its {gpus}; valid over {transport}: {remedy}"
 
@@ -138,7 +139,7 @@ class ExecutionSite:
         """
         count = sum(case.device == "cuda" for job in jobs for case in job.cases)
         if self.site is None and count and (missing := missing_requirements(["cuda"], root)):
-            yield f"{count} case{'s' * (count > 1)} on GPUs will be skipped on this machine: {missing[0]}"
+            yield f"{format_count(count, 'case')} on GPUs will be skipped on this machine: {missing[0]}"
             return
         configured = [job for job in jobs if job.communicator]
         has_other_packages = self.is_offline or (self.site is not None and self.site.container is not None)

@@ -12,7 +12,7 @@ from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, planned_nodes, skip_reason
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
-from hpccoll.common.units import format_size
+from hpccoll.common.units import format_count, format_size
 from hpccoll.host.cpu_and_memory import testbed_facts
 from hpccoll.schedule import Layout
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
@@ -153,7 +153,7 @@ def _nothing_to_measure(
     reasons = Counter(skip.reason for skip in skips)
     ((reason, _),) = reasons.most_common(1)
     more = len(reasons) - 1
-    why = f"{reason} (and {more} more reason{'s' * (more > 1)})" if more else reason
+    why = f"{reason} (and {format_count(more, 'more reason')})" if more else reason
     if all(execution_site.why_unavailable(shape) for shape in sweep.shapes()):
         key, values = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
         return BadInputError(f"{config}: {key}", values, f"at least one that can be measured: {why}")

@@ -66,17 +66,11 @@ RATE = NumberWithUnit(parse_rate, PositiveNumber(MAX_QUANTITY))
 
 @dataclass(frozen=True, slots=True)
 class StepKey:
-    """A key of a training step.
+    """A key of a training step."""
 
-    Args:
-        help: a noun phrase, with the default in brackets if it is not the value.
-        default: the default; 0 bytes and None stand for a default that depends on other keys.
-        kind: the valid values.
-    """
-
-    help: str
-    default: Any
-    kind: IntegerRange | PositiveNumber | OneOfWords | PrintableText | NumberWithUnit
+    help: str  # a noun phrase, with the default in brackets if it is not the value
+    default: Any  # the default; 0 bytes and None stand for a default that depends on other keys
+    kind: IntegerRange | PositiveNumber | OneOfWords | PrintableText | NumberWithUnit  # the valid values
 
     @property
     def help_text(self) -> str:

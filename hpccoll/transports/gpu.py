@@ -224,9 +224,6 @@ class Gpu:
         The elements are float16, whatever the type of gradients is, and are summed in float32: tensor cores are as fast
         as with bfloat16, which a V100 lacks. CuPy calls cublasGemmEx with CUBLAS_COMPUTE_32F (tensordot_core_v11 in
         cupy/_core/_routines_linalg.pyx of CuPy 14.2; there float32 uses TF32 only if CUPY_TF32 is set).
-
-        Args:
-            most_rows: the largest number of rows.
         """
         full = self._cupy.full
         a, b, c = (full(most_rows * most_rows, value, np.float16) for value in (0.5, 0.25, 0.0))

@@ -62,15 +62,21 @@ def allocate_guarded(
 
 
 class GuardedBuffers:
-    """The base of transports: it keeps each buffer that a transport allocates, with its guards."""
+    """The base of transports: it keeps each buffer that a transport allocates, with its guards.
 
-    def __init__(self) -> None:
+    Args:
+        allocate: the function that allocates memory.
+        front: whether a margin precedes each buffer; see ``allocate_guarded``.
+    """
+
+    def __init__(self, allocate: Allocate, *, front: bool = True) -> None:
         self.guarded: list[GuardedBuffer] = []
+        self.allocate, self._front = allocate, front
 
-    def keep(self, guarded: GuardedBuffer) -> Any:
-        """Keep ``guarded`` until ``close``, and return its buffer."""
-        self.guarded.append(guarded)
-        return guarded.buffer
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Any:
+        """Return an uninitialised buffer between guards, which is kept until ``close``."""
+        self.guarded.append(allocate_guarded(self.allocate, count, dtype, front=self._front))
+        return self.guarded[-1].buffer
 
     def close(self) -> None:
         """Drop the buffers; Python frees their memory with the last reference."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.guarded_memory import GuardedBuffer, GuardedBuffers, allocate_guarded
+from hpccoll.transports.guarded_memory import GuardedBuffer
 
 
 class TransportPlan(Protocol):
@@ -84,14 +84,6 @@ def aligned_empty(count: int, dtype: np.dtype[np.generic], alignment: int = 4096
     memory = np.empty(count * dtype.itemsize + alignment, np.uint8)
     offset = -memory.ctypes.data % alignment
     return memory[offset : offset + count * dtype.itemsize].view(dtype)
-
-
-class HostBuffers(GuardedBuffers):
-    """The base of transports whose buffers are ordinary host memory."""
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        buffer: Array = self.keep(allocate_guarded(aligned_empty, count, dtype))
-        return buffer
 
 
 def address(array: Any) -> int:

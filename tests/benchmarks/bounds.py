@@ -11,14 +11,7 @@ from hpccoll.schedule import Cut, Layout, collective, match, numbering
 
 
 def bound_s(case: Case, layout: Layout, params: Mapping[str, Any], marker: Mapping[str, Any]) -> float:
-    """Return the seconds that the busiest wire takes for an operation, of a node or of a rack, in or out.
-
-    Args:
-        case: a scheduled one.
-        layout: of the ranks as they were launched.
-        params: that the case ran with.
-        marker: what the testbed says of its wires.
-    """
+    """Return the seconds that the busiest wire takes for an operation, of a node or of a rack, in or out."""
     mapped = layout.subset(numbering(layout, case.mapping)) if case.mapping else layout
     call = call_of(case, layout.workers)
     family = collective(case.collective)

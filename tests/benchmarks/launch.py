@@ -20,14 +20,7 @@ def mpiexec(ranks: int) -> list[str]:
 
 
 def run_job(job: Job, start: Sequence[str], raw: Path, variables: Mapping[str, str] | None = None) -> None:
-    """Measure all cases of a job in one launch; a raw file of an earlier one is replaced, not resumed.
-
-    Args:
-        job: the cases.
-        start: the command that starts its ranks.
-        raw: the raw file.
-        variables: environment variables of the launch, in addition to those of this process.
-    """
+    """Measure all cases of a job in one launch; a raw file of an earlier one is replaced, not resumed."""
     for old in (raw, journal_path(raw)):
         old.unlink(missing_ok=True)
     path = raw.with_suffix(".json")

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache, reduce
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from ml_dtypes import finfo
 
 from hpccoll.measure.payload import GENERATIONS, PERIOD, Payload, bits, concatenated, contribution
-from hpccoll.measure.result_check import Check
 from hpccoll.schedule import (
     BFLOAT16,
     COLLECTIVES,
@@ -64,19 +62,28 @@ def folded_in_integers(values, op):
     return [fold(column) for column in zip(*exact, strict=True)]
 
 
-@pytest.mark.parametrize("op", REDUCTIONS)
-@pytest.mark.parametrize("dtype", EVERY)
-def test_reducing_from_the_left_the_right_or_in_pairs_gives_the_same_bits(dtype, op):
-    for p in RANKS:
-        values = contributions(op, dtype, p, 64 if p > 100 else N)
-        fold = REDUCTIONS[op].fold
-        left, right = reduce(fold, values), reduce(fold, values[::-1])
-        tree = list(values)
-        while len(tree) > 1:
-            tree = [fold(*pair) for pair in zip(tree[::2], tree[1::2], strict=False)] + tree[len(tree) // 2 * 2 :]
-        assert (bits(left) == bits(right)).all()
-        assert (bits(left) == bits(tree[0])).all()
-        assert np.isfinite(left).all()
+@given(
+    st.sampled_from(EVERY), st.sampled_from([*REDUCTIONS]), st.sampled_from([*range(1, 40), 300, 3000]),
+    st.randoms(use_true_random=False),
+)  # fmt: skip
+def test_any_tree_over_any_permutation_gives_the_same_finite_bits(dtype, op, p, random):
+    values = list(contributions(op, dtype, p, 50))
+    folded = reduce(REDUCTIONS[op].fold, values)
+    assert np.isfinite(folded).all()
+    while len(values) > 1:
+        random.shuffle(values)
+        some = len(values) if p > 40 else 2  # of many ranks, one permutation is enough
+        values.append(reduce(REDUCTIONS[op].fold, [values.pop() for _ in range(some)]))
+    assert (bits(values[0]) == bits(folded)).all()
+
+
+def test_values_differ_by_rank_position_seed_and_generation_also_of_3000_ranks():
+    one = payload(count=1000, p=2)
+    base = source(one)
+    for other in (replace(one, me=0), replace(one, seed=2), replace(one, generation=1)):
+        assert (source(other) == base).mean() < 0.01
+    assert (base[1:] == base[:-1]).mean() < 0.01
+    assert len(np.unique(source(payload("sum", "float16", 1000, 3000, name="all_gather")))) > 500
 
 
 @pytest.mark.parametrize("op", ["sum", "min", "max", "avg"])
@@ -136,16 +143,6 @@ def test_a_zero_or_an_unwritten_element_instead_of_any_contribution_changes_ever
             assert (bits(faulty) != bits(right)).mean() > (0.99 if op == "avg" else 0.999)
 
 
-@given(st.sampled_from(EVERY), st.sampled_from([*REDUCTIONS]), st.integers(1, 40), st.randoms(use_true_random=False))
-def test_any_tree_over_any_permutation_gives_the_same_bits(dtype, op, p, random):
-    values = list(contributions(op, dtype, p, 50))
-    expected = reduce(REDUCTIONS[op].fold, values)
-    while len(values) > 1:
-        random.shuffle(values)
-        values.append(REDUCTIONS[op].fold(values.pop(), values.pop()))
-    assert (bits(values[0]) == bits(expected)).all()
-
-
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_the_expected_all_reduce_is_the_reduction_of_all_contributions(dtype, op):
@@ -155,30 +152,6 @@ def test_the_expected_all_reduce_is_the_reduction_of_all_contributions(dtype, op
         REDUCTIONS[op].scale(folded, p)
         assert (bits(expected(one)) == bits(folded)).all()
         assert (bits(initial(one, in_place=True)) == bits(source(one))).all()
-
-
-@pytest.mark.parametrize("dtype", EVERY)
-@pytest.mark.parametrize(("p", "count"), [(1, 3), (2, 1), (3, 1000), (300, 3), (3, PERIOD + 1)])
-def test_the_expected_all_gather_is_the_contributions_in_order(dtype, p, count):
-    one = payload("sum", dtype, count, p, me=p // 2, name="all_gather")
-    gathered = np.concatenate([source(replace(one, me=me)) for me in range(p)])
-    assert (bits(expected(one, in_place=True)) == bits(gathered)).all()
-    begin = initial(one, in_place=True)
-    mine = slice(one.me * count, (one.me + 1) * count)
-    assert (bits(begin[mine]) == bits(gathered[mine])).all()
-    others = np.delete(begin, mine)
-    assert (bits(others) == bits(one.sentinel())).all()
-
-
-def test_blocks_of_3000_ranks_have_many_different_values():
-    one = payload("sum", "float16", 1000, 3000, name="all_gather")
-    assert len(np.unique(source(one))) > 500
-
-
-def test_a_floor_expects_unchanged_buffers():
-    for in_place in (False, True):
-        one = payload(floor=True)
-        assert (bits(expected(one, in_place=in_place)) == bits(initial(one, in_place=in_place))).all()
 
 
 @pytest.mark.parametrize("op", REDUCTIONS)
@@ -205,47 +178,6 @@ def test_a_longer_block_continues_with_the_values_of_the_next_generations(name):
             for generation in range(GENERATIONS):
                 now = [unit[generation : len(unit) - (GENERATIONS - 1) + generation] for unit in wide]
                 assert_same(now, of_turn(replace(one, generation=generation)))
-
-
-def test_ranks_positions_and_seeds_give_different_values():
-    one = payload(count=1000, p=2)
-    base = source(one)
-    for other in (replace(one, me=0), replace(one, seed=2), replace(one, generation=1)):
-        assert (source(other) == base).mean() < 0.01
-    assert (base[1:] == base[:-1]).mean() < 0.01
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("name", ["all_reduce", "all_gather"])
-def test_the_check_counts_the_wrong_elements_of_every_generation(name, in_place):
-    one = payload(count=50, p=3, name=name)
-    size = 50 if name == "all_reduce" else 150
-    src, dst = np.empty(50, np.float32), np.empty(size, np.float32)
-    check = Check(one, src, dst, dst, in_place=in_place, generation=GENERATIONS - 1)
-    for generation in range(GENERATIONS + 2):
-        check.reset()
-        now = replace(one, generation=generation % GENERATIONS)
-        assert check.generation == generation % GENERATIONS
-        assert (bits(dst) == bits(initial(now, in_place=in_place))).all()
-        if not in_place:
-            assert (src == source(now)).all()
-        np.copyto(dst, expected(now, in_place=in_place))
-        assert check.wrong() == 0
-        dst[7] = np.nextafter(dst[7], np.float32(np.inf))
-        dst[9] = -dst[9]
-        assert check.wrong() == 2
-
-
-def test_results_of_consecutive_operations_differ():
-    one = payload(count=64)
-    dst = np.empty(64, np.float32)
-    check = Check(one, np.empty(64, np.float32), dst, dst, in_place=False)
-    results = []
-    for _ in range(GENERATIONS):
-        check.reset()
-        results.append(expected(replace(one, generation=check.generation)))
-    for earlier, later in pairwise(results):
-        assert (earlier != later).mean() > 0.9
 
 
 def broken(one, fault):

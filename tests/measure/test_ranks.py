@@ -319,28 +319,18 @@ def test_what_else_uses_the_machine_is_recorded_and_printed_and_our_ranks_are_no
     assert "burner" not in {each["name"] for each in load["busiest"]}
 
 
-@pytest.mark.parametrize(
-    ("host", "requested", "fits"),
-    [
-        ("node01.cluster.example", "node01", True),
-        ("node01", "node01.cluster.example", True),
-        ("node01.cluster.example", "NODE01", True),
-        ("node01.cluster.example", "c1=node01", True),
-        ("node01.cluster.example", "node01.other.example", False),
-        ("node01.cluster.example", "node0", False),
-        ("node01.cluster.example", "node01,node02", False),
-        ("node01.cluster.example", "c1=node02", False),
-    ],
-)
-def test_a_requested_host_may_be_named_without_its_domain(require, mpiexec, host, requested, fits):  # noqa: ARG001
+@pytest.mark.parametrize("requested", ["node01", "node01,node02"])
+def test_ranks_on_other_hosts_than_requested_are_refused(require, mpiexec, requested):  # noqa: ARG001
+    host = "node01.cluster.example"
     check = f"mpiexec -n 2 {PROGRAM} run --check --shape 1x2 --hosts {requested}"
     ended = unshared(require, ["-u"], f"hostname {host} && {check}")
-    if fits:
+    if requested == "node01":
         assert f"2 ranks are connected: 2 on {host}" in ended.out, ended.err
     else:
-        lines = [line for line in ended.err.splitlines() if line.startswith("hpccoll: ")]
-        assert lines == [f"hpccoll: launch: 2 ranks: 2 on {host}; requested: 2 ranks on 1 node, 2 on each of "
-                         + ", ".join(requested.split(","))]  # fmt: skip
+        assert (
+            f"hpccoll: launch: 2 ranks: 2 on {host}; requested: 2 ranks on 1 node, 2 on each of node01, node02"
+            in ended.err
+        )
         assert ended.code == 2
 
 
@@ -364,6 +354,11 @@ def fits(names, requested):
         return False
     return True
 
+for one, requested, expected in (
+    ("n1.a.org", "n1", True), ("n1", "n1.a.org", True), ("n1.a.org", "N1", True), ("n1.a.org", "c1=n1", True),
+    ("n1.a.org", "n1.b.org", False), ("n1.a.org", "n", False), ("n1.a.org", "c1=n2", False),
+):
+    assert fits([one], [requested]) == expected
 assert fits(["n2.a.org", "n1.a.org"], ["n1", "n2"])
 assert fits(["n1.a.org", "n1.b.org"], ["n1.b.org", "n1.a.org"])
 assert not fits(["n1.a.org", "n1.b.org"], ["n1", "n1"])

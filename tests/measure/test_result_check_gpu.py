@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 from cpu_check_kernels import HostGpu
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from injected_faults import all_are_seen
 from injected_faults import settings as settings_of
@@ -61,21 +61,15 @@ def alike(bench, gpu, turns, faults):
     return other
 
 
-@given(benches(dtypes=EVERY), st.data())
+LONG = benches(("all_reduce", "all_gather", "all_to_all_v"), dtypes=EVERY, most=2 * SHORT_BLOCK)
+
+
+@given(st.one_of(benches(dtypes=EVERY), LONG), st.data())
 def test_the_gpu_check_fills_and_counts_like_the_host_check(gpu, bench, data):
     def faults(size):
         return data.draw(st.sets(st.integers(0, size - 1), max_size=5)) if size else ()
 
     alike(bench, gpu, GENERATIONS + 1, faults)
-
-
-@settings(max_examples=20)
-@given(benches(("all_reduce", "all_gather", "all_to_all_v"), dtypes=EVERY, most=2 * SHORT_BLOCK), st.data())
-def test_short_and_long_blocks_are_filled_and_counted_like_on_the_host(gpu, bench, data):
-    def faults(size):
-        return data.draw(st.sets(st.integers(0, size - 1), max_size=5)) if size else ()
-
-    alike(bench, gpu, 2, faults)
 
 
 @pytest.mark.parametrize("dtype", OF_EACH_SIZE)

@@ -69,48 +69,34 @@ def durations(samples):
     return list(np.max(samples.end_ns - samples.start_ns, axis=1))
 
 
-def test_durations_cover_the_operation_alone_without_warm_up():
-    samples = run(World(lambda i: 999 * US if i < 3 else 7 * US))
-    assert durations(samples) == [7 * US] * 6
-    assert samples.converged
-    assert samples.cpu_s == pytest.approx(3.5e-6)
-
-
-def test_the_device_time_is_recorded_for_each_operation():
-    assert run(World(lambda _i: 7 * US)).device_ns.ravel().tolist() == [7 * US - 3] * 6
-
-
-def test_every_iteration_resets_waits_runs_and_checks():
-    world = World(lambda _i: US)
-    run(world)
+def test_times_cover_the_operation_alone_without_warm_up():
+    world = World(lambda i: 999 * US if i < 3 else 7 * US)
+    samples = run(world, progress=RankProgress(iteration=1000))
     assert world.log == ["reset", "barrier", "run", "check"] * 9
+    begin = 1_000_000 + 3 * (999 + 30) * US + 20 * US
+    assert list(samples.start_ns[:, 0]) == [begin + i * 37 * US for i in range(6)]
+    assert durations(samples) == [7 * US] * 6
+    assert samples.device_ns.ravel().tolist() == [7 * US - 3] * 6
+    assert (samples.converged, samples.cpu_s) == (True, pytest.approx(3.5e-6))
 
 
-def test_start_times_are_clock_readings():
-    samples = run(World(lambda _i: 5 * US, overhead=10 * US), replace(EFFORT, warmup=0))
-    assert list(samples.start_ns[:, 0]) == [1_000_000 + 20 * US + i * 35 * US for i in range(6)]
+def noisy(unit):
+    return lambda i: (10 + 90 * (i % 2)) * unit
 
 
-def test_warm_up_may_be_zero():
-    effort = replace(EFFORT, warmup=0, min_iterations=3, max_iterations=3)
-    assert durations(run(World(lambda i: (i + 1) * US), effort)) == [US, 2 * US, 3 * US]
-
-
-def test_noisy_durations_use_the_maximum_of_iterations():
-    samples = run(World(lambda i: (10 + 90 * (i % 2)) * US))
-    assert len(durations(samples)) == 40
+@pytest.mark.parametrize(
+    ("durations_of", "limits", "least", "most"),
+    [
+        (noisy(US), {}, 40, 40),  # the maximum of iterations
+        (noisy(1000 * US), {"max_iterations": 1000}, 5, 25),  # the time budget
+        (lambda i: (1 + i % 2) * 10**9 * 60, {}, 6, 6),  # the minimum, whatever it takes
+        (lambda i: (i + 1) * US, {"warmup": 0, "min_iterations": 3, "max_iterations": 3}, 3, 3),
+    ],
+)
+def test_a_case_that_does_not_converge_ends_at_its_limits(durations_of, limits, least, most):
+    samples = run(World(durations_of), replace(EFFORT, **limits))
+    assert least <= len(durations(samples)) <= most
     assert not samples.converged
-
-
-def test_the_time_budget_ends_a_case_that_does_not_converge():
-    samples = run(World(lambda i: (10 + 90 * (i % 2)) * 1000 * US), replace(EFFORT, max_iterations=1000))
-    assert 5 <= len(durations(samples)) <= 25
-    assert not samples.converged
-
-
-def test_the_minimum_of_iterations_is_done_regardless_of_time():
-    samples = run(World(lambda i: (1 + i % 2) * 10**9 * 60))
-    assert len(durations(samples)) == 6
 
 
 def test_wrong_elements_count_in_timed_iterations_only():
@@ -161,10 +147,6 @@ def test_progress_has_the_iteration_and_a_heartbeat_per_phase():
     assert len({turns for _, _, turns in seen}) == 9
 
 
-def test_cpu_time_is_counted_per_case():
-    assert run(World(lambda _i: 8 * US), progress=RankProgress(iteration=1000)).cpu_s == pytest.approx(4e-6)
-
-
 efforts = st.builds(
     Effort,
     warmup=st.integers(0, 5),
@@ -198,10 +180,7 @@ def test_the_loop_always_ends_with_a_number_of_iterations_within_the_limits(effo
 def test_fewer_than_six_iterations_never_converge():
     assert iterations_left(replace(EFFORT, min_iterations=1), np.array([7] * 5), 0.1) == (5, False)
     assert iterations_left(EFFORT, np.array([7] * 6), 0.1) == (0, True)
-
-
-def test_an_unchanged_clock_does_not_divide_by_zero():
-    assert iterations_left(EFFORT, np.array([1, 100, 1, 100, 1]), 0.0) == (5, False)
+    assert iterations_left(EFFORT, np.array([1, 100, 1, 100, 1]), 0.0) == (5, False), "of a clock that stands still"
 
 
 def test_the_monitor_observes_blocks_of_timed_iterations_between_operations():

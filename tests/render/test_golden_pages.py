@@ -1,14 +1,23 @@
 """The golden page of each renderer; everything else about sentences is tested by kinds and values."""
 
+from compared_runs import results as run_results
 from golden_page import assert_golden
+from predicted_machines import cluster
 from step_examples import steps
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.group_findings import group_findings
+from hpccoll.analysis.run_comparison import compare
+from hpccoll.common.units import parse_rate
+from hpccoll.model.communication_wall import Wall, wall_points
+from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
+from hpccoll.render.comparison_text import comparison_lines
 from hpccoll.render.step_findings import step_findings
+from hpccoll.render.step_report import closed_form_lines, step_lines
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
+from hpccoll.training.models.transformers import gpt2
 
 
 def finding_lines(results):
@@ -46,3 +55,17 @@ def test_the_findings_that_weaken_a_report(make_row, make_run, of_rows):
     ]
     results = of_rows(*rows, runs=runs)
     assert_golden("weak_report_findings", finding_lines(results))
+
+
+def test_the_comparison_of_two_runs():
+    load = [{"host": "n1", "stolen": 0.0, "other_cores": 1.5, "busiest": [{"name": "gcc", "cores": 1.5}]}]
+    new = run_results({1024: 1.3, 2048: 0.4, 4096: None}, provenance={"host_load": load, "kernel": "6.2"}, seed=2)
+    assert_golden("compare", comparison_lines(compare(run_results(), new)))
+
+
+def test_predicted_training_steps():
+    model = gpt2("toy-gpt", blocks=4, hidden=64, vocabulary=1, sequence=8)
+    request = StepRequest(model, [2, 4, 7], ComputeRate(step_s=1e-3), parallel="pp=2", algorithm=None)
+    wall = Wall(7e9, 2, parse_rate("400gbit", "--rate"), 1.5, "ring", 0.0, 8, None)
+    lines = *step_lines(predict_steps(cluster(), request)), "", *closed_form_lines(wall_points(wall, [8, 64, 1024]))
+    assert_golden("predict_step", lines)

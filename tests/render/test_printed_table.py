@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import raw_examples
 from cli_runner import rows
+from golden_page import assert_golden
 
 from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
 from hpccoll.cases.case import TIMINGS, Effort
@@ -97,6 +98,17 @@ def test_the_cases_of_a_size_are_next_to_each_other_sizes_ascending(printed):
     assert headings.split() == [
         "#algorithm", "size", "place", "time", "+-", "p99", "algbw", "busbw", "#wrong", "iters", "best"
     ]  # fmt: skip
+
+
+def test_the_lines_of_a_run(printed):
+    cases = [raw_examples.case(size, algorithm=name) for size in SIZES for name in ("ring", "native")]
+    job = raw_examples.job(*cases, raw_examples.case(8, algorithm="bruck"), effort=Effort(rounds=3))
+    skipped = CaseHistory(raw_examples.attempt(provenance=MPI), raw_examples.skipped(job.cases[-1]), {})
+    wrong = lasting(cases[2], 20, 30, 40, status="wrong", reason="off by one", wrong=7)
+    said = printed(
+        lasting(cases[0], 10, 12, 14), lasting(cases[1], 20, 24, 22), wrong, lasting(cases[3], 40), skipped, job=job
+    )
+    assert_golden("run", said)
 
 
 def test_a_log_is_never_silent_for_long_and_says_the_time_left(capsys, monkeypatch):

@@ -112,26 +112,6 @@ def test_what_is_not_a_result_is_not_drawn(specification, make_row, name, change
 
 def test_the_floor_is_drawn_against_size_and_nowhere_else(results):
     (group,) = recommended_groups(results)
-    drawn = {
-        name
-        for name, figure in BY_NAME.items()
-        if (chart := figure.specification(group)) and any(v.get("line") == "floor" for v in values(chart))
-    }
-    assert drawn == {"time"}
-
-
-def test_a_series_has_one_colour_in_all_charts(results):
-    (group,) = recommended_groups(results)
-    pairs = set()
-    for chart in filter(None, (figure.specification(group) for figure in FIGURES)):
-        layers = chart.get("spec", chart)["layer"]
-        scales = [
-            layer["encoding"]["color"]["scale"]
-            for layer in layers
-            if "domain" in (layer["encoding"]["color"].get("scale") or ())
-        ]
-        pairs |= {pair for scale in scales for pair in zip(scale["domain"], scale["range"], strict=True)}
-    assert len(pairs) == len(group.legend)
     charts = {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
     assert {name for name, chart in charts.items() if any(v.get("line") == "floor" for v in values(chart))} == {"time"}
 

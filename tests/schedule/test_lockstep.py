@@ -1,10 +1,10 @@
-"""The reference transport against NumPy's own answer, on every small schedule; tests/algorithms has the algorithms."""
+"""Lockstep against NumPy's own answer, bit for bit, on every algorithm and every small schedule; and operations."""
 
 from itertools import product
 
 import numpy as np
 import pytest
-from schedule_examples import EXAMPLES, Case, buffers, defined_part, of, result
+from schedule_examples import SUBJECTS, Case, buffers, case_of, defined_part, of, result
 
 from hpccoll.algorithms.dissemination import dissemination
 from hpccoll.algorithms.ring import ring
@@ -32,7 +32,7 @@ from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.transport_interface import aligned_empty
 
-RANKS = (1, 2, 3, 4, 5, 7, 8)
+RANKS = (1, 2, 3, 4, 7, 8)
 PLACEMENTS = ((1, True), (3, False), (3, True), (1, False))
 """Channels, and whether in place."""
 
@@ -46,32 +46,32 @@ def comes_to_what_numpy_says(asked: Operation) -> None:
         assert np.array_equal(inputs[me], kept[me]), "src was written"
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_every_rank_holds_the_result_for_every_count(name, ranks):
-    case = EXAMPLES[name].case(ranks)
-    for count, (channels, in_place) in product(sorted({0, 1, ranks - 1, ranks, ranks + 1, 1000}), PLACEMENTS):
-        comes_to_what_numpy_says(case.operation(count, "int32", in_place=in_place, channels=channels))
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_every_rank_holds_the_result_for_every_count_placement_and_cut(name):
+    for ranks in RANKS:
+        if case := case_of(name, ranks):
+            for count, (channels, in_place) in product(sorted({0, 1, ranks - 1, ranks + 1, 1000}), PLACEMENTS):
+                comes_to_what_numpy_says(case.operation(count, "int32", in_place=in_place, channels=channels))
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-@pytest.mark.parametrize("ranks", [5, 8])
-def test_the_small_schedules_fold_every_dtype_and_op(name, ranks):
-    case = EXAMPLES[name].case(ranks)
-    ops = REDUCTIONS if case.call.collective.reduces else ["sum"]
-    for dtype, op, (channels, in_place) in product(DTYPES, ops, PLACEMENTS[2:]):
-        comes_to_what_numpy_says(case.operation(11, dtype, op, in_place=in_place, channels=channels))
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_every_rank_holds_the_result_in_every_dtype_and_op(name):
+    for case in filter(None, (case_of(name, ranks) for ranks in (5, 8))):
+        ops = REDUCTIONS if case.call.collective.reduces else ["sum"]
+        for turn, (dtype, op) in enumerate(product(DTYPES, ops)):
+            channels, in_place = PLACEMENTS[turn % len(PLACEMENTS)]
+            comes_to_what_numpy_says(case.operation(11, dtype, op, in_place=in_place, channels=channels))
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_inexact_sums_do_not_depend_on_the_placement(name):
-    case, found = EXAMPLES[name].case(5), []
-    for in_place in (True, False):
+    case, found = case_of(name, 5), []
+    for in_place in case.placements if case else ():
         asked = case.operation(100, "float32", in_place=in_place, channels=2)
         inputs, outputs = buffers(asked, exact=False)
         run_lockstep(asked, inputs, outputs)
-        found.append([defined_part(asked, outputs[me], me).tobytes() for me in range(5)])
-    assert found[0] == found[1]
+        found.append([defined_part(asked, outputs[me], me).tobytes() for me in range(asked.call.p)])
+    assert all(each == found[0] for each in found)
 
 
 def test_lanes_use_the_slices_round_robin():

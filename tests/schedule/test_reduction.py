@@ -5,16 +5,6 @@ from hpccoll.schedule import DTYPES, REDUCTIONS
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", REDUCTIONS)
-def test_a_fold_is_commutative_and_stays_in_its_dtype(name, dtype):
-    fold = REDUCTIONS[name].fold
-    a, b, out = np.arange(5).astype(dtype), np.array([3, 1, 4, 1, 5]).astype(dtype), np.zeros(5, dtype)
-    assert fold(a, b, out=out) is out
-    assert fold(a, b).dtype == dtype
-    assert (fold(a, b) == fold(b, a)).all()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 def test_an_average_divides_at_the_end_and_integers_round_down(dtype):
     values = np.array([6, 7, -7]).astype(dtype)
     REDUCTIONS["avg"].scale(values, 2)

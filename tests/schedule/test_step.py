@@ -59,14 +59,6 @@ def test_peer_if_keeps_the_peer_where_the_condition_holds():
     assert peer_if(np.bool(1), np.int64(3)) == 3
 
 
-def test_words_hold_an_array_of_all_ranks_as_they_hold_one():
-    me = np.arange(5)
-    step = Step(Send((me + 1) % 5, me), Recv((me - 1) % 5, dst[me : me + 1]), Copy(dst[me], tmp[0]))
-    send, receive, copy = step.actions
-    assert send.part.ranges[0].first.tolist() == receive.part.ranges[0].first.tolist() == [0, 1, 2, 3, 4]
-    assert copy.source.ranges[0].last.tolist() == [1, 2, 3, 4, 5]
-
-
 def test_messages_without_a_peer_are_dropped():
     copy = Copy(dst[0], tmp[0])
     step = Step(Send(NONE, 99), copy, Recv(2, 1), RecvReduce(NONE, 0))
@@ -80,11 +72,6 @@ def test_all_units_are_those_of_the_schedule_that_is_made_of_the_text():
     for p in (2, 5):
         (step,) = Schedule.of(Layout.of(p), steps).steps(0)
         assert step == Step(Send(1, src[0:p]), RecvReduce(1, dst[0:p]), Copy(tmp[0:p], dst[1]))
-
-
-def test_units_lie_in_the_order_in_which_they_are_listed():
-    assert dst.units([3, 0, 4]) == dst[3] + dst[0] + dst[4]
-    assert tmp.units([]).ranges == ()
 
 
 @pytest.mark.parametrize("p", range(1, 70))

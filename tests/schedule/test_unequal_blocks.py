@@ -22,10 +22,6 @@ def weights(tmp_path):
     return write
 
 
-def test_uniform_traffic_is_that_of_equal_blocks():
-    assert blocks("uniform", 3, 7).tolist() == [[7] * 3] * 3
-
-
 def test_in_zipf_traffic_rank_j_is_as_popular_as_one_in_j_to_every_sender():
     found = blocks("zipf", 5, 1000)
     assert (found == found[0]).all()
@@ -76,10 +72,6 @@ def test_a_file_is_read_once_for_all_sizes(weights, monkeypatch):
     assert len(read) == 1
 
 
-def test_a_pattern_goes_by_its_name():
-    assert [unequal_blocks.named(pattern) for pattern in PATTERNS] == list(PATTERNS)
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -110,12 +102,6 @@ def test_what_is_no_weights_is_refused_in_words(weights, text, words):
 def test_what_is_no_traffic_is_answered_with_the_choices(name, words):
     with pytest.raises(BadInputError, match=words):
         unequal_blocks.named(name)
-
-
-@pytest.mark.parametrize("text", ["", "\n#\n", "1,2\n3,4\n5,6\n", "1,2,3,4\n3,4\n", "1,2\n"])
-def test_a_file_of_another_shape_is_refused(text, weights):
-    with pytest.raises(BadInputError, match="2 lines of 2 numbers"):
-        blocks(weights(text), 2, 8)
 
 
 def test_traffic_of_more_ranks_than_there_is_room_for_pairs_of_is_refused():

@@ -197,14 +197,6 @@ def test_every_case_is_correct_or_skipped_for_the_catalogues_reason(launch, outc
     assert {o.wrong for o in ran} <= {0, None}
 
 
-def test_every_algorithm_of_the_catalogue_has_run(outcomes):
-    ran = {
-        (outcome.case.collective, outcome.case.algorithm)
-        for launch in LAUNCHES for outcome in outcomes(launch).values() if outcome.status == "ok"
-    }  # fmt: skip
-    assert ran == {(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)}
-
-
 def test_every_algorithm_has_run_over_every_transport_that_makes_a_difference(outcomes):
     ran = {
         (outcome.case.collective, outcome.case.algorithm, outcome.case.transport)

@@ -156,12 +156,7 @@ def _judge_transfer(code: int, out: str, err: str, what: str) -> tuple[bool, str
 
 
 def probe_transfer(numbers: Sequence[int], mpiexec: str | None) -> tuple[bool, str]:
-    """Return whether a test transfer between two children, or within one, is correct, and its outcome.
-
-    Args:
-        numbers: the numbers of the GPUs of the two children.
-        mpiexec: the mpiexec that starts two children, None without one.
-    """
+    """Return whether a test transfer between two children, or within one, is correct, and its outcome."""
     one, two = ((sys.executable, "-m", "hpccoll.transports.mpi.cuda_aware", str(number)) for number in numbers)
     if mpiexec:
         correct, outcome = run_transfer((mpiexec, "-n", "1", *one, ":", "-n", "1", *two), what=PAIR_TRANSFER)

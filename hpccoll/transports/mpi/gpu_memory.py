@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from mpi4py import MPI
 
 from hpccoll.schedule.operation import Array, Operation
@@ -19,16 +18,13 @@ class _GpuTransport(GuardedBuffers):
     """The base of transports whose buffers are on a GPU."""
 
     def __init__(self, comm: MPI.Intracomm, gpu: "Gpu") -> None:
-        super().__init__()
+        super().__init__(gpu.empty)
         self.comm, self.gpu = comm, gpu
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        buffer: Array = self.keep(allocate_guarded(self.gpu.empty, count, dtype))
-        return buffer
 
     def pinned(self, array: Array) -> Array:
         """Return an uninitialised host array of the length and dtype of ``array``."""
-        buffer: Array = self.keep(allocate_guarded(self.gpu.pinned, len(array), array.dtype, on_host=True))
+        self.guarded.append(allocate_guarded(self.gpu.pinned, len(array), array.dtype, on_host=True))
+        buffer: Array = self.guarded[-1].buffer
         return buffer
 
 

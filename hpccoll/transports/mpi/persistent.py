@@ -27,7 +27,7 @@ from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.mpi.lowering import MAX_LANES, MpiLowering
 from hpccoll.transports.mpi.shared_windows import SharedMemory
-from hpccoll.transports.transport_interface import HostBuffers, TransportPlan, check_agreement
+from hpccoll.transports.transport_interface import TransportPlan, aligned_empty, check_agreement
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
@@ -40,7 +40,7 @@ CHANNELS_KEY = "parameter channels"
 """The key named in the error if a plan has more lanes than tags."""
 
 
-class MpiTransport(HostBuffers):
+class MpiTransport(GuardedBuffers):
     """Schedules over the point-to-point messages of an MPI library.
 
     Args:
@@ -48,7 +48,7 @@ class MpiTransport(HostBuffers):
     """
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
-        super().__init__()
+        super().__init__(aligned_empty)
         self.comm, self.options = comm, options
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
@@ -66,8 +66,8 @@ class TieredTransport(GuardedBuffers):
     """
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
-        super().__init__()
         self.comm, self.shared, self.options = comm, SharedMemory(comm), options
+        super().__init__(self.shared.empty)
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer = self.shared.empty(count, dtype)

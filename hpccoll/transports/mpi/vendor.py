@@ -11,11 +11,12 @@ from hpccoll.executor.lowered_step import LocalScale, LoweredStep
 from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.executor.structures import Records
 from hpccoll.schedule.operation import Array, Operation
+from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.mpi.library_calls import CallArguments, LibraryCall
-from hpccoll.transports.transport_interface import HostBuffers, TransportPlan
+from hpccoll.transports.transport_interface import TransportPlan, aligned_empty
 
 
-class MpiVendorTransport(HostBuffers):
+class MpiVendorTransport(GuardedBuffers):
     """The collectives of an MPI library, at its default settings.
 
     Args:
@@ -23,7 +24,7 @@ class MpiVendorTransport(HostBuffers):
     """
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
-        super().__init__()
+        super().__init__(aligned_empty)
         self.comm, self.options = comm, options
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:

@@ -150,12 +150,7 @@ class ConfiguredCommunicator:
 
 
 def newer_call(communicator: Any, collective: str) -> Callable[..., None]:
-    """Return the method that CuPy's communicators lack for ``collective``, one of NEWER_CALLS.
-
-    Args:
-        communicator: the communicator of CuPy or nccl4py.
-        collective: the name of the collective.
-    """
+    """Return the method that CuPy's communicators lack for ``collective``, one of NEWER_CALLS."""
     nccl = _nccl()
     return _bind_communicator(getattr(nccl, NEWER_CALLS[collective]), nccl.Comm(communicator.comm))
 

@@ -50,13 +50,7 @@ def kernel_macros(element: str, op: str) -> dict[str, str]:
 
 
 def launch_tables(folds: Sequence[Fold], addresses: Mapping[str, int], itemsize: int) -> LaunchTables:
-    """Return the tables of a wave.
-
-    Args:
-        folds: the folds of the wave.
-        addresses: the address of each buffer.
-        itemsize: the bytes of an element.
-    """
+    """Return the tables of a wave."""
     tile = THREADS * UNROLL * VECTOR_BYTES // itemsize  # elements
     rows: list[tuple[int, ...]] = []
     inputs: list[int] = []
@@ -96,14 +90,7 @@ class FoldLauncher:
     def launches(
         self, element: str, op: str, buffers: Mapping[str, Array], waves: Sequence[Sequence[Fold]]
     ) -> list[Callable[[], object]]:
-        """Return one call for each wave, which queues it; one copy uploads the tables of all waves.
-
-        Args:
-            element: the name of the dtype.
-            op: the name of the reduction.
-            buffers: the buffers by name.
-            waves: the waves of folds.
-        """
+        """Return one call for each wave, which queues it; one copy uploads the tables of all waves."""
         if not waves:
             return []
         addresses = {name: self.gpu.address(buffer) for name, buffer in buffers.items()}

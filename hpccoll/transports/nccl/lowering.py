@@ -59,12 +59,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class _PendingMessage:
-    """A message whose pieces are not yet agreed with the peer.
-
-    Args:
-        time: the number of its group.
-        spans: the spans of its elements at this rank.
-    """
+    """A message whose pieces are not yet agreed with the peer."""
 
     time: int
     sends: bool
@@ -103,11 +98,7 @@ class NcclLowering(Lowering):
         return proposals
 
     def mismatched_peers(self, received: Sequence[Proposal]) -> list[int]:
-        """Return the ranks that would send messages that this rank does not expect.
-
-        Args:
-            received: the proposal of each rank for this one.
-        """
+        """Return the ranks that would send messages that this rank does not expect."""
         mine = self.proposals()
         return [
             peer
@@ -117,11 +108,7 @@ class NcclLowering(Lowering):
         ]
 
     def stages(self, received: Sequence[Proposal]) -> list[Stage]:
-        """Return the stages of this rank, after all ranks have found that their proposals match.
-
-        Args:
-            received: the proposal of each rank for this one.
-        """
+        """Return the stages of this rank, after all ranks have found that their proposals match."""
         agreed = {(True, peer): iter(proposal.expects) for peer, proposal in enumerate(received)}
         agreed |= {(False, peer): iter(proposal.sends) for peer, proposal in enumerate(received)}
         stages: dict[int, Stage] = defaultdict(Stage)

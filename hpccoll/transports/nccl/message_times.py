@@ -24,13 +24,7 @@ MessageTimes: TypeAlias = Mapping[tuple[bool, int], deque[int]]
 
 
 def message_times(schedule: Schedule, repetitions: int, me: int) -> MessageTimes:
-    """Return the times of the messages of rank ``me``.
-
-    Args:
-        schedule: the schedule.
-        repetitions: the number of times that each rank runs the schedule in succession.
-        me: the rank.
-    """
+    """Return the times of the messages of a rank, where all ranks run the schedule ``repetitions`` times."""
     table = _schedule_times(schedule, repetitions)
     times: dict[tuple[bool, int], deque[int]] = defaultdict(deque)
     for sends, order, mine, peers in ((True, table.sent, 0, 1), (False, table.received, 1, 0)):

@@ -8,10 +8,8 @@ the plan is made.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
+from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.nccl.communicators import nccl_world
 from hpccoll.transports.nccl.cupy_device import CupyDevice, NamedBuffers, StreamCall
 from hpccoll.transports.nccl.lowering import NcclLowering, Stage
@@ -30,14 +28,7 @@ if TYPE_CHECKING:
 def stream_plan_of(
     device: CupyDevice, lowering: NcclLowering, stages: Sequence[Stage], buffers: NamedBuffers
 ) -> StreamPlan:
-    """Return the plan of a rank.
-
-    Args:
-        device: the GPU and NCCL.
-        lowering: the lowering of the operation for this rank.
-        stages: its stages.
-        buffers: the buffers of this rank: src, unused in place, dst, and those that the lowering names.
-    """
+    """Return the plan of a rank."""
     operation, own_stream = lowering.operation, lowering.phases > 1  # whether folds have a stream of their own
     waves = [wave for stage in stages for wave in stage.waves]
     folds = iter(device.fold_calls(operation, buffers, waves, own_stream=own_stream))
@@ -77,14 +68,9 @@ class NcclTransportBase(GuardedBuffers):
         self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "NcclLibrary | None" = None,
         buffers: "NcclBuffers | None" = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.comm, self.gpu, self.graph, self.library, self.buffers = comm, gpu, graph, library, buffers
-        self._allocate = buffers.empty if buffers else gpu.empty
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         # NCCL's memory is aligned to more than a page and registered from its first byte: there is no front margin.
-        buffer: Array = self.keep(allocate_guarded(self._allocate, count, dtype, front=not self.buffers))
-        return buffer
+        super().__init__(buffers.empty if buffers else gpu.empty, front=not buffers)
+        self.comm, self.gpu, self.graph, self.library, self.buffers = comm, gpu, graph, library, buffers
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         """Return the plan of ``operation`` after its first run; all ranks call this together.
@@ -119,7 +105,7 @@ class NcclTransport(NcclTransportBase):
         received = self.comm.alltoall(lowering.proposals())
         check_agreement(self.comm.allgather(lowering.mismatched_peers(received)))
         communicator = nccl_world(self.comm, self.library).communicator
-        scratch = {name: self._allocate(count, operation.dtype) for name, count in lowering.lengths.items()}
+        scratch = {name: self.allocate(count, operation.dtype) for name, count in lowering.lengths.items()}
         buffers = {"src": src, "dst": dst, **scratch}
         if self.buffers:  # arrivals that are folded are received into scratch
             self.buffers.register(communicator, self.comm.size, buffers.values())

@@ -16,12 +16,6 @@ def times_of(schedule, times, me):
     return {key: [*values] for key, values in message_times(schedule, times, me).items()}
 
 
-def test_the_time_of_a_message_is_that_of_its_later_rank():
-    chain = of_three([[Step(Send(1, 0))], [Step(Recv(0, 0)), Step(Send(2, 0))], [Step(Recv(1, 0))]])
-    assert times_of(chain, 1, 1) == {(False, 0): [0], (True, 2): [1]}
-    assert times_of(chain, 1, 2) == {(False, 1): [1]}
-
-
 def test_one_who_goes_round_again_waits_for_those_that_it_meets_and_for_nobody_else():
     chain = of_three([[Step(Send(1, 0))], [Step(Recv(0, 0)), Step(Send(2, 0))], [Step(Recv(1, 0))]])
     assert times_of(chain, 3, 0) == {(True, 1): [0, 2, 4]}
