@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ from hpccoll.analysis.round_comparison import clearly_faster
 from hpccoll.analysis.setting import Setting
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.catalogue import choice_parameters
-from hpccoll.common.units import format_seconds, format_size
+from hpccoll.common.text import Finding, warning
+from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.rows import Row
 from hpccoll.store.step_times import StepTimes
@@ -175,27 +176,12 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
     return sorted(made, key=order)
 
 
-@dataclass(frozen=True, slots=True)
-class SmallComputations:
-    """Computations that are to be products of matrices, and are too small for one.
+def product_findings(
+    compared: Sequence[StepComparison], times_of: Callable[[Row], StepTimes | None]
+) -> Iterator[Finding]:
+    """Yield a warning if computations that are to be products of matrices are too small for one.
 
-    Args:
-        step: the workload with the largest share of them.
-        none: how many it has, each pipeline stage counted once.
-        computations: how many computations it has.
-        workloads: the number of workloads with such computations.
-    """
-
-    step: StepComparison
-    none: int
-    computations: int
-    workloads: int
-
-
-def small_computations(
-    compared: Iterable[StepComparison], times_of: Callable[[Row], StepTimes | None]
-) -> SmallComputations | None:
-    """Return the computations without a product of matrices, None if there are none.
+    It names the workload with the largest share of them. Each pipeline stage counts once.
 
     Args:
         compared: the steps.
@@ -207,9 +193,23 @@ def small_computations(
         if none := sum(program.without_product for program in programs):
             found.append((none, sum(len(program.phases) for program in programs), each))
     if not found:
-        return None
+        return
     none, computations, step = max(found, key=lambda each: each[0] / each[1])
-    return SmallComputations(step, none, computations, len(found))
+    text = (
+        f"{none} of {format_count(computations, 'computation')} are too small for a product of matrices, and take no "
+        f"time{worst_of(step, len(found), len(compared))}."
+    )
+    yield warning(
+        "no_product", text, title="Computations without products",
+        remedy="What overlaps with them is exposed. Take more samples, or a smaller scale.",
+        none=none, computations=computations, workloads=len(found), of=len(compared),
+    )  # fmt: skip
+
+
+def worst_of(each: StepComparison, workloads: int, of: int) -> str:
+    """Return the end of a sentence about a workload, which is the worst of several."""
+    several = f" in {workloads} of {format_count(of, 'workload')}, most of all " if workloads > 1 else ": "
+    return several + each.title
 
 
 def pipeline_stages(workload: Workload) -> int:

@@ -216,12 +216,7 @@ def own_parameters(case: Case) -> dict[str, Parameter]:
 
 
 def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """Return the parameters that distinguish choices for one call: no arguments of the call, and no default.
-
-    Args:
-        name: the name of the collective, which may be unknown.
-        params: the parameters of a case.
-    """
+    """Return the parameters that distinguish choices for one call: no arguments of the call, and no default."""
     arguments = collective(name).arguments if name in {*COLLECTIVES, *WORKLOADS} else {}
     return {key: value for key, value in params.items() if key not in arguments and (key, value) != (GRAPH, 0)}
 

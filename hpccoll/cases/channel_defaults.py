@@ -52,15 +52,9 @@ def plan_channels(
     requested: Mapping[str, int | str], nbytes: int, layout: Layout, schedules: Sequence[Schedule], *,
     pipelined: bool, queued: bool,
 ) -> tuple[int, int]:  # fmt: skip
-    """Return the number of channels of a case, and the number of channels in flight.
+    """Return the number of channels of a case that moves ``nbytes``, and the number of channels in flight.
 
-    Args:
-        requested: the parameters of the case, of which ``channels`` or ``segment``, and ``window``, are used.
-        nbytes: the bytes that are moved.
-        layout: the layout of the ranks.
-        schedules: the slices of the algorithm.
-        pipelined: whether the channels of the algorithm form a pipeline.
-        queued: whether the case runs over NCCL.
+    ``pipelined`` channels are segments of one pipeline; ``queued`` ones run over NCCL.
     """
     segment = requested.get("segment")
     by_default = default_channels_nccl if queued else default_channels

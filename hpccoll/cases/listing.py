@@ -35,11 +35,7 @@ _EXPORTED_UNITS = {"divisible": "free", "per_rank": "owned"}
 
 
 def listing(root: Path = ROOT) -> dict[str, Any]:
-    """Return the listing as ``hpccoll list --json`` prints it.
-
-    Args:
-        root: the directory that has dev, etc, proc and sys of the machine.
-    """
+    """Return the listing as ``hpccoll list --json`` prints it."""
     mpi_missing = [] if find_spec("mpi4py") else ["mpi4py is not installed"]
     return {
         "collectives": {
@@ -94,11 +90,6 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
 def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> dict[str, Any]:
     """Return the entries of a kind, such as ``variants``, or those with a name; collectives keep all of theirs.
 
-    Args:
-        tables: the listing, as ``listing`` returns it.
-        word: the kind or the name, also that of a collective.
-        others: further valid words, for the message.
-
     Raises:
         BadInputError: if nothing has this kind or name.
     """
@@ -132,11 +123,7 @@ def _names(name: str) -> dict[str, list[str]]:
 
 
 def listing_lines(tables: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the printed listing: one per entry, and one per reason for entries that are unavailable.
-
-    Args:
-        tables: the listing, as ``listing`` returns it.
-    """
+    """Yield the lines of the printed listing: one per entry, and one per reason for entries that are unavailable."""
     for row in tables["algorithms"]:
         parameters = tables["collectives"][row["collective"]]["parameters"].get(row["name"], {})
         values = "".join(f" {name}={value}" for name, value in parameters.items())

@@ -35,13 +35,7 @@ def mapped_layout(layout: Layout, mapping: str | None) -> Layout:
 
 
 class PlannedSchedule(NamedTuple):
-    """All that a transport lowers to a plan, next to the call, its size and its buffers.
-
-    Args:
-        slices: the schedule of each slice of the buffer.
-        channels: the number of channels.
-        window: the number of channels in flight.
-    """
+    """All that a transport lowers to a plan, next to the call, its size and its buffers."""
 
     slices: tuple[Schedule, ...]
     channels: int

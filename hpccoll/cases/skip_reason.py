@@ -37,12 +37,7 @@ The protocol of NCCL's sends and receives depends on NCCL_P2P_LL_THRESHOLD inste
 
 
 def planned_nodes(shape: Shape, nvlink_nodes: int) -> NodeView:
-    """Return the nodes of a launch as NCCL counts them, if it fills one NVLink domain after the other.
-
-    Args:
-        shape: the shape of the launch.
-        nvlink_nodes: the hosts of an NVLink domain.
-    """
+    """Return the nodes of a launch as NCCL counts them, if it fills one NVLink domain after the other."""
     return NodeView.of(-(-shape.nodes // nvlink_nodes), min(shape.nodes, nvlink_nodes) * shape.ranks_per_node)
 
 
@@ -116,10 +111,6 @@ def redundant_mapping(case: Case, layout: Layout) -> str | None:
     """Return the reason why the mapping of ``case`` is skipped, None if it is not.
 
     It is skipped if another mapping, which is measured, numbers the ranks alike.
-
-    Args:
-        case: the case.
-        layout: the layout of the ranks as the launcher numbered them, with racks.
     """
     if case.mapping in (None, FIRST_MAPPING) or numbering(layout, case.mapping) != numbering(layout, FIRST_MAPPING):
         return None
@@ -173,10 +164,6 @@ class MeasuredPlans:
     Over other transports, equal plans are measured under each name: on two ranks, most algorithms of a textbook
     coincide, and whoever compares them there sees the noise between runs of one plan. Over NCCL, a case costs GPU time,
     and its variants multiply the cases.
-
-    Args:
-        layout: the layout of the ranks as the launcher numbers them.
-        shape: the shape of the launch, for people.
     """
 
     def __init__(self, layout: Layout, shape: Shape) -> None:

@@ -129,11 +129,6 @@ def check_transport(transport: str, devices: Sequence[str]) -> None:
 def check_timings(key: str, timings: Sequence[str], transports: Sequence[str]) -> None:
     """Check that at least one of ``transports`` can be timed in each of ``timings``.
 
-    Args:
-        key: the name of the key or option, for messages.
-        timings: the requested timings.
-        transports: the requested transports.
-
     Raises:
         BadInputError: if a timing does not exist, or none of the transports has it.
     """
@@ -171,14 +166,10 @@ def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> di
 
 
 def transports_of_native(native: bool, device: str, requested: Sequence[str]) -> Sequence[str]:
-    """Return the transports over which the library's own collectives are measured.
+    """Return those of the transports ``requested`` over which an algorithm is measured that has no schedule.
 
-    Args:
-        native: True for the library's own collectives; False for an algorithm whose result does not depend on the
-            transport (a floor or ``auto``), for which one transport is enough.
-        device: the device that holds the buffers.
-        requested: the transports requested for schedules, all of ``device``. On the host the library's own collectives
-            always use ``mpi``, whether it was requested or not.
+    The library's own collectives (``native``) always use ``mpi`` on the host. For a floor or ``auto``, whose result
+    does not depend on the transport, one transport is enough.
     """
     over = tuple(name for name in requested if device in TRANSPORTS[name].native) or (NATIVE_TRANSPORT,)
     return over if native else over[:1]
@@ -189,13 +180,7 @@ def unmet_by_transport(
 ) -> str | None:  # fmt: skip
     """Return the reason why ``transport`` cannot run a case, None if it can.
 
-    Args:
-        transport: the name of the transport.
-        device: the device of the buffers.
-        dtype: the element type of the case.
-        timing: the timing of the case.
-        layout: the layout of the ranks.
-        parameters: the parameters of the algorithm; None for the library's own collective.
+    The library's own collectives have None as ``parameters``.
     """
     spec = TRANSPORTS[transport]
     native = parameters is None

@@ -37,10 +37,11 @@ def list_(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
 ) -> None:
-    """List algorithms, transports, variants and models, or what WORD selects.
+    """List algorithms, transports, variants and models.
 
-    It shows the collectives of algorithms, the settings and requirements of variants, and what is missing on this
-    machine for each entry. --json also has the evidence that each variant requires.
+    WORD selects some of them, or a reference. The list shows the collectives of algorithms, the settings and
+    requirements of variants, and what is missing on this machine for each entry. --json also has the evidence that each
+    variant requires.
     """
     from hpccoll.cases.listing import listing, listing_lines, select
     from hpccoll.cli.reference_tables import REFERENCES, reference_lines

@@ -23,10 +23,11 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
         return
     from hpccoll.analysis.noise_sentence import noise_sentence
     from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
+    from hpccoll.analysis.step_comparison import compare_steps, product_findings
     from hpccoll.cases.algorithm_registry import WORKLOADS
     from hpccoll.render.answers import Answers, answer_lines, unanswered_lines
     from hpccoll.render.printed_evidence import executed_lines
-    from hpccoll.render.step_answers import small_computations_line, step_answers
+    from hpccoll.render.step_answers import step_answers
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
 
@@ -35,8 +36,10 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     table.end(program.job, program.results.raw.histories(), verdicts_by_setting(recommendations))
     answers, steps = Answers(recommendations), step_answers(results)
     answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
+    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
+    products = product_findings(compared, lambda row: results.step_times.get(row.key))
     lines = (
-        *answer_lines(answers), *map(str, steps), small_computations_line(results),
+        *answer_lines(answers), *map(str, steps), *(f"{each} {each.remedy}" for each in products),
         *unanswered_lines(results, answered), noise_sentence(results),
     )  # fmt: skip
     for line in filter(None, lines):

@@ -10,7 +10,6 @@ from hpccoll.analysis.step_comparison import (
     algorithm_name,
     compare_steps,
     pipeline_stages,
-    small_computations,
 )
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_count, format_seconds
@@ -36,19 +35,6 @@ def step_answers(results: Results) -> list[Finding]:
         if others := len(several) - len(fastest):
             found.append(info("more_steps", f"the report has {format_count(others, 'more workload')}.", model))
     return found
-
-
-def small_computations_line(results: Results) -> str | None:
-    """Return a sentence on the computations without a product of matrices, None if there are none."""
-    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
-    small = small_computations(compared, lambda row: results.step_times.get(row.key))
-    if small is None:
-        return None
-    several = f" (and some in {format_count(small.workloads - 1, 'other workload')})" if small.workloads > 1 else ""
-    return (
-        f"{small.step.title}: {small.none} of {format_count(small.computations, 'computation')} are too small for a "
-        f"product of matrices, and take no time{several}; do: more samples, or a smaller scale"
-    )
 
 
 def _step_sentence(each: StepComparison) -> str:

@@ -10,7 +10,13 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
 from hpccoll.analysis.round_comparison import clearly_faster
 from hpccoll.analysis.series_points import SeriesPoint
-from hpccoll.analysis.step_comparison import StepComparison, algorithm_name, compare_steps, small_computations
+from hpccoll.analysis.step_comparison import (
+    StepComparison,
+    algorithm_name,
+    compare_steps,
+    product_findings,
+    worst_of,
+)
 from hpccoll.common.text import Finding, info, join_words, warning
 from hpccoll.common.units import format_count, format_rounded_size, format_seconds, format_size
 from hpccoll.render.step_answers import per_cent
@@ -63,7 +69,7 @@ def step_findings(group: ChartGroup) -> list[Finding]:
     steps = {id(point.row): point for point in group.usable}
     findings = [
         *_null_findings(compared),
-        *_product_findings(compared, steps),
+        *product_findings(compared, lambda row: steps[id(row)].step),
         *_overlap_findings(compared),
         *_bucket_findings(compared),
         *_last_buckets(compared, steps),
@@ -210,7 +216,7 @@ def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
         yield warning(
             "null_overhead",
             f"without communication the step takes {format_seconds(excess)} ({100 * share:.1f} %) more than its "
-            f"computation{_worst_of(each, len(late), len(compared))}.",
+            f"computation{worst_of(each, len(late), len(compared))}.",
             title="Cost of the harness",
             remedy="The harness or the machine delays computations: exposed times leave that out. To lower it, "
             f"{fewer}.",
@@ -222,35 +228,10 @@ def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
         seconds = -(row.exposed_s or 0.0)
         others = f", and {format_count(len(below) - 1, 'other step')} likewise" if len(below) > 1 else ""
         text = (
-            f"{_workload_text(each)}: with {algorithm_name(row)} the step takes {format_seconds(seconds)} less than "
+            f"{each.title}: with {algorithm_name(row)} the step takes {format_seconds(seconds)} less than "
             f"without communication{others}: something else slowed the null step down."
         )
         yield warning("below_null", text, title="Below null", rows=len(below), seconds=seconds)
-
-
-def _workload_text(each: StepComparison) -> str:
-    """Return the model, the ranks and further words: ``resnet50 on 4 nodes, 2 micro-batches``."""
-    return ", ".join((f"{each.model} on {each.shape}", *each.details))
-
-
-def _worst_of(each: StepComparison, workloads: int, of: int) -> str:
-    """Return the end of a sentence about a workload, which is the worst of several."""
-    several = f" in {workloads} of {format_count(of, 'workload')}, most of all " if workloads > 1 else ": "
-    return several + _workload_text(each)
-
-
-def _product_findings(compared: Sequence[StepComparison], steps: dict[int, SeriesPoint]) -> Iterator[Finding]:
-    """Yield the workload with the largest share of computations that are too small for a product of matrices."""
-    if small := small_computations(compared, lambda row: steps[id(row)].step):
-        text = (
-            f"{small.none} of {format_count(small.computations, 'computation')} are too small for a product of "
-            f"matrices, and take no time{_worst_of(small.step, small.workloads, len(compared))}."
-        )
-        yield warning(
-            "no_product", text, title="Computations without products",
-            remedy="What overlaps with them is exposed. Take more samples, or a smaller scale.",
-            none=small.none, computations=small.computations, workloads=small.workloads, of=len(compared),
-        )  # fmt: skip
 
 
 def _null_excess(each: StepComparison) -> tuple[float, float] | None:

@@ -134,13 +134,7 @@ MAX_SRUN_ERRORS = 3
 
 
 def is_memory_fault(code: int, memory: SharedMemorySpace, lines: Sequence[str] = ()) -> bool:
-    """Return whether a rank may have died because shared memory is small.
-
-    Args:
-        code: the exit code of the launcher.
-        memory: the shared memory of its host.
-        lines: the stderr lines of the launch.
-    """
+    """Return whether a rank may have died because shared memory is small."""
     died = code in MEMORY_FAULT_CODES or any(map(MEMORY_FAULT.search, lines))
     return died and memory.free < MIN_SHARED_BYTES
 

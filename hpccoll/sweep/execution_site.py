@@ -113,11 +113,6 @@ class ExecutionSite:
 
         NCCL needs one GPU per rank, unless a variable of the transport allows ranks to share GPUs. Over MPI ranks may
         share GPUs; such results have the kind "measured on a shared GPU".
-
-        Args:
-            shape: the launch.
-            transport: the transport between GPU buffers.
-            environment: the variables of the variant.
         """
         variable = TRANSPORTS[transport].gpu_sharing_variable
         if self.site is None or self.site.gpus is None or shape.ranks_per_node <= self.site.gpus or not variable:
@@ -132,10 +127,6 @@ class ExecutionSite:
         """Yield a note on cases that will be skipped because something is missing.
 
         On a cluster the job detects missing hardware; but ranks outside containers have the packages of this program.
-
-        Args:
-            jobs: the jobs of the plan.
-            root: the directory that holds dev, etc, proc and sys of the machine.
         """
         count = sum(case.device == "cuda" for job in jobs for case in job.cases)
         if self.site is None and count and (missing := missing_requirements(["cuda"], root)):
@@ -148,12 +139,7 @@ class ExecutionSite:
             yield f"all cases over nccl of {names} will be skipped: {missing[0]}"
 
     def resource_request(self, job: Job, seconds: float) -> dict[str, int | str]:
-        """Return the Slurm resources of ``job`` by the names of Snakemake's plugin; empty on the local machine.
-
-        Args:
-            job: the job to submit.
-            seconds: its estimated duration.
-        """
+        """Return the Slurm resources of ``job`` by the names of Snakemake's plugin; empty on the local machine."""
         if self.site is None:
             return {}
         return self.site.resource_request(job.largest, math.ceil(2 * seconds / 60) + 5)
@@ -183,11 +169,7 @@ class ExecutionSite:
 
 @contextmanager
 def naming_site_file(site: str | None) -> Iterator[None]:
-    """Prefix errors about keys of the site file with ``--site``.
-
-    Args:
-        site: the value of --site; None without one.
-    """
+    """Prefix errors about keys of the site file with ``--site``."""
     try:
         yield
     except BadInputError as error:

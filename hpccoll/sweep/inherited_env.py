@@ -25,12 +25,7 @@ MAX_LISTED = 4
 
 @dataclass(frozen=True, slots=True)
 class InheritedEnv:
-    """The variables that jobs inherit.
-
-    Args:
-        site: the variables of the site file; they override those of the shell.
-        shell: the variables of the shell that starts the sweep, which Slurm exports to jobs; empty if unknown.
-    """
+    """The variables of the site file, and those of the shell, which Slurm exports to jobs; the site's override them."""
 
     site: Mapping[str, str]
     shell: Mapping[str, str]
@@ -39,11 +34,6 @@ class InheritedEnv:
         self, variants: Variants, communicators: Mapping[str, CommunicatorSettings], transports: Sequence[str]
     ) -> Iterator[str]:
         """Yield a note for each inherited variable that affects the jobs of a sweep or looks misspelt.
-
-        Args:
-            variants: the variables of each variant of the sweep.
-            communicators: the settings of NCCL's communicators in each variant.
-            transports: the transports of the sweep; variables of unused libraries are ignored.
 
         Raises:
             BadInputError: if an inherited variable overrides a setting that the variants compare.

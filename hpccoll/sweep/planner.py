@@ -314,13 +314,7 @@ def _differences(earlier: Job, job: Job) -> str:
 
 
 def _changed_plan(key: str, job: Job, changed: str) -> UnusableError:
-    """Return the error that an output directory has results of a plan that has changed, for whatever reason.
-
-    Args:
-        key: the output directory.
-        job: the job that was measured.
-        changed: what has changed.
-    """
+    """Return the error that an output directory has results of a plan that has changed, for whatever reason."""
     return UnusableError(
         key, f"{job.name} was measured there before the plan changed ({changed}), and results are never mixed; "
         "do: choose another --out, or undo the change",

@@ -62,14 +62,6 @@ def run_probe(command: list[str], start_timeout_s: float, out: Path, job: Job, s
 
     The time limit is the sum of the start timeout, the time budgets of the cases, and one watchdog timeout.
 
-    Args:
-        command: the launcher's command line; its ranks log into ``log_directory``.
-        start_timeout_s: the time limit for the start of the ranks.
-        out: the raw file.
-        job: the job.
-        shape: the shape of the launch.
-        where: the ``allocation_id``.
-
     Raises:
         OSError: if logs cannot be written.
     """

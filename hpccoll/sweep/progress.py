@@ -22,12 +22,7 @@ SKIPPED = b'"status": "skipped"'
 
 
 class MeasurementCount(NamedTuple):
-    """Numbers of measurements.
-
-    Args:
-        done: rounds with an outcome; all rounds of a skipped case count.
-        timed: rounds that were timed.
-    """
+    """The rounds with an outcome, with all rounds of a skipped case, and the rounds that were timed."""
 
     done: int
     timed: int
@@ -112,9 +107,6 @@ class TimeLeft:
 
     The clock starts with the first measurement of this sweep, so results of earlier sweeps and the time that jobs are
     pending do not count. Cases run in random order, so the first ones are representative.
-
-    Args:
-        total: the number of measurements.
     """
 
     def __init__(self, total: int) -> None:
@@ -123,12 +115,7 @@ class TimeLeft:
         self._first: tuple[int, float] | None = None  # timed measurements and the time when the clock started
 
     def text(self, count: MeasurementCount, now: float) -> str:
-        """Return the time left as text; empty if it is unknown or zero.
-
-        Args:
-            count: the measurements so far.
-            now: the time of a monotonic clock in seconds.
-        """
+        """Return the time left as text; empty if it is unknown or zero."""
         if self._earlier is None:
             self._earlier = count.timed
         if self._first is None and count.timed > self._earlier:

@@ -204,11 +204,7 @@ class Site(YamlSection):
         return f"$(({CPUS_ON_NODE} / {{ranks_per_node}}))"
 
     def rank_launcher(self, variables: Iterable[str] = ()) -> Launcher:
-        """Return the launcher of ranks inside a Slurm job.
-
-        Args:
-            variables: variables that a container must inherit, in addition to those of the site.
-        """
+        """Return the launcher of ranks in a Slurm job; a container inherits ``variables`` besides those of the site."""
         arguments = [self.launcher]
         if "{ranks}" not in self.launcher:
             arguments += [GEOMETRY]

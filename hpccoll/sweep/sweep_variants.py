@@ -55,10 +55,6 @@ def _complete_variants(value: object) -> object:
 def _complete(name: str, section: dict[str, Any] | None) -> dict[str, Any]:
     """Return the settings of a variant with those of the known variant of that name.
 
-    Args:
-        name: the name of the variant.
-        section: the settings in the sweep file; None if it has none.
-
     Raises:
         BadInputError: if a setting is invalid, or a variable would override a setting of the communicators.
     """

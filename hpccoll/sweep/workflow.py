@@ -175,12 +175,6 @@ def run_workflow(
 
     Snakemake runs in its own process group. On Ctrl-C or SIGTERM the group is interrupted once: Snakemake forgets its
     Slurm jobs when it is interrupted twice.
-
-    Args:
-        command: the Snakemake command.
-        out: the directory of the results; the output goes to logs/snakemake.log below it.
-        show: updates the progress display.
-        monitor: supervises the Slurm jobs; None without Slurm.
     """
     log = out / "logs" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)

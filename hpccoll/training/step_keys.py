@@ -100,7 +100,7 @@ WORKLOAD: Mapping[str, StepKey] = {
         IntegerRange(1, 3_600_000_000),
     ),
     "samples": StepKey("samples of a micro-batch of a data-parallel rank", 1, PER_STEP),
-    "micro_batches": StepKey("micro-batches of a step, which synchronises once", 1, IntegerRange(1, 1 << 16)),
+    "micro_batches": StepKey("micro-batches of a step, which synchronises once", 1, PER_STEP),
     "overlap": StepKey("1: gradients are synchronised during the backward pass; 0: after it", 1, FLAG),
     "buckets": StepKey(f"rule of buckets: {', '.join(FRAMEWORKS)}", "ddp", OneOfWords((*FRAMEWORKS,))),
     "bucket": StepKey("bytes of a bucket of the unscaled model [those of the rule]", 0, BYTES),

@@ -111,7 +111,7 @@ def test_list_as_json_has_the_shape_of_the_contract():
     result = invoke("list", "--json")
     listed = json.loads(result.out)
     assert listed.keys() == {
-        "collectives", "algorithms", "policies", "transports", "variants", "workloads", "models",
+        "collectives", "algorithms", "policies", "transports", "variants", "workloads", "models", "parameters",
     }  # fmt: skip
     assert listed["collectives"].keys() == COLLECTIVES.keys()
     for row in listed["algorithms"]:

@@ -11,7 +11,7 @@ from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.step_comparison import compare_steps
 from hpccoll.common.errors import BadInputError
 from hpccoll.render.answers import Answers, answer_lines
-from hpccoll.render.step_answers import MAX_SENTENCES, small_computations_line, step_answers
+from hpccoll.render.step_answers import MAX_SENTENCES, step_answers
 from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.result_files import ResultFiles
@@ -87,15 +87,6 @@ def test_a_few_of_many_workloads_have_a_sentence_the_fastest_first():
     lines = step_lines(results(steps({"ring": 12}, workloads)))
     assert len(lines) == MAX_SENTENCES + 1
     assert "34 ms" in lines[0]
-
-
-def test_computations_without_a_product_of_matrices_have_a_line():
-    gemm = [{"compute": "gemm", "overlap": overlap} for overlap in (0, 1)]
-    assert small_computations_line(results(steps({"ring": 12}, gemm))) is None
-    line = small_computations_line(results(steps({"ring": 12}, gemm, products=[2, 0, 0, 0])))
-    assert line.startswith("resnet50 on 2 nodes")
-    assert "3 of 4 computations" in line
-    assert "1 other workload" in line
 
 
 def mixed():

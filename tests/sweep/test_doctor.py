@@ -119,45 +119,35 @@ def test_a_controller_that_does_not_answer_takes_one_line_and_leaves_this_machin
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_cluster_without_a_database_is_for_the_profile_without_one():
-    examined = findings()
-    assert examined["Slurm"].text == "22.05.8, cluster c"
-    assert (examined["accounting"].kind, examined["accounting"].severity) == ("accounting_missing", "absent")
-    assert examined["MinJobAge"].values == {"seconds": 300}
-    assert examined["profile"].values["profile"] == "slurm-nodbd"
-    assert examined["profile"].remedy.endswith(": srun -N 2 -n 2 --mpi=pmi2 hpccoll run --check")
-    assert not wrong()
-
-
-@pytest.mark.usefixtures("cluster")
 def test_the_lines_of_a_cluster():
     names = "Slurm", "accounting", "MinJobAge", "partitions", "PMI", "launcher", "MPI library", "profile"
     examined = findings()
     assert_golden("doctor_cluster", (finding_line(examined[name]) for name in names))
 
 
-def test_a_cluster_with_a_database_is_for_profile_slurm_however_soon_squeue_forgets(programs, cluster):
-    cluster(AccountingStorageType="accounting_storage/slurmdbd", MinJobAge="2 sec")
-    programs("sacct")
+DATABASE = {"AccountingStorageType": "accounting_storage/slurmdbd"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sacct", "kinds", "profile", "faults"),
+    [
+        ({}, False, {"accounting_missing", "min_job_age"}, "slurm-nodbd", set()),
+        ({"MinJobAge": "5000 sec"}, False, {"accounting_missing", "min_job_age"}, "slurm-nodbd", set()),
+        ({"MinJobAge": "299 sec"}, False, {"accounting_missing", "min_job_age_short"}, "slurm-nodbd", {"MinJobAge"}),
+        ({"MinJobAge": "0 sec"}, False, {"accounting_missing", "min_job_age_short"}, "slurm-nodbd", {"MinJobAge"}),
+        ({**DATABASE, "MinJobAge": "2 sec"}, True, {"accounting"}, "slurm", set()),
+        (DATABASE, False, {"accounting_unreachable", "min_job_age"}, "slurm-nodbd", set()),
+    ],
+)
+def test_the_profile_follows_from_where_the_end_of_jobs_can_be_read(
+    programs, cluster, changed, sacct, kinds, profile, faults
+):
+    cluster(**changed)
+    if sacct:
+        programs("sacct")
     examined = findings()
-    assert examined["accounting"].kind == "accounting"
-    assert "MinJobAge" not in examined
-    assert examined["profile"].values["profile"] == "slurm"
-    assert not wrong()
-
-
-def test_an_unreachable_database_is_reported_and_avoided(cluster):
-    cluster(AccountingStorageType="accounting_storage/slurmdbd")
-    examined = findings()
-    assert examined["accounting"].kind == "accounting_unreachable"
-    assert examined["profile"].values["profile"] == "slurm-nodbd"
-
-
-@pytest.mark.parametrize(("age", "bad"), [("299 sec", True), ("300 sec", False), ("0 sec", True), ("5000 sec", False)])
-def test_a_squeue_that_forgets_too_soon_is_wrong(cluster, age, bad):
-    cluster(MinJobAge=age)
-    assert wrong() == ({"MinJobAge"} if bad else set())
-    assert ("MinJobAge=300" in findings()["MinJobAge"].remedy) == bad
+    found = {each.kind for title, each in examined.items() if title in ("accounting", "MinJobAge")}
+    assert (found, examined["profile"].values["profile"], wrong()) == (kinds, profile, faults)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -167,38 +157,24 @@ def test_the_marker_of_a_testbed_makes_its_profile():
 
 
 @pytest.mark.parametrize(
-    ("name", "speaks", "type_"),
-    [("mpich", "pmi2", "pmi2"), ("mpich for pmix", "pmix and pmi2", "pmix"), ("cray", "cray_shasta and pmi2", "pmi2"),
-     ("intel", "pmi2", "pmi2"), ("open mpi", "pmix", "pmix")],
+    ("name", "default", "offered", "kind", "chosen"),
+    [
+        ("mpich", "none", "pmix pmi2", "pmi_option", "pmi2"), ("cray", "none", "pmix pmi2", "pmi_option", "pmi2"),
+        ("mpich for pmix", "none", "pmix pmi2", "pmi_option", "pmix"), ("intel", "none", "pmi2", "pmi_option", "pmi2"),
+        ("open mpi", "none", "pmix pmi2", "pmi_option", "pmix"), ("mpich", "pmi2", "pmi2", "pmi_default", "pmi2"),
+        ("open mpi", "none", "pmi2", "pmi_mismatch", None), ("another", "none", "pmi2", "pmi_unknown", None),
+    ],
 )  # fmt: skip
-@pytest.mark.usefixtures("cluster")
-def test_the_type_of_mpi_is_one_that_slurm_and_the_library_speak(library, name, speaks, type_):
+def test_the_type_of_mpi_is_one_that_slurm_and_the_library_speak(
+    programs, cluster, library, name, default, offered, kind, chosen
+):
+    cluster(MpiDefault=default)
+    programs("srun", "\n\t".join(["MPI plugin types are...", *offered.split(), "none\n"]))
     library(name)
-    examined = findings()["PMI"]
-    assert (examined.kind, examined.values) == ("pmi_option", {"chosen": type_})
-    assert examined.text == f"Slurm offers the PMI types pmix, none, pmi2; the MPI library supports {speaks}"
-
-
-def test_a_type_that_is_the_default_needs_no_site_file(cluster):
-    cluster(MpiDefault="pmi2")
-    examined = findings()["PMI"]
-    assert (examined.kind, examined.values) == ("pmi_default", {"chosen": "pmi2"})
-
-
-def test_no_type_in_common_is_wrong(programs, cluster, library):  # noqa: ARG001 - there is a cluster
-    programs("srun", "MPI plugin types are...\n\tnone\n\tpmi2\n")
-    library("open mpi")
-    examined = findings()["PMI"]
-    assert examined.kind == "pmi_mismatch"
-    assert wrong() == {"PMI"}
-    assert "--mpi=TYPE" in findings()["profile"].remedy
-
-
-@pytest.mark.usefixtures("cluster")
-def test_of_an_unknown_library_nothing_is_claimed(library):
-    library("another")
-    examined = findings()["PMI"]
-    assert (examined.kind, (examined.severity == "critical")) == ("pmi_unknown", False)
+    examined = findings()
+    assert (examined["PMI"].kind, examined["PMI"].values.get("chosen")) == (kind, chosen)
+    assert wrong() == ({"PMI"} if kind == "pmi_mismatch" else set())
+    assert f"--mpi={chosen or 'TYPE'}" in examined["profile"].remedy
 
 
 def test_partitions_are_reported_with_their_usable_nodes_and_limits(programs, cluster):

@@ -44,9 +44,6 @@ AFTER_END_S = 120.0
 AFTER_OUTAGE_S = 10.0
 """The same after an outage of the controller, in which Snakemake has most likely lost its jobs."""
 
-OUTAGE_EFFECT_S = 600.0
-"""Seconds after an outage in which AFTER_OUTAGE_S applies."""
-
 
 def _never_starts(job: QueuedJob) -> bool:
     """Return whether the reason of a pending job can only be resolved by an administrator."""
@@ -64,10 +61,7 @@ def _print_end(job: ScheduledJob) -> None:
 class SlurmMonitor:
     """Polls the states of the Slurm jobs of the sweep into ``out``.
 
-    Args:
-        out: the directory of the results.
-        every_s: the polling interval in seconds.
-        pending_limit_s: the time in seconds after which a job with a permanent reason is cancelled.
+    A job whose reason for pending is permanent is cancelled after ``pending_limit_s`` seconds.
     """
 
     def __init__(self, out: Path, every_s: float = 30.0, pending_limit_s: float = 60.0) -> None:
@@ -79,9 +73,8 @@ class SlurmMonitor:
         self._asked = float("-inf")
         self._waits: dict[str, float] = {}  # when a job's permanent reason was first seen
         self._begun = self._answered = time.monotonic()
-        self._busy: float | None = None  # when the first job of this sweep was seen
-        self._idle: float | None = None  # when all jobs had ended; None before the first job
-        self._none: float | None = None  # since when no job is alive, even if none was ever seen
+        self._submitted: float | None = None  # when the first job of this Snakemake was seen
+        self._quiet: float | None = None  # since when no job is alive
 
     def poll(self) -> None:
         """Query Slurm if the interval has passed and the controller answers."""
@@ -109,14 +102,14 @@ class SlurmMonitor:
         query fails. Its polling interval grows by 10 s each time: sqrt(20 t) seconds after t seconds. As long as Slurm
         has not answered again, nothing counts as missed.
         """
-        if self.outage and self._answered - self.controller.back < OUTAGE_EFFECT_S:
-            # A controller may lose a job that it has just accepted, without any trace.
-            since = None if self._none is None or self.controller.unreachable else max(self._none, self.controller.back)
-            return since is not None and self._answered - since > AFTER_OUTAGE_S
-        if self._busy is None or self._idle is None:
+        if self._quiet is None or self.controller.unreachable:
             return False
-        interval_s = min(MAX_PLUGIN_POLL_S, 20 + math.sqrt(20 * (self._idle - self._busy)))
-        return self._answered - self._idle > interval_s + AFTER_END_S
+        if self.outage:  # a controller may lose a job that it has just accepted, without any trace
+            return self._answered - max(self._quiet, self.controller.back) > AFTER_OUTAGE_S
+        if self._submitted is None:
+            return False
+        interval_s = min(MAX_PLUGIN_POLL_S, 20 + math.sqrt(20 * (self._quiet - self._submitted)))
+        return self._answered - self._quiet > interval_s + AFTER_END_S
 
     def restart(self) -> None:
         """Cancel the jobs of the previous Snakemake: the next one writes the same files.
@@ -125,7 +118,7 @@ class SlurmMonitor:
             BadInputError: if Slurm does not answer, or a job does not end in time.
         """
         self.cancel_and_wait("Snakemake had lost it")
-        self._busy = self._idle = None
+        self._submitted = None
         self._outages = self.controller.outages
 
     def _update(self, queue: Sequence[QueuedJob]) -> None:
@@ -145,12 +138,12 @@ class SlurmMonitor:
             if job.state in LIVE_STATES and job.id not in there:
                 self._known[job.id] = replace(job, state="GONE")
         now = self._answered = time.monotonic()
-        alive = any(job.alive for job in queue)
-        self._none = None if alive else now if self._none is None else self._none
-        if alive:
-            self._busy, self._idle = self._busy or now, None
-        elif self._known != before or self._idle is not None:
-            self._busy, self._idle = self._busy or self._begun, self._idle or now
+        if any(job.alive for job in queue):
+            self._submitted, self._quiet = self._submitted or now, None
+        elif self._known != before:  # a job may have begun and ended since the last query
+            self._submitted, self._quiet = self._submitted or self._begun, now
+        else:
+            self._quiet = self._quiet or now
         if before != self._known:
             with suppress(OSError):  # the disk is full: the jobs report that themselves
                 write_scheduled(self.out, self._known.values())

@@ -35,13 +35,7 @@ class Partition:
         return len(self.cpus)
 
     def why_unavailable(self, nodes: int, cpus: int, other_nodes: int = 0) -> str | None:
-        """Return why a job cannot be allocated these nodes; None if it can.
-
-        Args:
-            nodes: the number of nodes.
-            cpus: the number of CPUs per node.
-            other_nodes: the number of nodes that the job also has in this partition.
-        """
+        """Return why a job cannot be allocated nodes with so many CPUs each, besides its ``other_nodes`` here."""
         kind = f"nodes with feature {self.feature}" if self.feature else "nodes"
         if self.largest is not None and nodes + other_nodes > self.largest:
             return f"partition {self.name} gives a job at most {self.largest} nodes"
@@ -58,11 +52,7 @@ UNUSABLE_STATES = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "N
 
 
 def load_partition(name: str | None, feature: str | None = None) -> Partition:
-    """Return a partition.
-
-    Args:
-        name: the name of the partition; None for the default one of the cluster.
-        feature: the feature that its nodes must have; None for all nodes.
+    """Return a partition, by default that of the cluster, or its nodes with a feature.
 
     Raises:
         BadInputError: if there is no such partition, or if Slurm does not answer.
@@ -173,10 +163,6 @@ REFUSALS = {
 
 def check_request(resources: Mapping[str, int | str], site: Mapping[str, object]) -> None:
     """Check by ``sbatch --test-only`` that Slurm would accept a job, without submitting it.
-
-    Args:
-        resources: the resources of the job, by the names of Snakemake's Slurm plugin.
-        site: the keys of the site file with their values.
 
     Raises:
         BadInputError: if Slurm would reject the job, with its reason and the key of the site file if that is clear, or

@@ -104,10 +104,6 @@ def mpi_types() -> list[str]:
 def check_launcher(command: str, *, may_be_elsewhere: bool) -> None:
     """Check that the command that starts ranks exists, and that srun knows the type of ``--mpi``.
 
-    Args:
-        command: the launcher of a site file.
-        may_be_elsewhere: whether modules that jobs load may bring it.
-
     Raises:
         BadInputError: names the key ``launcher`` and the valid types.
     """

@@ -209,23 +209,6 @@ def test_after_an_outage_snakemake_has_little_time_to_notice_an_end(slurm, progr
     assert not monitor.outage
 
 
-def test_long_after_an_outage_snakemake_has_its_usual_time_to_notice_an_end(slurm, programs, tmp_path, monkeypatch):
-    now = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    monitor = SlurmMonitor(tmp_path)
-    slurm(("7", "RUNNING", "None"))
-    for answer in (DOWN, UP):
-        programs("scontrol", answer)
-        now += 20
-        monitor.poll()
-    for state, waits in (("RUNNING", 3600), ("COMPLETED", 11), ("COMPLETED", 11)):
-        slurm(("7", state, "None"))
-        now += waits
-        monitor.poll_now()
-        assert not monitor.missed_end
-    assert monitor.outage  # what has failed by it is tried again
-
-
 def test_a_job_that_the_controller_lost_before_anybody_saw_it_is_not_waited_for(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
