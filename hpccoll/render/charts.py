@@ -37,7 +37,6 @@ from hpccoll.render.definitions import heading_of
 from hpccoll.render.pair_heatmap import pair_busbw_map, pair_time_map
 from hpccoll.render.step_charts import share_against_ranks, time_against_bucket
 from hpccoll.render.step_timeline_chart import step_timeline_chart
-from hpccoll.store.statistics import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +109,12 @@ def time_against_size(group: ChartGroup) -> Chart | None:
         return None
     data = [
         chart_record(group, p, median_seconds(p), ends)
-        | _range_field(ends)
         | _round_ticks(group, p)
-        | {"expected": p.expected_s}
+        | {"range": interval_label(ends), "expected": p.expected_s}
         for p, ends in curve_points(group)
     ]
     data += predicted_records(group, median_seconds, median_interval)
     return curves_over_size(group, data, chart_base.time_axis, expected_lines if group.modelled else None)
-
-
-def _range_field(ends: Interval) -> ChartRecord:
-    """Return the tooltip field of a line of several pairs of ranks."""
-    return {"range": interval_label(ends)}
 
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
@@ -133,16 +126,14 @@ def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = Non
 
 
 def busbw_against_size(group: ChartGroup) -> Chart | None:
-    # The upper end of the interval of the time is the lower end of the bandwidth.
     data = [
-        chart_record(
-            group, p, busbw, ends and (busbw * median_seconds(p) / ends[1], busbw * median_seconds(p) / ends[0])
-        )
+        chart_record(group, p, busbw, ends and (work / ends[1], work / ends[0]))
         | {"wire": wire_limit(p.row, p.wire), "wires": wire_label(p.row, p.wire).removeprefix("the ")}
-        | _range_field(ends)
-        | _round_ticks(group, p, busbw * median_seconds(p))
+        | {"range": interval_label(ends)}
+        | _round_ticks(group, p, work)
         for p, ends in curve_points(group)
         if not p.row.floor and (busbw := p.row.busbw_Bps)
+        for work in [busbw * median_seconds(p)]
     ]
     data += predicted_records(group, lambda p: p.row.busbw_Bps, busbw_interval)
     calibrated = any(d.get("wire") for d in data)
@@ -175,21 +166,20 @@ def efficiency_against_ranks(group: ChartGroup) -> Chart | None:
 def speedup_against_size(group: ChartGroup) -> Chart | None:
     if not group.has_size or group.many_pairs:
         return None
-    data = [
-        chart_record(group, each.point, each.value, each.ends) | {"speedup": f"{each.value:.2f}"}
-        for each in speedups(group.points)
-    ]
-    return curves_over_size(group, data, chart_base.ratio_axis, unity_rule)
+    return curves_over_size(group, _speedup_records(group), chart_base.ratio_axis, unity_rule)
 
 
 def speedups_of_collectives(group: ChartGroup) -> Chart | None:
     """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
-    data = [
+    return panels_of_collectives(group, _speedup_records(group), chart_base.ratio_axis, unity_rule)
+
+
+def _speedup_records(group: ChartGroup) -> list[ChartRecord]:
+    return [
         chart_record(group, each.point, each.value, each.ends)
         | {"speedup": f"{each.value:.2f}", "panel": each.point.row.collective}
         for each in speedups(group.points)
     ]
-    return panels_of_collectives(group, data, chart_base.ratio_axis, unity_rule)
 
 
 def busbw_of_collectives(group: ChartGroup) -> Chart | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from hpccoll.analysis.call_labels import concurrent_label, has_size, traffic_pattern
 from hpccoll.analysis.chart_groups import ChartGroup
@@ -175,33 +175,13 @@ FORMATS: Mapping[str, ColumnFormat] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnCells:
-    """A column of the table.
-
-    Args:
-        heading: the name with the unit.
-        texts: the text of each cell; empty if there is no value.
-        sort_keys: the number that each cell is sorted by, None for an empty cell; None for columns of text.
-        always: whether the column is shown even if all cells agree.
-    """
-
-    heading: str
-    texts: Sequence[str]
-    sort_keys: Sequence[float | None] | None
-    always: bool
-
-    def cell(self, i: int) -> tuple[float | str | None, str]:
-        """Return what cell ``i`` is sorted by, None for its text, and its text."""
-        if self.sort_keys is None:
-            return None, self.texts[i]
-        key = self.sort_keys[i]
-        return "" if key is None else key, self.texts[i]
+Cells: TypeAlias = list[tuple[float | str | None, str]]
+"""What each cell of a column is sorted by, its text where that is None, and its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsTable:
-    """The table of rows: what all agree in, the headings, and the status and cells of each row."""
+    """The table of rows: what all rows agree in, the headings, and the status and cells of each row."""
 
     shared: Sequence[str]
     head: Sequence[str]
@@ -209,30 +189,33 @@ class RowsTable:
 
 
 def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
-    """Return the table of all rows; a column in which all rows agree becomes a part of one sentence above it."""
+    """Return the table of all rows; a column in which all rows agree becomes a part of one sentence above it.
+
+    Bandwidths are in the unit that suits the highest busbw.
+    """
     every = chain.from_iterable((*group.points, *group.predictions) for group in groups)
     points = [*{id(point): point for point in every}.values()]  # a prediction may be in several groups
-    columns = table_columns(points)
-    shown = [column for column in columns if (column.always and any(column.texts)) or len(set(column.texts)) > 1]
-    shared = [f"{each.heading} {each.texts[0]}" for each in columns if points and each not in shown and each.texts[0]]
-    rows = [(point.row.status, [column.cell(i) for column in shown]) for i, point in enumerate(points)]
-    return RowsTable(shared, [column.heading for column in shown], rows)
-
-
-def table_columns(points: Sequence[SeriesPoint]) -> tuple[ColumnCells, ...]:
-    """Return all columns of the table, with bandwidths in the unit that suits the highest busbw of ``points``."""
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
-    return tuple(_cells(column, points, scale, unit) for column in REPORT_COLUMNS)
+    shared, shown = [], {}
+    for column in REPORT_COLUMNS:
+        heading, cells = column.heading.format(rate=unit), column_cells(column, points, scale)
+        texts = [text for _, text in cells]
+        if (column.always and any(texts)) or len(set(texts)) > 1:
+            shown[heading] = cells
+        elif any(texts):
+            shared.append(f"{heading} {texts[0]}")
+    rows = [(point.row.status, [cells[i] for cells in shown.values()]) for i, point in enumerate(points)]
+    return RowsTable(shared, list(shown), rows)
 
 
-def _cells(column: ReportColumn, points: Sequence[SeriesPoint], scale: float, unit: str) -> ColumnCells:
-    form = FORMATS[column.format]
-    values = [_value(column.key, point) for point in points]
-    keys = [None if value is None else form.sort_key(value) for value in values] if form.sort_key else None
-    shown = [value / scale if column.format == "rate" and value is not None else value for value in values]
-    texts = ["" if value is None else form.text(value) for value in shown]
-    return ColumnCells(column.heading.format(rate=unit), texts, keys, column.always)
-
-
-def _value(key: str, point: SeriesPoint) -> Any:
-    return DERIVED[key](point) if key in DERIVED else getattr(point.row, key)
+def column_cells(column: ReportColumn, points: Iterable[SeriesPoint], scale: float) -> Cells:
+    """Return the cells of a column; ``scale`` is the unit of bandwidths in bytes per second."""
+    form, cells = FORMATS[column.format], Cells()
+    for point in points:
+        value = DERIVED[column.key](point) if column.key in DERIVED else getattr(point.row, column.key)
+        if value is None:
+            cells.append(("" if form.sort_key else None, ""))
+        else:
+            key = form.sort_key(value) if form.sort_key else None
+            cells.append((key, form.text(value / scale if column.format == "rate" else value)))
+    return cells

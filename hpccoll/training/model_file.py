@@ -79,11 +79,6 @@ def model_name(name: str) -> str:
 def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], object]) -> dict[str, object]:
     """Return the contents of those of ``names`` that are files of models, by the names of the models.
 
-    Args:
-        names: names of models and files.
-        key: the option or the key that names them.
-        load: returns the content of a file, given its path and the key.
-
     Raises:
         BadInputError: if a file cannot be read or is no model, or two models would have the same name.
     """

@@ -1,23 +1,25 @@
 """The table of rows: every column is declared once, with a value, a heading and a format."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render import report_columns
-from hpccoll.render.report_columns import DERIVED, FORMATS, REPORT_COLUMNS, ReportColumn, table_columns
+from hpccoll.render.report_columns import DERIVED, FORMATS, REPORT_COLUMNS, ReportColumn, rows_table
 from hpccoll.store.rows import Row
 
 
 @pytest.fixture
-def cells_of(of_rows):
-    """``cells_of(heading, *rows)`` returns the texts and the sort keys of a column."""
+def cells_of(of_rows, monkeypatch):
+    """``cells_of(heading, *rows)`` returns the texts and the sort keys of a column; None for a column of text."""
+    every = tuple(replace(column, always=True) for column in REPORT_COLUMNS)
 
-    def cells(heading, *rows):
-        points = [point for group in chart_groups(of_rows(*rows)) for point in group.points]
-        (column,) = (column for column in table_columns(points) if column.heading == heading)
-        return list(column.texts), column.sort_keys and list(column.sort_keys)
+    def cells(heading, *rows, columns=every):
+        monkeypatch.setattr(report_columns, "REPORT_COLUMNS", columns)
+        table = rows_table(chart_groups(of_rows(*rows)))
+        keys, texts = zip(*(cells[table.head.index(heading)] for _, cells in table.rows), strict=True)
+        return list(texts), None if keys[0] is None else list(keys)
 
     return cells
 
@@ -32,16 +34,15 @@ def test_every_derived_value_has_a_column():
     assert DERIVED.keys() <= {column.key for column in REPORT_COLUMNS}
 
 
-def test_a_field_of_the_row_is_a_column_once_it_is_declared(cells_of, make_row, monkeypatch):
-    declared = ReportColumn("cpu_s", "CPU time (us)", "us")
-    monkeypatch.setattr(report_columns, "REPORT_COLUMNS", (*REPORT_COLUMNS, declared))
-    assert cells_of("CPU time (us)", make_row(seconds=1.5e-5)) == (["15.00"], [1.5e-5])
+def test_a_field_of_the_row_is_a_column_once_it_is_declared(cells_of, make_row):
+    declared = ReportColumn("cpu_s", "CPU time (us)", "us", always=True)
+    assert cells_of("CPU time (us)", make_row(seconds=1.5e-5), columns=(declared,)) == (["15.00"], [1.5e-5])
 
 
 def test_numbers_are_sorted_by_their_value_and_text_by_itself(cells_of, make_row):
     rows = make_row(seconds=1e-5), make_row(nbytes=64, median_s=None, ci_low_s=None, converged=False)
-    assert cells_of("median (us)", *rows) == (["10.00", ""], [1e-5, None])
-    assert cells_of("95 % interval (us)", *rows) == (["9.70 to 10.30", ""], [pytest.approx(9.7e-6), None])
+    assert cells_of("median (us)", *rows) == (["10.00", ""], [1e-5, ""])
+    assert cells_of("95 % interval (us)", *rows) == (["9.70 to 10.30", ""], [pytest.approx(9.7e-6), ""])
     assert cells_of("size", *rows) == (["1 KiB", "64 B"], [1024, 64])
     assert cells_of("converged", *rows) == (["yes", "no"], None)
 
@@ -53,4 +54,4 @@ def test_bandwidths_are_in_the_unit_of_the_highest(cells_of, make_row):
 
 def test_the_rounds_of_a_row_are_a_list_with_gaps(cells_of, rounds_row):
     assert cells_of("by round (us)", rounds_row("ring", 10, None, 20))[0] == ["10.00, -, 20.00"]
-    assert cells_of("by round (us)", rounds_row("ring", 10))[0] == [""]
+    assert cells_of("by round (us)", rounds_row("ring", 10), rounds_row("ring", 10, 20))[0] == ["", "10.00, 20.00"]

@@ -34,9 +34,6 @@ ENDINGS = (".svg", ".png")
 _CLASS = 3.0
 """The width of a line of the legend that only shows a colour."""
 
-_SCALE = 2
-"""Pixels of a PNG for each pixel of the SVG."""
-
 
 def picture(view: ScheduleView, unit: int | None = None) -> str:
     """Return the picture of ``view`` as the text of an SVG file.
@@ -121,13 +118,11 @@ def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
     """
     if path.suffix not in ENDINGS:
         raise BadInputError("--out", str(path), f"a file that ends in {' or '.join(ENDINGS)}")
-    svg = picture(view, unit)
-    if path.suffix == ".svg":
-        content = svg.encode()
-    else:
-        import vl_convert
+    content = picture(view, unit).encode()
+    if path.suffix == ".png":
+        from hpccoll.render.chart_base import chart_engine
 
-        content = vl_convert.svg_to_png(svg, scale=_SCALE)
+        content = chart_engine().svg_to_png(content.decode(), scale=2)
     try:
         with replacing_file(path.resolve()) as unfinished:
             unfinished.write_bytes(content)
@@ -172,16 +167,12 @@ def _cells(state: BufferState, grid: Grid) -> Iterator[Shape]:
             complete = bool(symbols) and (symbols == state.all_symbols or symbols == state.expected[me])
             fill = _FULL if complete else _shade(len(symbols) / max(1, len(state.all_symbols)))
             edge = INK if changed else "none" if symbols else FAINT
-            yield Box(
-                at.x - half,
-                at.y - tall,
-                at.x + half,
-                at.y + tall,
-                fill,
-                edge,
-                width=min(1.2, grid.across / 25),
-                radius=3,
+            low, high, width = (
+                Point(at.x - half, at.y - tall),
+                Point(at.x + half, at.y + tall),
+                min(1.2, grid.across / 25),
             )
+            yield Box(*low, *high, fill, edge, width=width, radius=3)
             text = state.cell_text(symbols, cell_width(grid))
             if grid.across >= 30 and text:
                 yield Text(at.x, at.y, text, size=_SIZE, colour=PAPER if complete else INK)
