@@ -8,7 +8,8 @@ from importlib.util import find_spec
 
 from mpi4py import MPI
 
-from hpccoll.analysis.choice_table import Conditions, TuneTable, machine_name, mpi_version
+from hpccoll.analysis.choice_table import TuneTable
+from hpccoll.analysis.conditions import Conditions, machine_name, mpi_version
 from hpccoll.analysis.resolve_auto import resolve_auto
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case

@@ -31,7 +31,7 @@ from hpccoll.host.process_facts import (
 from hpccoll.measure.ranks import Ranks
 from hpccoll.schedule import Layout
 from hpccoll.store.raw_results import Attempt, RankLocation
-from hpccoll.store.schema import ON_TESTBED
+from hpccoll.store.schema import ON_SHARED_GPU, ON_TESTBED
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
     return Attempt(
         run_id=str(uuid.uuid4()),
         number=number,
-        kind="measured on a shared GPU" if gpus_are_shared(gpus) else ON_TESTBED if testbed else "measured",
+        kind=ON_SHARED_GPU if gpus_are_shared(gpus) else ON_TESTBED if testbed else "measured",
         machine=_machine(hosts, sorted({report.hardware for report in reports})),
         ranks=layout.ranks,
         nodes=layout.nodes,
