@@ -53,11 +53,7 @@ class _RankReport:
 def gather_attempt(ranks: Ranks, job: Job, number: int, gpu: Mapping[str, Any]) -> Attempt:
     """Return the record of an attempt; all ranks call this together and get the same one.
 
-    Args:
-        ranks: the ranks.
-        job: the job.
-        number: the number of the attempt.
-        gpu: the record of this rank's GPU (``RankGpus.provenance``).
+    ``gpu`` is the record of this rank's GPU (``RankGpus.provenance``).
     """
     quotas = cpu_quotas()
     quota = f" with a quota of {min(quotas.values()):g} CPUs" if quotas else ""
@@ -147,10 +143,6 @@ class LoadRecorder:
     """Records what else uses the hosts of an attempt; created and used on all of its ranks together.
 
     The first rank of each clock domain samples its machine: hosts of a testbed share one.
-
-    Args:
-        comm: the communicator of the ranks.
-        attempt: the record of the attempt, of which this is the beginning.
     """
 
     def __init__(self, comm: MPI.Intracomm, attempt: Attempt) -> None:
