@@ -1,0 +1,36 @@
+"""The judgement of a table of choices in words."""
+
+from collections.abc import Iterator
+
+from hpccoll.analysis.judge_table import SizeRegret, TableJudgement
+from hpccoll.common.units import format_seconds, format_size
+
+
+def judgement_lines(judgement: TableJudgement) -> Iterator[str]:
+    """Yield the regret of the table's choice at each size, by setting, and what could not be judged."""
+    yield "regret: time of the table's choice over that of the best choice in these results; 1 if it is the best"
+    for setting, regrets, mean, held_out in judgement.by_setting():
+        yield setting.label
+        yield from map(_size_line, regrets)
+        yield f"{'mean':>12}  {_regret(mean, held_out)}"
+        if setting in judgement.single_choices:
+            choice, single = judgement.single_choices[setting]
+            yield f"{'one for all':>12}  {single:.3f}  {choice.label}, the best single choice for these sizes"
+    yield from (f"not judged: {sentence}" for sentence in judgement.unjudged)
+    yield from judgement.other_conditions
+    all_sizes = _regret(judgement.mean, judgement.held_out)
+    yield f"geometric mean of the regret at {len(judgement.regrets)} sizes: {all_sizes}"
+
+
+def _size_line(r: SizeRegret) -> str:
+    notes = "" if r.choice == r.best else f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
+    notes += ", in another launch" if r.unpaired else ""
+    if notes and not r.is_significant:
+        notes += f", but not clearly: noise may change the regret by {100 * r.noise:.0f} %"
+    notes += "; outside the measured sizes of the table" if r.extrapolated else ""
+    return f"{format_size(r.nbytes):>12}  {r.regret:.3f}  {r.choice.label}: {format_seconds(r.seconds)}{notes}"
+
+
+def _regret(mean: float, held_out: float) -> str:
+    most, least = f"{mean:.3f}", f"{held_out:.3f}"
+    return most if least == most else f"{most} at most, {least} at least, because of noise"
