@@ -25,7 +25,7 @@ from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
-from hpccoll.store.raw_results import Attempt
+from hpccoll.store.raw_results import Attempt, Status
 from hpccoll.training.model_file import models_from_json
 from hpccoll.training.step_keys import GEMM
 from hpccoll.training.workload import Workload
@@ -53,7 +53,7 @@ class SkippedCase:
     """
 
     reason: str
-    status: str = "skipped"
+    status: Status = "skipped"
 
 
 class CaseFactory:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from hpccoll.cases.case import Case, Job, Parameter
@@ -15,13 +16,15 @@ from hpccoll.schedule import Layout
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.schema import IMPORTED, PREDICTED_KINDS, RANK_RESULT_MERGES, Merge, RankResult
 
+Status: TypeAlias = Literal["ok", "wrong", "skipped", "failed"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(RankResult):
     """The outcome of one case in the rounds that measured it; ``times`` is None if nothing was timed."""
 
     case: Case
-    status: str  # ok, wrong, skipped, failed
+    status: Status
     reason: str | None = None
     bytes: int | None = None  # the bytes that the case moved
     params: Mapping[str, Parameter] = field(default_factory=dict)  # including defaults
@@ -117,19 +120,19 @@ class Attempt:
     """One launch of a job."""
 
     run_id: str
-    number: int
+    number: Annotated[int, Meta(ge=1)]
     kind: str
     machine: str
-    ranks: int  # including aggregators
-    nodes: int
+    ranks: Annotated[int, Meta(ge=1)]  # including aggregators
+    nodes: Annotated[int, Meta(ge=1)]
     ranks_per_node: int | None
     mapping: str
-    aggregators: int
+    aggregators: Annotated[int, Meta(ge=0)]
     oversubscribed: bool
     places: tuple[RankLocation, ...]
     ports: tuple[str, ...] = ()  # the names of the hosts' network ports
-    provenance: Mapping[str, object]
-    evidence: Mapping[str, object] | None = None  # the result of the log probe, as JSON
+    provenance: Mapping[str, Any]
+    evidence: Mapping[str, Any] | None = None  # the result of the log probe, as JSON
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property
