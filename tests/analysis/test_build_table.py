@@ -19,7 +19,8 @@ from synthetic_timings import (
 )
 
 from hpccoll.analysis.build_table import build_table, table_warnings
-from hpccoll.analysis.choice_table import Conditions, TuneTable
+from hpccoll.analysis.choice_table import TuneTable
+from hpccoll.analysis.conditions import Conditions
 from hpccoll.analysis.judge_table import judge_table
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
 from hpccoll.analysis.setting import Choice, Setting
