@@ -32,8 +32,8 @@ def tune(
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import recommend
-    from hpccoll.render.answers import Answers, all_table_lines
-    from hpccoll.render.judgement_text import judgement_lines
+    from hpccoll.render.answers import Answers
+    from hpccoll.render.choice_table_text import all_table_lines, judgement_lines
     from hpccoll.store.load_results import read_results
 
     if (out is None) == (judge is None):

@@ -10,7 +10,7 @@ from synthetic_timings import KIB, linear_curve, measured_results, measured_tabl
 
 from hpccoll.analysis.judge_table import judge_table
 from hpccoll.common.errors import BadInputError
-from hpccoll.render.judgement_text import judgement_lines
+from hpccoll.render.choice_table_text import judgement_lines
 from hpccoll.store import hdf5
 
 SIZES = [KIB << 2 * i for i in range(8)]

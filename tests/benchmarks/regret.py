@@ -19,7 +19,7 @@ from settings import CHOICES
 
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.judge_table import judge_table
-from hpccoll.render.judgement_text import judgement_lines
+from hpccoll.render.choice_table_text import judgement_lines
 from hpccoll.store.load_results import read_results
 
 MOST = 1.05
