@@ -45,6 +45,7 @@ def judgement_lines(judgement: TableJudgement) -> Iterator[str]:
 
 
 def _size_line(r: SizeRegret) -> str:
+    """Return the regret at a size, the choice and its time, and the best choice with what makes that uncertain."""
     notes = "" if r.choice == r.best else f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
     notes += ", in another launch" if r.unpaired else ""
     if notes and not r.is_significant:
@@ -54,5 +55,6 @@ def _size_line(r: SizeRegret) -> str:
 
 
 def _regret(mean: float, held_out: float) -> str:
+    """Return a regret with its lower estimate, unless both are equal to three decimals."""
     most, least = f"{mean:.3f}", f"{held_out:.3f}"
     return most if least == most else f"{most} at most, {least} at least, because of noise"
