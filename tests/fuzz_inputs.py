@@ -130,12 +130,12 @@ JOB = Job(
     cases=(Case(collective="all_reduce", algorithm="ring", bytes=8, params={"channels": 2}),),
 )  # fmt: skip
 PLAN = {
-    "name": "a", "profile": "local", "jobs": [json.loads(JOB.to_json())], "estimated_s": 1.0, "on_paper": False,
+    "name": "a", "profile": "local", "jobs": [json.loads(JOB.to_json())], "estimated_s": 1.0, "offline": False,
     "skips": [{"case": "a", "job": "mpi.p2", "reason": "b"}], "notes": ["a"],
     "resources": {"mpi.p2": {"nodes": 1}},
     "launcher": {
-        "command": "mpiexec -n {ranks}", "program": "hpccoll", "setup": ["a"], "slurm": False, "patience_s": 60.0,
-        "slurm_conf": None, "aggregator": None, "within": "", "network": None,
+        "command": "mpiexec -n {ranks}", "program": "hpccoll", "setup": ["a"], "slurm": False, "start_timeout_s": 60.0,
+        "slurm_conf": None, "aggregator": None, "socket_distribution": "", "network": None,
     },
 }  # fmt: skip
 

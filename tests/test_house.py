@@ -15,17 +15,17 @@ from hpccoll.store.call_key import CallKey
 
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
 MAY_IMPORT = {
-    "common": "numpy pydantic pydantic_core yaml",
+    "common": "numpy msgspec pydantic pydantic_core yaml",
     "executor": "schedule common numpy mpi4py hatchling",
     "schedule": "common numpy ml_dtypes",
     "algorithms": "schedule",
     "host": "common numpy mpi4py pynvml",
     "transports": "executor host schedule common numpy mpi4py cupy cupyx cupy_backends nccl",
-    "training": "schedule common numpy",
-    "cases": "algorithms training schedule host common",
-    "evidence": "cases host common",
-    "store": "cases schedule common numpy h5py",
-    "analysis": "store cases schedule common numpy scipy pandas xarray",
+    "training": "schedule common numpy msgspec",
+    "cases": "algorithms training schedule host common msgspec",
+    "evidence": "cases host common msgspec",
+    "store": "cases schedule common numpy h5py msgspec",
+    "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
     "model": "analysis store cases training schedule common numpy scipy pydantic",
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll import __version__
-from hpccoll.analysis.choice_table import TableEntry, TuneTable, load_table, machine_name, mpi_version
+from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
+from hpccoll.analysis.conditions import machine_name, mpi_version
 from hpccoll.analysis.measured_choices import check_conditions, measured_settings, rows_by_setting
 from hpccoll.analysis.recommendations import lone_rank_reason, recommend, recommend_placements
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
@@ -16,7 +17,7 @@ from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.units import format_count
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.store.rows import Results
+from hpccoll.store.rows import Results, Run
 
 NOISE_WARNING_PERCENT = 10
 """The uncertainty of the ratio of the two fastest choices, in per cent, from which on a warning is printed."""
@@ -48,17 +49,22 @@ def build_table(results: Results) -> TuneTable:
         for each in recommendations
     )
     used = {run for entry in entries for run in entry.runs}
-    runs = [
-        {
-            "run_id": run.run_id, "job": run.job, "created": run.created, "kind": run.kind,
-            "machine": machine_name(run.machine, run.provenance),
-            "hosts": run.provenance.get("hosts"), "mpi": mpi_version(run.provenance), "path": run.path,
-        }
+    runs = tuple(
+        TableRun(
+            run_id=run.run_id, job=run.job, created=run.created, kind=run.kind,
+            machine=machine_name(run.machine, run.provenance), hosts=_hosts(run), mpi=mpi_version(run.provenance),
+            path=run.path,
+        )
         for run in results.runs
         if run.run_id in used
-    ]  # fmt: skip
+    )  # fmt: skip
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return TuneTable(created=created, hpccoll_version=__version__, rule=RULE, runs=runs, entries=entries)
+
+
+def _hosts(run: Run) -> list[str] | None:
+    hosts = run.provenance.get("hosts")
+    return [str(host) for host in hosts] if isinstance(hosts, list) else None
 
 
 def write_table(table: TuneTable, out: Path) -> None:

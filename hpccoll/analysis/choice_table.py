@@ -4,52 +4,29 @@
 other file; a look-up needs neither raw files nor a fit.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from hpccoll.analysis.conditions import Conditions
 from hpccoll.analysis.setting import ARITHMETIC, Choice, Setting
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
-from hpccoll.cases.case import EXECUTORS, PYTHON, TIMINGS
+from hpccoll.cases.case import EXECUTORS, TIMINGS
 from hpccoll.cases.catalogue import check_algorithm
 from hpccoll.cases.transport_table import DEVICES, TRANSPORTS
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.files import read_json
-from hpccoll.common.limits import (
-    AGGREGATORS,
-    MAX_BYTES,
-    MAX_NAMES,
-    NAME,
-    RANKS,
-    TABLE_BYTES,
-    VALUE,
-    AnyOf,
-    Boolean,
-    IntegerRange,
-    OneOfWords,
-    PositiveNumber,
-    PrintableText,
-    ValueKind,
-    check_fields,
-    check_keys,
-    check_mapping,
-)
+from hpccoll.common.limits import TABLE_BYTES, Line, Name, PositiveNumber, Size
+from hpccoll.common.records import from_builtins, load_record, to_builtins
 from hpccoll.common.units import format_size
 from hpccoll.schedule import MAPPINGS
 from hpccoll.schedule.collective import AUTO
 
-SCHEMA, VERSION = "hpccoll-tune", "1.5"
-"""The name and version of the format. A minor version only adds keys, and 1.3 adds settings of both placements, 1.4
-those of other timings than ``single``, 1.5 ``advice``."""
-
-MAJOR, _, _MINOR = VERSION.partition(".")
-"""The major version: a reader refuses any other."""
-
-VERSIONS = tuple(f"{MAJOR}.{minor}" for minor in range(int(_MINOR) + 1))
-"""The versions whose keys are known."""
-
 VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
+
+
+Ratio = Annotated[float, PositiveNumber(1e9).meta]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,36 +41,18 @@ class ChoiceRange:
         over_best: its time over that of the best choice of each size: geometric mean over these sizes.
         over_native: its time over that of the library's own algorithm, likewise; None if that was not measured.
         unpaired: the labels of choices that no launch measured together with this one, at one or more of these sizes:
-            comparisons with them include differences between launches. Its JSON key is ``apart``.
+            comparisons with them include differences between launches.
         advice: whether the measurements show that people should use the choice; None if that is unknown.
     """
 
-    first: int
-    below: int | None
+    first: Size
+    below: Size | None
     choice: Choice
-    sizes: tuple[int, ...]
-    over_best: float
-    over_native: float | None = None
-    unpaired: tuple[str, ...] = ()
+    sizes: tuple[Size, ...]
+    over_best: Ratio
+    over_native: Ratio | None = None
+    unpaired: tuple[Line, ...] = ()
     advice: bool | None = None
-
-    @classmethod
-    def from_json(cls, read: Mapping[str, Any]) -> "ChoiceRange":
-        choice = Choice(read["algorithm"], read["transport"], tuple(sorted(read["params"].items())))
-        below = read["below"] if read["below"] is None else int(read["below"])
-        return cls(
-            first=int(read["from"]), below=below, choice=choice, sizes=tuple(map(int, read["sizes"])),
-            over_best=float(read["over_best"]), over_native=read["over_native"], unpaired=tuple(read.get("apart", ())),
-            advice=read.get("advice"),
-        )  # fmt: skip
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "from": self.first, "below": self.below, "algorithm": self.choice.algorithm,
-            "transport": self.choice.transport, "params": dict(self.choice.params), "sizes": list(self.sizes),
-            "over_best": self.over_best, "over_native": self.over_native, "apart": list(self.unpaired),
-            "advice": self.advice,
-        }  # fmt: skip
 
     @property
     def label(self) -> str:
@@ -114,9 +73,9 @@ class TableEntry:
     """
 
     setting: Setting
-    runs: tuple[str, ...]
+    runs: tuple[Name, ...]
     ranges: tuple[ChoiceRange, ...]
-    executor: str
+    executor: Name
 
     def range_of(self, nbytes: int) -> ChoiceRange:
         """Return the range of a size; the outer ranges extend beyond the measured sizes."""
@@ -130,6 +89,20 @@ class TableEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableRun:
+    """A run from which a table was made."""
+
+    run_id: Name
+    job: Name
+    created: Line
+    kind: Line
+    machine: str = ""
+    hosts: Sequence[str] | None = None
+    mpi: str = ""  # the version text of the MPI library
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuneTable:
     """A tune table.
 
@@ -137,14 +110,15 @@ class TuneTable:
         created: the time of its creation, ISO 8601, UTC.
         hpccoll_version: the version that made it.
         rule: the rule by which ranges were cut, for people.
-        runs: run_id, job, created, kind, machine, hosts, mpi and path of each run from which it was made.
+        runs: the runs from which it was made.
         entries: the choices of each setting.
     """
 
-    created: str
-    hpccoll_version: str
-    rule: str
-    runs: Sequence[Mapping[str, Any]]
+    schema: Literal["hpccoll-tune 2.0"] = "hpccoll-tune 2.0"
+    created: Line
+    hpccoll_version: Line
+    rule: Line
+    runs: tuple[TableRun, ...]
     entries: tuple[TableEntry, ...]
 
     @classmethod
@@ -152,78 +126,38 @@ class TuneTable:
         """Return the table that a JSON document holds.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: if it is no table, or one of another major version.
+            BadInputError: names the first wrong value.
         """
-        version = str(read["schema_version"])
-        if read["schema"] != SCHEMA or version.partition(".")[0] != MAJOR:
-            raise ValueError(f"it is {read['schema']} {version}, not {SCHEMA} {VERSION}")
-        if version in VERSIONS:  # a later minor version adds keys
-            _check_keys(read)
-        entries = tuple(
-            TableEntry(
-                setting=Setting.from_json(entry["setting"]),
-                runs=tuple(entry["runs"]),
-                ranges=tuple(map(ChoiceRange.from_json, entry["ranges"])),
-                executor=entry.get("executor", PYTHON),  # before version 1.2 there was no other
-            )
-            for entry in read["entries"]
-        )
-        for entry in entries:
-            ends = [0, *(r.below for r in entry.ranges)]
-            if not entry.ranges or ends[:-1] != [r.first for r in entry.ranges] or ends[-1] is not None:
-                raise ValueError(f"{entry.setting.label}: its ranges do not cover all sizes, each up to the next")
-            if not any(r.sizes for r in entry.ranges):
-                raise ValueError(f"{entry.setting.label}: none of its ranges has sizes")
-        about = {name: read[name] for name in ("created", "hpccoll_version", "rule", "runs")}
-        return cls(**about, entries=entries)
+        table = from_builtins(read, cls)
+        table.check()
+        return table
 
     def check(self) -> None:
-        """Check that every value is of its kind and within bounds.
+        """Check what no type of a field says: names, and that the ranges of a setting cover all sizes.
 
         Raises:
-            BadInputError: names the first value that is not.
+            BadInputError: names the first wrong value.
         """
-        check_fields("", self, dict.fromkeys(("created", "hpccoll_version", "rule"), PrintableText()))
         for number, entry in enumerate(self.entries):
-            where = f"entries.{number}."
-            check_fields(f"{where}setting.", entry.setting, _SETTING_KINDS)
-            OneOfWords(EXECUTORS).check(f"{where}executor", entry.executor)
-            check_mapping(f"{where}setting.arguments", dict(entry.setting.arguments), MAX_NAMES, NAME, VALUE)
+            for name, value, known in _names_of(entry):
+                if value not in known:
+                    raise BadInputError(f"entries.{number}.{name}", value, known)
             for each in entry.ranges:
-                check_fields(f"{where}ranges.", each, _RANGE_KINDS)
                 check_algorithm(each.choice.algorithm, [entry.setting.collective])
-                OneOfWords((*TRANSPORTS,)).check(f"{where}ranges.transport", each.choice.transport)
-                check_mapping(f"{where}ranges.params", dict(each.choice.params), MAX_NAMES, NAME, VALUE)
-                for size in each.sizes:
-                    _SIZE_KIND.check(f"{where}ranges.sizes", size)
-            for run_id in entry.runs:
-                NAME.check(f"{where}runs", run_id)
-        for run in self.runs:
-            for name in ("run_id", "machine", "mpi"):
-                text = run.get(name)  # an MPI library may describe itself in several lines
-                AnyOf((PrintableText(), None)).check(
-                    f"runs.{name}", " ".join(text.split()) if isinstance(text, str) else text
-                )
+            ends = [0, *(r.below for r in entry.ranges)]
+            if not entry.ranges or ends[:-1] != [r.first for r in entry.ranges] or ends[-1] is not None:
+                raise BadInputError(f"entries.{number}.ranges", ends, "ranges of all sizes, each up to the next")
+            if not any(r.sizes for r in entry.ranges):
+                raise BadInputError(f"entries.{number}.ranges", [], "ranges with sizes")
 
     def to_json(self) -> dict[str, Any]:
-        entries = [
-            {
-                "setting": e.setting.to_json(),
-                "runs": list(e.runs),
-                "executor": e.executor,
-                "ranges": [r.to_json() for r in e.ranges],
-            }
-            for e in self.entries
-        ]
-        about = {"created": self.created, "hpccoll_version": self.hpccoll_version, "rule": self.rule}
-        return {"schema": SCHEMA, "schema_version": VERSION, **about, "runs": list(self.runs), "entries": entries}
+        document: dict[str, Any] = json.loads(json.dumps(to_builtins(self)))  # lists, as a reader has them
+        return document
 
     def conditions(self, entry: TableEntry) -> list[str]:
         """Return the machines, MPI libraries and executor with which the choices of ``entry`` were measured."""
-        runs = (run for run in self.runs if run.get("run_id") in entry.runs)
-        return sorted(
-            {Conditions(run.get("machine") or "", run.get("mpi") or "", entry.executor).label for run in runs}
-        )
+        runs = (run for run in self.runs if run.run_id in entry.runs)
+        return sorted({Conditions(run.machine, run.mpi, entry.executor).label for run in runs})
 
     def find(self, setting: Setting) -> TableEntry | None:
         """Return the choices of ``setting``, or those of both placements; None without them."""
@@ -245,95 +179,17 @@ class TuneTable:
         raise UnusableError(AUTO, f"no choice for {setting.label}: the table has {labels}")
 
 
-def _check_keys(read: Mapping[str, Any]) -> None:
-    """Check the keys of a table of this version or an earlier one.
-
-    Raises:
-        BadInputError: for a key that no table has.
-    """
-    check_keys("", read, ("schema", "schema_version", *(field.name for field in fields(TuneTable))))
-    for run in read["runs"]:
-        check_keys("runs.", run, ("run_id", "job", "created", "kind", "machine", "hosts", "mpi", "path"))
-    for entry in read["entries"]:
-        check_keys("entries.", entry, (field.name for field in fields(TableEntry)))
-        check_keys("entries.setting.", entry["setting"], (field.name for field in fields(Setting)))
-        for each in entry["ranges"]:
-            check_keys("entries.ranges.", each, _RANGE_KEYS)
-
-
-_RANGE_KEYS = (
-    "from", "below", "algorithm", "transport", "params", "sizes", "over_best", "over_native", "apart", "advice",
-)  # fmt: skip
-_SIZE_KIND = IntegerRange(0, MAX_BYTES)
-_RATIO_KIND = PositiveNumber(1e9)
-_RANGE_KINDS: Mapping[str, ValueKind] = {
-    "first": _SIZE_KIND,
-    "below": AnyOf((_SIZE_KIND, None)),
-    "over_best": _RATIO_KIND,
-    "over_native": AnyOf((_RATIO_KIND, None)),
-    "advice": AnyOf((Boolean(), None)),
-}
-_SETTING_KINDS: Mapping[str, ValueKind] = {
-    "collective": OneOfWords((*COLLECTIVES, *WORKLOADS)),
-    "device": OneOfWords(DEVICES),
-    "arithmetic": AnyOf((OneOfWords(ARITHMETIC), None)),
-    "mapping": OneOfWords((*MAPPINGS, "mixed")),
-    "timing": OneOfWords(TIMINGS),
-    "variant": AnyOf((NAME, None)),
-    "in_place": AnyOf((Boolean(), None)),
-    **dict.fromkeys(("ranks", "nodes", "racks"), RANKS),
-    "ranks_per_node": AnyOf((RANKS, None)),
-    "aggregators": AGGREGATORS,
-}
-"""The kinds of the single values of a range and of a setting; ``TuneTable.check`` checks the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """The conditions for which choices hold.
-
-    Args:
-        machine: the machine, in a line; empty if unknown.
-        mpi: the version text of the MPI library; empty if unknown.
-        executor: the executor.
-        kind: the kind of the measurements; None of a choice that was not measured yet.
-        rule: the rule for the time of an operation, likewise.
-    """
-
-    machine: str
-    mpi: str
-    executor: str
-    kind: str | None = None
-    rule: str | None = None
-
-    @property
-    def label(self) -> str:
-        """The conditions under which a table is used, for people."""
-        mpi, machine = self.mpi or "an unknown MPI", self.machine or "an unknown machine"
-        return f"{machine} with {mpi} and the {self.executor} executor"
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Each of the conditions in words."""
-        return self.machine, self.mpi, f"{self.executor} executor", self.kind or "", f"rule {self.rule}"
-
-
-def machine_name(machine: str, provenance: Mapping[str, Any]) -> str:
-    """Return the machine of a run in a line; on a testbed with the rates of its wires.
-
-    Args:
-        machine: the machine, as the run recorded it.
-        provenance: the provenance of the run.
-    """
-    testbed = provenance.get("testbed") or {}
-    rates = [f"{name} {testbed[key]}" for name, key in (("wires", "rate"), ("uplinks", "uplink")) if testbed.get(key)]
-    return ", ".join((machine, *rates))
-
-
-def mpi_version(provenance: Mapping[str, object]) -> str:
-    """Return the version text of a run's MPI library; empty if unknown."""
-    mpi = provenance.get("mpi")
-    return str(mpi.get("version", "")) if isinstance(mpi, Mapping) else ""
+def _names_of(entry: TableEntry) -> Iterator[tuple[str, object, Collection[object]]]:
+    """Yield the names in an entry, by their keys, with the valid ones."""
+    setting = entry.setting
+    yield "setting.collective", setting.collective, (*COLLECTIVES, *WORKLOADS)
+    yield "setting.device", setting.device, DEVICES
+    yield "setting.arithmetic", setting.arithmetic, (*ARITHMETIC, None)
+    yield "setting.mapping", setting.mapping, (*MAPPINGS, "mixed")
+    yield "setting.timing", setting.timing, TIMINGS
+    yield "executor", entry.executor, EXECUTORS
+    for each in entry.ranges:
+        yield "ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)
 
 
 def check_job_table(table: Mapping[str, Any] | None) -> None:
@@ -344,8 +200,8 @@ def check_job_table(table: Mapping[str, Any] | None) -> None:
     """
     try:
         if table is not None:
-            TuneTable.from_json(table).check()
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            TuneTable.from_json(table)
+    except BadInputError as error:
         raise BadInputError("table of the job", type(table).__name__, f"{VALID_TABLE} ({error})") from None
 
 
@@ -359,15 +215,9 @@ def load_table(path: Path, key: str) -> dict[str, Any]:
     Raises:
         BadInputError: if the file cannot be read, or is no table.
     """
+    table = load_record(path, key, TABLE_BYTES, TuneTable, VALID_TABLE)
     try:
-        read: dict[str, Any] = read_json(path, key, TABLE_BYTES)
-        TuneTable.from_json(read).check()
-    except UnusableError as error:
-        raise UnusableError(key, f"{error.expected}; valid: {VALID_TABLE}") from None
-    except KeyError as error:
-        raise BadInputError(key, str(path), f"{VALID_TABLE} (missing: {error})") from None
-    except (TypeError, AttributeError, OverflowError):
-        raise BadInputError(key, str(path), f"{VALID_TABLE} (its structure is not that of a table)") from None
-    except ValueError as error:
+        table.check()
+    except BadInputError as error:
         raise BadInputError(key, str(path), f"{VALID_TABLE} ({error})") from None
-    return read
+    return table.to_json()

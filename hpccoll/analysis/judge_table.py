@@ -20,6 +20,7 @@ from hpccoll.analysis.measured_choices import (
 from hpccoll.analysis.recommendations import lone_rank_reason
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.records import to_builtins
 from hpccoll.common.units import format_seconds, format_size
 from hpccoll.store.rows import Results
 
@@ -108,7 +109,7 @@ class TableJudgement:
             "held_out": self.held_out,
             "settings": [
                 {
-                    "setting": setting.to_json(),
+                    "setting": to_builtins(setting),
                     "geometric_mean": mean,
                     "held_out": held_out,
                     "fixed": self._single_choice(setting),
@@ -116,7 +117,7 @@ class TableJudgement:
                         {
                             "bytes": r.nbytes, "choice": r.choice.label, "seconds": r.seconds, "best": r.best.label,
                             "best_seconds": r.best_seconds, "regret": r.regret, "held_out": r.held_out,
-                            "unsure": r.noise, "apart": r.unpaired, "beyond": r.extrapolated,
+                            "unsure": r.noise, "unpaired": r.unpaired, "beyond": r.extrapolated,
                         }
                         for r in regrets
                     ],
@@ -172,7 +173,7 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
     unjudged: list[str] = []
     other_conditions: dict[str, None] = {}
     single_choices: dict[Setting, tuple[Choice, float]] = {}
-    if {row.run_id for row in results.rows} & {run.get("run_id") for run in table.runs}:
+    if {row.run_id for row in results.rows} & {run.run_id for run in table.runs}:
         other_conditions["the table was made from these results, so that noise makes its choices look too good"] = None
     for setting, measured in measured_settings(results).items():
         entry = table.find(setting)

@@ -5,25 +5,25 @@ run, the median of its rounds, which one disturbed round does not move. Bounds a
 more run (``run_spread``).
 """
 
-import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from hpccoll.analysis.compared_case import COORDINATES, ComparedCase, cases_of_rows
 from hpccoll.analysis.provenance_changes import Facts, facts_of_runs
 from hpccoll.analysis.run_comparison import Comparison, Side, compare_sides
 from hpccoll.analysis.run_spread import RunSpread
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.files import read_json
-from hpccoll.common.limits import check_keys
+from hpccoll.common.files import parse_json
+from hpccoll.common.limits import Name, PositiveNumber, Ranks, Size
+from hpccoll.common.records import from_builtins, load_record, to_json
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 
-SCHEMA = "hpccoll-reference 2"
-MAX_BYTES = 64 << 20
+MAX_FILE_BYTES = 64 << 20
 MIN_RUNS = 3
 """Two runs have one degree of freedom: their prediction interval is 16 standard deviations wide to each side."""
 
@@ -61,6 +61,36 @@ class Reference:
     def side(self) -> Side:
         """The reference as the old side of a comparison."""
         return Side({each.case.identity: each.case for each in self.cases}, self.facts, of_runs=True)
+
+
+_Seconds = Annotated[float, PositiveNumber(1e9).meta]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CaseRecord:
+    """A case in a file: its identity, label, coordinates, time, bounds and the time of each run."""
+
+    identity: str
+    case_id: str
+    case: str
+    collective: Name
+    algorithm: Name
+    requested_bytes: Size
+    in_place: bool
+    ranks: Ranks
+    nodes: Ranks
+    seconds: _Seconds
+    low_s: _Seconds
+    high_s: _Seconds
+    times_s: Annotated[tuple[_Seconds, ...], Meta(min_length=MIN_RUNS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReferenceFile:
+    schema: Literal["hpccoll-reference 2.0"] = "hpccoll-reference 2.0"
+    runs: Sequence[str]
+    cases: Sequence[_CaseRecord]
+    facts: Facts
 
 
 def make_reference(runs: Sequence[Results]) -> Reference:
@@ -116,19 +146,18 @@ def write_reference(reference: Reference, path: Path) -> None:
         OSError: if the file cannot be written.
     """
     with replacing_file(path) as unfinished:
-        unfinished.write_text(json.dumps(_content(reference), indent=1), encoding="utf-8")
+        unfinished.write_text(to_json(_content(reference)), encoding="utf-8")
 
 
-def _content(reference: Reference) -> dict[str, Any]:
-    cases = [
-        {
-            "identity": each.case.identity, "case_id": each.case.case_id, "case": each.case.label,
-            **each.case.coordinates, "seconds": each.case.seconds, "low_s": each.low_s, "high_s": each.high_s,
-            "times_s": list(each.case.samples),
-        }
+def _content(reference: Reference) -> _ReferenceFile:
+    cases = tuple(
+        _CaseRecord(
+            identity=each.case.identity, case_id=each.case.case_id, case=each.case.label, **each.case.coordinates,
+            seconds=each.case.seconds or 0.0, low_s=each.low_s, high_s=each.high_s, times_s=tuple(each.case.samples),
+        )
         for each in reference.cases
-    ]  # fmt: skip
-    return {"schema": SCHEMA, "runs": list(reference.runs), "cases": cases, "facts": dict(reference.facts)}
+    )  # fmt: skip
+    return _ReferenceFile(runs=reference.runs, cases=cases, facts=reference.facts)
 
 
 def read_reference(path: Path) -> Reference:
@@ -137,45 +166,36 @@ def read_reference(path: Path) -> Reference:
     Raises:
         BadInputError: if the file cannot be read, or is no reference.
     """
-    content = read_json(path, "--reference", MAX_BYTES)
-    expected = f"a file of 'hpccoll compare --make-reference', {SCHEMA}"
-    if not isinstance(content, Mapping) or content.get("schema") != SCHEMA:
-        raise BadInputError("--reference", str(path), expected)
+    what = "a file of 'hpccoll compare --make-reference'"
+    read = load_record(path, "--reference", MAX_FILE_BYTES, _ReferenceFile, what)
     try:
-        check_keys("", content, ("schema", "runs", "cases", "facts"))
-        runs = len(content["cases"][0]["times_s"]) if content["cases"] else 0
-        cases = [_case(each, runs) for each in content["cases"]]
-        facts = {str(name): [str(value) for value in values] for name, values in content["facts"].items()}
-        return Reference([str(each) for each in content["runs"]], cases, facts)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
-        raise BadInputError("--reference", str(path), f"{expected} ({type(error).__name__}: {error})") from None
+        runs = len(read.cases[0].times_s) if read.cases else 0
+        return Reference(read.runs, [_case(number, each, runs) for number, each in enumerate(read.cases)], read.facts)
+    except BadInputError as error:
+        raise BadInputError("--reference", str(path), f"{what} ({error})") from None
 
 
-def _case(values: Mapping[str, Any], runs: int) -> ReferenceCase:
+def _case(number: int, record: _CaseRecord, runs: int) -> ReferenceCase:
     """Return a case of a file of so many runs.
 
     Raises:
-        KeyError, TypeError, ValueError, OverflowError: if a value is missing, of another type or out of range, or the
-            case is not the one of its identity.
+        BadInputError: if its values do not fit each other, or its identity.
     """
-    check_keys("cases.", values, ("identity", "case_id", "case", *COORDINATES, "seconds", "low_s", "high_s", "times_s"))
-    identity = json.loads(values["identity"])
-    for name in COORDINATES:
-        if identity[name] != values[name]:
-            raise BadInputError(f"cases.{name}", values[name], f"{identity[name]}, as its identity says")
-    times = [float(time) for time in values["times_s"]]
-    seconds, low, high = (float(values[name]) for name in ("seconds", "low_s", "high_s"))
-    if not MIN_RUNS <= len(times) == runs:
-        raise ValueError(f"{len(times)} times of {runs} runs, and at least {MIN_RUNS} are needed")
-    if not all(0 < time < math.inf for time in (*times, seconds, low, high)):
-        raise ValueError("a time is not above 0")
-    if not low <= seconds <= high:
-        raise ValueError("a time is not within its bounds")
-    if not all(isinstance(values[name], int) for name in ("requested_bytes", "ranks", "nodes")):
-        raise ValueError("a size, or a number of ranks or nodes, is no integer")
+    place = f"cases.{number}"
+    try:
+        identity: dict[str, Any] = from_builtins(parse_json(record.identity), dict[str, Any])
+    except ValueError:
+        raise BadInputError(f"{place}.identity", record.identity, "what identifies a case, as JSON") from None
+    coordinates = {name: getattr(record, name) for name in COORDINATES}
+    for name, value in coordinates.items():
+        if name not in identity or identity[name] != value:
+            raise BadInputError(f"{place}.{name}", value, f"{identity.get(name)}, as its identity says")
+    if len(record.times_s) != runs:
+        raise BadInputError(f"{place}.times_s", len(record.times_s), f"times of {runs} runs")
+    if not record.low_s <= record.seconds <= record.high_s:
+        raise BadInputError(f"{place}.seconds", record.seconds, f"from {record.low_s} to {record.high_s}, its bounds")
     case = ComparedCase(
-        identity=str(values["identity"]), case_id=str(values["case_id"]), label=str(values["case"]),
-        coordinates={name: values[name] for name in COORDINATES}, status="ok", reason=None, seconds=seconds,
-        samples=times,
+        identity=record.identity, case_id=record.case_id, label=record.case, coordinates=coordinates, status="ok",
+        reason=None, seconds=record.seconds, samples=list(record.times_s),
     )  # fmt: skip
-    return ReferenceCase(case, low, high)
+    return ReferenceCase(case, record.low_s, record.high_s)

@@ -1,11 +1,10 @@
 """A choice, and its setting: everything that it depends on, except the size."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
-from hpccoll.cases.case import SINGLE, Case, Parameter, Shape
+from hpccoll.cases.case import SINGLE, Case, Shape
 from hpccoll.cases.catalogue import choice_parameters
+from hpccoll.common.limits import Aggregators, Name, Ranks, Value
 from hpccoll.common.units import format_count
 from hpccoll.schedule import Layout
 from hpccoll.schedule.collective import NATIVE
@@ -41,19 +40,19 @@ class Setting:
         timing: how operations were timed.
     """
 
-    collective: str
-    device: str
-    arithmetic: str | None
+    collective: Name
+    device: Name
+    arithmetic: Name | None
     in_place: bool | None
-    arguments: tuple[tuple[str, Parameter], ...]
-    ranks: int
-    nodes: int
-    ranks_per_node: int | None
-    racks: int
-    mapping: str
-    aggregators: int = 0
-    variant: str | None = None
-    timing: str = SINGLE
+    arguments: tuple[tuple[Name, Value], ...]
+    ranks: Ranks
+    nodes: Ranks
+    ranks_per_node: Ranks | None
+    racks: Ranks
+    mapping: Name
+    aggregators: Aggregators = 0
+    variant: Name | None = None
+    timing: Name = SINGLE
 
     @classmethod
     def of(cls, row: Row) -> "Setting":
@@ -76,16 +75,6 @@ class Setting:
         mapping = case.mapping or layout.mapping
         placed = replace(key, ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=mapping)
         return cls.of_key(replace(placed, aggregators=layout.aggregators, variant=variant))
-
-    @classmethod
-    def from_json(cls, read: Mapping[str, Any]) -> "Setting":
-        return cls(**{**read, "arguments": tuple(sorted(read["arguments"].items()))})
-
-    def to_json(self) -> dict[str, Any]:
-        read = {**asdict(self), "arguments": dict(self.arguments)}
-        if self.timing == SINGLE:  # before version 1.4 there was no other
-            del read["timing"]
-        return read
 
     @property
     def call(self) -> tuple[object, ...]:
@@ -140,9 +129,9 @@ class Choice:
         params: the parameters that the measured case set, sorted by name.
     """
 
-    algorithm: str
-    transport: str
-    params: tuple[tuple[str, Parameter], ...] = ()
+    algorithm: Name
+    transport: Name
+    params: tuple[tuple[Name, Value], ...] = ()
 
     @classmethod
     def of(cls, row: Row) -> "Choice":

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.hdf5 import read_cases
 from hpccoll.store.raw_results import Attempt, RankLocation, RawResults
-from hpccoll.store.result_files import COMPANION_SUFFIX, best_source, read_raw
+from hpccoll.store.result_files import read_raw
 from hpccoll.store.rows import Row, unit_of
 from hpccoll.store.schema import COLUMNS
 
@@ -82,12 +81,9 @@ def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) ->
     Raises:
         BadInputError: if the file cannot be read or no longer holds the rows.
     """
-    raw_file = path.with_name(COMPANION_SUFFIX.sub("", path.name))
-    source = best_source(raw_file) or raw_file
-    is_journal = source != raw_file
-    raw = read_raw(source) if is_journal else read_cases(source, {row.case_id for row in rows})
+    raw = read_raw(path, {row.case_id for row in rows})
     attempts = {attempt.run_id: (attempt, outcomes) for attempt, outcomes in raw.attempts if attempt.run_id in run_ids}
-    opened = RawResults(path=source, job=raw.job, attempts=[*attempts.values()])
+    opened = RawResults(path=raw.path, job=raw.job, attempts=[*attempts.values()])
     for row in rows:
         launches = {number: run_id for number, run_id in enumerate(row.round_run_ids, 1) if run_id is not None}
         history = next(opened.histories(row.case_id), None)

@@ -1,36 +1,37 @@
 """Cases and jobs: what to measure."""
 
 import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from hpccoll.cases.keys import DEFAULT_OPERATIONS, EFFORT, SWEEP
+from msgspec import Meta
+
+from hpccoll.cases.keys import DEFAULT_OPERATIONS
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.files import parse_json, read_text
+from hpccoll.common.files import parse_json
 from hpccoll.common.limits import (
-    AGGREGATORS,
     FILE_NAME,
+    ITERATIONS,
     JOB_BYTES,
-    MAX_BYTES,
     MAX_CASES,
     MAX_NAMES,
-    NAME,
+    OPERATIONS,
+    PRECISION,
     RANK,
-    RANKS,
     ROUNDS,
+    SECONDS,
     SEED,
-    VALUE,
-    VARIABLE_VALUE,
-    AnyOf,
-    Boolean,
-    IntegerRange,
-    ValueKind,
-    check_fields,
-    check_mapping,
+    WARMUP,
+    Aggregators,
+    LongLine,
+    Name,
+    Ranks,
+    Size,
+    Values,
 )
+from hpccoll.common.records import from_builtins, load_record, to_json
 from hpccoll.common.units import format_count
 
 Parameter = int | str
@@ -82,20 +83,20 @@ class Case:
         timing: how operations are timed, one of TIMINGS.
     """
 
-    collective: str
-    algorithm: str
-    transport: str = "mpi"
-    device: str = "cpu"
-    dtype: str = "float32"
-    op: str | None = "sum"
-    bytes: int
+    collective: Name
+    algorithm: Name
+    transport: Name = "mpi"
+    device: Name = "cpu"
+    dtype: Name = "float32"
+    op: Name | None = "sum"
+    bytes: Size
     in_place: bool = False
-    root: int | None = None
-    params: Mapping[str, Parameter] = field(default_factory=dict)
-    ranks: int | None = None
-    nodes: int | None = None
-    mapping: str | None = None
-    timing: str = SINGLE
+    root: Annotated[int, RANK.meta] | None = None
+    params: Values = field(default_factory=dict)
+    ranks: Ranks | None = None
+    nodes: Ranks | None = None
+    mapping: Name | None = None
+    timing: Name = SINGLE
 
     @property
     def id(self) -> str:
@@ -128,28 +129,20 @@ class Effort:
         operations: the number of operations of an iteration of an aggregated case.
     """
 
-    warmup: int = 5
-    min_iterations: int = 20
-    max_iterations: int = 1000
-    seconds: float = 1.0
-    precision: float = 0.02
-    timeout: float = 120.0
-    rounds: int = 1
-    operations: int = DEFAULT_OPERATIONS
+    warmup: Annotated[int, WARMUP.meta] = 5
+    min_iterations: Annotated[int, ITERATIONS.meta] = 20
+    max_iterations: Annotated[int, ITERATIONS.meta] = 1000
+    seconds: Annotated[float, SECONDS.meta] = 1.0
+    precision: Annotated[float, PRECISION.meta] = 0.02
+    timeout: Annotated[float, SECONDS.meta] = 120.0
+    rounds: Annotated[int, ROUNDS.meta] = 1
+    operations: Annotated[int, OPERATIONS.meta] = DEFAULT_OPERATIONS
 
     def __post_init__(self) -> None:
-        for field_ in fields(self):
-            if type(value := getattr(self, field_.name)) not in (int, float):
-                raise BadInputError(f"effort.{field_.name}", value, "a number")
-        minima = {"warmup": 0, "min_iterations": 1, "max_iterations": self.min_iterations, "operations": 1}
-        for name, least in minima.items():
-            if getattr(self, name) < least:
-                raise BadInputError(f"effort.{name}", getattr(self, name), f"at least {least}")
-        for name in ("seconds", "precision", "timeout"):
-            if not getattr(self, name) > 0:
-                raise BadInputError(f"effort.{name}", getattr(self, name), "more than 0")
-        if not 1 <= self.rounds <= MAX_ROUNDS:
-            raise BadInputError("effort.rounds", self.rounds, f"from 1 to {MAX_ROUNDS}")
+        if self.max_iterations < self.min_iterations:
+            raise BadInputError("effort.max_iterations", self.max_iterations, f"at least {self.min_iterations}")
+        for name in ("seconds", "precision", "timeout"):  # 1 and 1.0 are one effort, and differ in the digest of a job
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     @property
     def of_a_round(self) -> "Effort":
@@ -220,20 +213,22 @@ class Job:
     nodes.
     """
 
-    name: str
-    ranks: int
-    nodes: int = 1
-    aggregators: int = 0  # ranks after the workers
+    schema: Literal["hpccoll-job 2.0"] = "hpccoll-job 2.0"
+    name: Annotated[str, FILE_NAME.meta]
+    ranks: Ranks
+    nodes: Ranks = 1
+    aggregators: Aggregators = 0  # ranks after the workers
     dedicated_aggregators: bool = False  # whether each aggregator has a host of its own
-    variant: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)  # the variables of the variant
-    communicator: Mapping[str, Parameter] = field(default_factory=dict)  # the settings of its NCCL communicators
-    seed: int = 1
+    variant: Name | None = None
+    environment: Annotated[Mapping[Name, LongLine], Meta(max_length=MAX_NAMES)] = field(default_factory=dict)
+    """The variables of the variant."""
+    communicator: Values = field(default_factory=dict)  # the settings of its NCCL communicators
+    seed: Annotated[int, SEED.meta] = 1
     effort: Effort = field(default_factory=Effort)
     table: Mapping[str, Any] | None = None  # the JSON of a table of 'hpccoll tune', if a case is auto
-    executor: str | None = None  # one of EXECUTORS; None for the compiled one where it is available
+    executor: Name | None = None  # one of EXECUTORS; None for the compiled one where it is available
     models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, by name
-    cases: tuple[Case, ...]
+    cases: Annotated[tuple[Case, ...], Meta(max_length=MAX_CASES)]
 
     def shape(self, case: Case) -> Shape:
         """Return the ranks and nodes of ``case``."""
@@ -265,51 +260,37 @@ class Job:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        fields = {_JSON_NAMES.get(name, name): value for name, value in asdict(self).items()}
-        # Jobs of earlier versions had none of these keys, and keep their digest.
-        _drop_default(fields, "executor", None)
-        _drop_default(fields, "models", {})
-        _drop_default(fields["effort"], "operations", DEFAULT_OPERATIONS)
-        for case in fields["cases"]:
-            _drop_default(case, "timing", SINGLE)
-        return json.dumps(fields, indent=1, sort_keys=True)
+        return to_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        read = parse_json(text)
-        read = {_FIELD_NAMES.get(name, name): value for name, value in read.items()}
-        cases = tuple(Case(**case) for case in read.pop("cases"))
-        return cls(**{**read, "effort": Effort(**read["effort"])}, cases=cases)
-
-    def check(self) -> None:
-        """Check that every value is of its kind and within its bounds.
+        """Return the job of a result file, whose values are valid one by one.
 
         Raises:
-            BadInputError: names the first value that is not.
+            ValueError: if the text is no job.
         """
-        check_fields("", self, _JOB_KINDS)
-        Boolean().check(_JSON_NAMES["dedicated_aggregators"], self.dedicated_aggregators)
+        return from_builtins(parse_json(text), cls)
+
+    def check(self) -> None:
+        """Check what no type of a field says: names of the catalogue, models, and values that must fit each other.
+
+        Raises:
+            BadInputError: names the first wrong value.
+        """
         if "/" in self.name or self.name.startswith("."):
             raise BadInputError("name", self.name, "part of a file name")
+        if not self.cases:
+            raise BadInputError("cases", [], "one or more of them")
         if self.executor not in (*EXECUTORS, None):
             raise BadInputError("executor", self.executor, EXECUTORS)
-        if not isinstance(self.table, dict | None):
-            raise BadInputError("table", self.table, "a table of 'hpccoll tune'")
         if self.models:
             from hpccoll.training.model_file import model_from_json  # it imports NumPy, which a command line does not
 
             for name, model in self.models.items():
                 model_from_json(name, model)
-        check_mapping("environment", self.environment, MAX_NAMES, NAME, VARIABLE_VALUE)
-        check_mapping("communicator", self.communicator, MAX_NAMES, NAME, VALUE)
-        check_fields("effort.", self.effort, _EFFORT_KINDS)
-        if not 0 < len(self.cases) <= MAX_CASES:
-            raise BadInputError("cases", len(self.cases), f"1 to {MAX_CASES} of them")
         from hpccoll.cases.catalogue import check_case  # it knows cases
 
-        for number, case in enumerate(self.cases):
-            check_fields(f"cases.{number}.", case, _CASE_KINDS)
-            check_mapping(f"cases.{number}.params", case.params, MAX_NAMES, NAME, VALUE)
+        for case in self.cases:
             check_case(case)
 
     @classmethod
@@ -319,41 +300,12 @@ class Job:
         Raises:
             BadInputError: if the file does not exist or is not a job.
         """
-        text = read_text(path, "--job", JOB_BYTES)
+        job = load_record(path, "--job", JOB_BYTES, cls, JOB_FILE)
         try:
-            job = cls.from_json(text)
             job.check()
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise BadInputError("--job", str(path), f"a job file as 'hpccoll plan' writes it ({error})") from None
+        except BadInputError as error:
+            raise BadInputError("--job", str(path), f"{JOB_FILE} ({error})") from None
         return job
 
 
-def _drop_default(fields: dict[str, Any], name: str, default: object) -> None:
-    """Remove a field whose value is the default."""
-    if fields[name] == default:
-        del fields[name]
-
-
-_JSON_NAMES = {"dedicated_aggregators": "apart"}
-"""Fields whose keys in job files are older than their names: job_sha256 in raw files depends on the keys."""
-_FIELD_NAMES = {key: name for name, key in _JSON_NAMES.items()}
-
-_CASE_KINDS: Mapping[str, ValueKind] = {
-    **dict.fromkeys(("collective", "algorithm", "transport", "device", "dtype", "timing"), NAME),
-    **dict.fromkeys(("op", "mapping"), AnyOf((NAME, None))),
-    "bytes": IntegerRange(0, MAX_BYTES),
-    "in_place": Boolean(),
-    "root": AnyOf((RANK, None)),
-    **dict.fromkeys(("ranks", "nodes"), AnyOf((RANKS, None))),
-}
-_EFFORT_KINDS: Mapping[str, ValueKind] = {
-    name: key.bound for name, key in (*EFFORT.items(), ("rounds", SWEEP["rounds"])) if key.bound
-}
-_JOB_KINDS: Mapping[str, ValueKind] = {
-    "name": FILE_NAME,
-    **dict.fromkeys(("ranks", "nodes"), RANKS),
-    "aggregators": AGGREGATORS,
-    "variant": AnyOf((NAME, None)),
-    "seed": SEED,
-}
-"""The kinds of the values of a job, its effort and its cases; ``Job.check`` also checks those with several values."""
+JOB_FILE = "a job file as 'hpccoll plan' writes it"

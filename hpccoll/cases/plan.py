@@ -1,30 +1,27 @@
 """A plan: the jobs of a sweep, the cases that it leaves out, and how its ranks are started."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.files import parse_json, read_text
 from hpccoll.common.limits import (
     JOB_BYTES,
     MAX_CASES,
     MAX_JOBS,
     MAX_NAMES,
-    NAME,
     NUMBER,
     START_S,
-    AnyOf,
-    Boolean,
-    OneOfWords,
+    Line,
+    LongLine,
+    Name,
     PositiveNumber,
-    PrintableText,
-    ValueKind,
-    check_fields,
-    check_mapping,
 )
+from hpccoll.common.records import load_record, to_json
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 """The execution profiles."""
@@ -34,9 +31,9 @@ PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 class Skip:
     """A case that was left out on purpose when the sweep was planned, with the reason."""
 
-    case: str
-    job: str
-    reason: str
+    case: Line
+    job: Line
+    reason: Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +55,15 @@ class Launcher:
         network: the network between nodes that the site expects, ``rdma`` or ``tcp``; None if it does not say.
     """
 
-    command: str
-    program: str = "hpccoll"
-    setup: tuple[str, ...] = ()
+    command: LongLine
+    program: LongLine = "hpccoll"
+    setup: tuple[LongLine, ...] = ()
     slurm: bool = False
-    start_timeout_s: float = 60.0
-    slurm_conf: str | None = None
-    aggregator: str | None = None
-    socket_distribution: str = ""
-    network: str | None = None
+    start_timeout_s: Annotated[float, PositiveNumber(START_S.maximum).meta] = 60.0
+    slurm_conf: Line | None = None
+    aggregator: Line | None = None
+    socket_distribution: Line = ""
+    network: Line | None = None
 
     @property
     def launch_timeout_s(self) -> float:
@@ -88,19 +85,23 @@ class Launcher:
         return f"{self.command.format(**numbers, hosts=','.join(hosts) or '...', order=order)} {self.program}"
 
 
+Resources = Annotated[Mapping[Name, Annotated[int, NUMBER.meta] | LongLine], Meta(max_length=MAX_NAMES)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The jobs of a sweep, to run one after the other, and the cases that it leaves out."""
 
-    name: str
-    profile: str
-    jobs: tuple[Job, ...]
-    skips: tuple[Skip, ...]
+    schema: Literal["hpccoll-plan 2.0"] = "hpccoll-plan 2.0"
+    name: Name
+    profile: Name
+    jobs: Annotated[tuple[Job, ...], Meta(max_length=MAX_JOBS)]
+    skips: Annotated[tuple[Skip, ...], Meta(max_length=MAX_CASES)]
     launcher: Launcher
-    resources: Mapping[str, Mapping[str, int | str]]  # of each job, by the names of Snakemake and its Slurm plugin
-    estimated_s: float  # an estimate, without waiting time in the queue
+    resources: Mapping[str, Resources]  # of each job, by the names of Snakemake and its Slurm plugin
+    estimated_s: Annotated[float, PositiveNumber(1e12).meta]  # an estimate, without waiting time in the queue
     offline: bool = False  # whether it was made without asking a scheduler: such a plan can be read, but not run
-    notes: tuple[str, ...] = ()  # sentences to read before anything runs
+    notes: tuple[LongLine, ...] = ()  # sentences to read before anything runs
 
     def job(self, name: str) -> Job:
         """Return the job of that name.
@@ -114,10 +115,7 @@ class Plan:
         raise BadInputError("job", name, [job.name for job in self.jobs])
 
     def to_json(self) -> str:
-        fields = {_JSON_NAMES.get(name, name): value for name, value in asdict(replace(self, jobs=())).items()}
-        fields["launcher"] = {_JSON_NAMES.get(name, name): value for name, value in fields["launcher"].items()}
-        fields["jobs"] = [json.loads(job.to_json()) for job in self.jobs]
-        return json.dumps(fields, indent=1, sort_keys=True)
+        return to_json(self)
 
     @classmethod
     def load(cls, path: Path) -> "Plan":
@@ -126,60 +124,23 @@ class Plan:
         Raises:
             BadInputError: where it is no plan.
         """
-        text = read_text(path, "plan", JOB_BYTES)
+        what = "a plan as 'hpccoll plan' writes it"
+        plan = load_record(path, "plan", JOB_BYTES, cls, what, ignored=("evidence",))  # of 'hpccoll plan --json'
         try:
-            stored = {_FIELD_NAMES.get(name, name): value for name, value in parse_json(text).items()}
-            stored.pop("evidence", None)  # follows from the jobs: 'hpccoll plan --json' prints it
-            jobs = tuple(Job.from_json(json.dumps(job)) for job in stored.pop("jobs"))
-            skips = tuple(Skip(**skip) for skip in stored.pop("skips"))
-            launcher = {_FIELD_NAMES.get(name, name): value for name, value in stored.pop("launcher").items()}
-            launcher["setup"] = tuple(launcher["setup"])
-            notes = tuple(stored.pop("notes", ()))
-            plan = cls(**stored, jobs=jobs, skips=skips, launcher=Launcher(**launcher), notes=notes)
             plan.check()
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise BadInputError("plan", str(path), f"a plan as 'hpccoll plan' writes it ({error})") from None
+        except BadInputError as error:
+            raise BadInputError("plan", str(path), f"{what} ({error})") from None
         return plan
 
     def check(self) -> None:
-        """Check that every value is of its kind and within its bounds.
+        """Check what no type of a field says.
 
         Raises:
-            BadInputError: names the first value that is not.
+            BadInputError: names the first wrong value.
         """
-        check_fields("", self, _PLAN_KINDS)
-        check_fields("launcher.", self.launcher, _LAUNCHER_KINDS)
-        for key, texts in (("launcher.setup", self.launcher.setup), ("notes", self.notes)):
-            for text in texts:
-                PrintableText(1 << 16).check(key, text)
-        if len(self.jobs) > MAX_JOBS or len({job.name for job in self.jobs}) < len(self.jobs):
-            raise BadInputError("jobs", len(self.jobs), f"at most {MAX_JOBS}, each with a name of its own")
-        if len(self.skips) > MAX_CASES:
-            raise BadInputError("skips", len(self.skips), f"at most {MAX_CASES}")
+        if self.profile not in PROFILES:
+            raise BadInputError("profile", self.profile, PROFILES)
+        if len({job.name for job in self.jobs}) < len(self.jobs):
+            raise BadInputError("jobs", len(self.jobs), "jobs with different names")
         for job in self.jobs:
             job.check()
-        for skip in self.skips:
-            check_fields("skips.", skip, dict.fromkeys(("case", "job", "reason"), PrintableText()))
-        for name, requested in self.resources.items():
-            check_mapping(f"resources.{name}", requested, MAX_NAMES, NAME, AnyOf((NUMBER, PrintableText(1 << 16))))
-
-
-_JSON_NAMES = {"start_timeout_s": "patience_s", "socket_distribution": "within", "offline": "on_paper"}
-"""Fields whose keys in plan.json are older than their names."""
-_FIELD_NAMES = {key: name for name, key in _JSON_NAMES.items()}
-
-_PLAN_KINDS: Mapping[str, ValueKind] = {
-    "name": NAME,
-    "profile": OneOfWords(PROFILES),
-    "estimated_s": PositiveNumber(1e12),
-    "offline": Boolean(),
-}
-_LAUNCHER_KINDS: Mapping[str, ValueKind] = {
-    "command": PrintableText(1 << 16),
-    "program": PrintableText(1 << 16),
-    "slurm": Boolean(),
-    "start_timeout_s": PositiveNumber(float(START_S.maximum)),
-    **dict.fromkeys(("slurm_conf", "aggregator", "network"), AnyOf((PrintableText(), None))),
-    "socket_distribution": PrintableText(),
-}
-"""The kinds of the values of a plan and its launcher; ``Plan.check`` also checks those with several values."""

@@ -5,10 +5,11 @@ Without bounds, a typing error or a hostile file could take all time and memory 
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from hpccoll.common.errors import BadInputError
 
@@ -22,6 +23,11 @@ class IntegerRange:
 
     def __str__(self) -> str:
         return f"a whole number from {self.minimum} to {self.maximum}"
+
+    @property
+    def meta(self) -> Meta:
+        """The annotation of a field of a record."""
+        return Meta(ge=self.minimum, le=self.maximum)
 
     def check(self, key: str, value: object) -> None:
         """Check that ``value`` is in the range; True is not the number 1.
@@ -52,6 +58,11 @@ class PositiveNumber:
 
     def __str__(self) -> str:
         return f"a number {f'of {self.unit} ' * bool(self.unit)}above 0, at most {self.maximum:g}"
+
+    @property
+    def meta(self) -> Meta:
+        """The annotation of a field of a record."""
+        return Meta(gt=0, le=self.maximum)
 
     def check(self, key: str, value: object) -> None:
         """Check that ``value`` is in the range.
@@ -105,6 +116,10 @@ class OneOfWords:
         return text
 
 
+_PRINTABLE = "^[^\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\ud800-\\udfff]*\\Z"
+"""What a text without control characters, line breaks and halves of characters matches."""
+
+
 @dataclass(frozen=True, slots=True)
 class PrintableText:
     """Printable texts of bounded length; they reach command lines, file names and terminals."""
@@ -115,6 +130,11 @@ class PrintableText:
     def __str__(self) -> str:
         return f"a text of {self.minimum} to {self.maximum} printable characters, in one line"
 
+    @property
+    def meta(self) -> Meta:
+        """The annotation of a field of a record."""
+        return Meta(min_length=self.minimum, max_length=self.maximum, pattern=_PRINTABLE)
+
     def check(self, key: str, value: object) -> None:
         """Check that ``value`` is such a text.
 
@@ -123,85 +143,6 @@ class PrintableText:
         """
         if not (isinstance(value, str) and self.minimum <= len(value) <= self.maximum and value.isprintable()):
             raise BadInputError(key, value, str(self))
-
-
-@dataclass(frozen=True, slots=True)
-class Boolean:
-    """True and False."""
-
-    def check(self, key: str, value: object) -> None:
-        """Check that ``value`` is a Boolean.
-
-        Raises:
-            BadInputError: if it is not.
-        """
-        if not isinstance(value, bool):
-            raise BadInputError(key, value, "true or false")
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    """The values that at least one of several kinds accepts."""
-
-    kinds: tuple["IntegerRange | PositiveNumber | PrintableText | OneOfWords | Boolean | None", ...]
-
-    def check(self, key: str, value: object) -> None:
-        """Check that one of the kinds accepts ``value``; the kind None accepts only None.
-
-        Raises:
-            BadInputError: if none does; the message names all kinds.
-        """
-        for kind in self.kinds:
-            if kind is None and value is None:
-                return
-            if kind is not None:
-                with suppress(BadInputError):
-                    kind.check(key, value)
-                    return
-        raise BadInputError(key, value, " or ".join("nothing" if kind is None else str(kind) for kind in self.kinds))
-
-
-ValueKind = IntegerRange | PositiveNumber | PrintableText | OneOfWords | Boolean | AnyOf
-
-
-def check_mapping(key: str, values: object, max_names: int, name: PrintableText, kind: ValueKind) -> None:
-    """Check that ``values`` is a mapping of at most ``max_names`` names to values of one kind.
-
-    Raises:
-        BadInputError: if it is not; the message names the key and the valid values.
-    """
-    if not isinstance(values, Mapping) or len(values) > max_names:
-        raise BadInputError(key, values, f"at most {max_names} names, each with a value")
-    for each, value in values.items():
-        name.check(key, each)
-        kind.check(f"{key}.{each}", value)
-
-
-def check_fields(key: str, owner: object, kinds: Mapping[str, ValueKind]) -> None:
-    """Check that the attributes of ``owner`` have values of their kinds.
-
-    Args:
-        key: the prefix of attribute names in messages.
-        owner: the object with the attributes.
-        kinds: the kind of each attribute, by its name.
-
-    Raises:
-        BadInputError: for the first attribute with another value.
-    """
-    for name, kind in kinds.items():
-        kind.check(f"{key}{name}", getattr(owner, name))
-
-
-def check_keys(key: str, values: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Check that a mapping has no other keys than the ``known`` ones: a misspelt key would count as missing.
-
-    Raises:
-        BadInputError: if it has; the message names the nearest known key.
-    """
-    known = (*known,)
-    for name in values:
-        if name not in known:
-            raise BadInputError(f"{key}key", name, known)
 
 
 Bound = IntegerRange | PositiveNumber
@@ -255,10 +196,19 @@ FILE_NAME = PrintableText(200, minimum=1)
 """A name that becomes part of file names, which add suffixes."""
 VARIABLE_VALUE = PrintableText(1 << 16)
 """The value of an environment variable: lists of directories are long; Linux allows twice as much."""
-VALUE = AnyOf((NUMBER, PrintableText()))
-"""The value of a parameter, or of a setting of communicators."""
 MAX_NAMES = 1000
 """The maximum number of variables, or of parameters."""
+
+Ranks = Annotated[int, RANKS.meta]
+Aggregators = Annotated[int, AGGREGATORS.meta]
+Size = Annotated[int, IntegerRange(0, MAX_BYTES).meta]
+Name = Annotated[str, NAME.meta]
+Line = Annotated[str, PrintableText().meta]
+LongLine = Annotated[str, VARIABLE_VALUE.meta]
+Value = Annotated[int, NUMBER.meta] | Line
+"""The value of a parameter, or of a setting of communicators."""
+Values = Annotated[Mapping[Name, Value], Meta(max_length=MAX_NAMES)]
+"""Parameters or settings by their names."""
 
 MINUTES = IntegerRange(1, 366 * 24 * 60)
 MEMORY_MB = IntegerRange(1, 1 << 30)

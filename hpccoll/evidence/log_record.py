@@ -1,13 +1,8 @@
 """The content of the logs of one launch as data: which collectives ran how, over which network, and what failed."""
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
-
-_STORED = {"collectives": "ran", "unavailable": "refusals", "feature": "of"}
-"""Fields whose key in JSON differs from their name: raw files of all versions have these keys."""
+from dataclasses import dataclass, field
 
 NCCL_LIBRARIES = ("nccl", "rccl")
 """NCCL, and the library of AMD that is made from it."""
@@ -230,43 +225,3 @@ class LogRecord:
         if len(ran) > 1 or len(cells) != 1:
             return None
         return cells[0].latency_s + nbytes / cells[0].bytes_per_s
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self, dict_factory=_stored), indent=1, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> "LogRecord":
-        """Return the record that ``to_json`` of this or another version wrote; unknown keys are ignored.
-
-        Raises:
-            ValueError: if the text is no record.
-        """
-        try:
-            stored = json.loads(text)
-            rows = {
-                name: [row(**_known(row, one)) for one in stored.get(_key(name), ())] for name, row in _ROWS.items()
-            }
-            values: dict[str, Any] = {**_known(cls, stored), "library": stored["library"], **rows}
-            lists = {name: tuple(one) for name, one in values.items() if isinstance(one, list)}
-            return cls(**{**values, **lists})
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"no record of evidence: {error}") from None
-
-
-def _key(name: str) -> str:
-    return _STORED.get(name, name)
-
-
-def _stored(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {_key(name): value for name, value in items}
-
-
-def _known(row: type[Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of those fields of ``row`` that ``stored`` has."""
-    return {one.name: stored[_key(one.name)] for one in fields(row) if _key(one.name) in stored}
-
-
-_ROWS: Mapping[str, type[Any]] = {
-    "collectives": CollectiveLine, "unavailable": Unavailable, "failures": LoggedFailure, "model": ModelledCost,
-}  # fmt: skip
-"""The fields of a record that are lists of records."""

@@ -3,22 +3,19 @@
 A probe writes it to a file next to the raw file; an attempt in the raw file keeps a copy.
 """
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import read_json, read_text
 from hpccoll.common.limits import JOB_BYTES, LOG_BYTES, XML_BYTES
+from hpccoll.common.records import from_builtins, to_builtins
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.evidence.nic_gpu_affinity import describe_balance, parse_topology_dump
-
-_STORED = {"failure": "why"}
-"""Fields whose key in JSON differs from their name: files of all versions have these keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +38,19 @@ class ProbeResult:
     job_sha256: str = ""
     allocation: str = ""
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Return the JSON document that an attempt in a raw file keeps."""
-        values = {_STORED.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}
-        return {**values, "record": None if self.record is None else json.loads(self.record.to_json())}
+        document: dict[str, Any] = to_builtins(self)
+        return document
 
     @classmethod
-    def from_json(cls, read: Mapping[str, object]) -> "ProbeResult":
+    def from_json(cls, document: Mapping[str, Any]) -> "ProbeResult":
         """Return the result that ``to_json`` wrote.
 
         Raises:
-            ValueError: if the document is something else.
+            BadInputError: if the document is something else.
         """
-        names = {_STORED.get(field.name, field.name): field.name for field in fields(cls)}
-        values: dict[str, Any] = {name: read[key] for key, name in names.items() if key in read}
-        record = values.pop("record")
-        return cls(record=None if record is None else LogRecord.from_json(json.dumps(record)), **values)
+        return from_builtins(document, cls, "evidence")
 
     @classmethod
     def from_logs(cls, directory: Path, failed: str | None = None, **about: str) -> "ProbeResult":
@@ -83,13 +77,14 @@ class ProbeResult:
             BadInputError: if the path is neither.
         """
         try:
-            return cls.from_logs(path) if path.is_dir() else cls.from_json(read_json(path, "--evidence", JOB_BYTES))
+            return (
+                cls.from_logs(path) if path.is_dir() else from_builtins(read_json(path, "--evidence", JOB_BYTES), cls)
+            )
         except UnusableError:
             raise
-        except (ValueError, TypeError, KeyError) as error:
-            raise BadInputError(
-                "--evidence", str(path), f"the result of a probe, or a directory of logs ({error})"
-            ) from None
+        except BadInputError as error:
+            what = f"the result of a probe, or a directory of logs ({error})"
+            raise BadInputError("--evidence", str(path), what) from None
 
 
 def _balance(directory: Path) -> str | None:

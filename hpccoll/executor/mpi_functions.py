@@ -18,19 +18,6 @@ from hpccoll.schedule.operation import Array
 MAX_COUNT = 2**31 - 1
 """The largest count of a function with an argument of type int; above it, the function with the suffix _c is needed."""
 
-FUNCTIONS = {
-    "startall": "MPI_Startall",
-    "testall": "MPI_Testall",
-    "testsome": "MPI_Testsome",
-    "isend": "MPI_Isend",
-    "irecv": "MPI_Irecv",
-    "iprobe": "MPI_Iprobe",
-}
-"""The functions of the compiled executor by the fields of its structure."""
-
-_COUNTED = ("isend", "irecv")
-"""The fields whose functions have a count."""
-
 REQUEST_BYTES, STATUS_BYTES = (MPI._sizeof(of) for of in (MPI.Request, MPI.Status))  # noqa: SLF001  for C interfaces
 
 
@@ -59,7 +46,11 @@ def function_address(name: str, *, large: bool = False) -> int:
 @cache
 def mpi_functions(*, large: bool = False) -> ctypes.Structure:
     """Return the functions of the compiled executor; ``large`` as for ``function_address``."""
-    addresses = {field: function_address(name, large=large and field in _COUNTED) for field, name in FUNCTIONS.items()}
+    fields = ("startall", "testall", "testsome", "isend", "irecv", "iprobe")
+    counted = ("isend", "irecv")
+    addresses = {
+        field: function_address(f"MPI_{field.capitalize()}", large=large and field in counted) for field in fields
+    }
     return STRUCTURES["mpi_t"](**addresses, request_size=REQUEST_BYTES)
 
 

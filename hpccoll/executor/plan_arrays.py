@@ -69,28 +69,16 @@ class ExecutorOptions:
 
 
 class NodeMemory(Protocol):
-    """Memory that all ranks of a node can read; all ranks of a communicator use it together.
-
-    Args:
-        node: the communicator of the ranks of the node.
-        ranks: their ranks in the other communicator.
-    """
+    """Memory that all ranks of a node can read, such as ``SharedMemory`` of the transports, which says what it does."""
 
     node: MPI.Intracomm
     ranks: list[int]
 
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised buffer of this rank.
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array: ...
 
-        Raises:
-            BadInputError: on all ranks, if a node has too little free shared memory.
-        """
+    def views(self, own: Array) -> Mapping[int, Array]: ...
 
-    def views(self, own: Array) -> Mapping[int, Array]:
-        """Return the buffer of each rank of the node from the same call of ``empty``."""
-
-    def close(self) -> None:
-        """Free all buffers."""
+    def close(self) -> None: ...
 
 
 class ExecutorPlan:

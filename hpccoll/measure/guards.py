@@ -10,6 +10,9 @@ from hpccoll.transports.guarded_memory import GuardedBuffer
 
 Bits = NDArray[np.unsignedinteger]
 
+GUARD_SEED = 1 << 16
+"""The seed of the words of guards."""
+
 BUFFER_NAMES = ("src", "dst", "the copy of src on the host", "the copy of dst on the host")
 """The buffers of a case, in the order in which transports list them."""
 
@@ -42,7 +45,8 @@ def guards_of(guarded: Sequence[GuardedBuffer], me: int) -> Iterator[Guard]:
         for side, at in zip(("before", "after"), buffer.guards(), strict=True):
             if at:
                 # They differ between buffers and ranks, so that a copy of guards to others is detected.
-                words = np.random.default_rng((number, me, at.start)).integers(0, 256, len(at) * itemsize, np.uint8)
+                stream = np.random.default_rng((GUARD_SEED, number, me, at.start))
+                words = stream.integers(0, 256, len(at) * itemsize, np.uint8)
                 memory = buffer.memory[at.start : at.stop]
                 yield Guard(f"{side} {name}", memory, words.view(f"u{itemsize}"), buffer.on_host)
 

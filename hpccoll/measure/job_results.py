@@ -58,7 +58,7 @@ class JobResults:
         try:
             return hdf5.read_raw_file(out)
         except BadInputError as error:
-            if not (journal_path(out).exists() and has_records(journal_path(out))):
+            if not has_records(journal_path(out)):
                 raise
             print(f"# {error}; its journal is read instead", flush=True)
             return None

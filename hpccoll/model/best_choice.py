@@ -35,11 +35,9 @@ class BestChoice:
 
     @classmethod
     def of(cls, predictions: Iterable[Prediction], reference: str | None = None) -> "BestChoice | None":
-        """Return the best of some predictions for one size on the same nodes; None without any.
+        """Return the best of some predictions for one size on the same nodes, and ``reference`` or else the second.
 
-        Args:
-            predictions: the predictions; formulas and assumptions are never the best.
-            reference: the algorithm to compare with, if it is another one [the second].
+        Formulas and assumptions are never the best; None without any other prediction.
         """
         ranked = sorted((each for each in predictions if each.eligible), key=lambda each: each.value_s)
         if not ranked:

@@ -145,11 +145,7 @@ class Measurements:
         return {tier: cpus.slowdown(self.patterns[Pattern("half_trip", tier)][0][0].cpu_share) for tier in self.tiers()}
 
     def curves(self, draw: np.random.Generator | None = None) -> dict[Pattern, Curve]:
-        """Return the time of every pattern by size: the median over placements, of the median of all rounds.
-
-        Args:
-            draw: draws as many rounds as there are, with replacement, instead of taking all.
-        """
+        """Return the time of every pattern by size: the median over placements, of all rounds or those drawn."""
         curves = {}
         for pattern, each in self.patterns.items():
             seconds = defaultdict(list)
@@ -254,13 +250,7 @@ def pieces_of(curves: Mapping[Pattern, Curve], tier: str) -> Pieces:
 def parameters(
     curves: Mapping[Pattern, Curve], pieces: Mapping[str, Pieces], slowdowns: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return all parameters by name, ``rack.0.latency_s``, from the curves of the patterns.
-
-    Args:
-        curves: the time of every pattern by size.
-        pieces: what the times of each tier consist of.
-        slowdowns: how many times as long its ranks worked because they shared CPUs, by tier.
-    """
+    """Return all parameters by name, ``rack.0.latency_s``, from the curves of the patterns."""
     found: dict[str, float] = {}
     for tier, (tier_ranges, bucket) in pieces.items():
         trips = curves[Pattern("half_trip", tier)]

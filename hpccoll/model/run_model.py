@@ -86,11 +86,6 @@ def models_of(
 ) -> list[RunModel]:
     """Return a model for each machine, environment, transport and executor of the raw files.
 
-    Args:
-        raw_results: the raw results.
-        declared: sections of the machine file that replace fitted ones.
-        progress: is called with the number of predictions done, and of all.
-
     Raises:
         BadInputError: if no run has any ping-pongs.
     """

@@ -38,12 +38,7 @@ class Clocks:
 
 
 class Sharing:
-    """How messages share the resources of one kind; it holds for all waves of messages between the same ranks.
-
-    Args:
-        clocks: of the resources; ``serve`` updates them.
-        which: the resource of each message.
-    """
+    """How messages share the resources of one kind; it holds for all waves of messages between the same ranks."""
 
     def __init__(self, clocks: Clocks, which: Ints) -> None:
         self.clocks = clocks

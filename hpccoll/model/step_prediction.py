@@ -188,12 +188,7 @@ class StepPredictions:
 def predict_steps(
     machine: MachineFile, request: StepRequest, progress: Callable[[int, int], None] | None = None
 ) -> StepPredictions:
-    """Return the predictions of a request.
-
-    Args:
-        machine: the machine.
-        request: what to predict.
-        progress: is called now and then with the number of predictions done, and of all.
+    """Return the predictions of a request; ``progress`` gets the number of those done, and of all.
 
     Raises:
         BadInputError: if a value of the request is invalid, or nothing of it can be predicted.

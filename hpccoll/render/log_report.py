@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hpccoll.cases.requested_algorithm import requested_by_environment
+from hpccoll.common.records import to_builtins
 from hpccoll.common.text import Finding, critical, in_brackets, info, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
@@ -221,7 +222,7 @@ def _launch_as_json(launch: LaunchLogs, expected: str | None) -> dict[str, Any]:
         "logs": list(launch.names),
         "red": next((one.text for one in critical_findings(launch.record, expected)), None),
         "network": launch.record.network_type,
-        "record": json.loads(launch.record.to_json()),
+        "record": to_builtins(launch.record),
         "executed": [
             {
                 "collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op,

@@ -12,9 +12,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
-from hpccoll.analysis.recommendations import SizeVerdict
+from hpccoll.analysis.recommendation import SizeVerdict
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.common.terminal import show_status
@@ -131,10 +131,6 @@ def _coordinates(case: Case) -> dict[str, str]:
 
 _MAY_BE_EMPTY = "params", "timing"
 """Coordinates whose absence distinguishes a case: algorithms with and without parameters differ."""
-
-_TIMINGS: Mapping[str, str] = {
-    AGGREGATED: "aggregated: {operations} operations queued back to back, over their number",
-}
 
 
 def _describe_ranks(attempt: Attempt) -> str:
@@ -314,40 +310,43 @@ class PrintedTable:
                     values[name][text] = None
         self._varying = tuple(name for name, texts in values.items() if len(texts) > 1)
         self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))
-        oversubscribed = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
-        launch = [f"job {job.name}"] if job.name != RUN_JOB else []
-        launch += [f"attempt {attempt.number}"] if attempt.number > 1 else []
-        where = f"{', '.join(launch)}: " if launch else ""
-        cases, rounds = format_count(len(job.cases), "case"), format_count(job.effort.rounds, "round")
-        what = f"{format_count(count, 'measurement')} ({cases} in {rounds})"
-        likely = format_wait(count / job.effort.rounds * job.effort.seconds)
-        print(f"# {where}{what}, random order (seed {job.seed}), about {likely} or more")
-        if attempt.ranks == 1:
-            print("# a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ...")
-        print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
-        quota = cast("float | None", attempt.provenance.get("cpu_quota"))
-        if quota is not None and quota < (attempt.ranks_per_node or attempt.ranks):
-            print(
-                f"# ranks that wait use up the quota of {quota:g} CPUs, and Linux then stops all ranks until its period"
-            )
-            print(f"# ends; do: {CPU_QUOTA_REMEDY}")
-        if alone := cast("list[int]", attempt.provenance.get("ranks_seeing_one_gpu")):
-            print(f"# {format_count(len(alone), 'rank')} see only one of several GPUs in use on their node: if Slurm")
-            print("# hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none")
-        mpi = cast("dict[str, str]", attempt.provenance["mpi"])
-        print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
-        print("".join(f"# {line}\n" for line in found_lines(attempt)), end="")
-        if any(case.device == "cpu" for case in job.cases):
-            print("# {executor} executor; a waiting rank {waiting}".format(**attempt.provenance))
-        print("# time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval")
-        for timing in sorted({case.timing for case in job.cases} - {SINGLE}):
-            print(f"# {_TIMINGS[timing].format(operations=job.effort.operations)}")
-        if job.effort.rounds > 1:
-            print("# several rounds: the median of their medians; rounds: the range of these medians")
-        print("# all:", *(text for texts in values.values() for text in texts if text and len(texts) == 1))
         names = dict.fromkeys(map(self._name, job.cases))
         self._series = {name: position for position, name in enumerate(names)}
         calls = dict.fromkeys(call_key(case).without("requested_bytes") for case in job.cases)
         self._calls = {call: position for position, call in enumerate(calls)}
-        print("\n".join(self._headings(_COLUMNS)), flush=True)
+        shared = " ".join(text for texts in values.values() for text in texts if text and len(texts) == 1)
+        lines = (f"# {line}" for line in (*_header_lines(job, attempt, count), f"all: {shared}"))
+        print("\n".join((*lines, *self._headings(_COLUMNS))), flush=True)
         self.empty = False
+
+
+def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
+    """Yield what is measured, on what machine and with which libraries, and what the columns mean."""
+    launch = [f"job {job.name}"] if job.name != RUN_JOB else []
+    launch += [f"attempt {attempt.number}"] if attempt.number > 1 else []
+    where = f"{', '.join(launch)}: " if launch else ""
+    cases, rounds = format_count(len(job.cases), "case"), format_count(job.effort.rounds, "round")
+    likely = format_wait(count / job.effort.rounds * job.effort.seconds)
+    what = f"{format_count(count, 'measurement')} ({cases} in {rounds})"
+    yield f"{where}{what}, random order (seed {job.seed}), about {likely} or more"
+    if attempt.ranks == 1:
+        yield "a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ..."
+    yield f"{_describe_ranks(attempt)}{', OVERSUBSCRIBED' * attempt.oversubscribed}: {attempt.machine}"
+    provenance = cast("dict[str, Any]", attempt.provenance)
+    quota = provenance.get("cpu_quota")
+    if quota is not None and quota < (attempt.ranks_per_node or attempt.ranks):
+        yield f"ranks that wait use up the quota of {quota:g} CPUs, and Linux then stops all ranks until its period"
+        yield f"ends; do: {CPU_QUOTA_REMEDY}"
+    if alone := provenance.get("ranks_seeing_one_gpu"):
+        yield f"{format_count(len(alone), 'rank')} see only one of several GPUs in use on their node: if Slurm"
+        yield "hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none"
+    mpi = provenance["mpi"]
+    yield f"{mpi['version']} ({mpi['path']}), thread level {mpi['threads']}"
+    yield from found_lines(attempt)
+    if any(case.device == "cpu" for case in job.cases):
+        yield f"{provenance['executor']} executor; a waiting rank {provenance['waiting']}"
+    yield "time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval"
+    if any(case.timing == AGGREGATED for case in job.cases):
+        yield f"{AGGREGATED}: {job.effort.operations} operations queued back to back, over their number"
+    if job.effort.rounds > 1:
+        yield "several rounds: the median of their medians; rounds: the range of these medians"

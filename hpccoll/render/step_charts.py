@@ -4,12 +4,12 @@ import json
 
 import altair as alt
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
 from hpccoll.analysis.step_comparison import workload_namer
 from hpccoll.common.units import format_size
 from hpccoll.render.chart_base import Chart, ChartRecord, share_axis, step_axis
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
-from hpccoll.render.round_statistics import median_interval, median_seconds
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import Interval

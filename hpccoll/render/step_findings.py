@@ -6,12 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
 from hpccoll.analysis.round_comparison import clearly_faster
-from hpccoll.analysis.step_comparison import StepComparison, algorithm_name, compare_steps, product_findings, worst_of
+from hpccoll.analysis.series_points import SeriesPoint
+from hpccoll.analysis.step_comparison import (
+    StepComparison,
+    algorithm_name,
+    compare_steps,
+    product_findings,
+    worst_of,
+)
 from hpccoll.common.text import Finding, info, join_words, warning
 from hpccoll.common.units import format_count, format_rounded_size, format_seconds, format_size
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.measurement_quality import agreement_findings, convergence_findings, weakness_findings
 from hpccoll.render.step_answers import per_cent
 from hpccoll.render.step_charts import bucket_of
 from hpccoll.store.call_key import CallKey

@@ -16,14 +16,13 @@ from hpccoll import __version__
 from hpccoll.cases.case import Job
 from hpccoll.common.errors import BadInputError, UnusableError, format_value
 from hpccoll.common.files import open_regular
+from hpccoll.common.records import LAST_OF_SCHEMA_1, from_builtins, outdated
 from hpccoll.store.durable_files import is_locked, replacing_file
-from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
-from hpccoll.store.integrity import IntegrityError, check_integrity
-from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
+from hpccoll.store.hdf5_attempt import read_attempt, stored_object, write_attempt
+from hpccoll.store.plausibility import ImplausibleError, check_plausible
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
-from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, SEAL_SINCE, VERSION
+from hpccoll.store.schema import SCHEMA, VERSION
 from hpccoll.store.seal import SIGNATURE, check_seal, reserve_seal, seal
-from hpccoll.store.unsealed import check_in_child
 
 _ATTEMPT_PREFIX = "attempt_"
 
@@ -37,7 +36,7 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
     Raises:
         ImplausibleError: if the reader would refuse ``raw``; nothing is written.
     """
-    _check_plausible(raw)
+    check_plausible(raw)
     image = io.BytesIO()  # HDF5 ends the process by a signal when it closes a file on a full disk
     with h5py.File(image, "w", libver=LIBVER) as file:
         _write_content(file, raw)
@@ -98,8 +97,8 @@ def check_replaceable(path: Path, content: str, is_ours: Callable[[Attempt], boo
 
 
 @contextmanager
-def _open_raw_file(path: Path, *, in_child: bool = False) -> Iterator[Any]:
-    """Open a raw file whose schema this version reads; HDF5 opens it only if its bytes are those that were written.
+def _open_raw_file(path: Path) -> Iterator[Any]:
+    """Open a raw file; HDF5 opens it only if its bytes are those that were written.
 
     Raises:
         BadInputError: if the file is not HDF5, is truncated or has another schema, or if another process has it open
@@ -108,23 +107,37 @@ def _open_raw_file(path: Path, *, in_child: bool = False) -> Iterator[Any]:
     try:
         with open_regular(path, "path") as opened:
             _check_not_open_elsewhere(opened, path)
-            sealed = check_seal(opened)
-        if not sealed and not in_child:
-            check_in_child(path)
+            if not check_seal(opened):
+                why = f"is of schema 1 (do: read it by pip install {LAST_OF_SCHEMA_1}), or another program wrote it"
+                raise UnusableError("path", f"{format_value(str(path))} has no seal: it {why}")
         with h5py.File(path, "r", locking=False) as file:  # some file systems have no locks; files are replaced whole
             _check_schema(file, path)
-            if not sealed and _minor_version(file) >= SEAL_SINCE:
-                raise IntegrityError("its seal is missing")
             yield file
-    except BadInputError:
-        raise
     except _UNREADABLE as error:
+        if isinstance(error, BadInputError) and error.key == "path":
+            raise
         if _LOCK_FAILED in str(error):
             why = "HDF5 cannot lock it; do: unset HDF5_USE_FILE_LOCKING"
             raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}") from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problem = f"{format_value(str(path))} is no whole raw file of hpccoll: {reason.strip()}"
         raise UnusableError("path", f"{problem}; to measure its job anew, move it away") from None
+
+
+def _check_schema(file: Any, path: Path) -> None:
+    schema, version = (str(file.attrs.get(name, "none")) for name in ("schema", "schema_version"))
+    if schema == SCHEMA and version.startswith("1."):
+        raise outdated(path, "path")
+    if (schema, version) != (SCHEMA, VERSION):
+        raise BadInputError("path", str(path), f"schema {SCHEMA} {VERSION}, it has {schema} {version}")
+
+
+def _without_seal(path: Path, file: IO[bytes]) -> UnusableError:
+    """Return the error of a file of HDF5 without a seal, which HDF5 must not open: its bytes may be damaged."""
+    file.seek(0)
+    if SCHEMA.encode() in file.read(1 << 16):  # the attribute is near the beginning
+        return outdated(path, "path")
+    return UnusableError("path", f"{format_value(str(path))} is no raw file of hpccoll: it has no seal")
 
 
 _UNREADABLE = (
@@ -152,81 +165,31 @@ def _check_not_open_elsewhere(file: IO[bytes], path: Path) -> None:
         raise OpenElsewhereError("path", f"{format_value(str(path))} cannot be read: {why}")
 
 
-def _check_schema(file: Any, path: Path) -> None:
-    schema, version = str(file.attrs.get("schema", "none")), str(file.attrs.get("schema_version", ""))
-    if schema != SCHEMA or version.partition(".")[0] != VERSION.partition(".")[0]:
-        raise BadInputError("path", str(path), f"schema {SCHEMA} {VERSION}, it has {schema} {version}")
-
-
-def _minor_version(file: Any) -> int:
-    return int(file.attrs["schema_version"].split(".")[1])
-
-
-def read_raw_file(path: Path) -> RawResults:
+def read_raw_file(path: Path, case_ids: Collection[str] | None = None) -> RawResults:
     """Read a raw file.
+
+    Args:
+        path: the path of the file.
+        case_ids: the cases whose outcomes are read, of a file that was read before [all].
 
     Raises:
         BadInputError: if the file cannot be read, or its content differs from what was written or is implausible.
     """
     with _open_raw_file(path) as file:
-        return _read_content(file, path)
+        job_json = str(file.attrs["job_json"])
+        if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
+            raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
+        size = path.stat().st_size
+        names = [name for name in file if name.startswith(_ATTEMPT_PREFIX)]
+        attempts = [read_attempt(stored_object(file, name, size), size, case_ids) for name in names]
+        raw = RawResults(path=path, job=Job.from_json(job_json), attempts=sorted(attempts, key=_number))
+        if "failures" in file:
+            records = stored_object(file, "failures", size).asstr()[:]
+            raw.failures = [from_builtins(json.loads(record), Failure) for record in records]
+        if case_ids is None:
+            check_plausible(raw)
+        return raw
 
 
-def read_unsealed_file(path: Path) -> str:
-    """Read a raw file without a seal, and return why it is refused; ``check_in_child`` runs it in a child process."""
-    try:
-        with _open_raw_file(path, in_child=True) as file:
-            _read_content(file, path)
-    except BadInputError as error:
-        return str(error).removeprefix("path: ")
-    return ""
-
-
-def _read_content(file: Any, path: Path) -> RawResults:
-    has_digest, minor = check_integrity(file, path.stat().st_size), _minor_version(file)
-    if not has_digest and DIGEST_SINCE <= minor < SEAL_SINCE:
-        raise ImplausibleError("its digest is missing")
-    job_json = str(file.attrs["job_json"])
-    if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
-        raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
-    raw = RawResults(path=path, job=Job.from_json(job_json), attempts=_read_attempts(file))
-    records = file["failures"].asstr()[:] if "failures" in file else ()
-    raw.failures = [Failure(**json.loads(record)) for record in records]
-    _check_plausible(raw)
-    if minor < DIGEST_SINCE:
-        raw.notes.append("an earlier version of hpccoll wrote it, without a digest of its content")
-    return raw
-
-
-def read_cases(path: Path, case_ids: Collection[str]) -> RawResults:
-    """Read the outcomes of some cases from a raw file that ``read_raw_file`` has checked; nothing else of it is read.
-
-    Raises:
-        BadInputError: if the file cannot be read.
-    """
-    with _open_raw_file(path) as file:
-        return RawResults(
-            path=path, job=Job.from_json(str(file.attrs["job_json"])), attempts=_read_attempts(file, case_ids)
-        )
-
-
-def _read_attempts(file: Any, case_ids: Collection[str] | None = None) -> list[tuple[Attempt, list[Outcome]]]:
-    """Return the attempts by their numbers, each with the outcomes of the given cases, or of all."""
-    groups = (group for name, group in file.items() if name.startswith(_ATTEMPT_PREFIX))
-    return sorted((read_attempt(group, case_ids) for group in groups), key=lambda pair: pair[0].number)
-
-
-def _check_plausible(raw: RawResults) -> None:
-    """Check that the results are plausible.
-
-    Raises:
-        ImplausibleError: for the first implausible value.
-    """
-    check_types(raw.job)
-    check_outcome = OutcomeCheck(raw.job)
-    for failure in raw.failures:
-        check_types(failure)
-    for attempt, outcomes in raw.attempts:
-        check_attempt(attempt)
-        for outcome in outcomes:
-            check_outcome(attempt, outcome)
+def _number(pair: tuple[Attempt, list[Outcome]]) -> int:
+    return pair[0].number

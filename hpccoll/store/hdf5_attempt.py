@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -10,8 +10,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.cases.case import SINGLE, Case
-from hpccoll.store.case_times import CaseTimes
+from hpccoll.cases.case import Case
+from hpccoll.common.records import from_builtins
+from hpccoll.store.plausibility import ImplausibleError
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, Column
 
@@ -25,10 +26,13 @@ _NON_ATTRIBUTES = (
     "evidence",
 )  # fields of an attempt that are no attributes of one value
 _ATTEMPT_ATTRIBUTES = tuple(field.name for field in fields(Attempt) if field.name not in _NON_ATTRIBUTES)
+_LOCATION = tuple(field.name for field in fields(RankLocation))
 EVIDENCE_DATASET = "evidence_json"
 """The dataset of the evidence from logs; only attempts that read logs have it."""
 MAX_COLUMN_BYTES = 1 << 28
 """Columns up to this size are read whole; larger ones case by case."""
+MAX_COMPRESSION_RATIO = 1100
+"""The maximum ratio of the size of a chunk to its compressed size; deflate reaches 1032."""
 MAX_CHUNK_VALUES = 1 << 23
 """The most values of a chunk, 64 MiB: HDF5 has a chunk in memory as a whole, and before 2.0 none of 4 GiB."""
 _COMPRESSION = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
@@ -152,46 +156,58 @@ def _case_values(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def read_attempt(group: Any, case_ids: Collection[str] | None = None) -> tuple[Attempt, list[Outcome]]:
-    """Read an attempt and its outcomes from a group of any readable version of the schema.
+def stored_object(group: Any, name: str, file_bytes: int) -> Any:
+    """Return a member of a group whose values are in this file.
+
+    Raises:
+        ImplausibleError: if it is a link, lies in another file, or is larger than this file can hold.
+    """
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise ImplausibleError(f"{name!r:.200} is a link to elsewhere")
+    item = group[name]
+    if isinstance(item, h5py.Dataset):
+        at_once = item.nbytes if item.chunks is None else item.nbytes // max(1, len(item))
+        limit = file_bytes if item.chunks is None else MAX_COMPRESSION_RATIO * file_bytes
+        if item.is_virtual or item.external or at_once > limit:
+            raise ImplausibleError(f"{name!r:.200} has {item.nbytes} bytes, and its file {file_bytes}")
+    return item
+
+
+def read_attempt(group: Any, file_bytes: int, case_ids: Collection[str] | None = None) -> tuple[Attempt, list[Outcome]]:
+    """Read an attempt and its outcomes.
 
     Args:
         group: the group of the attempt.
+        file_bytes: the size of the file.
         case_ids: the cases whose outcomes are read [all].
     """
     columns: dict[str, Any] = {}
-    minor = int(group.file.attrs["schema_version"].split(".")[1])
     for column in COLUMNS:
-        if column.since > minor:
-            columns[column.name] = _absent_column(column, group)
-            continue
-        dataset = group[column.name]
+        dataset = stored_object(group, column.name, file_bytes)
         if dataset.shape != tuple(len(group[dim]) for dim in column.dims):
-            raise ValueError(f"{column.name} has the shape {dataset.shape}")
+            raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
         if column.dtype == "str":
             columns[column.name] = dataset.asstr()[:]
         else:  # both index by row; rows of skipped cases are not even stored
             whole = len(column.dims) == 1 or (case_ids is None and dataset.nbytes <= MAX_COLUMN_BYTES)
             columns[column.name] = dataset[:] if whole else dataset
-    locations = tuple(
-        RankLocation(**{field.name: _to_python(columns[field.name][rank]) for field in fields(RankLocation)})
-        for rank in range(len(group["rank"]))
-    )
     attributes = {name: _to_python(group.attrs[name]) for name in _ATTEMPT_ATTRIBUTES}
     if attributes["ranks_per_node"] == -1:
         attributes["ranks_per_node"] = None
-    ports = tuple(filter(None, columns["port_name"]))
-    evidence = json.loads(group[EVIDENCE_DATASET].asstr()[()]) if EVIDENCE_DATASET in group else None
-    provenance = json.loads(group.attrs["provenance_json"])
-    attempt = Attempt(**attributes, places=locations, ports=ports, provenance=provenance, evidence=evidence)
+    attributes["places"] = [
+        {name: _to_python(columns[name][rank]) for name in _LOCATION} for rank in range(len(group["rank"]))
+    ]
+    attributes["ports"] = [*filter(None, columns["port_name"])]
+    attributes["provenance"] = json.loads(group.attrs["provenance_json"])
+    if EVIDENCE_DATASET in group:
+        attributes["evidence"] = json.loads(stored_object(group, EVIDENCE_DATASET, file_bytes).asstr()[()])
     selected = (number for number, name in enumerate(columns["case_id"]) if case_ids is None or name in case_ids)
-    return attempt, [_read_outcome(columns, number) for number in selected]
+    outcomes = [from_builtins(_outcome_values(columns, number), Outcome, decode=_as_it_is) for number in selected]
+    return from_builtins(attributes, Attempt), outcomes
 
 
-def _absent_column(column: Column, group: Any) -> NDArray[Any]:
-    """Return absent values for a column that is missing in a file of an earlier version."""
-    shape = [len(group[dim]) if dim in group else 0 for dim in column.dims]
-    return np.broadcast_to(np.array(column.absent, _dtype(column)), shape)
+def _as_it_is(_kind: Any, value: Any) -> Any:
+    return value
 
 
 def _to_python(value: Any) -> Any:
@@ -204,41 +220,46 @@ def _decode_value(column: Column, value: object) -> object:
     return bool(value) if column.dtype in ("bool", "maybe") else value
 
 
-def _read_outcome(columns: dict[str, Any], number: int) -> Outcome:
+def _outcome_values(columns: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return the values of the fields of an outcome."""
     row: dict[str, Any] = {
         column.name: _decode_value(column, _to_python(columns[column.name][number]))
         for column in COLUMNS
         if column.dims == ("case",)
     }
     case = {field.name: row[field.name] for field in fields(Case) if field.name in row}
-    case |= {name: row[f"requested_{name}"] for name in ("bytes", "ranks", "nodes", "mapping")}
-    case["timing"] = row["requested_timing"] or SINGLE
-    case["params"] = json.loads(row["requested_params"])
-    results = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
-    results["params"] = json.loads(row["params"])
-    results["counters"] = json.loads(row["counters"]) if row["counters"] else None
-    results |= {name: _values_or_empty(columns[name][number]) for name in _PER_NODE}
-    results |= {each.name: _values_or_empty(columns[each.name][number], each.absent) for each in RANK_RESULT_COLUMNS}
+    case |= {name: row[f"requested_{name}"] for name in ("bytes", "ranks", "nodes", "mapping", "timing")}
+    values = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
+    values |= {name: _values_or_empty(columns[name][number]) for name in _PER_NODE}
+    values |= {each.name: _values_or_empty(columns[each.name][number], each.absent) for each in RANK_RESULT_COLUMNS}
     cpu_s = columns["cpu_s"][number]
-    return Outcome(case=Case(**case), times=_read_times(columns, number, row), **results, cpu_s=cpu_s[~np.isnan(cpu_s)])
+    return {
+        **values,
+        "case": {**case, "params": json.loads(row["requested_params"])},
+        "params": json.loads(row["params"]),
+        "counters": json.loads(row["counters"]) if row["counters"] else None,
+        "cpu_s": cpu_s[~np.isnan(cpu_s)],
+        "times": _times_values(columns, number, row),
+    }
 
 
-def _values_or_empty(values: NDArray[Any], absent: object = None) -> tuple[Any, ...]:
-    """Return values as nested tuples with None for absent ones, nan or ``absent``; an empty tuple if all are absent."""
-    return () if ((values == absent) | np.isnan(values)).all() else _nested_tuples(values.tolist(), absent)
+def _values_or_empty(values: NDArray[Any], absent: object = None) -> list[Any]:
+    """Return values as nested lists with None for absent ones, nan or ``absent``; an empty list if all are absent."""
+    return [] if ((values == absent) | np.isnan(values)).all() else _nested_lists(values.tolist(), absent)
 
 
-def _nested_tuples(values: Sequence[Any], absent: object) -> tuple[Any, ...]:
-    return tuple(
-        _nested_tuples(v, absent) if isinstance(v, list) else None if v == absent or np.isnan(v) else v for v in values
-    )
+def _nested_lists(values: Sequence[Any], absent: object) -> list[Any]:
+    return [
+        _nested_lists(v, absent) if isinstance(v, list) else None if v == absent or np.isnan(v) else v for v in values
+    ]
 
 
-def _read_times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> CaseTimes | None:
+def _times_values(columns: Mapping[str, Any], number: int, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the values of the fields of the times of a case; None if it was not timed."""
     n, stride = row["iterations"], row["rank_stride"]
     if not n:
         return None
-    per_iteration = {name: columns[name][number, :n] for name in _PER_ITERATION}
+    per_iteration = {name: columns[name][number, :n] for name in (*_PER_ITERATION, "round")}
     if (per_iteration["span_ns"] < 0).any():
         per_iteration["span_ns"] = np.empty(0, np.int64)
     kept = {name: columns[name][number, :n, ::stride] for name in ("start_ns", "end_ns", "device_ns")}
@@ -247,5 +268,4 @@ def _read_times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Ca
     events = columns["event_ns"][number, :n, ::stride] if row["program"] else np.empty((0, 0, 0), np.int64)
     count = int((events >= 0).any(axis=(0, 1)).sum())  # those of the case: the file has room for the largest one
     kept["event_ns"] = events[..., :count] if count else np.empty((0, 0, 0), np.int64)
-    rounds = columns["round"][number, :n].clip(1)  # absent before schema 1.3, when a case had one round
-    return CaseTimes(**per_iteration, **kept, rank_stride=stride, round=rounds)
+    return {**per_iteration, **kept, "rank_stride": stride}

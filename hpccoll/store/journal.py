@@ -30,7 +30,7 @@ from hpccoll.store.durable_files import (
     write_new,
 )
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal_records import attempt_records, first_records, outcome_record, parse_failure, read_records
+from hpccoll.store.journal_records import COPIES, JournalRecord, all_records, parse_failure, read_records
 from hpccoll.store.json_lines import ChainEnd, append_records, read_json_lines
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
 
@@ -86,40 +86,40 @@ class Journal:
         with ExitStack() as on_error:
             with replacing_file(self.path) as unfinished:
                 file = on_error.enter_context(_open_locked(unfinished, self.raw_file))
-                lines, end = ChainEnd().encode(first_records(job, earlier))
+                lines, end = ChainEnd().encode(record.encode() for record in all_records(job, earlier))
                 file.write(end.first_line + lines)
                 file.flush()
             on_error.pop_all()
         return file
 
-    def _append(self, *records: Mapping[str, object]) -> None:
-        """Append records, and then write their number into the first line, unless that is missing."""
-        lines, end = self._end.encode(records)
+    def _append(self, *records: JournalRecord) -> None:
+        """Append records, and then write the number of records into the first line, unless that is missing."""
+        lines, end = self._end.encode(record.encode() for record in records)
         append_bytes(self.path, lines)
         self._end, file = end, self._file.fileno()
         if os.pread(file, 1, len(end.first_line)) == b"\n":
             os.pwrite(file, end.first_line, 0)
 
     def begin(self, attempt: Attempt) -> None:
-        self._append(*attempt_records(attempt))
+        self._append(*[JournalRecord(attempt=attempt)] * COPIES)
         self.raw.attempts.append((attempt, []))
 
     def add_provenance(self, more: Mapping[str, object]) -> None:
-        self._append({"provenance": more, "number": self.raw.attempts[-1][0].number})
+        self._append(JournalRecord(provenance=more, number=self.raw.attempts[-1][0].number))
         self.raw.add_provenance(more)
 
     def start(self, case: Case) -> None:
-        self._append({"start": case.id})
+        self._append(JournalRecord(start=case.id))
         self.raw.started.append(case.id)
 
     def record(self, outcome: Outcome) -> None:
-        self._append(outcome_record(outcome, self.raw.attempts[-1][0]))
+        self._append(JournalRecord(outcome=outcome, number=self.raw.attempts[-1][0].number))
         self.raw.record(outcome)
 
     def end(self, reason: str, rank: int = 0) -> None:
         """Record why this attempt ends before its last case, and the rank at fault; rank 0 if it was interrupted."""
         failure = Failure(case_id="", rank=rank, message=reason, attempt=self.raw.attempts[-1][0].number)
-        self._append({"failure": dataclasses.asdict(failure)})
+        self._append(JournalRecord(failure=failure))
         self.raw.failures.append(failure)
         if self.raw.interrupted:
             write_new(interrupted_marker_path(self.raw_file), b"")
@@ -192,8 +192,8 @@ def read_failure_notes(raw_file: Path) -> list[Failure]:
 
 
 def has_records(path: Path) -> bool:
-    """Return False if a journal is still empty: the process that created it may have ended before the first record."""
-    return path.stat().st_size > 0
+    """Return False if there is no journal or it is empty: its process may have ended before the first record."""
+    return path.exists() and path.stat().st_size > 0
 
 
 def read_journal(path: Path, *, is_writer: bool = False) -> RawResults:
@@ -204,7 +204,7 @@ def read_journal(path: Path, *, is_writer: bool = False) -> RawResults:
         is_writer: True if this process writes the journal.
 
     Raises:
-        BadInputError: if the file is not a journal, or both records of its job are damaged.
+        BadInputError: if the file is not a journal, is of schema 1, or both records of its job are damaged.
     """
     return _read(path, is_writer=is_writer)[0]
 

@@ -1,14 +1,10 @@
-"""Encoding and decoding of journal records: the events of a job as JSON.
-
-The records of the job and of an attempt are written twice, because all others depend on them.
-"""
+"""Journal records: the events of a job as JSON."""
 
 import base64
-import dataclasses
-import json
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,39 +12,58 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.cases.case import Case, Job
+from hpccoll.cases.case import Job
 from hpccoll.common.errors import UnusableError, format_value
-from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.json_lines import ChainEnd, Line, read_json_lines
-from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
-from hpccoll.store.raw_results import Attempt, DamagedLine, Failure, Outcome, RankLocation, RawResults
+from hpccoll.common.records import from_builtins, outdated, to_builtins
+from hpccoll.store.json_lines import ChainEnd, JsonObject, Line, read_json_lines
+from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt
+from hpccoll.store.raw_results import Attempt, DamagedLine, Failure, Outcome, RawResults
+from hpccoll.store.schema import VERSION
 
-Record = Mapping[str, Any]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalRecord:
+    """An event of a job: one of its fields.
+
+    Args:
+        lines: of the first line only, the number of the others.
+        version: of the first line only, the version of the schema.
+        job: the job; the first event.
+        attempt: a new attempt.
+        start: the id of a case that starts.
+        outcome: the outcome of a case in a round of the attempt ``number``.
+        provenance: what is known of the attempt ``number`` only at its end.
+        number: the attempt of an outcome or of provenance.
+        failure: why a case failed or an attempt ended.
+    """
+
+    lines: str | None = None
+    version: str | None = None
+    job: Job | None = None
+    attempt: Attempt | None = None
+    start: str | None = None
+    outcome: Outcome | None = None
+    provenance: Mapping[str, Any] | None = None
+    number: int | None = None
+    failure: Failure | None = None
+
+    def encode(self) -> JsonObject:
+        """Return the record as JSON, without absent fields."""
+        return {name: value for name, value in to_builtins(self, _pack).items() if value is not None}
+
 
 COPIES = 2
-"""The number of copies of the records of the job and of each attempt."""
-
-_ARRAYS = tuple(field.name for field in dataclasses.fields(CaseTimes) if field.name != "rank_stride")
+"""The number of copies of the records of the job and of each attempt, on which all others depend."""
 
 
-def first_records(job: Job, earlier: RawResults | None) -> Iterator[Record]:
-    """Yield the records of the job and of the content of an earlier raw file or journal."""
-    yield from [{"job": json.loads(job.to_json())}] * COPIES
+def all_records(job: Job, earlier: RawResults | None) -> Iterator[JournalRecord]:
+    """Yield the records of a job and of the content of an earlier raw file or journal."""
+    yield from [JournalRecord(job=job)] * COPIES
     for attempt, outcomes in earlier.attempts if earlier else ():
-        yield from attempt_records(attempt)
-        yield from (outcome_record(outcome, attempt) for outcome in outcomes)
-    yield from ({"failure": dataclasses.asdict(failure)} for failure in (earlier.failures if earlier else ()))
-    yield from ({"start": case_id} for case_id in (earlier.started if earlier else ()))
-
-
-def attempt_records(attempt: Attempt) -> list[Record]:
-    """Return the records of a new attempt."""
-    return [{"attempt": dataclasses.asdict(attempt)}] * COPIES
-
-
-def outcome_record(outcome: Outcome, attempt: Attempt) -> Record:
-    """Return the record of a case's outcome in a round of ``attempt``."""
-    return {"outcome": _encode_outcome(outcome), "number": attempt.number}
+        yield from [JournalRecord(attempt=attempt)] * COPIES
+        yield from (JournalRecord(outcome=outcome, number=attempt.number) for outcome in outcomes)
+    yield from (JournalRecord(failure=failure) for failure in (earlier.failures if earlier else ()))
+    yield from (JournalRecord(start=case_id) for case_id in (earlier.started if earlier else ()))
 
 
 def read_records(path: Path, *, is_running: bool) -> tuple[RawResults, ChainEnd]:
@@ -63,20 +78,24 @@ def read_records(path: Path, *, is_running: bool) -> tuple[RawResults, ChainEnd]
 
     Raises:
         OSError: if the file cannot be read.
-        BadInputError: if the file is not a journal, or both records of its job are damaged.
+        BadInputError: if the file is not a journal, is of schema 1, or both records of its job are damaged.
     """
     lines = read_json_lines(path)
     before: list[Line] = []
-    damage: list[str] = []
+    why = "it is empty"
     for line in lines:
         before.append(line)
         try:
-            reader = _JournalReader(path, _read_job(line))
-            break
+            record = _decode(line)
         except _UNREADABLE as error:
-            damage += [_describe_damage(line, error)] * (line.record is None or "job" in line.record)
+            why = _describe_damage(line, error)
+            continue
+        if record.lines is not None and record.version != VERSION:
+            raise outdated(path, "path")
+        if record.job is not None and line.after:
+            reader = _JournalReader(path, record.job)
+            break
     else:
-        why = "; ".join(damage[:2]) or "it is empty"
         remedy = "to measure its job anew, move it away"
         raise UnusableError(
             "path", f"{format_value(str(path))} is no journal of hpccoll that names its job: {why}; {remedy}"
@@ -92,12 +111,15 @@ def read_records(path: Path, *, is_running: bool) -> tuple[RawResults, ChainEnd]
     return raw, reader.end()
 
 
-def _read_job(line: Line) -> Job:
-    job = Job.from_json(json.dumps((line.record or {})["job"]))
-    check_types(job)
-    if not line.after:
-        raise ImplausibleError("an earlier version of hpccoll wrote it")
-    return job
+def _decode(line: Line) -> JournalRecord:
+    """Return the record of a line.
+
+    Raises:
+        ValueError, zlib.error: if it is damaged, or no record.
+    """
+    if line.record is None:
+        raise ImplausibleError("its checksum is wrong")
+    return from_builtins(line.record, JournalRecord, decode=_unpack)
 
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, MemoryError, zlib.error)
@@ -105,8 +127,7 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, Over
 
 
 def _describe_damage(line: Line, error: BaseException, where: str = "") -> str:
-    why = (str(error) or type(error).__name__) if line.record else "its checksum is wrong"
-    return f"line {line.number}{where} is damaged: {why}"
+    return f"line {line.number}{where} is damaged: {str(error) or type(error).__name__}"
 
 
 class _JournalReader:
@@ -144,9 +165,8 @@ class _JournalReader:
         if line.truncated:
             self.truncated.append(line.number)
             return
-        record = line.record or {}
-        if "lines" in record:
-            self._written = int(record["lines"])
+        if line.record and "lines" in line.record:
+            self._written = int(line.record["lines"])
             if line.number > 1:
                 self._lose(f"line {line.number} belongs at the beginning: lines are repeated or in another order")
             return
@@ -154,19 +174,40 @@ class _JournalReader:
             self._lose(f"line {line.number} repeats line {self._numbers[line.checksum]}")
             return
         follows = self._follows(line)
-        decoders: Mapping[str, Callable[[Record], None]] = {
-            "job": lambda _: None, "attempt": self._read_attempt, "start": self._read_start,
-            "outcome": self._read_outcome, "provenance": self._read_provenance,
-            "failure": lambda record: self.raw.failures.append(parse_failure(record["failure"])),
-        }  # fmt: skip
         try:
-            (name,) = decoders.keys() & record.keys()
-            decoders[name](record)
+            self._add(_decode(line))
         except _UNREADABLE as error:
             where = f" (after the start of {self._started_case})" if self._started_case else ""
             self._lose(_describe_damage(line, error, where), self._started_case)
             self._damaged += follows  # a line at a wrong place may come again at its own
             self._numbers.pop(line.checksum, None)
+
+    def _add(self, record: JournalRecord) -> None:
+        """Add a record to the results.
+
+        Raises:
+            ImplausibleError: if it does not fit them.
+        """
+        if record.attempt is not None:
+            check_attempt(record.attempt)
+            if record.attempt.number not in (known.number for known, _ in self.raw.attempts):  # skips the second copy
+                self.raw.attempts.append((record.attempt, []))
+            self._started_case = None
+        elif record.start is not None:
+            self._started_case = record.start
+            self.raw.started.append(record.start)
+        elif record.failure is not None:
+            self.raw.failures.append(record.failure)
+        elif record.job is None:
+            attempt = self.raw.attempts[-1][0] if self.raw.attempts else None
+            if attempt is None or record.number != attempt.number:
+                raise ImplausibleError(f"its attempt, {record.number}, is not the last one")
+            if record.outcome is not None:
+                self._check(attempt, record.outcome)
+                self.raw.record(record.outcome)
+                self._started_case = None
+            elif record.provenance is not None:
+                self.raw.add_provenance(record.provenance)
 
     def _follows(self, line: Line) -> bool:
         """Return whether a line follows the last one in the chain, and add what that tells to the damage."""
@@ -189,75 +230,25 @@ class _JournalReader:
             self.raw.started.remove(self._started_case)
         self._started_case = None
 
-    def _read_attempt(self, record: Record) -> None:
-        fields = record["attempt"]
-        locations = tuple(RankLocation(**location) for location in fields["places"])
-        attempt = Attempt(**{**fields, "places": locations, "ports": tuple(fields.get("ports", ()))})
-        check_attempt(attempt)
-        if attempt.number not in (known.number for known, _ in self.raw.attempts):  # skips the second copy
-            self.raw.attempts.append((attempt, []))
-        self._started_case = None
 
-    def _read_provenance(self, record: Record) -> None:
-        attempt = self.raw.attempts[-1][0]
-        if record["number"] != attempt.number:
-            raise ImplausibleError(f"its attempt, {record['number']}, is not the last one")
-        more = dict(record["provenance"])
-        check_attempt(dataclasses.replace(attempt, provenance={**attempt.provenance, **more}))
-        self.raw.add_provenance(more)
-
-    def _read_start(self, record: Record) -> None:
-        self._started_case = str(record["start"])
-        self.raw.started.append(self._started_case)
-
-    def _read_outcome(self, record: Record) -> None:
-        attempt = self.raw.attempts[-1][0]
-        if record["number"] != attempt.number:
-            raise ImplausibleError(f"its attempt, {record['number']}, is not the last one")
-        outcome = _decode_outcome(record["outcome"])
-        self._check(attempt, outcome)
-        self.raw.record(outcome)
-        self._started_case = None
-
-
-def parse_failure(fields: Record) -> Failure:
-    """Return the failure of a record.
+def parse_failure(fields: JsonObject) -> Failure:
+    """Return the failure of a failure note.
 
     Raises:
-        TypeError: if the record is not a failure.
-        ImplausibleError: if a field has a wrong type.
+        ValueError: if it is none.
     """
-    failure = Failure(**fields)
-    check_types(failure)
-    return failure
+    return from_builtins(fields, Failure)
 
 
-def _pack(values: NDArray[Any]) -> dict[str, object]:
+def _pack(values: NDArray[Any]) -> JsonObject:
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(values).tobytes(), 1)).decode()
     return {"dtype": values.dtype.str, "shape": values.shape, "data": data}
 
 
-def _unpack(packed: dict[str, Any]) -> NDArray[Any]:
+def _unpack(_kind: object, packed: JsonObject) -> NDArray[Any]:
     """Return an array; a wrong shape allocates no more memory than the packed data need."""
     dtype, shape, data = np.dtype(packed["dtype"]), packed["shape"], base64.b64decode(packed["data"])
     size = dtype.itemsize * math.prod(shape)
     if dtype.kind not in "iuf":
         raise ImplausibleError(f"its values are of the type {dtype}")
     return np.frombuffer(zlib.decompressobj().decompress(data, size + 1), dtype).reshape(shape)
-
-
-def _encode_outcome(outcome: Outcome) -> dict[str, object]:
-    fields = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
-    times: dict[str, object] | None = None
-    if outcome.times is not None:
-        times = {name: _pack(getattr(outcome.times, name)) for name in _ARRAYS}
-        times["rank_stride"] = outcome.times.rank_stride
-    return {**fields, "case": dataclasses.asdict(outcome.case), "times": times, "cpu_s": _pack(outcome.cpu_s)}
-
-
-def _decode_outcome(fields: dict[str, Any]) -> Outcome:
-    times = fields["times"]
-    if times is not None:
-        arrays = {name: _unpack(times[name]) for name in _ARRAYS}
-        times = CaseTimes(rank_stride=times["rank_stride"], **arrays)
-    return Outcome(**{**fields, "case": Case(**fields["case"]), "times": times, "cpu_s": _unpack(fields["cpu_s"])})

@@ -12,14 +12,17 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 from hpccoll.store.durable_files import append_bytes
+from hpccoll.store.schema import VERSION
 
 _LINE_PREFIX = b'{"sha256": "'
 _DIGEST_DIGITS = 16
 _BODY_OFFSET = len(_LINE_PREFIX) + _DIGEST_DIGITS
 _AFTER_PREFIX = b'", "after": "'
+
+JsonObject: TypeAlias = Mapping[str, Any]
 
 MAX_LINE_BYTES = 1 << 28
 """The maximum number of bytes of a line: a record has the times of at most 2^22 samples."""
@@ -52,9 +55,9 @@ class ChainEnd(NamedTuple):
     @property
     def first_line(self) -> bytes:
         """The first line of the file, which no newline precedes."""
-        return encode_line({"lines": f"{self.lines:012}"})[1:]
+        return encode_line({"lines": f"{self.lines:012}", "version": VERSION})[1:]
 
-    def encode(self, records: Iterable[Mapping[str, object]]) -> tuple[bytes, "ChainEnd"]:
+    def encode(self, records: Iterable[JsonObject]) -> tuple[bytes, "ChainEnd"]:
         """Return records as the next lines of the chain, and its new end."""
         end, lines = self, []
         for record in records:
@@ -63,13 +66,13 @@ class ChainEnd(NamedTuple):
         return b"".join(lines), end
 
 
-def encode_line(record: Mapping[str, object]) -> bytes:
+def encode_line(record: JsonObject) -> bytes:
     """Return a record, which needs at least one key, as a line."""
     body = b'", ' + json.dumps(record).encode()[1:]
     return b"\n" + _LINE_PREFIX + _digest(body) + body
 
 
-def append_records(path: Path, *records: Mapping[str, object]) -> None:
+def append_records(path: Path, *records: JsonObject) -> None:
     """Append records in one write, and wait until they are on disk."""
     append_bytes(path, b"".join(map(encode_line, records)))
 

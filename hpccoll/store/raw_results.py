@@ -1,13 +1,15 @@
 """The raw results of one job: its attempts, each with the outcomes and times of its cases."""
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from hpccoll.cases.case import Case, Job, Parameter
@@ -15,13 +17,15 @@ from hpccoll.schedule import Layout
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.schema import IMPORTED, PREDICTED_KINDS, RANK_RESULT_MERGES, Merge, RankResult
 
+Status: TypeAlias = Literal["ok", "wrong", "skipped", "failed"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(RankResult):
     """The outcome of one case in the rounds that measured it; ``times`` is None if nothing was timed."""
 
     case: Case
-    status: str  # ok, wrong, skipped, failed
+    status: Status
     reason: str | None = None
     bytes: int | None = None  # the bytes that the case moved
     params: Mapping[str, Parameter] = field(default_factory=dict)  # including defaults
@@ -117,20 +121,38 @@ class Attempt:
     """One launch of a job."""
 
     run_id: str
-    number: int
+    number: Annotated[int, Meta(ge=1)]
     kind: str
     machine: str
-    ranks: int  # including aggregators
-    nodes: int
+    ranks: Annotated[int, Meta(ge=1)]  # including aggregators
+    nodes: Annotated[int, Meta(ge=1)]
     ranks_per_node: int | None
     mapping: str
-    aggregators: int
+    aggregators: Annotated[int, Meta(ge=0)]
     oversubscribed: bool
     places: tuple[RankLocation, ...]
     ports: tuple[str, ...] = ()  # the names of the hosts' network ports
-    provenance: Mapping[str, object]
-    evidence: Mapping[str, object] | None = None  # the result of the log probe, as JSON
+    provenance: Mapping[str, Any]
+    evidence: Mapping[str, Any] | None = None  # the result of the log probe, as JSON
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @classmethod
+    def not_launched(
+        cls, number: int, kind: str, machine: str, layout: Layout, provenance: Mapping[str, object],
+        hosts: Sequence[str] = (),
+    ) -> "Attempt":  # fmt: skip
+        """Return the attempt of ranks that hpccoll did not start: predicted ones, or those of another program."""
+        places = tuple(
+            RankLocation(
+                host=hosts[node] if node < len(hosts) else "", node=node, clock=0, pid=0, affinity="", rack=rack
+            )
+            for node, rack in zip(layout.node, layout.rack, strict=True)
+        )
+        return cls(
+            run_id=str(uuid.uuid4()), number=number, kind=kind, machine=machine, ranks=layout.ranks,
+            nodes=layout.nodes, ranks_per_node=layout.ranks_per_node, mapping=layout.mapping,
+            aggregators=layout.aggregators, oversubscribed=False, places=places, provenance=provenance,
+        )  # fmt: skip
 
     @property
     def predicted(self) -> bool:

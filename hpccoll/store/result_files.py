@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,15 +19,14 @@ COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|interrupted|failure-\w+)$")
 
 
 def find_raw_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the raw files at and below the paths, each once; a journal replaces an incomplete raw file.
+    """Return the raw files at and below the paths, each once, also those of which only a journal exists.
 
-    A file that accompanies a raw file, such as a failure note, stands for it; so does the name of a raw file that does
-    not exist yet.
+    A file that accompanies a raw file, such as a failure note, stands for it.
 
     Raises:
         BadInputError: for a path that does not exist or is a sweep file.
     """
-    sources: dict[Path, Path] = {}
+    found: dict[Path, Path] = {}
     for path in paths:
         if not path.exists() and not journal_path(path).exists():
             raise BadInputError("path", str(path), "there is no such raw file or directory")
@@ -35,27 +34,41 @@ def find_raw_files(paths: Iterable[Path]) -> list[Path]:
             expected = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
             raise BadInputError("path", str(path), expected)
         for file in sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]) if path.is_dir() else [path]:
-            source = best_source(file.with_name(COMPANION_SUFFIX.sub("", file.name)))
-            if source is not None:
-                sources.setdefault(source.resolve(), source)
-    return list(sources.values())
+            raw_file = file.with_name(COMPANION_SUFFIX.sub("", file.name))
+            if has_results(raw_file):
+                found.setdefault(raw_file.resolve(), raw_file)
+    return list(found.values())
 
 
-def best_source(raw_file: Path) -> Path | None:
-    """Return the raw file, or its journal if that holds more; None if neither holds anything."""
-    journal = journal_path(raw_file)
-    if not journal.exists() or _is_complete(raw_file):
-        return raw_file
-    if has_records(journal):
-        return journal
-    return raw_file if raw_file.exists() else None
+def has_results(raw_file: Path) -> bool:
+    """Return whether a raw file exists, or a journal with records."""
+    return raw_file.exists() or has_records(journal_path(raw_file))
 
 
-def _is_complete(raw_file: Path) -> bool:
-    try:
-        return raw_file.exists() and hdf5.read_raw_file(raw_file).complete
-    except BadInputError:
-        return False
+def read_raw(path: Path, case_ids: Collection[str] | None = None) -> RawResults:
+    """Read a raw file, or its journal if that holds more; a note says if the raw file cannot be read.
+
+    Args:
+        path: the raw file, or a file that accompanies it.
+        case_ids: the cases whose outcomes are needed, of a file that was read before [all].
+
+    Raises:
+        BadInputError: if neither can be read.
+    """
+    raw_file = path.with_name(COMPANION_SUFFIX.sub("", path.name))
+    journal, notes = journal_path(raw_file), []
+    if raw_file.exists() or not has_records(journal):
+        try:
+            raw = hdf5.read_raw_file(raw_file, case_ids)
+            if raw.complete or not has_records(journal):
+                return raw
+        except BadInputError as error:
+            if not has_records(journal):
+                raise
+            notes = [f"{error}; its journal is read in its place"]
+    raw = read_journal(journal)
+    raw.notes[:0] = notes
+    return raw
 
 
 MAX_LISTED_LINES = 5
@@ -102,11 +115,6 @@ class ResultFiles:
             yield f"{first}{f' and {len(others)} files more' if others else ''}: {note}"
 
 
-def read_raw(path: Path) -> RawResults:
-    """Read a raw file or a journal."""
-    return read_journal(path) if path.suffix == ".journal" else hdf5.read_raw_file(path)
-
-
 def read_all(paths: Iterable[Path]) -> ResultFiles:
     """Read the raw files, journals and plans below ``paths``.
 
@@ -130,19 +138,7 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
     if unreadable and not raw_results and not is_directory_scan:
         raise combine_errors(*unreadable.values())
     distinct, omissions = _drop_copies(raw_results)
-    remarks = [*_unreadable_raw_files(raw_results), *omissions]
-    return ResultFiles(raw_results=distinct, plans=plans, unreadable=unreadable, remarks=remarks)
-
-
-def _unreadable_raw_files(raw_results: Iterable[RawResults]) -> Iterator[str]:
-    """Yield a remark for each unreadable raw file whose journal is read instead."""
-    for raw in raw_results:
-        raw_file = raw.path.with_suffix("")
-        if raw.path.suffix == ".journal" and raw_file.exists():
-            try:
-                hdf5.read_raw_file(raw_file)
-            except BadInputError as error:
-                yield f"{error}; its journal is read in its place"
+    return ResultFiles(raw_results=distinct, plans=plans, unreadable=unreadable, remarks=omissions)
 
 
 def _drop_copies(raw_results: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:

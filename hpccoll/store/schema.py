@@ -19,6 +19,9 @@ SCHEMA = "hpccoll-raw"
 ON_TESTBED = "measured on a testbed"
 """The kind of attempts on hosts that are namespaces of one machine."""
 
+ON_SHARED_GPU = "measured on a shared GPU"
+"""The kind of results of ranks that share a GPU: they show that code works, and are compared with no link."""
+
 SIMULATED, MODELLED = "simulated", "modelled"
 PREDICTED_KINDS = SIMULATED, MODELLED
 """The kinds of results that nothing measured: from a schedule, or from a formula."""
@@ -38,7 +41,6 @@ class Column:
         unit: the unit of its values; empty if they have none.
         absent: the value of absent entries, also beyond ``iterations(case)`` and for ranks not kept.
         meaning: one phrase.
-        since: the minor version that added it; in older files it is absent.
         heading: the heading in the report's table of rows; empty if it is not declared here.
         format: how the report writes the values: a key of ``report_columns.FORMATS``.
     """
@@ -49,21 +51,20 @@ class Column:
     unit: str
     absent: object
     meaning: str
-    since: int = 0
     heading: str = ""
     format: str = "text"
 
 
-def _case(name: str, dtype: str, meaning: str, unit: str = "", absent: object = None, since: int = 0) -> Column:
-    return Column(name, ("case",), dtype, unit, "" if dtype == "str" else absent, meaning, since)
+def _case(name: str, dtype: str, meaning: str, unit: str = "", absent: object = None) -> Column:
+    return Column(name, ("case",), dtype, unit, "" if dtype == "str" else absent, meaning)
 
 
-def _node(name: str, meaning: str, since: int) -> Column:
-    return Column(name, ("case", "node_number"), "float64", "B", float("nan"), meaning, since)
+def _node(name: str, meaning: str) -> Column:
+    return Column(name, ("case", "node_number"), "float64", "B", float("nan"), meaning)
 
 
-def _port(name: str, meaning: str, since: int) -> Column:
-    return Column(name, ("case", "node_number", "port"), "float64", "B", float("nan"), meaning, since)
+def _port(name: str, meaning: str) -> Column:
+    return Column(name, ("case", "node_number", "port"), "float64", "B", float("nan"), meaning)
 
 
 _ABSENT = {"str": "", "bool": None, "maybe": -1, "int64": -1, "float64": float("nan")}
@@ -77,7 +78,7 @@ def result(dtype: str, meaning: str, *, default: object = None, **more: Any) -> 
         dtype: the type of the dataset: a key of ``_ABSENT``.
         meaning: one phrase for results/README.md and the dataset's ``long_name``.
         default: the value of a case that has none.
-        more: ``unit``, ``since``, ``heading`` and ``format`` of the column.
+        more: ``unit``, ``heading`` and ``format`` of the column.
     """
     declared = {"dims": ("case",), "dtype": dtype, "unit": "", "absent": _ABSENT[dtype], "meaning": meaning, **more}
     return field(default=default, metadata={"column": declared})
@@ -98,31 +99,25 @@ class CaseResult:
         "int64", "bytes between nodes per operation by port counters, which include headers", unit="B"
     )
     rack_bytes_predicted: int | None = result(
-        "int64", "bytes between racks per operation, all ranks, as counted from the schedule", unit="B", since=3
+        "int64", "bytes between racks per operation, all ranks, as counted from the schedule", unit="B"
     )
-    requested: str | None = result("str", "the algorithm requested from the library: ring, sharp; empty: none", since=4)
+    requested: str | None = result("str", "the algorithm requested from the library: ring, sharp; empty: none")
     executed: str = result("str", "the algorithm that ran, as far as the evidence shows", default="unknown")
     evidence: str | None = result("str", "the evidence for executed")
     floor: bool = result("bool", "an empty schedule: the cost of the harness", default=False)
     executor: str | None = result(
         "str",
         "what ran the operation and its timing loop: compiled, python; empty: python",
-        since=6,
         heading="executor",
     )
     operations: int | None = result(
         "int64",
         "operations of an iteration, timed together: its times are those of all of them; absent: 1",
-        since=7,
         heading="operations of an iteration",
         format="count",
     )
-    source: str | None = result(
-        "str", "the program that measured: osu, nccl-tests, rccl-tests, imb; empty: hpccoll", since=10
-    )
-    reported: str | None = result(
-        "str", "JSON: of a result of another program, what each output says of it, by column", since=10
-    )
+    source: str | None = result("str", "the program that measured: osu, nccl-tests, rccl-tests, imb; empty: hpccoll")
+    reported: str | None = result("str", "JSON: of a result of another program, what each output says of it, by column")
 
 
 RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in fields(CaseResult))
@@ -131,7 +126,7 @@ Merge: TypeAlias = Callable[[Any, Any], Any]
 """Returns the value of several rounds, given that of earlier rounds and that of a later one."""
 
 
-def rank_result(dtype: str, meaning: str, unit: str, merge: Merge, since: int = 7) -> Any:
+def rank_result(dtype: str, meaning: str, unit: str, merge: Merge) -> Any:
     """Return a field of ``RankResult``.
 
     Args:
@@ -139,10 +134,9 @@ def rank_result(dtype: str, meaning: str, unit: str, merge: Merge, since: int = 
         meaning: one phrase.
         unit: the unit; empty without one.
         merge: joins the values of two rounds if both are known.
-        since: the minor version that added it.
     """
     column = {"dims": ("case", "rank"), "dtype": dtype, "unit": unit, "absent": _ABSENT[dtype], "meaning": meaning}
-    return field(default=(), metadata={"column": {**column, "since": since}, "merge": merge})
+    return field(default=(), metadata={"column": column, "merge": merge})
 
 
 def _last(_earlier: float, later: float) -> float:
@@ -204,10 +198,10 @@ COLUMNS = (
     _case("bytes", "int64", "the moved size S: whole elements", "B", -1),
     _case("in_place", "bool", "1 if contribution and result share a buffer"),
     _case("root", "int64", "the root of a rooted collective", "", -1),
-    _case("requested_ranks", "int64", "the requested workers, absent: all of the job", "", -1, since=1),
-    _case("requested_nodes", "int64", "the requested nodes of these workers", "", -1, since=1),
-    _case("requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched", since=3),
-    _case("requested_timing", "str", "how operations were timed: single, aggregated; empty: single", since=7),
+    _case("requested_ranks", "int64", "the requested workers, absent: all of the job", "", -1),
+    _case("requested_nodes", "int64", "the requested nodes of these workers", "", -1),
+    _case("requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched"),
+    _case("requested_timing", "str", "how operations were timed: single, aggregated; empty: single"),
     _case("requested_params", "str", "JSON: the requested parameters"),
     _case("params", "str", "JSON: the parameters that were used, defaults included"),
     _case("status", "str", "ok, wrong, skipped, or failed: a rank stalled in it, or NCCL failed"),
@@ -219,7 +213,6 @@ COLUMNS = (
         "the part of wire_bytes_predicted that nodes of workers send",
         "B",
         -1,
-        since=3,
     ),
     _case(
         "workers_received_predicted",
@@ -227,27 +220,24 @@ COLUMNS = (
         "the part of wire_bytes_predicted that nodes of workers receive",
         "B",
         -1,
-        since=3,
     ),
-    _case(
-        "counters", "str", "JSON: further port counters, summed over all nodes, and the number of operations", since=1
-    ),
-    _case("predicted_low_s", "float64", "of a prediction: the lower end of its interval", "s", float("nan"), since=8),
-    _case("predicted_high_s", "float64", "of a prediction: the upper end of its interval", "s", float("nan"), since=8),
-    _case("program", "str", "JSON: of a training step, the operations and computations of each stage", since=9),
+    _case("counters", "str", "JSON: further port counters, summed over all nodes, and the number of operations"),
+    _case("predicted_low_s", "float64", "of a prediction: the lower end of its interval", "s", float("nan")),
+    _case("predicted_high_s", "float64", "of a prediction: the upper end of its interval", "s", float("nan")),
+    _case("program", "str", "JSON: of a training step, the operations and computations of each stage"),
     _case("iterations", "int64", "timed iterations"),
     _case("rank_stride", "int64", "times are kept for ranks 0, stride, 2 stride, ...", "", 0),
     Column("host", ("rank",), "str", "", "", "the host of the rank"),
     Column("node", ("rank",), "int64", "", None, "the node of the rank, numbered from 0"),
-    Column("rack", ("rank",), "int64", "", 0, "the rack of that node, by Slurm's topology, numbered from 0", since=2),
+    Column("rack", ("rank",), "int64", "", 0, "the rack of that node, by Slurm's topology, numbered from 0"),
     Column("clock", ("rank",), "int64", "", None, "ranks with equal numbers read one clock"),
     Column("pid", ("rank",), "int64", "", None, "the process of the rank"),
     Column("affinity", ("rank",), "str", "", "", "the CPUs that the rank may use"),
-    _node("wire_sent", "bytes per operation that the ports of the node sent", 1),
-    _node("wire_received", "bytes per operation that the ports of the node received", 1),
-    Column("port_name", ("port",), "str", "", "", "the port: eth0, mlx5_0/1; one of each host that has it", since=3),
-    _port("port_sent", "bytes per operation that this port of the node sent", 3),
-    _port("port_received", "bytes per operation that this port of the node received", 3),
+    _node("wire_sent", "bytes per operation that the ports of the node sent"),
+    _node("wire_received", "bytes per operation that the ports of the node received"),
+    Column("port_name", ("port",), "str", "", "", "the port: eth0, mlx5_0/1; one of each host that has it"),
+    _port("port_sent", "bytes per operation that this port of the node sent"),
+    _port("port_received", "bytes per operation that this port of the node received"),
     Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation"),
     *RANK_RESULT_COLUMNS,
     Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
@@ -264,12 +254,10 @@ COLUMNS = (
         "span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"
     ),
     Column("slowest_rank", ("case", "iteration"), "int64", "", -1, "the rank of the longest duration"),
-    Column("round", ("case", "iteration"), "uint8", "", 0, "the round of the iteration, from 1", since=3),
+    Column("round", ("case", "iteration"), "uint8", "", 0, "the round of the iteration, from 1"),
     Column("start_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "start of the operation by the rank's clock"),
     Column("end_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "end of the operation by the rank's clock"),
-    Column(
-        "device_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "between events on the GPU of the rank", since=4
-    ),
+    Column("device_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "between events on the GPU of the rank"),
     Column(
         "event_ns",
         ("case", "iteration", "rank", "event"),
@@ -277,24 +265,8 @@ COLUMNS = (
         "ns",
         -1,
         "of a training step: ready, begin and end of each operation, begin and end of each computation, as in program",
-        since=9,
     ),
 )
 
-DIGEST_SINCE, SEAL_SINCE = 5, 11
-"""The first minor versions whose files carry a digest of their content, and in its place one of their bytes."""
-
-VERSION = f"1.{max(SEAL_SINCE, *(column.since for column in COLUMNS))}"
-"""The current version. A reader refuses another major version; a minor version only adds columns.
-
-1.0: the first. 1.1: bytes between nodes, and cases of several numbers of ranks in a file. 1.2: racks.
-1.3: the mapping of a case, bytes between racks, bytes of each port and of the nodes of workers, and rounds.
-1.4: the algorithm requested from the library, the evidence of its logs, and times by GPU events.
-1.5: a digest of the content.
-1.6: the executor.
-1.7: how operations were timed, and how many together; clocks, power, temperature, throttling and traffic of GPUs.
-1.8: the intervals of predictions.
-1.9: the timelines of training steps.
-1.10: results of other programs.
-1.11: a digest of the bytes, in place of that of the content.
-"""
+VERSION = "2.0"
+"""The version of raw files and journals: a reader refuses any other. A later one may add columns."""

@@ -2,7 +2,6 @@
 
 In a damaged index or heap HDF5 may loop for ever or take all memory. Therefore it opens only files whose bytes are
 those that were written. The seal is a text in a dataset near the beginning of the file, which h5py and h5dump show.
-Files of schema 1.10 and earlier have none (unsealed.py).
 """
 
 import hashlib
@@ -10,8 +9,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-
-from hpccoll.store.integrity import IntegrityError
 
 SEAL_DATASET = "bytes_sha256"
 """The dataset of the root group that holds the seal."""
@@ -22,6 +19,10 @@ _HEAD_BYTES = 1 << 16
 """The seal is within the first bytes of a file, because it is written first."""
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+class IntegrityError(ValueError):
+    """The bytes of a file are not those of a raw file, or not those that were written."""
 
 
 def reserve_seal(file: Any) -> None:
@@ -43,10 +44,7 @@ def seal(path: Path) -> None:
 
 
 def check_seal(file: IO[bytes]) -> bool:
-    """Check the bytes of a raw file against its seal; return False if it has none.
-
-    Args:
-        file: the file, open for reading.
+    """Check the bytes of a raw file against its seal; return False if it has none, as files of schema 1.10 and earlier.
 
     Raises:
         IntegrityError: if they differ, or the file is not HDF5.

@@ -135,10 +135,8 @@ def status_and_reason(job: Job, outcome: Outcome) -> tuple[str, str | None]:
     return "partial", "; ".join(filter(None, (f"{measured} of {requested} rounds", outcome.reason)))
 
 
-def _per_worker_node(attempt: Attempt, outcome: Outcome, counted: int | None) -> float | None:
-    """Return bytes counted over all nodes of workers per node; before schema 1.3 files count only all nodes."""
-    if counted is None and not attempt.aggregators:
-        counted = outcome.wire_bytes_predicted
+def _per_worker_node(attempt: Attempt, counted: int | None) -> float | None:
+    """Return bytes counted over all nodes of workers per node."""
     return None if counted is None else counted / attempt.nodes
 
 
@@ -196,7 +194,7 @@ def make_row(
     step = None if times is None else StepTimes.of(times, outcome.program, workers)
     status, reason = status_and_reason(job, outcome)
     ran = times is not None and attempt.ours
-    executor = outcome.executor or (PYTHON if ran else None)  # before schema 1.6 there was no other
+    executor = outcome.executor or (PYTHON if ran else None)
     operations = outcome.operations or (None if times is None else 1)
     numbers = range(1, job.effort.rounds + 1) if rounds else ()
     return Row(
@@ -217,9 +215,9 @@ def make_row(
         device_s=None if times is None else _device_s(times, outcome.operations or 1),
         skew_s=None if times is None else _skew_s(times, attempt),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
-        worker_sent_predicted=_per_worker_node(attempt, outcome, outcome.workers_sent_predicted),
+        worker_sent_predicted=_per_worker_node(attempt, outcome.workers_sent_predicted),
         worker_sent_measured=_mean_if_complete(outcome.wire_sent[: attempt.nodes]),
-        worker_received_predicted=_per_worker_node(attempt, outcome, outcome.workers_received_predicted),
+        worker_received_predicted=_per_worker_node(attempt, outcome.workers_received_predicted),
         worker_received_measured=_mean_if_complete(outcome.wire_received[: attempt.nodes]),
         port_sent=_sent_by_port(attempt, outcome),
         gpu_sm_clock=_extreme(min, outcome.gpu_sm_clock),

@@ -16,7 +16,7 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure, RawResults
-from hpccoll.store.result_files import best_source, read_raw
+from hpccoll.store.result_files import has_results, read_raw
 from hpccoll.sweep import child_process, probe_launch
 from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.site_file import CPUS_ON_NODE
@@ -99,8 +99,7 @@ def _aggregator_hosts(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str
 
 
 def _read_output(out: Path) -> RawResults | None:
-    best = best_source(out)
-    return read_raw(best) if best and best.exists() else None
+    return read_raw(out) if has_results(out) else None
 
 
 def output_state(out: Path) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from hpccoll.schedule import Layout
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.job_identity import job_differences
 from hpccoll.store.journal import journal_path
-from hpccoll.store.result_files import PLAN_FILE, best_source, read_raw
+from hpccoll.store.result_files import PLAN_FILE, has_results, read_raw
 from hpccoll.sweep import probe_launch
 from hpccoll.sweep.execution_site import ExecutionSite, naming_site_file
 from hpccoll.sweep.site_file import load_site
@@ -183,8 +183,8 @@ def _check_none_lost(jobs: Sequence[Job], started: Sequence[Job], out: Path) -> 
         BadInputError: names the first one that is not.
     """
     for job in started:
-        best = None if job in jobs else best_source(_raw_file(job, out))
-        if best and read_raw(best).measurements:
+        raw_file = _raw_file(job, out)
+        if job not in jobs and has_results(raw_file) and read_raw(raw_file).measurements:
             what = "nodes, " if job.nodes > 1 else ""
             raise _changed_plan("--out", job, f"its {what}ranks or variant are no longer in the sweep file")
 

@@ -13,10 +13,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from hpccoll.common.errors import BadInputError, format_choices
-from hpccoll.common.limits import NAME, IntegerRange, OneOfWords, PositiveNumber, check_mapping
+from hpccoll.common.limits import NAME, IntegerRange, Name, OneOfWords, PositiveNumber
+from hpccoll.common.records import from_builtins
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
 from hpccoll.training.models import MODELS
@@ -25,6 +28,7 @@ ELEMENTS = IntegerRange(1, 1 << 40)
 FLOPS = PositiveNumber(1e24)
 MAX_MODULES = MAX_TENSORS = 100_000
 DTYPE = OneOfWords((*DTYPES, BFLOAT16))
+_Tensors = Annotated[dict[Name, Annotated[int, ELEMENTS.meta]], Meta(max_length=MAX_TENSORS)]
 MODULE_KEYS = ("name", "tensors", "forward_flops")
 KEYS = ("dtype", "sample", "modules")
 
@@ -79,11 +83,6 @@ def model_name(name: str) -> str:
 def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], object]) -> dict[str, object]:
     """Return the contents of those of ``names`` that are files of models, by the names of the models.
 
-    Args:
-        names: names of models and files.
-        key: the option or the key that names them.
-        load: returns the content of a file, given its path and the key.
-
     Raises:
         BadInputError: if a file cannot be read or is no model, or two models would have the same name.
     """
@@ -109,8 +108,8 @@ def _module(key: str, content: object) -> Module:
     name, tensors = module.get("name"), module.get("tensors", {})
     NAME.check(f"{key}.name", name)
     flops = _flops(f"{key}.forward_flops", module.get("forward_flops", 0))
-    check_mapping(f"{key}.tensors", tensors, MAX_TENSORS, NAME, ELEMENTS)
-    return Module(str(name), tuple(Tensor(each, elements) for each, elements in tensors.items()), flops)
+    sizes = from_builtins(tensors, _Tensors, f"{key}.tensors")
+    return Module(str(name), tuple(Tensor(each, elements) for each, elements in sizes.items()), flops)
 
 
 def _flops(key: str, value: object) -> float:

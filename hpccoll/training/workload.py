@@ -68,11 +68,7 @@ class Workload:
         }
 
     def shape(self, models: Mapping[str, ModelShape] | None = None) -> ModelShape:
-        """Return the model, scaled.
-
-        Args:
-            models: the user's own models by name.
-        """
+        """Return the model, scaled."""
         own = (models or {}).get(self.model)
         return scaled(own or model_of(self.model), self.scale)
 

@@ -19,7 +19,8 @@ from synthetic_timings import (
 )
 
 from hpccoll.analysis.build_table import build_table, table_warnings
-from hpccoll.analysis.choice_table import Conditions, TuneTable
+from hpccoll.analysis.choice_table import TuneTable
+from hpccoll.analysis.conditions import Conditions
 from hpccoll.analysis.judge_table import judge_table
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
 from hpccoll.analysis.setting import Choice, Setting
@@ -292,13 +293,13 @@ def test_executors_are_not_mixed_within_a_setting():
     assert TuneTable.from_json(made.to_json()) == made
 
 
-def test_a_table_has_its_timings_apart_and_names_none_for_single_operations():
+def test_a_table_has_an_entry_for_each_timing():
     single, aggregated = (
         measured_results({"ring": LATE}, number=number, timing=timing, transport="nccl", device="cuda")
         for number, timing in enumerate(("single", "aggregated"), 1)
     )
     made = build_table(merged_results(single, aggregated))
-    assert [entry["setting"].get("timing") for entry in made.to_json()["entries"]] == [None, "aggregated"]
+    assert [entry.setting.timing for entry in made.entries] == ["single", "aggregated"]
     assert TuneTable.from_json(made.to_json()) == made
     case = raw_examples.case(1024, algorithm="auto", transport="nccl", device="cuda", timing="aggregated")
     assert made.entry(Setting.of_case(case, Layout.of(2, 1))).runs == ("run-2",)
@@ -307,7 +308,7 @@ def test_a_table_has_its_timings_apart_and_names_none_for_single_operations():
 def test_a_table_survives_its_json_and_names_its_runs():
     made = measured_table({"recursive_doubling": EARLY, "ring channels=4": LATE, "native": LATE}, spread=0.1)
     assert TuneTable.from_json(made.to_json()) == made
-    assert made.runs[0] == {
+    assert made.to_json()["runs"][0] == {
         "run_id": "run-1", "job": "mpi.p2", "created": "2026-01-05T10:00:00+00:00", "kind": "measured",
         "machine": "2 nodes", "hosts": ["n0", "n1"], "mpi": "MPICH 5", "path": "here.h5",
     }  # fmt: skip

@@ -25,10 +25,13 @@ def table(tmp_path_factory):
     assert result.code == 0, result.err
     made = load_table(place / "t.json", "table")
     (entry,) = made["entries"]
-    native, ring = ({**entry["ranges"][0], "algorithm": name, "params": {}} for name in ("native", "ring"))
+    native, ring = (
+        {**entry["ranges"][0], "choice": {"algorithm": name, "transport": "mpi", "params": params}}
+        for name, params in (("native", []), ("ring", [["channels", 2]]))
+    )
     entry["ranges"] = [
-        {**native, "from": 0, "below": 1024, "sizes": [64, 512]},
-        {**ring, "from": 1024, "below": None, "params": {"channels": 2}, "sizes": [4096]},
+        {**native, "first": 0, "below": 1024, "sizes": [64, 512]},
+        {**ring, "first": 1024, "below": None, "sizes": [4096]},
     ]
     (place / "t.json").write_text(json.dumps(made))
     return place / "t.json"
@@ -53,7 +56,7 @@ def test_the_choice_of_a_table_runs_and_the_row_of_auto_names_it(table, tmp_path
     }
     table.rename(tmp_path / "gone.json")  # the job holds it
     again = read_raw_file(out).job
-    assert again.table["entries"][0]["ranges"][1]["algorithm"] == "ring"
+    assert again.table["entries"][0]["ranges"][1]["choice"]["algorithm"] == "ring"
     (tmp_path / "gone.json").rename(table)
 
 

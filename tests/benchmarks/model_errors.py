@@ -9,16 +9,14 @@ By hand, as root, on an idle machine:
 It ends with 1 if an error, or what choosing by the model costs, is larger than asked.
 """
 
-import argparse
-import subprocess
 import sys
-import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from testbed_bench import ROOT, run_settings, run_sweep, run_testbed, verdict
 
 from hpccoll.common.units import format_size
 from hpccoll.model.machine_file import DeclaredSections
@@ -27,8 +25,6 @@ from hpccoll.model.validation import Errors, Regret, Validated
 from hpccoll.render.model_report import model_lines
 from hpccoll.store.result_files import read_all
 
-ROOT = Path(__file__).parents[2]
-TESTBED = ROOT / "slurm" / "testbed" / "testbed"
 CALIBRATE = yaml.safe_load((ROOT / "workflows" / "config" / "calibrate.yaml").read_text())
 ALGORITHMS = [
     "ring", "bidirectional_ring", "rabenseifner", "recursive_doubling", "double_binary_tree", "hierarchical", "torus",
@@ -113,25 +109,13 @@ def measure(name: str, keep: Path) -> None:
                     run_testbed("down")
                 run_testbed("up", *stage.up.split())
                 up = stage.up
-            config = keep / f"{name}-{what}.yaml"
-            config.write_text(yaml.safe_dump(stage.sweep))
-            sweep = "hpccoll", "sweep", str(config), "--profile", "testbed", "--out", str(keep / f"{name}-{what}")
-            while run_testbed("run", *sweep, check=False) == 3 and not complete(keep / f"{name}-{what}"):
-                print(f"{name}-{what}: goes on after its time limit", file=sys.stderr)
+            run_sweep(f"{name}-{what}", stage.sweep, keep)
     finally:
         run_testbed("down", check=False)
 
 
-def run_testbed(*words: str, check: bool = True) -> int:
-    return subprocess.run([str(TESTBED), *words], stdout=sys.stderr, check=check).returncode
-
-
-def complete(directory: Path) -> bool:
-    return all(raw.complete for raw in read_all([directory]).raw_results)
-
-
-def print_errors(name: str, keep: Path) -> bool:
-    """Print the errors of a setting, and return whether they are no larger than asked."""
+def print_errors(name: str, keep: Path) -> list[bool]:
+    """Print the errors of a setting, and return whether each is no larger than asked."""
     asked = SETTINGS[name]
     raw = read_all([keep / f"{name}-calibrate", keep / f"{name}-test"]).raw_results
     declared = DeclaredSections.model_validate(asked.declared) if asked.declared else None
@@ -141,7 +125,7 @@ def print_errors(name: str, keep: Path) -> bool:
     print(f"## {name}\n\n{created}; {', '.join(model.measured_on)}; {asked.calibrate.up}; {asked.test.up}.\n")
     print("```text", *parameter_lines(model), "```", "", sep="\n")
     print_table(tested)
-    return all([*verdicts(asked, tested)])
+    return [*verdicts(asked, tested)]
 
 
 def parameter_lines(model: RunModel) -> Iterator[str]:
@@ -183,38 +167,17 @@ def verdicts(asked: Setting, tested: Sequence[Validated]) -> Iterator[bool]:
     if errors is None or regret is None:
         raise SystemExit("nothing was measured")
     worst = max(abs((one.ratio or 1) - 1) for one in tested)
-    percent: Callable[[float], str] = "{:.1%}".format
     for what, got, most in (
         (f"median error of {errors.cases} cases", errors.typical, asked.median),
         ("90th percentile", errors.large, asked.tail),
         ("largest error", worst, asked.each),
     ):
         if most is not None:
-            print(f"- {what} {percent(got)}, asked {percent(most)}: {'reached' if got <= most else '**missed**'}")
-            yield got <= most
+            yield verdict(what, got, most)
     hidden = "reached but for noise" if regret.held_out <= REGRET else "**missed**"
     print(f"- {regret.text}, asked {REGRET}: {'reached' if regret.mean <= REGRET else hidden}\n")
     yield regret.held_out <= REGRET
 
 
-def main() -> int:
-    parse = argparse.ArgumentParser(description="Compare predictions with measurements on the testbed.")
-    parse.add_argument("settings", nargs="*", default=[*SETTINGS], metavar="SETTING", help=", ".join(SETTINGS))
-    parse.add_argument("--keep", type=Path, help="directory of the raw files [a temporary one]")
-    parse.add_argument("--read", type=Path, help="directory of raw files that were kept: nothing is measured")
-    given = parse.parse_args()
-    if strange := [name for name in given.settings if name not in SETTINGS]:
-        parse.error(f"{strange[0]}: choose from {', '.join(SETTINGS)}")
-    with tempfile.TemporaryDirectory() as temporary:
-        keep = given.read or given.keep or Path(temporary)
-        keep.mkdir(parents=True, exist_ok=True)
-        reached = []
-        for name in given.settings:
-            if not given.read:
-                measure(name, keep.resolve())
-            reached.append(print_errors(name, keep))
-        return 0 if all(reached) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_settings("Compare predictions with measurements on the testbed.", SETTINGS, measure, print_errors))

@@ -10,18 +10,15 @@ The machine is fitted to the patterns of calibrate.yaml on at most 4 nodes. It e
 asked.
 """
 
-import argparse
-import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import yaml
-from model_errors import CALIBRATE, CPU_RATE, CPUS, TESTBED, complete, run_testbed
+from model_errors import CALIBRATE, CPU_RATE, CPUS
+from testbed_bench import run_settings, run_sweep, run_testbed, verdict
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
@@ -70,13 +67,9 @@ def measure(rate: str, keep: Path) -> None:
     try:
         run_testbed("up", *HOSTS.split(), "--rate", rate)
         for name, sweep in sweeps(rate).items():
-            config, out = keep / f"{rate}-{name}.yaml", keep / f"{rate}-{name}"
-            config.write_text(yaml.safe_dump(dict(sweep)))
-            command = "hpccoll", "sweep", str(config), "--profile", "testbed", "--out", str(out)
-            while run_testbed("run", *command, check=False) == 3 and not complete(out):
-                print(f"{rate}-{name}: goes on after its time limit", file=sys.stderr)
+            run_sweep(f"{rate}-{name}", sweep, keep)
     finally:
-        subprocess.run([str(TESTBED), "down"], stdout=sys.stderr, check=False)
+        run_testbed("down", check=False)
 
 
 def fitted(rate: str, keep: Path) -> MachineFile:
@@ -162,11 +155,6 @@ def print_buckets(rate: str, keep: Path, machine: MachineFile) -> Iterator[bool]
     print()
 
 
-def verdict(what: str, got: float, most: float) -> bool:
-    print(f"- {what}: {got:.1%}, asked {most:.0%}: {'reached' if got <= most else '**missed**'}")
-    return got <= most
-
-
 def print_rate(rate: str, keep: Path) -> Sequence[bool]:
     machine = fitted(rate, keep)
     model, scale, compute_us, _ = sweeps(rate)["steps"]["workloads"][0].values()
@@ -175,24 +163,6 @@ def print_rate(rate: str, keep: Path) -> Sequence[bool]:
     return [*print_steps(rate, keep, machine), *print_buckets(rate, keep, machine)]
 
 
-def main() -> int:
-    parse = argparse.ArgumentParser(description="Compare predicted training steps with measured ones.")
-    parse.add_argument("rates", nargs="*", default=[*DECLARED], metavar="RATE", help=", ".join(DECLARED))
-    parse.add_argument("--keep", type=Path, help="directory of the raw files [a temporary one]")
-    parse.add_argument("--read", type=Path, help="directory of raw files that were kept: nothing is measured")
-    given = parse.parse_args()
-    if strange := [rate for rate in given.rates if rate not in DECLARED]:
-        parse.error(f"{strange[0]}: choose from {', '.join(DECLARED)}")
-    with tempfile.TemporaryDirectory() as temporary:
-        keep = given.read or given.keep or Path(temporary)
-        keep.mkdir(parents=True, exist_ok=True)
-        reached: list[bool] = []
-        for rate in given.rates:
-            if not given.read:
-                measure(rate, keep.resolve())
-            reached += print_rate(rate, keep)
-        return 0 if all(reached) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    about = "Compare predicted training steps with measured ones."
+    sys.exit(run_settings(about, DECLARED, measure, print_rate, metavar="RATE"))

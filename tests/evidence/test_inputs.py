@@ -82,7 +82,7 @@ def facts(launch):
     return {
         **record, "red": launch["red"] or "", "modelled": len(record["model"]),
         "executed": [(one["collective"], one["bytes"], one["executed"]) for one in launch["executed"]],
-        "reasons": ", ".join(one["reason"] for one in record["refusals"]), "warned": ", ".join(record["warnings"]),
+        "reasons": ", ".join(one["reason"] for one in record["unavailable"]), "warned": ", ".join(record["warnings"]),
         "callers": ", ".join(one["callers"] for one in record["failures"]),
     }  # fmt: skip
 

@@ -5,8 +5,10 @@ import json
 import pytest
 from library_logs import TEXTS
 
+from hpccoll.common.errors import BadInputError
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
 from hpccoll.evidence.log_set import read_logs
+from hpccoll.evidence.probe_result import ProbeResult
 
 SIZE = 64 << 20
 
@@ -44,20 +46,18 @@ def test_a_record_survives_its_json():
             ModelledCost(collective="all_reduce", algorithm="ring", protocol="LL", latency_s=1e-6, bytes_per_s=1e9),
         ),
     )
-    assert LogRecord.from_json(record.to_json()) == record
-
-
-def test_unknown_keys_of_another_version_are_ignored():
-    ran = {"collective": "all_reduce", "bytes": 8, "algorithm": "ring", "line": "a", "new": 1}
-    record = LogRecord.from_json(json.dumps({"library": "nccl", "ran": [ran], "new": [1]}))
-    assert record == LogRecord(
-        library="nccl", collectives=(CollectiveLine(collective="all_reduce", bytes=8, algorithm="ring", line="a"),)
-    )
+    result = ProbeResult(record=record, logs="here")
+    assert ProbeResult.from_json(json.loads(json.dumps(result.to_json()))) == result
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"library": "nccl", "ran": [1]}', '{"library": "nccl", "ran": [{}]}']
-)
-def test_another_document_is_refused(text):
-    with pytest.raises(ValueError):  # noqa: PT011  json says its own words
-        LogRecord.from_json(text)
+    ("document", "key"),
+    [
+        ([], "evidence"), ({"records": None}, "evidence.key"), ({"record": {"libary": "nccl"}}, "evidence.record.key"),
+        ({"record": {"collectives": [{}]}}, "evidence.record.collectives.0.collective"),
+    ],
+)  # fmt: skip
+def test_another_document_is_refused_by_its_key(document, key):
+    with pytest.raises(BadInputError) as caught:
+        ProbeResult.from_json(document)
+    assert caught.value.key == key

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from library_logs import TEXTS, read_log
 
+from hpccoll.common.records import from_builtins, to_builtins
 from hpccoll.evidence.log_parser import split_messages
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
 from hpccoll.evidence.log_set import read_logs, split_launches
@@ -105,7 +106,7 @@ def test_a_damaged_log_never_raises_and_never_adds_a_collective(name, seed):
     cut = [line[: chance.randrange(len(line) + 1)] if chance.random() < 0.5 else line for line in lines]
     glued = "".join(line + chance.choice(["\n", "", "\x00"]) for line in cut)
     record = read_logs({f"{name}.log": glued})
-    assert LogRecord.from_json(record.to_json()) == record
+    assert from_builtins(to_builtins(record), LogRecord) == record
     assert {one[:3] for one in ran(record)} <= whole
 
 
@@ -126,58 +127,46 @@ def launches_of(**logs):
     return [{name: len(lines) for name, lines in launch.items()} for launch in split_launches(read)]
 
 
-def test_processes_that_share_a_communicator_belong_to_one_launch():
-    assert launches_of(a=[init_line("n1", 1, "abc")], b=[init_line("n2", 1, "abc"), collective_line("n2", 1)]) == [
-        {"a": 1, "b": 2}
-    ]
+def begins(pid, of, host="n1", parent=""):
+    return init_line(host, pid, of, parent)
 
 
-def test_logs_without_common_communicators_are_separate_launches():
-    assert launches_of(a=[init_line("n1", 1, "abc")], b=[init_line("n1", 1, "def")]) == [{"a": 1}, {"b": 1}]
-    assert launches_of(a=[collective_line("n1", 1)], b=[collective_line("n2", 2)]) == [{"a": 1}, {"b": 1}]
+PLAIN, SPLIT = "a program's own output", "ncclCommSplit parent 0x5 "
+ONE, TWO, OTHER = begins(1, "abc"), begins(1, "def"), [SHARP.format(host, 1) for host in ("n1", "n2")]
 
 
-def test_a_log_with_two_launches_is_split_between_their_processes():
-    lines = [
-        init_line("n1", 1, "abc"),
-        init_line("n1", 2, "abc"),
-        collective_line("n1", 1),
-        init_line("n1", 8, "def"),
-        collective_line("n1", 8),
-        collective_line("n1", 2),
-    ]
-    assert launches_of(a=lines) == [{"a": 4}, {"a": 2}]
-
-
-def test_communicators_of_one_process_join_launches_and_a_split_does_not():
-    two = [init_line("n1", 1, "abc"), init_line("n1", 1, "def"), init_line("n2", 1, "def")]
-    assert launches_of(a=two) == [{"a": 3}]
-    split = "ncclCommSplit parent 0x5 "
-    first, second = (
-        [init_line("n1", pid, of), init_line("n1", pid, "0", split)] for pid, of in ((1, "abc"), (2, "def"))
-    )
-    assert launches_of(a=first, b=second) == [{"a": 2}, {"b": 2}]
-
-
-def test_lines_of_a_process_in_another_log_belong_to_its_launch():
-    other = [SHARP.format("n1", 1), SHARP.format("n2", 1)]
-    assert launches_of(nccl=[init_line("n1", 1, "abc")], launch=other) == [{"nccl": 1, "launch": 2}]
-    assert launches_of(launch=other[:1], a=[init_line("n1", 1, "abc")], b=[init_line("n1", 2, "def")]) == [
-        {"launch": 1, "a": 1}, {"b": 1}
-    ]  # fmt: skip
-
-
-def test_a_process_id_of_several_launches_is_resolved_by_directory_or_not_at_all():
-    one, two, other = [init_line("n1", 1, "abc")], [init_line("n1", 1, "def")], [SHARP.format("n1", 1)]
-    assert launches_of(**{"a/x": one, "b/x": two, "b/y": other}) == [{"a/x": 1}, {"b/x": 1, "b/y": 1}]
-    assert launches_of(**{"a/x": one, "a/z": two, "a/y": other}) == [{"a/x": 1}, {"a/z": 1}, {"a/y": 1}]
-
-
-def test_lines_without_a_process_belong_to_the_only_launch_of_their_log():
-    plain = "a program's own output"
-    assert launches_of(a=[init_line("n1", 1, "abc"), plain, collective_line("n9", 9)]) == [{"a": 3}]
-    assert launches_of(a=[init_line("n1", 1, "abc"), init_line("n1", 2, "def"), plain]) == [{"a": 1}, {"a": 1}]
-    assert launches_of(a=[plain]) == []
+@pytest.mark.parametrize(
+    ("logs", "launches"),
+    [
+        pytest.param({"a": [ONE], "b": [begins(1, "abc", "n2"), collective_line("n2", 1)]}, [{"a": 1, "b": 2}],
+                     id="a common communicator"),
+        pytest.param({"a": [ONE], "b": [TWO]}, [{"a": 1}, {"b": 1}], id="no common communicator"),
+        pytest.param({"a": [collective_line("n1", 1)], "b": [collective_line("n2", 2)]}, [{"a": 1}, {"b": 1}],
+                     id="no communicator at all"),
+        pytest.param(
+            {"a": [ONE, begins(2, "abc"), collective_line("n1", 1), begins(8, "def"), collective_line("n1", 8),
+                   collective_line("n1", 2)]},
+            [{"a": 4}, {"a": 2}], id="two launches in one log",
+        ),
+        pytest.param({"a": [ONE, TWO, begins(1, "def", "n2")]}, [{"a": 3}], id="two communicators of one process"),
+        pytest.param(
+            {"a": [ONE, begins(1, "0", parent=SPLIT)], "b": [begins(2, "def"), begins(2, "0", parent=SPLIT)]},
+            [{"a": 2}, {"b": 2}], id="a split has no id",
+        ),
+        pytest.param({"nccl": [ONE], "launch": OTHER}, [{"nccl": 1, "launch": 2}], id="lines in another log"),
+        pytest.param({"launch": OTHER[:1], "a": [ONE], "b": [begins(2, "def")]}, [{"launch": 1, "a": 1}, {"b": 1}],
+                     id="the launch of its process"),
+        pytest.param({"a/x": [ONE], "b/x": [TWO], "b/y": OTHER[:1]}, [{"a/x": 1}, {"b/x": 1, "b/y": 1}],
+                     id="an id of two launches, by directory"),
+        pytest.param({"a/x": [ONE], "a/z": [TWO], "a/y": OTHER[:1]}, [{"a/x": 1}, {"a/z": 1}, {"a/y": 1}],
+                     id="an id of two launches in a directory"),
+        pytest.param({"a": [ONE, PLAIN, collective_line("n9", 9)]}, [{"a": 3}], id="the only launch of a log"),
+        pytest.param({"a": [ONE, begins(2, "def"), PLAIN]}, [{"a": 1}, {"a": 1}], id="one of two launches of a log"),
+        pytest.param({"a": [PLAIN]}, [], id="no message"),
+    ],
+)  # fmt: skip
+def test_processes_belong_to_one_launch_if_communicators_or_their_log_connect_them(logs, launches):
+    assert launches_of(**logs) == launches
 
 
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.integers(0, 5), st.sampled_from("abc")), max_size=12))

@@ -83,10 +83,6 @@ def test_the_nvlink_domain_of_a_gpu_is_known_if_its_nvlink_reaches_other_hosts(c
 NOTHING = {"bus": "0000:2a:00.0", **dict.fromkeys(FACT_QUERIES)}
 
 
-def test_all_facts_of_a_gpu_unknown_to_nvml_are_null():
-    assert gpu_facts("0000:2a:00.0", Nvml()) == NOTHING
-
-
 @pytest.mark.parametrize("installed", [False, True])
 def test_all_facts_are_null_without_nvml_or_driver(monkeypatch, installed):
     def fails():
@@ -94,7 +90,7 @@ def test_all_facts_are_null_without_nvml_or_driver(monkeypatch, installed):
 
     module = SimpleNamespace(NVMLError=Unsupported, nvmlInit=fails) if installed else None
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    assert gpu_facts("0000:2a:00.0") == NOTHING
+    assert gpu_facts("0000:2a:00.0") == gpu_facts("0000:2a:00.0", Nvml()) == NOTHING
 
 
 def rank(host, bus, **more):
@@ -113,15 +109,6 @@ def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address(
         "cuda_aware_mpi": [{"hosts": ["n1", "n2"], "verdict": verdict}],
         "nccl": [{"hosts": ["n1", "n2"], "library": nccl}],
     }
-    assert not gpus_are_shared(ranks)
-
-
-def test_gpu_provenance_is_null_if_no_case_runs_on_a_gpu():
-    ranks = [("n1", {}), ("n1", {})]
-    assert gpu_provenance(ranks) == {
-        "gpus": None, "gpu_of_rank": None, "ranks_far_from_gpu": None, "ranks_seeing_one_gpu": None,
-        "cuda_aware_mpi": None, "nccl": None,
-    }  # fmt: skip
     assert not gpus_are_shared(ranks)
 
 
@@ -154,7 +141,8 @@ def test_a_gpu_is_near_if_most_cpus_of_the_rank_are_on_its_numa_node_or_all_of_t
     assert is_near("0000:1B:00.0", {2, 3, 8, 9}, tmp_path) is near
 
 
-def test_ranks_that_are_far_from_their_gpu_are_listed():
+def test_without_cases_on_gpus_nothing_is_recorded_and_ranks_far_from_their_gpu_are_listed():
+    assert {*gpu_provenance([("n1", {}), ("n1", {})]).values()} == {None}
     ranks = [rank("n1", "1b", near=True), rank("n1", "2a", near=False), rank("n2", "1b", near=None), ("n3", {})]
     assert gpu_provenance(ranks)["ranks_far_from_gpu"] == [1]
 
@@ -168,10 +156,7 @@ def test_the_description_of_a_machine_counts_its_gpus():
 def test_slices_of_a_gpu_have_one_address_and_are_not_shared():
     slices = [rank("n1", "1b", uuid=f"slice-{number}") for number in (1, 2)]
     assert not gpus_are_shared(slices)
+    assert gpus_are_shared([rank("n1", "1b"), rank("n2", "1b"), rank("n2", "1b")])
     assert gpus_are_shared([*slices, slices[0]])
     assert gpus_are_shared([rank("n1", "1b", uuid=None), rank("n1", "1b", uuid=None)])
     assert gpu_provenance(slices)["gpus"] == [{"hosts": ["n1"], "gpus": [{"bus": "1b", "name": "H100"}] * 2}]
-
-
-def test_ranks_share_a_gpu_if_a_host_lists_an_address_twice():
-    assert gpus_are_shared([rank("n1", "1b"), rank("n2", "1b"), rank("n2", "1b")])

@@ -20,20 +20,12 @@ def _bare(monkeypatch):
     monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[]))
 
 
-def test_a_machine_without_gpus_has_nothing(tmp_path):
-    assert (gpu_stack.gpu_count(tmp_path), gpu_stack.gpu_models(tmp_path), gpu_stack.gpu_driver(tmp_path)) == (
-        0,
-        [],
-        None,
-    )
-    assert (gpu_stack.nvswitch_count(tmp_path), gpu_stack.rdma_ports(tmp_path)) == (0, [])
-    assert (gpu_stack.nccl_libraries(tmp_path), gpu_stack.nccl_plugins(tmp_path)) == ([], [])
-
-
 def test_only_device_files_of_gpus_and_switches_are_counted(tmp_path):
+    readers = (gpu_stack.gpu_count, gpu_stack.nvswitch_count, gpu_stack.gpu_models, gpu_stack.gpu_driver,
+               gpu_stack.rdma_ports, gpu_stack.nccl_libraries, gpu_stack.nccl_plugins)  # fmt: skip
+    assert [read(tmp_path) for read in readers] == [0, 0, [], None, [], [], []]
     equip(tmp_path, GPUS, SWITCHES)
-    assert (gpu_stack.gpu_count(tmp_path), gpu_stack.nvswitch_count(tmp_path)) == (8, 4)
-    assert gpu_stack.gpu_models(tmp_path) == ["NVIDIA H100 80GB HBM3"]
+    assert [read(tmp_path) for read in readers[:3]] == [8, 4, ["NVIDIA H100 80GB HBM3"]]
 
 
 @pytest.mark.parametrize(

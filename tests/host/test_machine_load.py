@@ -45,36 +45,31 @@ def after(**seconds):
     }
 
 
-def test_processes_of_others_are_counted_and_ours_their_launchers_and_the_kernel_are_not(sample):
-    before = sample(100, IDLE)
-    busy = after(p50=9, p40=1, p30=1, p9=2, p60=3, p70=1)
-    found = load_between(before, sample(110, busy), {RANK})
-    assert found["other_cores"] == 0.4
-    assert found["busiest"] == [{"name": "make", "cores": 0.3}, {"name": "python", "cores": 0.1}]
+TREE = {90: ("make", MAKE, 1, 300), 91: ("cc1", 90, 100, 0)}
+OURS = {80: ("probe", RANK, 5, 0), 81: ("slurmstepd", 1, 5, 0), 82: ("cc1", 80, 5, 0)}
+CIRCLE = {90: ("a", 91, 5, 0), 91: ("b", 90, 5, 0)}
+MAKE_4, STRESS = [("make", 0.4)], {90: ("stress", 1, 20, 0), 91: ("sleep", 1, 0, 0)}
 
 
-def test_children_of_ours_and_services_of_slurm_are_ours(sample):
-    more = {80: ("probe", RANK, 5, 0), 81: ("slurmstepd", 1, 5, 0), 82: ("cc1", 80, 5, 0)}
-    found = load_between(sample(100, IDLE), sample(110, IDLE | more), {RANK})
-    assert (found["other_cores"], found["busiest"]) == (0.0, [])
-
-
-def test_children_that_ended_count_by_their_parent_with_what_they_used_in_the_time(sample):
-    compiler = {90: ("cc1", MAKE, 100, 0)}
-    found = load_between(sample(100, IDLE | compiler), sample(110, after(ended60=104)), {RANK})
-    assert found["busiest"] == [{"name": "make", "cores": 0.4}]
-
-
-def test_what_descendants_used_before_does_not_count_if_their_parents_ended_too(sample):
-    tree = {90: ("make", MAKE, 1, 300), 91: ("cc1", 90, 100, 0)}
-    found = load_between(sample(100, IDLE | tree), sample(110, after(ended60=404)), {RANK})
-    assert found["busiest"] == [{"name": "make", "cores": 0.3}]
-
-
-def test_a_process_that_began_in_the_time_counts_whole_and_one_without_work_has_no_name(sample):
-    new = {90: ("stress", 1, 20, 0), 91: ("sleep", 1, 0, 0)}
-    found = load_between(sample(100, IDLE), sample(110, IDLE | new), {RANK})
-    assert found["busiest"] == [{"name": "stress", "cores": 2.0}]
+@pytest.mark.parametrize(
+    ("before", "afterwards", "busiest"),
+    [
+        pytest.param(
+            {}, after(p50=9, p40=1, p30=1, p9=2, p60=3, p70=1), [("make", 0.3), ("python", 0.1)],
+            id="not ours, our launchers and the kernel",
+        ),
+        pytest.param({}, IDLE | OURS, [], id="our children and services of Slurm"),
+        pytest.param({90: ("cc1", MAKE, 100, 0)}, after(ended60=104), MAKE_4, id="what an ended child used"),
+        pytest.param(TREE, after(ended60=404), [("make", 0.3)], id="not what descendants of ended parents used before"),
+        pytest.param({}, IDLE | STRESS, [("stress", 2.0)], id="the whole of what began in the time"),
+        pytest.param({}, IDLE | {90: ("a) \x1b[2J b", 1, 20, 0)}, [("a????2J?b", 2.0)], id="a name for a terminal"),
+        pytest.param(CIRCLE, IDLE, [], id="process ids that are reused while /proc is read"),
+    ],
+)  # fmt: skip
+def test_processes_of_others_are_counted(sample, before, afterwards, busiest):
+    found = load_between(sample(100, IDLE | before), sample(110, afterwards), {RANK})
+    assert found["busiest"] == [{"name": name, "cores": cores} for name, cores in busiest]
+    assert found["other_cores"] == pytest.approx(sum(cores for _, cores in busiest))
 
 
 def test_stolen_time_is_a_share_of_the_time_of_all_cpus(sample):
@@ -83,18 +78,5 @@ def test_stolen_time_is_a_share_of_the_time_of_all_cpus(sample):
     assert (found["load_average"], found["seconds"]) == ([0.5, 2.5], 10.0)
 
 
-def test_a_name_is_kept_without_what_a_terminal_would_act_on(sample):
-    named = {90: ("a) \x1b[2J b", 1, 20, 0)}
-    found = load_between(sample(100, IDLE), sample(110, IDLE | named), {RANK})
-    assert [each["name"] for each in found["busiest"]] == ["a????2J?b"]
-
-
 def test_a_host_that_shows_no_counters_has_no_load(tmp_path):
     assert read_load(tmp_path) is None
-
-
-def test_processes_that_ended_as_each_others_parents_end_nothing(sample):
-    """Process ids may be reused while /proc is read."""
-    circle = {90: ("a", 91, 5, 0), 91: ("b", 90, 5, 0)}
-    found = load_between(sample(100, IDLE | circle), sample(110, IDLE), {RANK})
-    assert found["other_cores"] == 0.0

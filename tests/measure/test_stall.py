@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import raw_examples
 
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.critical_findings import find_critical, find_resolved
 from hpccoll.cases.case import Effort
-from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.critical_findings import find_critical, find_resolved
 from hpccoll.render.terminal_summary import status_lines
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal

@@ -8,7 +8,7 @@ import pytest
 import row_examples
 from altair.utils.schemapi import validate_jsonschema
 
-from hpccoll.render.wire_bandwidth import add_headers
+from hpccoll.analysis.wire_bandwidth import add_headers
 from hpccoll.store.rows import Gap, Results, Run
 
 MODELS = {  # alpha in s and beta in s per byte, from p
@@ -168,19 +168,6 @@ def results(make_row, of_rows):
 
 
 @pytest.fixture(scope="session")
-def rounds_row(make_row):
-    """A row of several rounds by their medians in us, each with an interval of 2 % to either side."""
-
-    def make(algorithm, *times, runs=None, half=0.02, **changes):
-        there = sorted(time for time in times if time is not None)
-        middle = there[len(there) // 2] * 1e-6
-        runs = runs or ["run-1" if time else None for time in times]
-        row = make_row(algorithm, seconds=middle, run_id=[run for run in runs if run][-1], rounds=len(there))
-        return replace(
-            row, ci_low_s=there[0] * 0.98e-6, ci_high_s=there[-1] * 1.02e-6,
-            round_medians_s=tuple(time and time * 1e-6 for time in times),
-            round_intervals_s=tuple(time and (time * (1 - half) * 1e-6, time * (1 + half) * 1e-6) for time in times),
-            round_run_ids=tuple(runs), **changes,
-        )  # fmt: skip
-
-    return make
+def rounds_row():
+    """A row of several rounds by their medians."""
+    return row_examples.rounds_row

@@ -1,5 +1,5 @@
-from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.colours import INK, PALETTE
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.render.colours import INK, PALETTE, group_colours, group_shapes
 
 
 def names(results):
@@ -74,10 +74,10 @@ def test_mappings_share_charts_and_are_named_where_they_differ(make_row, of_rows
 def test_colours_are_the_same_in_all_groups_and_different_in_one(make_row, of_rows):
     rows = make_row(), make_row("native"), make_row("zip"), make_row("zip", dtype="float64"), make_row("null")
     first, second = chart_groups(of_rows(*rows))
-    assert first.colours == second.colours
-    assert first.colours["native"] == INK
-    assert list(first.colours) == ["native", "ring", "zip", "null (floor)"]
-    assert len(set(first.colours.values())) == 4
+    assert first.legend == second.legend
+    assert group_colours(first.legend)["native"] == INK
+    assert list(first.legend) == ["native", "ring", "zip", "null (floor)"]
+    assert len(set(group_colours(first.legend).values())) == 4
 
 
 def test_a_row_with_missing_rounds_is_usable(make_row, of_rows):
@@ -205,9 +205,10 @@ def test_lines_of_one_collective_differ_in_colour_and_mark_and_a_name_keeps_its_
     rows = [make_row(name) for name in names]
     rows += [make_row(name, collective="all_gather", op=None) for name in (*names[5:], "another")]
     first, second = chart_groups(of_rows(*rows))
-    assert first.colours == second.colours
+    assert first.legend == second.legend
     for group in (first, second):
         drawn = {point.series for point in group.points}
-        assert len({group.colours[name] for name in drawn}) == len(drawn)
-        assert len({(group.colours[name], group.shapes[name]) for name in drawn}) == len(drawn)
-    assert set(first.colours.values()) <= set(PALETTE)
+        colours, shapes = group_colours(group.legend), group_shapes(group.legend)
+        assert len({colours[name] for name in drawn}) == len(drawn)
+        assert len({(colours[name], shapes[name]) for name in drawn}) == len(drawn)
+    assert set(group_colours(first.legend).values()) <= set(PALETTE)

@@ -9,8 +9,8 @@ from altair.utils.schemapi import SchemaBase
 from golden_page import assert_golden
 from step_examples import steps
 
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES, STEP_FIGURES
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.comparisons import (
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.series_comparisons import (
     best_placements,
     efficiencies,
     evenly_spaced,

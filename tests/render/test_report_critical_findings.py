@@ -7,12 +7,8 @@ import pytest
 import raw_examples
 from cli_runner import invoke
 
-from hpccoll.cases.variants import named_variants
-from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.measure.executed_evidence import judge
-from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.charts import FIGURES
-from hpccoll.render.critical_findings import (
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.critical_findings import (
     find_busy_machine,
     find_critical,
     find_far_gpus,
@@ -20,6 +16,10 @@ from hpccoll.render.critical_findings import (
     find_slow_gpus,
     opening_findings,
 )
+from hpccoll.cases.variants import named_variants
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.measure.executed_evidence import judge
+from hpccoll.render.charts import FIGURES
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.raw_results import RawResults

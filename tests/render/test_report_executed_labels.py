@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from finding_values import kinds_of, only_values
 
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.executed_labels import fell_back, offloaded
+from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES
-from hpccoll.render.executed_labels import fell_back, offloaded
-from hpccoll.render.library_evidence import library_facts
 from hpccoll.render.report_columns import rows_table
-from hpccoll.render.wire_bandwidth import SHARED_GPU
+from hpccoll.store.schema import ON_SHARED_GPU
 
 LINE = "SHARP coll init error: Cannot create SHARP job(-11)"
 REFUSED = {"requested": "sharp", "executed": f"ring (fallback: {LINE})", "variant": "nccl-sharp"}
@@ -66,8 +66,8 @@ def test_an_executed_request_and_a_row_without_a_request_are_no_fallback(make_ro
 
 
 def test_ranks_that_share_a_gpu_are_in_no_chart_with_others(make_row, of_rows):
-    found = chart_groups(of_rows(make_row("ring"), make_row("native"), make_row("ring", kind=SHARED_GPU)))
-    assert {group.kind: len(group.points) for group in found} == {"measured": 2, SHARED_GPU: 1}
+    found = chart_groups(of_rows(make_row("ring"), make_row("native"), make_row("ring", kind=ON_SHARED_GPU)))
+    assert {group.kind: len(group.points) for group in found} == {"measured": 2, ON_SHARED_GPU: 1}
 
 
 def test_switches_have_no_share_of_a_wire_but_their_algbw(make_node_row, make_bed_run, of_rows):
@@ -81,7 +81,7 @@ def test_switches_have_no_share_of_a_wire_but_their_algbw(make_node_row, make_be
         group = group_of(executed=executed)
         assert "wire_share" not in kinds_of(group)
         assert only_values(group, "highest_busbw")["offloaded_algbw"] == pytest.approx(1e7)
-    assert "wire_share" not in kinds_of(group_of(executed="ring", kind=SHARED_GPU))
+    assert "wire_share" not in kinds_of(group_of(executed="ring", kind=ON_SHARED_GPU))
 
 
 def test_ring_is_not_offloaded_and_what_is_unknown_is_not_either(make_row):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from finding_values import kinds_of, only_values, values_of_kind
 
-from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.findings import group_findings
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.group_findings import group_findings
 
 
 @pytest.fixture

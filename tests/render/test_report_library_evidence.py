@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from finding_values import kinds_of, only_values
 
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES
-from hpccoll.render.wire_bandwidth import SHARED_GPU
+from hpccoll.store.schema import ON_SHARED_GPU
 
 SIZES = 1024, 1 << 20
 TIME = next(figure for figure in FIGURES if figure.name == "time")
@@ -57,7 +57,9 @@ def test_the_finding_has_the_ratios_to_the_model(measured):
     assert [ratio for ratio, _ in values["ratios"]] == pytest.approx([1.5, 2.0])
 
 
-@pytest.mark.parametrize("changes", [{"kind": SHARED_GPU}, {"transport": "mpi"}], ids=["one GPU", "another transport"])
+@pytest.mark.parametrize(
+    "changes", [{"kind": ON_SHARED_GPU}, {"transport": "mpi"}], ids=["one GPU", "another transport"]
+)
 def test_the_model_has_no_times_for_a_shared_gpu_or_mpi(measured, changes):
     group = measured(**changes)
     assert not expected(group)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.mapping_comparison import mapping_findings, mapping_table
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.html_page import render_page
-from hpccoll.render.mapping_comparison import mapping_findings, mapping_table
 
 LARGE = 4 << 20
 CASES = {

@@ -5,12 +5,13 @@ import raw_examples
 from predicted_machines import MEASURED, NCCL, cluster, fitted, in_racks
 
 from hpccoll.analysis.build_table import build_table
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.prediction_file import write_predictions
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES
-from hpccoll.render.findings import group_findings
+from hpccoll.render.colours import group_colours, group_shapes
 from hpccoll.render.report_writer import build_report
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.hdf5 import write_raw_file
@@ -82,15 +83,16 @@ def test_measured_and_predicted_series_of_a_setting_share_a_chart(both, valid, n
 
 def test_a_predicted_series_has_the_colour_of_the_measured_one_and_no_mark_of_a_measurement(both):
     (group,) = chart_groups(both)
-    assert group.colours["ring (simulated)"] == group.colours["ring"]
-    assert group.shapes["ring (simulated)"] not in {group.shapes["ring"], group.shapes["native"]}
-    assert group.colours["rabenseifner (simulated)"] not in {group.colours["ring"], group.colours["native"]}
+    colours, shapes = group_colours(group.legend), group_shapes(group.legend)
+    assert colours["ring (simulated)"] == colours["ring"]
+    assert shapes["ring (simulated)"] not in {shapes["ring"], shapes["native"]}
+    assert colours["rabenseifner (simulated)"] not in {colours["ring"], colours["native"]}
 
 
 def test_predictions_go_on_where_nothing_was_measured_and_are_in_the_panels_of_both_placements(both):
     (group,) = chart_groups(both)
     scaling, time = (records(BY_NAME[name].specification(group)) for name in ("scaling", "time"))
-    nodes = {series: sorted({d["nodes"] for d in scaling if d["series"] == series}) for series in group.colours}
+    nodes = {series: sorted({d["nodes"] for d in scaling if d["series"] == series}) for series in group.legend}
     assert (group.unit, nodes["ring"], nodes["ring (simulated)"]) == ("nodes", [2], [2, 4, 8])
     panels = {d["panel"] for d in time if d["line"] == "measured"}
     assert panels == {"2 nodes, in place", "2 nodes, out of place"}
@@ -139,7 +141,7 @@ def test_predictions_alone_have_charts_and_no_answer(paths, tmp_path):
 def test_the_model_of_nccl_and_simulations_are_different_series(tmp_path):
     results = read_results([foresee(tmp_path / "nccl.h5", cluster(nccl=NCCL), algorithms=("ring",))])
     (group,) = chart_groups(results)
-    assert {*group.colours} >= {"ring (simulated)", "nccl_ring (modelled)", "nccl_tree (modelled)"}
+    assert {*group.legend} >= {"ring (simulated)", "nccl_ring (modelled)", "nccl_tree (modelled)"}
 
 
 def test_assumed_switches_share_the_chart_of_other_predictions_and_say_so(tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from finding_values import kinds_of, only_values
 
-from hpccoll.render.chart_groups import chart_groups
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES
 
 BIG = 16 << 20

@@ -6,13 +6,13 @@ import pytest
 import vl_convert
 from finding_values import only_values, values_of_kind
 
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.rank_pairs import median_pairs
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.series_comparisons import speedups
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES
-from hpccoll.render.comparisons import speedups
 from hpccoll.render.html_page import render_page
-from hpccoll.render.rank_pairs import median_pairs
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 US = {(0, 1): 1, (2, 3): 2, (0, 2): 5, (0, 3): 6, (1, 2): 7, (1, 3): 9}

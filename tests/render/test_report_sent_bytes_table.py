@@ -1,7 +1,7 @@
 """The table of sent bytes: measured by ports, and counted from schedules."""
 
-from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.sent_bytes_table import sent_bytes_table
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.sent_bytes_table import sent_bytes_table
 
 BIG = 16 << 20
 

@@ -7,7 +7,7 @@ import pytest
 import raw_examples
 from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
-from hpccoll.render.chart_groups import chart_groups
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render.export import export
 from hpccoll.render.report_writer import build_report
 from hpccoll.render.step_findings import step_findings, step_table

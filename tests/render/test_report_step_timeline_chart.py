@@ -3,7 +3,7 @@
 import pytest
 from step_examples import BUCKETS, stage, step_case, step_outcome, step_times, steps, timeline_ms
 
-from hpccoll.render.chart_groups import chart_groups
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render.charts import STEP_FIGURES
 from hpccoll.render.step_timeline_chart import MAX_MARKS, MAX_RANKS
 from hpccoll.store.load_results import to_results

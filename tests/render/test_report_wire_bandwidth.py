@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpccoll.render.wire_bandwidth import (
+from hpccoll.analysis.wire_bandwidth import (
     Wire,
     aggregator_bytes,
     format_bit_rate,

@@ -52,11 +52,11 @@ def test_a_new_journal_starts_with_the_content_of_a_partial_file(tmp_path_factor
     again.close(remove=False)
 
 
-def test_a_journal_of_an_earlier_version_is_refused_and_unchanged(out):
-    append_records(journal_path(out), {"job": json.loads(JOB.to_json())})
+def test_a_journal_of_schema_1_is_refused_and_unchanged(out):
+    append_records(journal_path(out), {"lines": "000000000001"}, {"after": "0" * 16, "job": json.loads(JOB.to_json())})
     before = journal_path(out).read_bytes()
     for read in (lambda: read_journal(journal_path(out)), lambda: Journal(out, JOB)):
-        with pytest.raises(BadInputError, match="an earlier version of hpccoll wrote it"):
+        with pytest.raises(BadInputError, match="is of schema 1"):
             read()
     assert journal_path(out).read_bytes() == before
 

@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import h5py
 import pytest
 import raw_examples
 
@@ -15,7 +14,7 @@ from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, write_failure_note
 from hpccoll.store.load_results import read_results
 from hpccoll.store.raw_results import Failure, RawResults
-from hpccoll.store.result_files import find_raw_files
+from hpccoll.store.result_files import find_raw_files, read_raw
 
 SIZES = (8, 16, 32, 64)
 CASES = [raw_examples.case(size) for size in SIZES]
@@ -112,6 +111,7 @@ def test_a_complete_file_takes_precedence_over_its_journal(tmp_path):
     hdf5.write_raw_file(raw, file)
     for named in (tmp_path, file, journal_path(file)):
         assert find_raw_files([named]) == [file]
+        assert read_raw(file).path == file
     assert find_raw_files([file, journal_path(file)]) == [file]
 
 
@@ -119,11 +119,10 @@ def test_a_journal_takes_precedence_over_its_partial_file(tmp_path):
     file = tmp_path / "F.h5"
     raw = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
     hdf5.write_raw_file(raw, file)
-    assert find_raw_files([tmp_path]) == [file]
     journal = Journal(file, raw.job, raw)
     journal.begin(raw_examples.attempt(2))
     journal.record(raw_examples.outcome(CASES[1]))
-    assert find_raw_files([tmp_path]) == [journal_path(file)]
+    assert read_raw(file).path == journal_path(file)
     assert len(read_results([tmp_path]).rows) == 2
     journal.close(remove=False)
 
@@ -132,7 +131,7 @@ def test_a_journal_alone_is_read_and_an_empty_one_ignored(tmp_path):
     journal_path(tmp_path / "empty.h5").touch()
     assert find_raw_files([tmp_path]) == []
     Journal(tmp_path / "F.h5", raw_examples.job(*CASES)).close(remove=False)
-    assert find_raw_files([tmp_path]) == [tmp_path / "F.h5.journal"]
+    assert find_raw_files([tmp_path]) == [tmp_path / "F.h5"]
     results = read_results([tmp_path])
     assert {gap.status for gap in results.missing} == {"not run"}
     assert results.rows == ()
@@ -144,8 +143,8 @@ def test_a_file_that_accompanies_a_raw_file_stands_for_it(sweep):
         journal.with_suffix(f".{ending}").touch()
     files = sorted((sweep / "raw").glob("mpi.p2.h5*"))
     assert len(files) == 5
-    assert [find_raw_files([path]) for path in files] == [[journal]] * 5
-    assert find_raw_files(files) == [journal]
+    assert [find_raw_files([path]) for path in files] == [[journal.with_suffix("")]] * 5
+    assert find_raw_files(files) == [journal.with_suffix("")]
 
 
 def test_a_sweep_file_is_refused_with_the_directory_of_its_results(tmp_path):
@@ -258,18 +257,6 @@ def test_a_pipe_in_place_of_slurm_json_does_not_block(sweep):
     before = read_results([sweep])
     os.mkfifo(sweep / "slurm.json")
     assert read_results([sweep]).rows == before.rows
-
-
-def test_files_without_a_digest_share_one_note(tmp_path):
-    for name in ("a", "b"):
-        raw = raw_examples.raw(raw_examples.outcome())
-        raw = replace(raw, attempts=[(raw_examples.attempt(run_id=name), raw.attempts[0][1])])
-        hdf5.write_raw_file(raw, tmp_path / f"{name}.h5")
-        with h5py.File(tmp_path / f"{name}.h5", "r+") as file:
-            raw_examples.remove_seal(file)
-            file.attrs["schema_version"] = "1.4"
-    (note,) = read_results([tmp_path]).notes
-    assert "a.h5 and 1 files more: " in note
 
 
 def test_failures_stay_in_the_finished_file(tmp_path):

@@ -40,7 +40,7 @@ def test_every_column_has_a_meaning_and_an_absent_value_of_its_type():
 
 DECLARATION = """
     stretch_s: float | None = result(
-        "float64", "how far apart ranks started", unit="s", since=7, heading="skew (us)", format="us", default=2.5e-6
+        "float64", "how far apart ranks started", unit="s", heading="skew (us)", format="us", default=2.5e-6
     )
 """
 

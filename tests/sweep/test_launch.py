@@ -190,7 +190,7 @@ def test_commands_in_a_job_find_slurm_where_the_sweep_did(here, monkeypatch):
 
 def test_a_job_without_hosts_for_its_aggregators_is_refused_before_it_starts(here, programs, monkeypatch):
     plan = json.loads((here / "plan.json").read_text())
-    plan["jobs"][0] |= {"aggregators": 2, "apart": True}
+    plan["jobs"][0] |= {"aggregators": 2, "dedicated_aggregators": True}
     plan["launcher"] |= {"slurm": True, "aggregator": "switch"}
     (here / "plan.json").write_text(json.dumps(plan))
     programs("scontrol", {"show job": "JobId=7 NodeList=n[1-4],a1\n", "show hostnames": "a1\nn1\nn2\nn3\nn4\n"})
@@ -313,7 +313,7 @@ def test_what_srun_refuses_for_want_of_the_controller_is_launched_again_when_it_
 def test_ranks_that_never_start_are_killed_and_reported_and_the_next_shape_is_tried(here):
     (here / "does.py").write_text("import time\ntime.sleep(60)\n")
     patient = json.loads((here / "plan.json").read_text())
-    patient["launcher"]["patience_s"] = 0.1
+    patient["launcher"]["start_timeout_s"] = 0.1
     (here / "plan.json").write_text(json.dumps(patient))
     assert not start(here)
     messages = [failure.message for failure in read_failure_notes(here / "raw" / "F.h5")]

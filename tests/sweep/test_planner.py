@@ -141,7 +141,7 @@ def test_an_unknown_profile_takes_one_line(planned, tmp_path):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("estimated_s", "x"), ("skips", [{"case": 1, "job": "a", "reason": "b"}]), ("on_paper", 1), ("profile", 7),
+        ("estimated_s", "x"), ("skips", [{"case": 1, "job": "a", "reason": "b"}]), ("offline", 1), ("profile", 7),
         ("resources", {"mpi.p2": {"nodes": [1]}}), ("notes", [7]), ("launcher", {"command": 7, "setup": []}),
     ],
 )  # fmt: skip
@@ -154,7 +154,7 @@ def test_a_plan_whose_value_is_no_value_is_refused(key, value, planned, tmp_path
 def test_a_plan_has_each_job_once(planned, tmp_path):
     good = json.loads(planned().to_json())
     (tmp_path / "plan.json").write_text(json.dumps(good | {"jobs": good["jobs"] * 2}))
-    assert invoke("status", tmp_path).is_bad_input("plan.json", "a name of its own")
+    assert invoke("status", tmp_path).is_bad_input("plan.json", "jobs with different names")
 
 
 def test_a_plan_that_could_not_be_read_again_is_not_written(planned, tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'hpccoll[nccl4py]'"
 
-CUPY_TO_NCCL4PY = {
+METHODS = {
     "allReduce": "all_reduce", "reduceScatter": "reduce_scatter", "allGather": "all_gather", "broadcast": "broadcast",
     "reduce": "reduce", "send": "send", "recv": "recv",
 }  # fmt: skip
@@ -104,17 +104,9 @@ def _call_nccl(call: Callable[..., Any], *arguments: object) -> Any:
 class ConfiguredCommunicator:
     """A communicator of nccl4py with the methods of CuPy's."""
 
-    allReduce: Callable[..., None]  # noqa: N815  CuPy's names, here and below
-    reduceScatter: Callable[..., None]  # noqa: N815
-    allGather: Callable[..., None]  # noqa: N815
-    broadcast: Callable[..., None]
-    reduce: Callable[..., None]
-    send: Callable[..., None]
-    recv: Callable[..., None]
-
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        for name, call in CUPY_TO_NCCL4PY.items():
+        for name, call in METHODS.items():
             setattr(self, name, _bind_communicator(getattr(_nccl(), call), handle))
 
     @property

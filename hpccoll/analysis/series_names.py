@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hpccoll.analysis.call_labels import algorithm_params, concurrent_label, has_size, tier_label, traffic_pattern
+from hpccoll.analysis.executed_labels import requested_note
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import COMPILED, PYTHON
 from hpccoll.common.units import format_count
-from hpccoll.render.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import CallKey, call_arguments, root_rank
 from hpccoll.store.rows import Row

@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, cast
 
+from hpccoll.analysis.library_evidence import probe_of_run
 from hpccoll.cases.requested_algorithm import NCCL_FUNCTIONS
 from hpccoll.cases.variants import known_variant
 from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, warning
@@ -13,7 +14,6 @@ from hpccoll.common.units import format_count
 from hpccoll.evidence.expected_evidence import control_violation, is_shown
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import network_mismatch
-from hpccoll.render.library_evidence import probe_of_run
 from hpccoll.store.gpu_throttling import CLOCK_SHARE
 from hpccoll.store.host_load import busy_hosts
 from hpccoll.store.rows import Results, Run

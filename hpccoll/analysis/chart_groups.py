@@ -1,4 +1,4 @@
-"""Groups of rows that may share a chart, with the names, colours and shapes of their series.
+"""Groups of rows that may share a chart, with the names of their series and the entries of their legends.
 
 Rows share a chart if they have the same collective and agree in every coordinate that is neither an axis nor part of
 the name of a series. Series are named after transport, parameters and so on only if these differ.
@@ -6,71 +6,22 @@ the name of a series. Series are named after transport, parameters and so on onl
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from hpccoll.analysis.call_labels import has_size, node_of_rank, placement_label
-from hpccoll.analysis.choice_table import mpi_version
-from hpccoll.analysis.recommendations import MeasuredCall, Recommendation, measured_call
+from hpccoll.analysis.call_labels import has_size, placement_label
+from hpccoll.analysis.legend import LegendEntry, legend_entries
+from hpccoll.analysis.recommendation import MeasuredCall, Recommendation, measured_call
+from hpccoll.analysis.series_names import group_file_names, setting_keys
+from hpccoll.analysis.series_points import SeriesPoint, is_usable, series_points
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
 from hpccoll.cases.case import SINGLE
 from hpccoll.common.units import format_count, format_size
-from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render.colours import GREY, INK, PREDICTED_SHAPE, assign_numbers, series_colour, series_shape
-from hpccoll.render.executed_labels import fell_back
-from hpccoll.render.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
-from hpccoll.render.series_names import group_file_names, series_namer, setting_keys
-from hpccoll.render.wire_bandwidth import Wire
-from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.store.call_key import CallKey, rank_pair
-from hpccoll.store.host_names import canonical_hosts
-from hpccoll.store.rows import Results, Row, Run
-from hpccoll.store.step_times import StepTimes
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesPoint:
-    """A row with the name of its series, and the machine, hosts and wires of its run."""
-
-    row: Row
-    series: str
-    machine: str
-    hosts: tuple[str, ...]  # one for each node, in order
-    wire: Wire
-    hosts_changed: bool = False  # whether its rounds were measured on different hosts
-    library: str = ""  # the library and its network, from its logs
-    expected_s: float | None = None  # the time that the library's own model predicts for what ran
-    mpi: str = ""  # the version of the MPI library
-    nccl: str = ""  # NCCL and its version, of a row over NCCL
-    colour_of: str = ""  # the series whose colour a prediction has, measured or not
-    prediction: str = ""  # the machine file of a prediction, and its error on held-out measurements
-    fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
-    step: StepTimes | None = field(default=None, compare=False)  # of a training step, the times of one iteration
-
-    @property
-    def key(self) -> CallKey:
-        """The call of the row."""
-        return CallKey.of(self.row, self.machine)
-
-    @property
-    def kind(self) -> str:
-        """The kind of the result, with the rate of the wires if they are those of a testbed."""
-        return ", ".join(filter(None, (self.row.kind, self.wire.rate_label)))
-
-    def rank_label(self, rank: int) -> str:
-        """Return the number of a worker, with its host if there are several."""
-        row, node = self.row, node_of_rank(self.row, rank)
-        host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
-        return f"{rank} ({host})" if host else str(rank)
-
-    @property
-    def pair_label(self) -> str:
-        """The two ranks that exchange messages, with their hosts if there are several; empty if all take part."""
-        pair = rank_pair(self.row)
-        return f"ranks {' and '.join(map(self.rank_label, pair))}" if pair else ""
+from hpccoll.store.call_key import rank_pair
+from hpccoll.store.rows import Results, Row
 
 
 @dataclass(frozen=True)  # no slots: every point asks for what is cached
@@ -83,8 +34,7 @@ class ChartGroup:
         kind: the kind of all rows, such as ``measured``.
         setting: the other coordinates that all rows share, in words.
         points: the measured rows, in the order in which their runs were created.
-        colours: the colour of every series of the report, the same in all charts.
-        shapes: the mark of every series of the report, the same in all charts.
+        legend: the entry of every series of the report, the same in all charts, in the order of legends.
         recommendations: what to use, in each setting of these rows.
         choice_series: the series of every choice of the report, by the call that it was measured for.
         predictions: the predicted rows, which charts of times draw dashed, and which nothing else takes.
@@ -95,8 +45,7 @@ class ChartGroup:
     kind: str
     setting: str
     points: tuple[SeriesPoint, ...]
-    colours: Mapping[str, str]
-    shapes: Mapping[str, str]
+    legend: Mapping[str, LegendEntry]
     recommendations: tuple[Recommendation, ...] = ()
     choice_series: Mapping[tuple[MeasuredCall, Choice], str] = field(default_factory=dict)
     predictions: tuple[SeriesPoint, ...] = ()
@@ -236,22 +185,6 @@ class ChartGroup:
         return format_count(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
 
 
-def is_usable(row: Row) -> bool:
-    """Return whether ``row`` may be drawn and compared: its result is correct, and it has a time and a size.
-
-    A row with missing rounds is usable.
-    """
-    return row.status in ("ok", "partial") and not row.wrong and bool(row.median_s) and row.bytes > 0
-
-
-def is_ranked(row: Row) -> bool:
-    """Return whether ``row`` is part of rankings.
-
-    The floor moves no data, a single rank exchanges none, and ``auto`` duplicates another row.
-    """
-    return not row.floor and row.algorithm != AUTO and row.exchanges_data
-
-
 def chart_groups(
     results: Results, recommendations: Sequence[Recommendation] = (), inputs: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[ChartGroup, ...]:
@@ -264,7 +197,7 @@ def chart_groups(
         recommendations: what to use in their settings.
         inputs: the name of the input of each run, by run_id; it follows the names of series.
     """
-    points = _series_points(results, inputs)
+    points = series_points(results, inputs)
     choice_series: dict[tuple[MeasuredCall, Choice], str] = {}
     for point in points:
         choice_series.setdefault((measured_call(point.row), Choice.of(point.row)), point.series)
@@ -296,7 +229,7 @@ def chart_groups(
         for call in each.calls
         if choice and (call, choice) in choice_series
     }
-    colours, shapes = series_styles(points, answers)
+    legend = _legend(points, answers)
     return tuple(
         ChartGroup(
             names[key],
@@ -304,14 +237,24 @@ def chart_groups(
             key[-1],
             ", ".join(filter(None, key[1:-1])),
             tuple(members.get(key, ())),
-            colours,
-            shapes,
+            legend,
             tuple(_recommendations_for(members.get(key, ()), recommendations)),
             choice_series,
             tuple(predictions.get(key, ())),
         )
         for key in ordered
     )
+
+
+def _legend(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
+    """Return the entries of all series in the legend; ``answers`` share the charts of all collectives."""
+    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
+    rows = {point.colour_of or point.series: point.row for point in points}
+    by_collective: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        by_collective[point.row.collective].add(point.colour_of or point.series)
+    predictions = {point.series: point.colour_of for point in points if point.colour_of}
+    return legend_entries(rows, [*by_collective.values(), answers], predictions)
 
 
 def _groups_of_prediction(
@@ -340,36 +283,6 @@ def _recommendations_for(
     return (each for each in recommendations if not calls.isdisjoint(each.calls))
 
 
-def series_styles(
-    points: Iterable[SeriesPoint], answers: Collection[str] = ()
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the colour and the shape of every series: dark for the library's own, grey for the floor.
-
-    Series of different collectives may share a colour, because the palette is limited; ``answers``, which share the
-    charts of all collectives, do not.
-    """
-    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
-    kinds = {point.colour_of or point.series: point.row for point in points}
-    floors = [name for name in sorted(kinds) if kinds[name].floor]
-    native_names = (name for name in kinds if kinds[name].algorithm == NATIVE)
-    native = sorted(native_names, key=lambda name: (fell_back(kinds[name]), name))[:1]
-    by_collective: dict[str, set[str]] = defaultdict(set)
-    for point in points:
-        by_collective[point.row.collective].add(point.colour_of or point.series)
-    by_name = sorted(kinds, key=lambda name: (kinds[name].predicted, name))
-    others = [name for name in by_name if name not in floors and name not in native]
-    numbers = assign_numbers(others, [*by_collective.values(), answers])
-    colours = dict.fromkeys(native, INK) | {name: series_colour(i) for name, i in numbers.items()}
-    shapes = dict.fromkeys(native, series_shape(0)) | {name: series_shape(i + 1) for name, i in numbers.items()}
-    colours |= dict.fromkeys(floors, GREY)
-    shapes |= dict.fromkeys(floors, series_shape(0))
-    predicted = {point.series: colours[point.colour_of] for point in points if point.colour_of}
-    return (
-        colours | predicted,
-        shapes | dict.fromkeys(predicted, PREDICTED_SHAPE),
-    )
-
-
 def _emulation_label(group: ChartGroup, name: str, label: str) -> str:
     """Return an emulating algorithm with its aggregators, for each number of ranks if they differ; empty without it."""
     counts = {group.shape_label(p.row): p.row.aggregators for p in group.usable if p.row.algorithm == name}
@@ -380,69 +293,3 @@ def _emulation_label(group: ChartGroup, name: str, label: str) -> str:
         f"{format_count(count, 'aggregator')}{'' if equal else f' ({shape})'}": None for shape, count in counts.items()
     }
     return f"{name}: {label}, with {', '.join(aggregators)}"
-
-
-def _series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoint]:
-    runs = {run.run_id: run for run in results.runs}
-    created = {run_id: run.created for run_id, run in runs.items()}
-    incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see critical_findings
-    requested = (row for row in results.rows if row.run_id not in incomplete)
-    rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
-    measured_name = series_namer(row for row in rows if not row.predicted)  # predictions change no measured name
-    predicted_name = series_namer(rows)
-
-    def name(row: Row) -> str:
-        if not row.predicted:
-            return measured_name(row)
-        run = runs.get(row.run_id)
-        assumed = ", assumed" if run and run.provenance.get("assumed") else ""
-        return f"{predicted_name(row)} ({row.kind}{assumed})"
-
-    probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
-    names = canonical_hosts(host for run in runs.values() for host in _hosts(run))
-    hosts = {run_id: tuple(names[host] for host in _hosts(run)) for run_id, run in runs.items()}
-    suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
-    return [
-        replace(
-            _series_point(
-                row,
-                name(row) + suffixes.get(row.run_id, ""),
-                runs,
-                hosts,
-                probes,
-                measured_name(row) if row.predicted else "",
-            ),
-            step=results.step_times.get(row.key),
-        )
-        for row in rows
-    ]
-
-
-def _series_point(
-    row: Row,
-    series: str,
-    runs: Mapping[str, Run],
-    hosts: Mapping[str, tuple[str, ...]],
-    probes: Mapping[str, ProbeResult],
-    colour_of: str,
-) -> SeriesPoint:
-    run = runs.get(row.run_id)
-    if run is None:
-        return SeriesPoint(row, series, "unknown machine", (), Wire())
-    if row.predicted:
-        prediction, fitted_to = (str(run.provenance.get(name) or "") for name in ("prediction", "fitted_to"))
-        return SeriesPoint(
-            row, series, run.machine, (), Wire(), colour_of=colour_of, prediction=prediction, fitted_to=fitted_to
-        )
-    host_sets = {hosts[run_id] for run_id in row.round_run_ids if run_id and run_id in runs}
-    return SeriesPoint(
-        row, series, run.machine, hosts[row.run_id], Wire.of(run), hosts_changed=len(host_sets) > 1,
-        library=library_summary(probes[run.run_id]) if row.algorithm == NATIVE else "",
-        expected_s=expected_s(probes[run.run_id], row), mpi=mpi_version(run.provenance),
-        nccl=nccl_name(run) if row.transport == "nccl" else "",
-    )  # fmt: skip
-
-
-def _hosts(run: Run) -> tuple[str, ...]:
-    hosts = run.provenance.get("hosts")
-    return tuple(hosts if isinstance(hosts, list | tuple) else ())

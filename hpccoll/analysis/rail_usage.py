@@ -4,31 +4,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import altair as alt
-
-from hpccoll.analysis.round_comparison import disjoint
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.round_comparison import clearly_faster_anywhere, paired_rounds, time_ratio
+from hpccoll.analysis.series_comparisons import best_placements
+from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.analysis.setting import Choice
+from hpccoll.analysis.wire_bandwidth import UNUSED_PORT_SHARE, ports_used
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_size
-from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.chart_panels import chart_record
-from hpccoll.render.colours import PAPER, numbered_colours
-from hpccoll.render.comparisons import best_placements
-from hpccoll.render.round_statistics import (
-    clearly_faster,
-    median_interval,
-    median_seconds,
-    paired_rounds,
-    time_ratio,
-)
-from hpccoll.render.wire_bandwidth import UNUSED_PORT_SHARE, in_units_of_size, ports_used
 from hpccoll.store.call_key import CallKey
 
 
 def rail_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield the ports that each algorithm used at the largest size on the most ranks, and the gain of further ports."""
-    points = _largest_points(group)
+    points = largest_points(group)
     most = max((point.row.ranks for point in points), default=0)
     by_algorithm = defaultdict[tuple[Choice, CallKey], list[SeriesPoint]](list)
     for point in points:
@@ -64,60 +53,22 @@ def _port_usage(group: ChartGroup, points: Sequence[SeriesPoint]) -> Iterator[di
             "unused": tuple(port for port in point.row.port_sent if port not in used),
             "base": base.series,
             "gain": _gain(point, base) if len(used) > len(ports_used(base.row)) else None,
-            "other_launch": not paired_rounds(point, base),
+            "other_launch": not paired_rounds(point.row, base.row),
         }
 
 
 def _gain(point: SeriesPoint, base: SeriesPoint) -> float | None:
     """Return how many times as fast as ``base`` the point is; None if neither is clearly faster."""
-    same_launch = bool(paired_rounds(point, base))
-    for one, other in ((point, base), (base, point)):
-        disjoint_intervals = disjoint(median_interval(one), median_interval(other))
-        if clearly_faster(one, other) if same_launch else disjoint_intervals:
-            return time_ratio(base, point)
-    return None
+    rows = point.row, base.row
+    clear = clearly_faster_anywhere(*rows) or clearly_faster_anywhere(*rows[::-1])
+    return time_ratio(base.row, point.row) if clear else None
 
 
-def port_bytes_chart(group: ChartGroup) -> Chart | None:
-    """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
-    data = [
-        chart_record(group, point, sent) | {"port": port, "panel": _panel_title(group, point), "part": f"{share:.1%}"}
-        for point in _largest_points(group)
-        for port, nbytes in point.row.port_sent.items()
-        if (sent := in_units_of_size(point.row, nbytes)) is not None
-        for share in [nbytes / (sum(point.row.port_sent.values()) or 1)]
-    ]
-    return _stacked(group, data) if data else None
-
-
-def _panel_title(group: ChartGroup, point: SeriesPoint) -> str:
-    return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
-
-
-def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:
-    ports, present = sorted(distinct(data, "port")), distinct(data, "series")
-    series = [name for name in group.colours if name in present]
-    bars = (
-        alt.Chart()
-        .mark_bar(stroke=PAPER)
-        .encode(
-            x=alt.X("value:Q", title=SENT_TITLE, axis=alt.Axis(tickCount=5)),
-            y=alt.Y("series:N", title=None, sort=series, axis=alt.Axis(labelLimit=260)),
-            color=colour("port", numbered_colours(ports), "square"),
-            order=alt.Order("port:N"),
-            tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
-        )
-    )
-    sized: Chart = alt.layer(bars).properties(width=WIDTH // 2, height=30 * len(series))
-    panels = distinct(data, "panel")
-    return facet_chart(sized, data, panels, min(2, len(panels)))
-
-
-def _largest_points(group: ChartGroup) -> list[SeriesPoint]:
+def largest_points(group: ChartGroup) -> list[SeriesPoint]:
     """Return the last measured points at the largest size whose nodes have several ports, by ranks and series."""
     with_ports = [p for p in best_placements(group.points) if p.row.nodes > 1 and len(p.row.port_sent) > 1]
     largest = max((p.row.requested_bytes for p in with_ports), default=0)
-    order = list(group.colours)
+    order = list(group.legend)
     points = [p for p in with_ports if p.row.requested_bytes == largest and not group.many_pairs]
     last = {(p.series, p.key.without("in_place")): p for p in points}
     return sorted(last.values(), key=lambda p: (p.row.ranks, order.index(p.series)))

@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.round_comparison import clearly_faster, time_ratio
+from hpccoll.analysis.series_comparisons import best_placements, evenly_spaced
+from hpccoll.analysis.series_points import SeriesPoint, median_seconds, split_by_launch
+from hpccoll.analysis.wire_bandwidth import uncounted_reason
 from hpccoll.common.text import Finding, info
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.comparisons import best_placements, evenly_spaced
-from hpccoll.render.round_statistics import clearly_faster, median_seconds, split_by_launch, time_ratio
-from hpccoll.render.wire_bandwidth import uncounted_reason
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Row
 
@@ -75,7 +76,7 @@ def _ratios_to_fastest(points: Sequence[SeriesPoint]) -> dict[tuple[str, int], f
     over: dict[tuple[str, int], float] = {}
     for nbytes, of_size in by_size.items():
         fastest = min(of_size, key=median_seconds)
-        ratios = {point.series: time_ratio(point, fastest) for point in of_size}
+        ratios = {point.series: time_ratio(point.row, fastest.row) for point in of_size}
         over |= {(series, nbytes): each / min(ratios.values()) for series, each in ratios.items()}
     return over
 
@@ -129,7 +130,7 @@ def _cost(name: str, points: Sequence[SeriesPoint]) -> dict[str, Any]:
         "name": name,
         "fast": best.row.mapping,
         "slow": worst.row.mapping,
-        "ratio": time_ratio(worst, best),
-        "clear": clearly_faster(best, worst),
+        "ratio": time_ratio(worst.row, best.row),
+        "clear": clearly_faster(best.row, worst.row),
         "rack_sizes": sizes if differ else None,
     }

@@ -1,11 +1,12 @@
 """The table of the bytes that a node sent: measured by its ports, and counted from the schedule."""
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.series_comparisons import best_placements
+from hpccoll.analysis.series_points import SeriesPoint
+from hpccoll.analysis.wire_bandwidth import aggregator_bytes, in_units_of_size, measured_to_counted, uncounted_reason
 from hpccoll.cases.requested_algorithm import SWITCH_REQUESTS
 from hpccoll.common.units import format_size
 from hpccoll.evidence.port_bytes import PortBytes
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.comparisons import best_placements
-from hpccoll.render.wire_bandwidth import aggregator_bytes, in_units_of_size, measured_to_counted, uncounted_reason
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row
 
@@ -18,7 +19,7 @@ def sent_bytes_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     compared = () if group.many_pairs else best_placements(group.points)
     points = [p for p in compared if in_units_of_size(p.row, p.row.worker_sent_measured) is not None]
     largest: dict[tuple[str, int], SeriesPoint] = {}
-    for point in sorted(points, key=lambda p: (list(group.colours).index(p.series), p.row.ranks, p.row.bytes)):
+    for point in sorted(points, key=lambda p: (list(group.legend).index(p.series), p.row.ranks, p.row.bytes)):
         largest[point.series, point.row.ranks] = point
     has_aggregators = any(point.row.aggregators for point in largest.values())
     extra = ["received: both", "by aggregators: both"] if has_aggregators else []

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hpccoll.analysis.call_labels import tier_label
-from hpccoll.analysis.round_comparison import disjoint
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.round_comparison import clearly_faster_anywhere
+from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
+from hpccoll.analysis.wire_bandwidth import format_rate
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_count, format_seconds
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.round_statistics import clearly_faster, median_interval, median_seconds, paired_rounds
-from hpccoll.render.wire_bandwidth import format_rate
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.statistics import Interval
 
@@ -97,23 +97,19 @@ def pair_findings(group: ChartGroup) -> Iterator[Finding]:
         yield from _extremes(group, largest, format_rate, lambda point: point.row.busbw_Bps or 0.0)
 
 
-def _is_clear(fastest: SeriesPoint, slowest: SeriesPoint) -> bool:
-    """Return whether a pair is clearly faster: in each common round, or by disjoint intervals without such rounds."""
-    if paired_rounds(fastest, slowest):
-        return clearly_faster(fastest, slowest)
-    return disjoint(median_interval(fastest), median_interval(slowest))
-
-
 def _extremes(
     group: ChartGroup, points: Sequence[SeriesPoint], form: Callable[[float], str],
     value: Callable[[SeriesPoint], float],
 ) -> Iterator[Finding]:  # fmt: skip
-    for name in group.colours:
+    for name in group.legend:
         of_series = sorted((point for point in points if point.series == name), key=median_seconds)
         if len(of_series) > 1:
             fastest, slowest, median = of_series[0], of_series[-1], MedianPair(tuple(of_series)).point
             best, worst = form(value(fastest)), form(value(slowest))
-            ratio, clear = median_seconds(slowest) / median_seconds(fastest), _is_clear(fastest, slowest)
+            ratio, clear = (
+                median_seconds(slowest) / median_seconds(fastest),
+                clearly_faster_anywhere(fastest.row, slowest.row),
+            )
             range_text = (
                 f"the fastest pair is {fastest.pair_label} with {best}; the slowest pair is {slowest.pair_label} with "
                 f"{worst}, {ratio:.2f} times as long" if clear else f"no pair is clearly slower ({best} to {worst})"

@@ -3,12 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.executed_labels import executed_name, fell_back
+from hpccoll.analysis.series_points import median_seconds
 from hpccoll.common.text import Finding, first_few, info, warning
 from hpccoll.common.units import format_count
 from hpccoll.evidence.verdict import UNKNOWN
-from hpccoll.render.chart_groups import ChartGroup
-from hpccoll.render.executed_labels import executed_name, fell_back
-from hpccoll.render.round_statistics import median_seconds
 from hpccoll.store.rows import Row
 
 MAX_REASONS = 2

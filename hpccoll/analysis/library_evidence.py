@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render.wire_bandwidth import SHARED_GPU
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row, Run
+from hpccoll.store.schema import ON_SHARED_GPU
 
 
 def probe_of_run(run: Run) -> ProbeResult:
@@ -19,7 +19,7 @@ def expected_s(probe: ProbeResult, row: Row) -> float | None:
 
     The model is one of links, which ranks that share a GPU do not use.
     """
-    if probe.record is None or row.algorithm != NATIVE or row.transport != "nccl" or row.kind == SHARED_GPU:
+    if probe.record is None or row.algorithm != NATIVE or row.transport != "nccl" or row.kind == ON_SHARED_GPU:
         return None
     return probe.record.modelled_seconds(row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op)
 

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hpccoll.analysis.call_labels import placement_label
-from hpccoll.analysis.round_comparison import disjoint
-from hpccoll.analysis.setting import Choice
-from hpccoll.render.chart_groups import SeriesPoint, is_ranked, is_usable
-from hpccoll.render.round_statistics import (
+from hpccoll.analysis.round_comparison import disjoint, paired_rounds, round_ratios
+from hpccoll.analysis.series_points import (
+    SeriesPoint,
+    is_ranked,
+    is_usable,
     median_interval,
     median_seconds,
-    paired_rounds,
-    round_ratios,
     split_by_launch,
 )
+from hpccoll.analysis.setting import Choice
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.statistics import Interval, median_ratio
 
@@ -74,11 +74,11 @@ def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
         rivals = [
             native
             for native in own_calls[point.key.without("in_place")]
-            if placement_label(native.row) in (placement, "") and paired_rounds(point, native)
+            if placement_label(native.row) in (placement, "") and paired_rounds(point.row, native.row)
         ]
         if rivals and not Choice.of(point.row).is_native:
             native = min(rivals, key=median_seconds)
-            ratios = round_ratios(native, point)
+            ratios = round_ratios(native.row, point.row)
             ends = (min(ratios), max(ratios)) if len(ratios) > 1 else None
             found.append(Speedup(point, median_ratio(ratios), ends))
     return tuple(found)

@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from typing import Any
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.executed_labels import offloaded
+from hpccoll.analysis.mapping_comparison import mapping_findings
+from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
+from hpccoll.analysis.rail_usage import rail_findings
+from hpccoll.analysis.rank_pairs import pair_findings
+from hpccoll.analysis.series_comparisons import best_placements
+from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, is_ranked
+from hpccoll.analysis.vendor_findings import vendor_findings
+from hpccoll.analysis.wire_bandwidth import format_rate, wire_ceiling, wire_label, wire_limit, wire_share
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_size
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint, is_ranked
-from hpccoll.render.comparisons import best_placements
-from hpccoll.render.executed_labels import offloaded
-from hpccoll.render.mapping_comparison import mapping_findings
-from hpccoll.render.measurement_quality import agreement_findings, convergence_findings, weakness_findings
-from hpccoll.render.rail_usage import rail_findings
-from hpccoll.render.rank_pairs import pair_findings
-from hpccoll.render.round_statistics import busbw_interval
-from hpccoll.render.vendor_findings import vendor_findings
-from hpccoll.render.wire_bandwidth import format_rate, wire_ceiling, wire_label, wire_limit, wire_share
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import CallKey
 

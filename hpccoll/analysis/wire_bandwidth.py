@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpccoll.render.executed_labels import offloaded
+from hpccoll.analysis.executed_labels import offloaded
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row, Run
+from hpccoll.store.schema import ON_SHARED_GPU
 
 TOLERANCE = 0.02
 """Tolerance of a calibrated wire relative to the TCP rate, and of the calibration of a size relative to the wire's."""
@@ -20,8 +21,6 @@ IP_HEADER_BYTES = IPV4_BYTES + TCP_BYTES
 FRAME_HEADER_BYTES = IP_HEADER_BYTES + ETHERNET_BYTES
 FRAMES_PER_ACKNOWLEDGEMENT = 2
 """A receiver acknowledges at least every second full frame: RFC 9293, 3.8.6.3."""
-SHARED_GPU = "measured on a shared GPU"
-"""The kind of results of ranks that share a GPU: they show that code works, and are compared with no link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def wire_ceiling(row: Row, wire: Wire) -> float | None:
     total rate of its wires. Ranks that share wires may exceed it, and so may aggregation by ranks or by switches, which
     sends a vector once. Ranks that share a GPU do not wait for wires.
     """
-    if offloaded(row) or row.kind == SHARED_GPU:
+    if offloaded(row) or row.kind == ON_SHARED_GPU:
         return None
     rails = _rails(row, wire)
     rate = wire.calibrated_rate or wire.line_rate

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.host_ranges import jobs_and_hosts
+from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.series_comparisons import mixed_hosts, repeated_points
+from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.case import LEAST_ITERATIONS
 from hpccoll.common.text import Finding, info, join_words, warning
 from hpccoll.common.units import format_count
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.comparisons import mixed_hosts, repeated_points
-from hpccoll.render.host_ranges import jobs_and_hosts
-from hpccoll.render.round_statistics import round_stats
 
 LAUNCHES = "Between launches"
 
@@ -45,7 +46,7 @@ def agreement_findings(group: ChartGroup) -> Iterator[Finding]:
     yield from _between_rounds(group)
     repeats = repeated_points(group.points)
     if not repeats:
-        resumed = sum(len({run for run, _ in round_stats(point)}) > 1 for point in group.usable)
+        resumed = sum(len({run for run, _ in round_statistics(point.row)}) > 1 for point in group.usable)
         text = "each case was measured in one launch."
         if resumed:
             text = (
@@ -76,9 +77,9 @@ def agreement_findings(group: ChartGroup) -> Iterator[Finding]:
 
 def _between_rounds(group: ChartGroup) -> Iterator[Finding]:
     """Yield the ratio of the slowest to the fastest round of cases."""
-    ratios: list[tuple[float, SeriesPoint]] = []
+    ratios = list[tuple[float, SeriesPoint]]()
     for point in group.usable:
-        times = [stats.median for stats in round_stats(point).values()]
+        times = [stats.median for stats in round_statistics(point.row).values()]
         if len(times) > 1 and not point.row.floor:
             ratios.append((max(times) / min(times), point))
     if ratios:

@@ -1,0 +1,201 @@
+"""Records of JSON files: dataclasses whose annotations say what is valid, decoded and checked here, once, by msgspec.
+
+Rank processes read jobs: msgspec is one extension module without dependencies.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import inspect
+
+from hpccoll.common.errors import BadInputError, UnusableError, format_value
+from hpccoll.common.files import read_json
+
+Record = TypeVar("Record")
+
+Decoder: TypeAlias = Callable[[Any, Any], Any]
+"""Returns a value of a type that JSON lacks, given the type and what stands for it in JSON."""
+
+LAST_OF_SCHEMA_1 = "git+https://github.com/hpccoll/hpccoll@3d752ba"
+"""The last version that reads and writes files of schema 1."""
+
+
+def to_json(record: object) -> str:
+    """Return a record as JSON for people and digests: keys are sorted, and each is on a line of its own."""
+    return msgspec.json.format(msgspec.json.encode(record, order="sorted"), indent=1).decode()
+
+
+def to_builtins(record: object, encode: Callable[[Any], Any] | None = None) -> Any:
+    """Return a record as JSON has it; ``encode`` returns what stands for a value of a type that JSON lacks."""
+    return msgspec.to_builtins(record, enc_hook=encode)
+
+
+def from_builtins(values: object, kind: type[Record], key: str = "", decode: Decoder | None = None) -> Record:
+    """Return the record of a JSON value.
+
+    Args:
+        values: the value, as ``json.loads`` returns it.
+        kind: the type of the record.
+        key: the name of the value in messages; empty for a whole file.
+        decode: decodes values of types that JSON lacks.
+
+    Raises:
+        BadInputError: names the first key that is wrong, its value and what is valid.
+    """
+    for place, name, known in _unknown_keys(values, _shape_of(kind), key):
+        raise BadInputError(f"{place}.key" if place else "key", name, known)
+    try:
+        return msgspec.convert(values, kind, dec_hook=decode)
+    except msgspec.ValidationError as error:
+        raise _to_bad_input(error, values, kind, key) from None
+
+
+def load_record(
+    path: Path, key: str, max_bytes: int, kind: type[Record], what: str, ignored: Sequence[str] = ()
+) -> Record:
+    """Return the record of a JSON file whose key ``schema`` names its format and version.
+
+    Args:
+        path: the path of the file.
+        key: the option or key that names the file.
+        max_bytes: the maximum size of such a file in bytes.
+        kind: the type of the record.
+        what: what such a file is, in words.
+        ignored: further keys that the file may have.
+
+    Raises:
+        BadInputError: if the file cannot be read, is of an earlier version, or has a wrong value.
+    """
+    try:
+        values = read_json(path, key, max_bytes)
+    except UnusableError as error:
+        raise UnusableError(key, f"{error.expected}; valid: {what}") from None
+    (schema,) = get_args(*_parts(kind, "schema"))
+    if isinstance(values, dict) and (found := values.get("schema")) != schema:
+        known = {*get_type_hints(kind)}
+        if str(found or schema).startswith(schema.split()[0]) and len(known & values.keys()) > len(known) // 2:
+            raise outdated(path, key)
+        raise BadInputError(key, str(path), f"{what} (its schema is {format_value(found)})")
+    for name in ignored if isinstance(values, dict) else ():
+        values.pop(name, None)
+    try:
+        return from_builtins(values, kind)
+    except BadInputError as error:
+        raise BadInputError(key, str(path), f"{what} ({error})") from None
+
+
+def outdated(path: Path, key: str) -> UnusableError:
+    """Return the error of a file that an earlier version of hpccoll wrote."""
+    why = f"{format_value(str(path))} is of schema 1, and this version of hpccoll reads schema 2"
+    return UnusableError(
+        key, f"{why}; do: measure anew, or read it by the last version: pip install {LAST_OF_SCHEMA_1}"
+    )
+
+
+_shape_of: Callable[[Any], inspect.Type] = lru_cache(inspect.type_info)
+"""Returns the description of a type."""
+
+
+def _parts(kind: Any, name: str = "") -> tuple[Any, ...]:
+    """Return the types of a field, of the items of a list, or of the keys and values of a mapping."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _parts(arguments[0], name)
+    if origin in (Union, UnionType):
+        return next(filter(None, (_parts(one, name) for one in arguments)), ())
+    if dataclasses.is_dataclass(kind):
+        return (get_type_hints(kind, include_extras=True)[name],)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return (arguments[int(name)],)
+    return arguments[:1] if origin is tuple else arguments
+
+
+def _to_bad_input(error: msgspec.ValidationError, values: Any, kind: Any, key: str) -> BadInputError:
+    """Return the error of a value, whose place msgspec names as ``$.cases[0].bytes`` at the end of its message."""
+    message, _, place = str(error).partition(" - at ")
+    names = [key] if key else []
+    for field, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", place):
+        name, kind = _wrong_entry(values, kind) if index == "..." else (field or index, _parts(kind, field or index)[0])
+        names.append(name)
+        values = values[int(index) if index.isdecimal() else name]
+    if isinstance(error.__cause__, BadInputError):  # of a record whose values must fit each other
+        return error.__cause__.with_key(".".join([*names, error.__cause__.key]))
+    if missing := re.search(r"missing required field `(\w+)`", message):
+        names.append(missing[1])
+        values, (kind,) = None, _parts(kind, missing[1])
+    elif values is None:
+        values = "null"
+    return BadInputError(".".join(names) or "content", values, _describe(_shape_of(kind)))
+
+
+def _wrong_entry(values: Mapping[str, Any], kind: Any) -> tuple[str, Any]:
+    """Return the name of the first entry of a mapping whose value is wrong, and its type: msgspec names neither."""
+    *_, kind = _parts(kind)
+    wrong = ""
+    for name, value in values.items():
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            wrong = name
+            break
+    return wrong, kind
+
+
+def _describe(shape: inspect.Type) -> str:
+    """Return in words what is valid."""
+    if isinstance(shape, inspect.UnionType):
+        return " or ".join(map(_describe, shape.types))
+    return next((describe(shape) for kind, describe in _WORDS.items() if isinstance(shape, kind)), "a value")
+
+
+_WORDS: Mapping[type, Callable[[Any], str]] = {
+    inspect.NoneType: lambda _: "null",
+    inspect.BoolType: lambda _: "true or false",
+    inspect.LiteralType: lambda shape: f"choose from {', '.join(map(str, shape.values))}",
+    inspect.IntType: lambda shape: "a whole number" + ("" if shape.ge is None else f" from {shape.ge} to {shape.le}"),
+    inspect.FloatType: lambda shape: "a number" + ("" if shape.le is None else f" above 0, at most {shape.le:g}"),
+    inspect.StrType: lambda shape: (
+        "a text" + (f" of {shape.min_length or 0} to {shape.max_length} printable characters" * bool(shape.max_length))
+    ),
+    inspect.DictType: lambda shape: f"names{_at_most(shape)}, each with {_describe(shape.value_type)}",
+    inspect.CollectionType: lambda shape: f"a list{_at_most(shape)}, each {_describe(shape.item_type)}",
+    inspect.DataclassType: lambda shape: f"keys and values: {', '.join(field.encode_name for field in shape.fields)}",
+}
+"""What values of a type are, in words."""
+
+
+def _at_most(shape: Any) -> str:
+    return "" if shape.max_length is None else f", {shape.min_length or 0} to {shape.max_length}"
+
+
+def _alternatives(shape: inspect.Type) -> tuple[inspect.Type, ...]:
+    return shape.types if isinstance(shape, inspect.UnionType) else (shape,)
+
+
+def _unknown_keys(value: Any, shape: inspect.Type, key: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the place of each key that a record lacks, the key, and the known ones: it may be a misspelt one."""
+    for one in _alternatives(shape):
+        if isinstance(one, inspect.DataclassType) and isinstance(value, dict):
+            parts = {field.encode_name: field.type for field in one.fields}
+            for name, each in value.items():
+                if name not in parts:
+                    yield key, name, [*parts]
+                elif _holds_records(parts[name]):
+                    yield from _unknown_keys(each, parts[name], f"{key}.{name}" if key else name)
+        elif isinstance(one, inspect.ListType | inspect.VarTupleType) and isinstance(value, list | tuple):
+            for number, each in enumerate(value):
+                yield from _unknown_keys(each, one.item_type, f"{key}.{number}")
+
+
+def _holds_records(shape: inspect.Type) -> bool:
+    return any(
+        isinstance(one, inspect.DataclassType)
+        or (isinstance(one, inspect.ListType | inspect.VarTupleType) and _holds_records(one.item_type))
+        for one in _alternatives(shape)
+    )
