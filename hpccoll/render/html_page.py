@@ -11,6 +11,7 @@ from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.analysis.mapping_comparison import mapping_table
 from hpccoll.analysis.sent_bytes_table import sent_bytes_table
+from hpccoll.analysis.step_findings import step_findings, step_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.units import format_count
@@ -22,7 +23,6 @@ from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.other_programs import other_programs
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.report_columns import rows_table
-from hpccoll.render.step_findings import step_findings, step_table
 from hpccoll.render.terminal_summary import case_counts
 from hpccoll.store.rows import Gap, Results, Run
 from hpccoll.store.scheduler_log import STATE_DESCRIPTIONS, ScheduledJob

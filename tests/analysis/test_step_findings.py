@@ -8,9 +8,9 @@ import raw_examples
 from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
 from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.step_findings import step_findings, step_table
 from hpccoll.render.export import export
 from hpccoll.render.report_writer import build_report
-from hpccoll.render.step_findings import step_findings, step_table
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles

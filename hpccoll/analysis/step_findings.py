@@ -13,14 +13,13 @@ from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.step_comparison import (
     StepComparison,
     algorithm_name,
+    bucket_of,
     compare_steps,
     product_findings,
     worst_of,
 )
 from hpccoll.common.text import Finding, info, join_words, warning
-from hpccoll.common.units import format_count, format_rounded_size, format_seconds, format_size
-from hpccoll.render.step_answers import per_cent
-from hpccoll.render.step_charts import bucket_of
+from hpccoll.common.units import format_count, format_per_cent, format_rounded_size, format_seconds, format_size
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.step_times import StepTimes
 
@@ -51,7 +50,7 @@ def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
     for row in each.rows:
         bare = None if row.exposed_s is None or row.median_s is None else row.median_s - row.exposed_s
         interval = "" if row.ci_low_s is None else f"{_time(row.ci_low_s)} to {_time(row.ci_high_s)}"
-        share = "" if row.exposed_share is None else per_cent(row.exposed_share)
+        share = "" if row.exposed_share is None else format_per_cent(row.exposed_share)
         times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share, _time(row.communication_s)
         yield (*about, algorithm_name(row), mark, *times)
         about, mark = ("", "", ""), ""
