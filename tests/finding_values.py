@@ -1,6 +1,6 @@
 """The values of a report's findings, by kind."""
 
-from hpccoll.render.findings import group_findings
+from hpccoll.analysis.group_findings import group_findings
 
 
 def values_of_kind(group, kind):

@@ -61,3 +61,17 @@ def make_row(algorithm="ring", ranks=2, nbytes=1024, in_place=False, seconds=1e-
         floor=algorithm == "null",
     )
     return replace(row, **changes)
+
+
+def rounds_row(algorithm, *times, runs=None, half=0.02, **changes):
+    """Return a row of several rounds by their medians in us, each with an interval of 2 % to either side."""
+    there = sorted(time for time in times if time is not None)
+    middle = there[len(there) // 2] * 1e-6
+    runs = runs or ["run-1" if time else None for time in times]
+    row = make_row(algorithm, seconds=middle, run_id=[run for run in runs if run][-1], rounds=len(there))
+    return replace(
+        row, ci_low_s=there[0] * 0.98e-6, ci_high_s=there[-1] * 1.02e-6,
+        round_medians_s=tuple(time and time * 1e-6 for time in times),
+        round_intervals_s=tuple(time and (time * (1 - half) * 1e-6, time * (1 + half) * 1e-6) for time in times),
+        round_run_ids=tuple(runs), **changes,
+    )  # fmt: skip

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "cases": "algorithms training schedule host common msgspec",
     "evidence": "cases host common msgspec",
     "store": "cases schedule common numpy h5py msgspec",
-    "analysis": "store cases schedule common numpy scipy pandas xarray msgspec",
+    "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
     "model": "analysis store cases training schedule common numpy scipy pydantic",
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll import __version__
-from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table, machine_name, mpi_version
+from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
+from hpccoll.analysis.conditions import machine_name, mpi_version
 from hpccoll.analysis.measured_choices import check_conditions, measured_settings, rows_by_setting
 from hpccoll.analysis.recommendations import lone_rank_reason, recommend, recommend_placements
 from hpccoll.analysis.size_ranges import RULE, ratio_noise

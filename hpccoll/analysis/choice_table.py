@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from hpccoll.analysis.conditions import Conditions
 from hpccoll.analysis.setting import ARITHMETIC, Choice, Setting
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import EXECUTORS, TIMINGS
@@ -189,54 +190,6 @@ def _names_of(entry: TableEntry) -> Iterator[tuple[str, object, Collection[objec
     yield "executor", entry.executor, EXECUTORS
     for each in entry.ranges:
         yield "ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """The conditions for which choices hold.
-
-    Args:
-        machine: the machine, in a line; empty if unknown.
-        mpi: the version text of the MPI library; empty if unknown.
-        executor: the executor.
-        kind: the kind of the measurements; None of a choice that was not measured yet.
-        rule: the rule for the time of an operation, likewise.
-    """
-
-    machine: str
-    mpi: str
-    executor: str
-    kind: str | None = None
-    rule: str | None = None
-
-    @property
-    def label(self) -> str:
-        """The conditions under which a table is used, for people."""
-        mpi, machine = self.mpi or "an unknown MPI", self.machine or "an unknown machine"
-        return f"{machine} with {mpi} and the {self.executor} executor"
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Each of the conditions in words."""
-        return self.machine, self.mpi, f"{self.executor} executor", self.kind or "", f"rule {self.rule}"
-
-
-def machine_name(machine: str, provenance: Mapping[str, Any]) -> str:
-    """Return the machine of a run in a line; on a testbed with the rates of its wires.
-
-    Args:
-        machine: the machine, as the run recorded it.
-        provenance: the provenance of the run.
-    """
-    testbed = provenance.get("testbed") or {}
-    rates = [f"{name} {testbed[key]}" for name, key in (("wires", "rate"), ("uplinks", "uplink")) if testbed.get(key)]
-    return ", ".join((machine, *rates))
-
-
-def mpi_version(provenance: Mapping[str, object]) -> str:
-    """Return the version text of a run's MPI library; empty if unknown."""
-    mpi = provenance.get("mpi")
-    return str(mpi.get("version", "")) if isinstance(mpi, Mapping) else ""
 
 
 def check_job_table(table: Mapping[str, Any] | None) -> None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hpccoll.analysis.choice_table import Conditions, machine_name, mpi_version
+from hpccoll.analysis.conditions import Conditions, machine_name, mpi_version
 from hpccoll.analysis.round_comparison import is_clear_lead, round_statistics
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import PYTHON

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from hpccoll.store.rows import Row
-from hpccoll.store.statistics import Interval, RoundStatistics
+from hpccoll.store.statistics import Interval, RoundStatistics, median_ratio
 
 RoundKey: TypeAlias = tuple[str, int]
 """The run that measured a round, and the number of the round."""
@@ -35,9 +35,27 @@ def paired_rounds(row: Row, other: Row) -> list[tuple[RoundStatistics, RoundStat
     return [(mine[key], theirs[key]) for key in mine if key in theirs]
 
 
+def round_ratios(row: Row, base: Row) -> list[float]:
+    """Return the time of ``row`` over that of ``base`` in each common round; without one, that of their medians."""
+    ratios = [first.median / second.median for first, second in paired_rounds(row, base)]
+    return ratios or [(row.median_s or 0.0) / (base.median_s or 1.0)]
+
+
+def time_ratio(row: Row, base: Row) -> float:
+    """Return the time of ``row`` over that of ``base``: the median of the ratios of their rounds."""
+    return median_ratio(round_ratios(row, base))
+
+
 def clearly_faster(row: Row, other: Row) -> bool:
     """Return whether ``row`` is clearly faster than ``other``, by the rule of ``is_clear_lead``."""
     return is_clear_lead(paired_rounds(row, other))
+
+
+def clearly_faster_anywhere(row: Row, other: Row) -> bool:
+    """Return whether ``row`` is clearly faster than ``other``: of different launches, if intervals are disjoint."""
+    ends = [(each.ci_low_s, each.ci_high_s) for each in (row, other)]
+    first, second = (None if low is None or high is None else (low, high) for low, high in ends)
+    return clearly_faster(row, other) if paired_rounds(row, other) else disjoint(first, second)
 
 
 def is_clear_lead(pairs: Sequence[tuple[RoundStatistics, RoundStatistics]]) -> bool:

@@ -216,3 +216,8 @@ def pipeline_stages(workload: Workload) -> int:
     """Return the stages of the pipeline of a workload."""
     found = re.search(r"\bpp=(\d+)", workload["parallel"])
     return int(found[1]) if found else 1
+
+
+def bucket_of(row: Row) -> int:
+    """Return the limit of buckets of a row, of the unscaled model in bytes; 0: the default of the rule."""
+    return int(call_arguments(row)["bucket"])

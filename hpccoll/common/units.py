@@ -195,3 +195,8 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
         else:
             ranges.append([cpu, cpu])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+
+
+def format_per_cent(share: float) -> str:
+    """Return a share in per cent, with a decimal below 10 %."""
+    return f"{100 * share:.{0 if abs(share) >= 0.0995 else 1}f} %"

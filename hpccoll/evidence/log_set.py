@@ -54,12 +54,7 @@ _Writer: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LaunchLogs:
-    """The logs of one launch.
-
-    Args:
-        names: the names of the logs that have messages of it.
-        record: their content.
-    """
+    """The logs of one launch: the names of those that have messages of it, and their content."""
 
     names: tuple[str, ...]
     record: LogRecord
@@ -67,23 +62,16 @@ class LaunchLogs:
 
 @dataclass(frozen=True, slots=True)
 class LogSet:
-    """The content of a set of files.
-
-    Args:
-        launches: the launches that the logs are about.
-        dumps: for each dump of NCCL (topology or graphs), a sentence about it.
-    """
+    """The content of a set of files: its launches, and for each dump of NCCL (topology, graphs) a sentence."""
 
     launches: tuple[LaunchLogs, ...]
     dumps: Mapping[str, str]
 
 
 def read_logs(texts: Mapping[str, str]) -> LogRecord:
-    """Return the record of the logs of one launch.
+    """Return the record of the logs of one launch, by file name; ``*.conf`` are NCCL's configuration files.
 
-    Args:
-        texts: the texts by file name; a name that ends with ``.conf`` is a configuration file of NCCL
-            (``NAME=value``). Lines of other programs and truncated lines are ignored.
+    Lines of other programs and truncated lines are ignored.
     """
     configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
     logs = (text for name, text in texts.items() if name not in configs)
@@ -154,10 +142,9 @@ class _Groups:
 
 
 def split_launches(logs: Mapping[str, Sequence[LogMessage]]) -> list[LaunchMessages]:
-    """Return the messages of each launch, in the order of their first messages.
+    """Return the messages of each launch, in the order of their first messages, from those of each log by its name.
 
-    Args:
-        logs: the messages of each log by its name. Messages without one of a library belong to no launch.
+    Messages without one of a library belong to no launch.
     """
     groups = _group_writers(logs)
     launches: defaultdict[object, LaunchMessages] = defaultdict(dict)

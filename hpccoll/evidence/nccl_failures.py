@@ -77,14 +77,7 @@ class ErrorTraces:
         self._creators: set[str] = set()  # processes that have created a communicator
 
     def add_message(self, process: str, thread: str, text: str, warning: str) -> None:
-        """Add a message of NCCL.
-
-        Args:
-            process: its process.
-            thread: its thread.
-            text: its text.
-            warning: the text with its place; empty if the message is no warning.
-        """
+        """Add a message of NCCL; ``warning`` is its text with its place, empty if it is no warning."""
         if warning:
             trace = self._warned.setdefault(thread, ErrorTrace(process, process in self._creators))
             trace.causes.append(warning)

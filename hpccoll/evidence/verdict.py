@@ -96,12 +96,7 @@ def judge_line(
 ) -> Verdict:  # fmt: skip
     """Return the verdict on one line of ``record``, regardless of other lines about the same size.
 
-    Args:
-        line: the line.
-        requested: the request, as in ``judge_collective``.
-        record: the record that has the line.
-        dtype: the element type of the case.
-        ports: the counted bytes; None if they were not counted.
+    The arguments are those of ``judge_collective``; ``ports`` are the counted bytes.
     """
     name, ports = line.algorithm, ports or PortBytes(line.bytes or 0, record.ranks or 1, record.nodes, None)
     # NCCL counts hosts of one NVLink domain as one node.
@@ -163,12 +158,7 @@ def unavailable_reasons(requested: str | None, record: LogRecord, dtype: str | N
 
 
 def network_mismatch(record: LogRecord, expected: str | None) -> str | None:
-    """Return a sentence if the nodes used another network than expected, else None.
-
-    Args:
-        record: the record of a launch.
-        expected: ``rdma`` or ``tcp``; None if no network was expected.
-    """
+    """Return a sentence if the nodes used another network than expected, ``rdma`` or ``tcp``, else None."""
     used = record.network_type
     if record.nodes == 1 or expected is None or used is None or used == expected:
         return None
@@ -178,11 +168,7 @@ def network_mismatch(record: LogRecord, expected: str | None) -> str | None:
 
 
 def failures(record: LogRecord) -> Iterator[str]:
-    """Yield a sentence for each failure of the library itself.
-
-    Args:
-        record: the record of a launch.
-    """
+    """Yield a sentence for each failure of the library itself."""
     for one in record.failures:
         failed = "a communicator was not created" if one.kind == "communicator" else "a call failed"
         processes = f" (in {one.processes} processes)" if one.processes > 1 else ""

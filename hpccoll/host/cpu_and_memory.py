@@ -20,11 +20,7 @@ def cpu_model() -> str:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of memory available to new processes of this host, within the limits of this job.
-
-    Args:
-        root: the directory that contains proc and sys.
-    """
+    """Return the bytes of memory available to new processes of this host, within the limits of this job."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(), re.MULTILINE)
     available = [int(match[1]) * 1024] if match else [sys.maxsize]
     return min([*available, *_free_in_cgroups(root)])
@@ -129,11 +125,7 @@ class SharedMemorySpace:
 
     @classmethod
     def read(cls, root: Path = Path("/")) -> "SharedMemorySpace":
-        """Return that of this host.
-
-        Args:
-            root: the directory that contains dev.
-        """
+        """Return that of this host."""
         directory = root / "dev/shm"
         if not os.access(directory, os.W_OK):
             return cls(0, 0)
@@ -171,12 +163,7 @@ def testbed_facts() -> dict[str, object] | None:
 
 
 def group_by_host(name: str, value_of_host: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return one entry for each distinct value, with the hosts that have it.
-
-    Args:
-        name: the key of the value in each entry.
-        value_of_host: the value of each host, which JSON can hold.
-    """
+    """Return one entry for each distinct value, which JSON can hold, at ``name``, with the hosts that have it."""
     hosts: dict[str, list[str]] = defaultdict(list)
     for host, value in value_of_host.items():
         hosts[json.dumps(value)].append(host)

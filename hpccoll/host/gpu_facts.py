@@ -144,11 +144,7 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
 
 
 def gpu_description(record: Mapping[str, Any]) -> list[str]:
-    """Return a one-element list such as ``["8 NVIDIA H100"]``, empty if no case runs on a GPU.
-
-    Args:
-        record: the GPU record of a rank, with the number of GPUs visible to it.
-    """
+    """Return a one-element list such as ``["8 NVIDIA H100"]``, empty if no case runs on a GPU."""
     return [f"{record['visible']} {record['gpu']['name'] or 'GPU'}"] if record else []
 
 
@@ -158,10 +154,6 @@ def _identity(record: Mapping[str, Any]) -> str:
 
 
 def gpus_are_shared(records: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
-    """Return whether several ranks share a GPU, or a MIG slice; such timings say nothing about speed.
-
-    Args:
-        records: for each rank, its host and its GPU record.
-    """
+    """Return whether several ranks share a GPU, or a MIG slice; such timings say nothing about speed."""
     gpus = [(host, _identity(record)) for host, record in records if record]
     return len(set(gpus)) < len(gpus)

@@ -55,11 +55,7 @@ class LoadSample:
 
 
 def read_load(root: Path = Path("/")) -> LoadSample | None:
-    """Return the counters of this host, None if it shows none.
-
-    Args:
-        root: the directory that contains proc.
-    """
+    """Return the counters of this host, None if it shows none."""
     proc = root / "proc"
     try:
         average = float((proc / "loadavg").read_text().split()[0])

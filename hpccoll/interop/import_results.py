@@ -7,13 +7,11 @@ thereby what its time means.
 
 import json
 import re
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-
-import numpy as np
 
 from hpccoll import __version__
 from hpccoll.analysis.side_by_side import call_label
@@ -29,10 +27,10 @@ from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
 from hpccoll.interop.osu import read_osu, recognises_osu
 from hpccoll.interop.printed_bandwidth import SINGLETONS
 from hpccoll.interop.rccl_tests import read_rccl_records, recognises_rccl_records
-from hpccoll.schedule import itemsize
+from hpccoll.schedule import Layout, itemsize
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import check_replaceable, write_raw_file
-from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
+from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 from hpccoll.store.schema import IMPORTED
 
 JOB_NAME = "import"
@@ -234,20 +232,9 @@ def _provenance(outputs: Mapping[Path, BenchmarkOutput]) -> dict[str, object]:
 
 def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]) -> Attempt:
     per_node, rest = divmod(ranks, nodes)
-    node_of_rank = np.repeat(np.arange(nodes), [per_node + (node < rest) for node in range(nodes)])
-    places = tuple(
-        RankLocation(host=hosts[node] if node < len(hosts) else "", node=node, clock=0, pid=0, affinity="")
-        for node in node_of_rank.tolist()
-    )
-    return Attempt(
-        run_id=str(uuid.uuid4()), number=number, kind=IMPORTED, machine=_machine(nodes, hosts, provenance), ranks=ranks,
-        nodes=nodes, ranks_per_node=None if rest else per_node, mapping="block", aggregators=0, oversubscribed=False,
-        places=places, provenance=provenance,
-    )  # fmt: skip
-
-
-def _machine(nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]) -> str:
-    return f"{format_count(nodes, 'node')} ({', '.join(hosts) or 'hosts unknown'}), {provenance['library']}"
+    layout = Layout(tuple(node for node in range(nodes) for _ in range(per_node + (node < rest))))
+    machine = f"{format_count(nodes, 'node')} ({', '.join(hosts) or 'hosts unknown'}), {provenance['library']}"
+    return Attempt.not_launched(number, IMPORTED, machine, layout, provenance, hosts)
 
 
 def _outcome(results: Sequence[ForeignResult], source: str) -> Outcome:
@@ -256,24 +243,17 @@ def _outcome(results: Sequence[ForeignResult], source: str) -> Outcome:
     failures = Counter(failure for each in results if (failure := each.failure))
     counted = [each.wrong for each in results if each.wrong is not None]
     wrong = sum(counted) if counted else None
-    times = [_times(result, number) for number, result in enumerate(results, 1)]
-    merged = times[0]
-    for each in times[1:]:
-        merged = merged.merge(each)
     family, size, ranks = collective(case.collective), itemsize(case.dtype), case.ranks or 1
+    times = (
+        CaseTimes.of_one(each.seconds, ranks, one_clock=False, round_number=number)
+        for number, each in enumerate(results, 1)
+    )
     reported = [dict(each.reported) for each in results]
     return Outcome(
         case=case, status="wrong" if failures or wrong else "ok", reason="; ".join(failures) or None, wrong=wrong,
         bytes=family.elements(case.bytes, size, ranks) * family.blocks(ranks) * size, params=case.params,
-        times=merged, source=source, reported=json.dumps(reported, ensure_ascii=False),
+        times=reduce(CaseTimes.merge, times), source=source, reported=json.dumps(reported, ensure_ascii=False),
     )  # fmt: skip
-
-
-def _times(result: ForeignResult, number: int) -> CaseTimes:
-    """Return the time of a round as that of all ranks; that of the first rank is kept."""
-    ranks = result.case.ranks or 1
-    end = np.full((1, ranks), max(1, round(result.seconds * 1e9)), np.int64)
-    return CaseTimes.from_samples(np.zeros_like(end), end, one_clock=False, limit=1, round_number=number)
 
 
 def imported_lines(outputs: Mapping[Path, BenchmarkOutput]) -> Iterable[str]:

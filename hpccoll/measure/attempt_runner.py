@@ -34,13 +34,8 @@ MAX_DIAGNOSES = 8
 class AttemptRunner:
     """An attempt on a group of ranks; created, used and closed on all of them together.
 
-    Args:
-        group: the ranks.
-        job: the job, of which cases are measured.
-        attempt: the record of the attempt.
-        probe_result: the result of a log probe of the same ranks, None if there was none; used at rank 0.
-        progress: the progress of this rank, kept up to date for the watchdog.
-        executor_options: how the compiled executor runs plans in host memory; None for the Python executor.
+    ``probe_result`` is that of a log probe of the same ranks, used at rank 0; ``progress`` is kept up to date for the
+    watchdog; without ``executor_options`` Python runs plans in host memory.
     """
 
     def __init__(

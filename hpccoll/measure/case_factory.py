@@ -8,7 +8,8 @@ from importlib.util import find_spec
 
 from mpi4py import MPI
 
-from hpccoll.analysis.choice_table import Conditions, TuneTable, machine_name, mpi_version
+from hpccoll.analysis.choice_table import TuneTable
+from hpccoll.analysis.conditions import Conditions, machine_name, mpi_version
 from hpccoll.analysis.resolve_auto import resolve_auto
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
@@ -45,12 +46,7 @@ from hpccoll.transports.nccl.communicators import (
 
 @dataclass(frozen=True, slots=True)
 class SkippedCase:
-    """A case that cannot be measured.
-
-    Args:
-        reason: the reason in words.
-        status: the status of the case, ``skipped`` or ``failed``.
-    """
+    """A case that cannot be measured, with the reason in words."""
 
     reason: str
     status: Status = "skipped"
@@ -59,12 +55,7 @@ class SkippedCase:
 class CaseFactory:
     """Prepares the cases of a job; created, used and closed on all ranks together.
 
-    Args:
-        ranks: the ranks.
-        job: the job that has the cases.
-        attempt: the record of the attempt, which has the machine and the places of the ranks.
-        gpus: the GPUs of the ranks.
-        executor: how the compiled executor runs plans in host memory; None for the Python executor.
+    ``attempt`` has the machine and the places of the ranks; without ``executor`` Python runs plans in host memory.
     """
 
     def __init__(
@@ -203,11 +194,7 @@ def make_unless_refused(make: Callable[[], Prepared], comm: MPI.Intracomm) -> Pr
     """Return the result of ``make``, or the reason if NCCL refuses its first call; all ranks call this together.
 
     NCCL decides by values that all ranks share, so that it refuses a call on all of them. The state of a communicator
-    after a refused call is undocumented: this one is aborted, and the next case gets a new one.
-
-    Args:
-        make: compiles a plan over NCCL and runs it once.
-        comm: the communicator of MPI whose NCCL communicator the plan uses.
+    after a refused call is undocumented: that on ``comm`` is aborted, and the next case gets a new one.
 
     Raises:
         NcclFailedError: on all ranks, if NCCL creates no communicator or reports an error that is no refusal; another

@@ -34,7 +34,7 @@ def judge(
         nbytes: the size S that was moved.
         workers: the number of workers.
         port_bytes: the bytes per operation that the ports of a node sent; None if they were not counted.
-        port_packets: the packets per operation that the ports of a node sent; None if they were not counted.
+        port_packets: the packets, likewise.
     """
     requested = requested_algorithm(job, case)
     executed, evidence = without_logs

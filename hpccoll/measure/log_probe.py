@@ -38,13 +38,8 @@ LOG_BYTES_OF_RANKS = 64 << 20
 def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankGpus) -> None:
     """Run the cases of ``job`` that the library logs a few times, untimed, out of place; all ranks call this together.
 
-    Cases that cannot run are left out: the timed launch records the reason.
-
-    Args:
-        ranks: the ranks.
-        job: the job, of which the cases that have the shape of ``ranks`` are run.
-        pending_signal: returns the number of the signal on which this rank is to stop; 0 if none has come.
-        gpus: the GPUs of the ranks.
+    Cases that cannot run are left out: the timed launch records the reason. ``pending_signal`` returns the number of
+    the signal on which this rank is to stop; 0 if none has come.
     """
     progress = RankProgress()
     with watchdog(progress, lambda: "", job.effort.timeout, partial(_print_message, ranks.comm.rank)):

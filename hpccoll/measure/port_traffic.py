@@ -58,14 +58,8 @@ def count_traffic(
 ) -> CounterChanges:
     """Run ``iterations`` of an operation, untimed, and return the counter changes; all ranks call this together.
 
-    No barriers separate the iterations, because nothing is timed.
-
-    Args:
-        operation: the operation with its buffers.
-        sync: the communication with the other ranks.
-        iterations: the number of runs.
-        progress: the progress of this rank, which is kept up to date.
-        ports: the ports whose counters this rank reads, empty on ranks that read none.
+    No barriers separate the iterations, because nothing is timed. ``ports`` are those whose counters this rank reads,
+    none on most ranks.
     """
     progress.enter("waiting for the other ranks to count bytes")
     sync.barrier()

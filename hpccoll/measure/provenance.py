@@ -31,7 +31,7 @@ from hpccoll.host.process_facts import (
 from hpccoll.measure.ranks import Ranks
 from hpccoll.schedule import Layout
 from hpccoll.store.raw_results import Attempt, RankLocation
-from hpccoll.store.schema import ON_TESTBED
+from hpccoll.store.schema import ON_SHARED_GPU, ON_TESTBED
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,7 @@ class _RankReport:
 def gather_attempt(ranks: Ranks, job: Job, number: int, gpu: Mapping[str, Any]) -> Attempt:
     """Return the record of an attempt; all ranks call this together and get the same one.
 
-    Args:
-        ranks: the ranks.
-        job: the job.
-        number: the number of the attempt.
-        gpu: the record of this rank's GPU (``RankGpus.provenance``).
+    ``gpu`` is the record of this rank's GPU (``RankGpus.provenance``).
     """
     quotas = cpu_quotas()
     quota = f" with a quota of {min(quotas.values()):g} CPUs" if quotas else ""
@@ -110,7 +106,7 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
     return Attempt(
         run_id=str(uuid.uuid4()),
         number=number,
-        kind="measured on a shared GPU" if gpus_are_shared(gpus) else ON_TESTBED if testbed else "measured",
+        kind=ON_SHARED_GPU if gpus_are_shared(gpus) else ON_TESTBED if testbed else "measured",
         machine=_machine(hosts, sorted({report.hardware for report in reports})),
         ranks=layout.ranks,
         nodes=layout.nodes,
@@ -147,10 +143,6 @@ class LoadRecorder:
     """Records what else uses the hosts of an attempt; created and used on all of its ranks together.
 
     The first rank of each clock domain samples its machine: hosts of a testbed share one.
-
-    Args:
-        comm: the communicator of the ranks.
-        attempt: the record of the attempt, of which this is the beginning.
     """
 
     def __init__(self, comm: MPI.Intracomm, attempt: Attempt) -> None:

@@ -121,22 +121,13 @@ def first_reason(comm: MPI.Intracomm, reason: str | None) -> str | None:
 
 
 class MappedRanks:
-    """The ranks renumbered by each mapping, as communicators and layouts; created on all ranks together.
-
-    Args:
-        comm: the communicator of the ranks as the launcher numbered them.
-        layout: the layout of the same ranks.
-    """
+    """The ranks renumbered by each mapping, as communicators and layouts; created on all ranks together."""
 
     def __init__(self, comm: MPI.Intracomm, layout: Layout) -> None:
         self._by_mapping = {cast("str | None", None): (comm, layout)}
 
     def for_mapping(self, mapping: str | None) -> tuple[MPI.Intracomm, Layout]:
-        """Return the communicator and the layout of a mapping, created when first used.
-
-        Args:
-            mapping: the name of the mapping, None for the numbering of the launcher.
-        """
+        """Return the communicator and the layout of a mapping, created when first used; None is the launcher's."""
         if mapping is not None and mapping not in self._by_mapping:
             comm, layout = self._by_mapping[None]
             order = numbering(layout, mapping)
@@ -151,12 +142,7 @@ class MappedRanks:
 
 
 def rank_namer(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
-    """Return a function that names ranks for messages: with the host, if there are several.
-
-    Args:
-        attempt: the attempt, whose ranks are numbered as by the launcher.
-        mapping: the mapping that renumbered the ranks that the function is given, None if none did.
-    """
+    """Return a function that names ranks, as ``mapping`` renumbers them, for messages: with the host of several."""
     hosts = [place.host for place in attempt.places]
     order = range(len(hosts)) if mapping is None else numbering(attempt.layout, mapping)
     several = len(set(hosts)) > 1

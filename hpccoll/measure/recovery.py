@@ -99,11 +99,9 @@ def poll_until(done: Callable[[], bool], error: Callable[[], str | None], timeou
 
 
 class DeadlineSync:
-    """The synchronisation of the timing loop (``RankSync``) with a deadline; created on all ranks together.
+    """The synchronisation of the timing loop (``RankSync``) with a deadline, parts of the watchdog's timeout in s.
 
-    Args:
-        ranks: the ranks.
-        timeout: the timeout of the watchdog, in seconds.
+    Created on all ranks together.
     """
 
     def __init__(self, ranks: Ranks, timeout: float) -> None:
@@ -178,9 +176,6 @@ class DeadlineSync:
 
     def regroup(self, error: StalledError) -> tuple[str, MPI.Intracomm]:
         """Agree on the ranks that go on, each of which has aborted NCCL; return what happened, and their communicator.
-
-        Args:
-            error: the error with which this rank stopped.
 
         Raises:
             ExcludedError: if the others have gone on without this rank.
@@ -308,13 +303,6 @@ class RankGroup:
     def recover(self, prepared: Prepared, sync: DeadlineSync, error: StalledError, attempt: int, case: Case) -> str:
         """Abort NCCL, go on with the ranks that answer, renumbered and each with its GPU, and return what happened.
 
-        Args:
-            prepared: the case that was measured.
-            sync: the synchronisation in which a rank stalled.
-            error: the error with which this rank stopped.
-            attempt: the number of the attempt.
-            case: the case as requested.
-
         Raises:
             ExcludedError: if the others have gone on without this rank.
             StalledError: if no rank can go on.
@@ -333,11 +321,7 @@ class RankGroup:
         return description
 
     def end_launch(self, *, excluded: bool = False) -> None:
-        """End a launch that has lost a rank; rank 0 has written the results, and calls this last.
-
-        Args:
-            excluded: whether this rank is lost.
-        """
+        """End a launch that has lost a rank, maybe this one; rank 0 has written the results, and calls this last."""
         if self.complete and not excluded:
             return
         while self.me:  # rank 0 ends it

@@ -62,11 +62,6 @@ def rounds_left(job: Job, shape: Shape, earlier: Completed) -> list[tuple[int, C
     are compared are measured close in time. If the machine changes during a round, as virtual machines do when their
     CPUs are moved, it slows all variants of a call alike (randomised blocks: R. A. Fisher, The Design of Experiments,
     1935). Cases that ended an earlier attempt come last.
-
-    Args:
-        job: the job.
-        shape: the shape of the ranks that measure.
-        earlier: the state after earlier attempts.
     """
     left = (
         (number, case) for number, case in _rounds(job, shape) if number not in earlier.measured_rounds.get(case.id, ())
@@ -79,13 +74,7 @@ def job_for_remaining_ranks(job: Job, shape: Shape, rest: Shape | None, earlier:
 
     The cases of ``shape`` that are left become cases of the smaller shape ``rest``, so that no result claims more ranks
     than took part; the original cases stay to be measured. A case in which a rank stalled is not repeated, because it
-    may be the cause.
-
-    Args:
-        job: the job as planned.
-        shape: the shape of all ranks of the launch.
-        rest: the shape of the remaining ranks, None if they cannot measure anything.
-        earlier: the state after earlier attempts.
+    may be the cause. ``rest`` is None if the remaining ranks cannot measure anything.
     """
     if rest is None:
         return replace(job, cases=())

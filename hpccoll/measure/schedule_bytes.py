@@ -38,12 +38,8 @@ def cached_crossings(
 def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> str:
     """Return a sentence with the bytes that a library sent, and our algorithms that send as many.
 
-    The library may have run none of them.
-
-    Args:
-        operation: the operation.
-        nbytes: its size S.
-        sent: the bytes per operation that all hosts sent, by their port counters.
+    The library may have run none of them. ``nbytes`` is the size S; ``sent`` are the bytes per operation that all hosts
+    sent, by their port counters.
     """
     family, layout = operation.collective, operation.layout
     amount = f"{sent} B" if family.token else f"{sent / layout.nodes / nbytes:.3f} S a node"

@@ -136,22 +136,13 @@ class OperationLoop(Protocol):
 class PythonLoop:
     """The loop in Python: for operations that only Python can run, and as the reference of the compiled loop.
 
-    Args:
-        operation: the operation with its buffers.
-        sync: the communication with the other ranks.
-        progress: the progress of this rank, which is kept up to date.
-        clock: the clock of this rank, in ns.
-        cpu_clock: the CPU time of this rank, in ns.
+    ``clock`` and ``cpu_clock``, the CPU time of this rank, are in ns; ``progress`` is kept up to date.
     """
 
     def __init__(
-        self,
-        operation: TimedOperation,
-        sync: RankSync,
-        progress: RankProgress,
-        clock: Clock = time.perf_counter_ns,
-        cpu_clock: Clock = time.process_time_ns,
-    ) -> None:
+        self, operation: TimedOperation, sync: RankSync, progress: RankProgress,
+        clock: Clock = time.perf_counter_ns, cpu_clock: Clock = time.process_time_ns,
+    ) -> None:  # fmt: skip
         self._operation, self._sync, self._progress = operation, sync, progress
         self._clock, self._cpu_clock = clock, cpu_clock
 
@@ -215,16 +206,7 @@ def measure(
     loop: OperationLoop, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
     *, monitor: BlockMonitor | None = None,
 ) -> Samples:  # fmt: skip
-    """Measure an operation; all ranks call this together.
-
-    Args:
-        loop: runs the iterations.
-        sync: the communication with the other ranks.
-        effort: the number of iterations and the time limit.
-        progress: the progress of this rank, which is kept up to date.
-        clock: the clock of this rank, in ns.
-        monitor: the monitor of this rank's device; None without one.
-    """
+    """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns."""
     began = clock()
     samples = Samples()
     blocks = _Blocks(loop, sync, clock)

@@ -24,12 +24,7 @@ def make_transport(
 ) -> Transport:  # fmt: skip
     """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
 
-    Args:
-        case: the case, whose transport, algorithm and device select the class.
-        comm: the communicator of the ranks.
-        gpu: the GPU of this rank for a case of device cuda, else None.
-        communicator: the settings of NCCL's communicators.
-        executor: how the compiled executor runs plans in host memory; None for the Python executor.
+    Its transport, algorithm and device select the class; ``communicator`` has the settings of NCCL's communicators.
     """
     row = TRANSPORTS[case.transport]
     implementation = load_class((row.native if case.algorithm == NATIVE else row.schedules)[case.device])

@@ -14,12 +14,9 @@ GRACE = 2.0
 
 @contextmanager
 def watchdog(
-    progress: RankProgress,
-    where: Callable[[], str],
-    timeout: float,
-    report: Callable[[str], None],
+    progress: RankProgress, where: Callable[[], str], timeout: float, report: Callable[[str], None],
     excluded: Callable[[], bool] = lambda: False,
-) -> Iterator[None]:
+) -> Iterator[None]:  # fmt: skip
     """Watch ``progress`` from a thread: if it does not change in ``timeout`` seconds, report that and exit.
 
     The launcher then ends the other ranks. Because the main thread is inside MPI, this thread may call MPI only with

@@ -5,13 +5,10 @@ schedule, ``modelled`` by NCCL's own formulas. A case has one time, at which all
 file says so: a prediction has no hosts, no count of wrong elements, and no bytes on wires.
 """
 
-import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from hpccoll import __version__
 from hpccoll.cases.algorithm_registry import collective
@@ -20,10 +17,10 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import IntegerRange
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions, Request
-from hpccoll.schedule import itemsize
+from hpccoll.schedule import Layout, itemsize
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import check_replaceable, write_raw_file
-from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
+from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 
 JOB_NAME = "predict"
 FILE_RANKS = IntegerRange(1, 1 << 14)
@@ -78,7 +75,12 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     if not launches:
         raise UnusableError("--out", "nothing is predicted")
     attempts = [
-        (_attempt(number, machine, launch, {**provenance, "assumed": launch.assumed}), outcomes)
+        (
+            Attempt.not_launched(
+                number, launch.kind, machine.name, launch.layout(machine), {**provenance, "assumed": launch.assumed}
+            ),
+            outcomes,
+        )
         for number, (launch, outcomes) in enumerate(launches.items(), 1)
     ]
     largest = max((attempt for attempt, _ in attempts), key=lambda attempt: attempt.ranks)
@@ -109,18 +111,8 @@ class _Launch(NamedTuple):
         """All ranks."""
         return self.nodes * self.ranks_per_node + self.aggregators
 
-
-def _attempt(number: int, machine: MachineFile, launch: _Launch, provenance: Mapping[str, object]) -> Attempt:
-    layout = machine.layout(launch.nodes, launch.ranks_per_node, launch.aggregators)
-    places = tuple(
-        RankLocation(host="", node=node, clock=0, pid=0, affinity="", rack=rack)
-        for node, rack in zip(layout.node, layout.rack, strict=True)
-    )
-    return Attempt(
-        run_id=str(uuid.uuid4()), number=number, kind=launch.kind, machine=machine.name, ranks=launch.ranks,
-        nodes=launch.nodes, ranks_per_node=launch.ranks_per_node, mapping=layout.mapping,
-        aggregators=launch.aggregators, oversubscribed=False, places=places, provenance=provenance,
-    )  # fmt: skip
+    def layout(self, machine: MachineFile) -> Layout:
+        return machine.layout(self.nodes, self.ranks_per_node, self.aggregators)
 
 
 def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int | str]) -> Outcome | None:
@@ -140,15 +132,10 @@ def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int 
     words = (f"{one.kind} on {machine.name}", steps[one.exact], one.distance, one.assumed)
     return Outcome(
         case=case, status="ok", bytes=elements * family.blocks(ranks) * size, params=one.params,
-        executed="nothing", evidence="; ".join(filter(None, words)), times=_times(one, _Launch.of(one, machine).ranks),
+        executed="nothing", evidence="; ".join(filter(None, words)),
+        times=CaseTimes.of_one(one.value_s, _Launch.of(one, machine).ranks, one_clock=True),
         predicted_low_s=one.low_s, predicted_high_s=one.high_s,
     )  # fmt: skip
-
-
-def _times(one: Prediction, ranks: int) -> CaseTimes:
-    """Return the times of all ranks: one iteration, after which all end at once; those of the first rank are kept."""
-    end = np.full((1, ranks), max(1, round(one.value_s * 1e9)), np.int64)
-    return CaseTimes.from_samples(np.zeros_like(end), end, one_clock=True, limit=1)
 
 
 def _transport_and_device(machine: MachineFile) -> tuple[str, str]:

@@ -6,15 +6,16 @@ from operator import itemgetter
 import altair as alt
 
 from hpccoll.analysis.call_labels import placement_label
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.executed_labels import executed_note
+from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.series_comparisons import evenly_spaced
+from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
+from hpccoll.analysis.wire_bandwidth import format_rate
 from hpccoll.common.units import format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct, field_values
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.colours import MUTED, PAPER
-from hpccoll.render.comparisons import evenly_spaced
-from hpccoll.render.executed_labels import executed_note
-from hpccoll.render.round_statistics import median_interval, median_seconds, round_stats
-from hpccoll.render.wire_bandwidth import format_rate
+from hpccoll.render.colours import MUTED, PAPER, entry_colour, group_colours, group_shapes
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import Interval
 
@@ -25,7 +26,7 @@ _MUTED = alt.ColorValue(MUTED)
 def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Interval = None) -> ChartRecord:
     """Return the record of ``point`` in a chart: ``value`` with its 95 % interval, and the fields of its tooltip."""
     low, high = ends or (value, value)
-    row, medians = point.row, [stats.median for stats in round_stats(point).values()]
+    row, medians = point.row, [stats.median for stats in round_statistics(point.row).values()]
     return {
         "series": point.series,
         "bytes": row.bytes,
@@ -37,7 +38,7 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "pair": point.pair_label,
         "machine": group.machine_label(point),
         "run": row.run_id,
-        "fill": PAPER if row.oversubscribed else group.colours[point.series],
+        "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
         "line": _line(row),
         "value": value,
         "low": low,
@@ -77,7 +78,7 @@ def group_curves(
 ) -> Chart:  # fmt: skip
     """Return lines of series of a group over an axis, in panels with ``titles`` (see ``chart_base.curves``)."""
     grey = alt.Legend(symbolFillColor=MUTED, symbolStrokeColor=MUTED)
-    shapes = chart_base.scale_of(chart_base.present(group.shapes, data))
+    shapes = chart_base.scale_of(chart_base.present(group_shapes(group.legend), data))
     of_series = alt.Shape("series:N", scale=shapes, legend=alt.Legend())
     ran = ("ran",) if any(executed_note(point.row) for point in group.usable) else ()
     pairs = ("pair", "range") if group.many_pairs else ()
@@ -87,7 +88,7 @@ def group_curves(
         "machine", "run",
     )  # fmt: skip
     shape = alt.Shape("machine:N", legend=grey) if len(group.machines) > 1 else of_series
-    colours = chart_base.present(group.colours, data)
+    colours = chart_base.present(group_colours(group.legend), data)
     return chart_base.curves(data, x, y, colours, fields, titles=titles, columns=columns, shape=shape, below=below)
 
 

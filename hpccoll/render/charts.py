@@ -3,15 +3,23 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import altair as alt
 from altair.utils.schemapi import debug_mode
 
 from hpccoll.analysis.call_labels import placement_label
-from hpccoll.analysis.recommendations import Recommendation, measured_call
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.host_ranges import jobs_and_hosts
+from hpccoll.analysis.rail_usage import largest_points
+from hpccoll.analysis.rank_pairs import curve_points, map_sizes
+from hpccoll.analysis.recommendation import Recommendation, measured_call
+from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.series_comparisons import best_placements, efficiencies, mixed_hosts, speedups
+from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_interval, median_seconds
 from hpccoll.analysis.setting import Choice
+from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.render import chart_base
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_base import Chart, ChartRecord
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
 from hpccoll.render.chart_panels import (
     chart_record,
     curves_over_ranks,
@@ -24,16 +32,11 @@ from hpccoll.render.chart_panels import (
     wire_rule,
 )
 from hpccoll.render.choice_map import choice_map
-from hpccoll.render.comparisons import best_placements, efficiencies, mixed_hosts, speedups
+from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.definitions import heading_of
-from hpccoll.render.host_ranges import jobs_and_hosts
 from hpccoll.render.pair_heatmap import pair_busbw_map, pair_time_map
-from hpccoll.render.rail_usage import port_bytes_chart
-from hpccoll.render.rank_pairs import curve_points, map_sizes
-from hpccoll.render.round_statistics import busbw_interval, median_interval, median_seconds, round_stats
 from hpccoll.render.step_charts import share_against_ranks, time_against_bucket
 from hpccoll.render.step_timeline_chart import step_timeline_chart
-from hpccoll.render.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def time_against_size(group: ChartGroup) -> Chart | None:
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
     """Return the value of each of several rounds: its time, or ``work`` per second."""
-    times = [stats.median for stats in round_stats(point).values()]
+    times = [stats.median for stats in round_statistics(point.row).values()]
     if len(times) == 1 or point.row.floor or group.many_pairs:
         return {}
     return {"ticks": times if work is None else [work / time for time in times]}
@@ -216,6 +219,41 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
     row, in_place = point.row, True if setting.in_place is None else setting.in_place
     placed = row.in_place == in_place or not placement_label(row)
     return placed and measured_call(row) in recommendation.calls
+
+
+def port_bytes_chart(group: ChartGroup) -> Chart | None:
+    """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
+    data = [
+        chart_record(group, point, sent) | {"port": port, "panel": _panel_title(group, point), "part": f"{share:.1%}"}
+        for point in largest_points(group)
+        for port, nbytes in point.row.port_sent.items()
+        if (sent := in_units_of_size(point.row, nbytes)) is not None
+        for share in [nbytes / (sum(point.row.port_sent.values()) or 1)]
+    ]
+    return _stacked(group, data) if data else None
+
+
+def _panel_title(group: ChartGroup, point: SeriesPoint) -> str:
+    return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
+
+
+def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:
+    ports, present = sorted(distinct(data, "port")), distinct(data, "series")
+    series = [name for name in group.legend if name in present]
+    bars = (
+        alt.Chart()
+        .mark_bar(stroke=PAPER)
+        .encode(
+            x=alt.X("value:Q", title=SENT_TITLE, axis=alt.Axis(tickCount=5)),
+            y=alt.Y("series:N", title=None, sort=series, axis=alt.Axis(labelLimit=260)),
+            color=colour("port", numbered_colours(ports), "square"),
+            order=alt.Order("port:N"),
+            tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
+        )
+    )
+    sized: Chart = alt.layer(bars).properties(width=WIDTH // 2, height=30 * len(series))
+    panels = distinct(data, "panel")
+    return facet_chart(sized, data, panels, min(2, len(panels)))
 
 
 PLACEMENT_NOTE = "Each series is represented by the faster of its in-place and out-of-place calls of the same run."

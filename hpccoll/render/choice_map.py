@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import altair as alt
 
-from hpccoll.analysis.recommendations import Recommendation, SizeVerdict
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.recommendation import Recommendation, SizeVerdict
 from hpccoll.common.units import format_seconds
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import Chart, ChartRecord, choice_cells, distinct, facet_chart, present
-from hpccoll.render.chart_groups import ChartGroup
-from hpccoll.render.colours import INK, PAPER, WHITE
+from hpccoll.render.colours import INK, PAPER, WHITE, entry_colour, group_colours
 
 
 def choice_map(group: ChartGroup) -> Chart | None:
@@ -22,7 +22,9 @@ def choice_map(group: ChartGroup) -> Chart | None:
     sizes = list(dict.fromkeys(group.size_label(n) for n in sorted({n for e in compared for n in e.verdicts})))[::-1]
     hollow = f"(indexof({group.oversubscribed_counts}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
     x = alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow))
-    chart = choice_cells(data, present(group.colours, data), x, sizes, ("size", "on", "series", "time", "second"))
+    chart = choice_cells(
+        data, present(group_colours(group.legend), data), x, sizes, ("size", "on", "series", "time", "second")
+    )
     panels = distinct(data, "panel")
     return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
 
@@ -54,7 +56,7 @@ def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Rec
     if verdict.runner_up is None or verdict.lead is None:
         return {"lead": "alone", "second": "none", "clear": False, "text_colour": INK}
     clear = verdict.verdict == "clear"
-    on_ink = group.colours[group.series_of(verdict.choice, recommendation)] == INK
+    on_ink = entry_colour(group.legend[group.series_of(verdict.choice, recommendation)]) == INK
     return {
         "lead": "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x",
         "second": f"{group.series_of(verdict.runner_up, recommendation)}, {verdict.lead:.2f} times as long",

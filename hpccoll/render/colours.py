@@ -1,8 +1,9 @@
 """Colours, marks and the font of all charts and pictures; the colours of series, which are the same in all charts."""
 
 import colorsys
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
+
+from hpccoll.analysis.legend import LegendEntry
 
 INK = "#1f2937"
 MUTED = "#5b6472"
@@ -30,24 +31,6 @@ PREDICTED_SHAPE = "stroke"
 """The mark of predicted series, next to whose dashed lines it is hardly visible, and which the legend shows."""
 
 
-def assign_numbers(names: Iterable[str], groups: Iterable[Iterable[str]]) -> dict[str, int]:
-    """Return the lowest number for each of ``names`` that no other name in one of its charts has.
-
-    Args:
-        names: the names, in the order in which they are numbered.
-        groups: the sets of names that share a chart.
-    """
-    neighbours: Mapping[str, set[str]] = defaultdict(set)
-    for group in map(set, groups):
-        for name in group:
-            neighbours[name] |= group
-    numbers: dict[str, int] = {}
-    for name in names:
-        used = {numbers.get(other) for other in neighbours[name]}
-        numbers[name] = next(i for i in range(len(used) + 1) if i not in used)
-    return numbers
-
-
 def series_colour(i: int) -> str:
     """Return colour number ``i``: one of the palette, then a new hue."""
     if i < len(PALETTE):
@@ -59,6 +42,24 @@ def series_colour(i: int) -> str:
 def series_shape(i: int) -> str:
     """Return the mark that goes with colour number ``i``."""
     return SHAPES[i % len(SHAPES)]
+
+
+def entry_colour(entry: LegendEntry) -> str:
+    """Return the colour of a series: dark for the library's own, grey for floors, that of what it predicts."""
+    return GREY if entry.is_floor else INK if entry.number < 0 else series_colour(entry.number)
+
+
+def group_colours(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
+    """Return the colour of every series."""
+    return {name: entry_colour(entry) for name, entry in legend.items()}
+
+
+def group_shapes(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
+    """Return the shape of the points of every series."""
+    return {
+        name: PREDICTED_SHAPE if entry.is_predicted else series_shape(entry.number + 1)
+        for name, entry in legend.items()
+    }
 
 
 def numbered_colours(names: Iterable[str]) -> dict[str, str]:

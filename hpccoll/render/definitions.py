@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from hpccoll.analysis.call_labels import placement_label
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import EMULATIONS
-from hpccoll.render.chart_groups import ChartGroup
-from hpccoll.render.wire_bandwidth import HEADER_MODEL
 from hpccoll.store.call_key import root_rank
 
 COLLECTIVE_DESCRIPTIONS = {

@@ -5,25 +5,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.critical_findings import opening_findings
+from hpccoll.analysis.group_findings import group_findings
+from hpccoll.analysis.library_evidence import library_facts
+from hpccoll.analysis.mapping_comparison import mapping_table
+from hpccoll.analysis.sent_bytes_table import sent_bytes_table
+from hpccoll.analysis.step_findings import step_findings, step_table
+from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_section import answer_section, answer_table
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_groups import ChartGroup
 from hpccoll.render.charts import OVERVIEW, Figure, heading_lines
-from hpccoll.render.critical_findings import opening_findings
 from hpccoll.render.definitions import DEFINITIONS, describe_collective, heading_of
-from hpccoll.render.findings import group_findings
-from hpccoll.render.library_evidence import library_facts
-from hpccoll.render.mapping_comparison import mapping_table
 from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.other_programs import other_programs
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.report_columns import rows_table
-from hpccoll.render.sent_bytes_table import sent_bytes_table
-from hpccoll.render.step_findings import step_findings, step_table
 from hpccoll.render.terminal_summary import case_counts
-from hpccoll.render.wire_bandwidth import HEADER_MODEL
 from hpccoll.store.rows import Gap, Results, Run
 from hpccoll.store.scheduler_log import STATE_DESCRIPTIONS, ScheduledJob
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.library_evidence import nccl_name
+from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count, format_size
 from hpccoll.render.answers import library_name
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.definitions import heading_of
-from hpccoll.render.library_evidence import nccl_name
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Results
 

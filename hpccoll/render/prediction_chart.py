@@ -6,12 +6,12 @@ from typing import Any
 
 import altair as alt
 
+from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.colours import BLACK, WHITE, numbered_colours
-from hpccoll.render.comparisons import evenly_spaced
 
 MAX_SIZES = 4
 """The most panels of times over nodes."""

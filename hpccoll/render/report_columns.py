@@ -6,10 +6,11 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from hpccoll.analysis.call_labels import concurrent_label, has_size, traffic_pattern
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.series_points import SeriesPoint
+from hpccoll.analysis.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_number, format_size
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
-from hpccoll.render.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Row

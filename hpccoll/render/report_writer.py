@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hpccoll.analysis.chart_groups import ChartGroup, chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.common.terminal import printable
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import write_picture
-from hpccoll.render.chart_groups import ChartGroup, chart_groups
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.render.html_page import ReportChart, render_page
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs

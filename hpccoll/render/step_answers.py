@@ -12,7 +12,7 @@ from hpccoll.analysis.step_comparison import (
     pipeline_stages,
 )
 from hpccoll.common.text import Finding, info
-from hpccoll.common.units import format_count, format_seconds
+from hpccoll.common.units import format_count, format_per_cent, format_seconds
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Results, Row
 
@@ -63,9 +63,4 @@ def exposed_words(row: Row) -> str:
     if row.exposed_s <= 0:
         return f", no {what}"
     noise = " (within the noise)" if row.exposed_low_s is not None and row.exposed_low_s <= 0 else ""
-    return f", {format_seconds(row.exposed_s)} ({per_cent(row.exposed_share)}) of it {what}{noise}"
-
-
-def per_cent(share: float) -> str:
-    """Return a share in per cent, with a decimal below 10 %."""
-    return f"{100 * share:.{0 if abs(share) >= 0.0995 else 1}f} %"
+    return f", {format_seconds(row.exposed_s)} ({format_per_cent(row.exposed_share)}) of it {what}{noise}"

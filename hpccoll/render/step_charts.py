@@ -4,12 +4,12 @@ import json
 
 import altair as alt
 
-from hpccoll.analysis.step_comparison import workload_namer
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
+from hpccoll.analysis.step_comparison import bucket_of, workload_namer
 from hpccoll.common.units import format_size
 from hpccoll.render.chart_base import Chart, ChartRecord, share_axis, step_axis
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
-from hpccoll.render.round_statistics import median_interval, median_seconds
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import Interval
@@ -81,11 +81,6 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
 def _foremost(point: SeriesPoint) -> tuple[bool, bool, int, int]:
     row = point.row
     return row.oversubscribed, not call_arguments(row)["overlap"], -row.nodes, -row.ranks
-
-
-def bucket_of(row: Row) -> int:
-    """Return the limit of buckets of a row, of the unscaled model in bytes; 0: the default of the rule."""
-    return int(call_arguments(row)["bucket"])
 
 
 def bucket_label(limit: int) -> str:

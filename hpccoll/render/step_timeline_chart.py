@@ -7,6 +7,9 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.series_comparisons import evenly_spaced
+from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.step_comparison import compare_steps, workload_namer
 from hpccoll.common.units import format_rounded_size, format_seconds
 from hpccoll.render.chart_base import (
@@ -19,9 +22,7 @@ from hpccoll.render.chart_base import (
     scale_of,
     tooltip,
 )
-from hpccoll.render.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.render.colours import PALETTE, PAPER, WHITE
-from hpccoll.render.comparisons import evenly_spaced
 from hpccoll.render.step_answers import exposed_words
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.step_times import FORWARD, StepTimes

@@ -4,12 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from hpccoll.analysis.critical_findings import find_busy_machine, opening_findings
 from hpccoll.analysis.noise_sentence import noise_sentence
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_wait
 from hpccoll.render.answers import Answers, answer_lines, name_settings, unanswered_lines
-from hpccoll.render.critical_findings import find_busy_machine, opening_findings
 from hpccoll.render.measured_summary import gpu_machines
 from hpccoll.render.step_answers import step_answers
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results

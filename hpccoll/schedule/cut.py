@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule.collective import CollectiveCall
 from hpccoll.schedule.step import Part
+
+if TYPE_CHECKING:
+    from hpccoll.schedule.collective import CollectiveCall
 
 GRAIN = 128
 """Bounds are multiples of this many bytes where the size allows: two cache lines, and a full NVLink packet."""
@@ -48,7 +50,7 @@ class Cut:
         itemsize: bytes of an element.
     """
 
-    call: CollectiveCall
+    call: "CollectiveCall"
     count: int
     units: int
     lanes: int

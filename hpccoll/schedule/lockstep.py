@@ -1,15 +1,19 @@
 """Lockstep: all ranks in one process on NumPy arrays, without MPI. Tests compare transports with it."""
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpccoll.schedule.operation import Array, Operation
 from hpccoll.schedule.step import Part
 from hpccoll.schedule.walk import Message, trace_schedule, walk
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def run_lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -> None:
+    from hpccoll.schedule.operation import Array, Operation
+
+
+def run_lockstep(operation: "Operation", src: "Sequence[Array]", dst: "Sequence[Array]") -> None:
     """Run ``operation`` once on the buffers of all ranks.
 
     Args:
@@ -27,18 +31,18 @@ def run_lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array
 class _Elements:
     """The buffers of all ranks, accessed by the parts of one lane."""
 
-    def __init__(self, operation: Operation, lane: int, src: Sequence[Array], dst: Sequence[Array]) -> None:
+    def __init__(self, operation: "Operation", lane: int, src: "Sequence[Array]", dst: "Sequence[Array]") -> None:
         self.operation, self.lane = operation, lane
         self.buffers = {"src": list(src), "dst": list(dst), "tmp": [np.empty(0, operation.dtype) for _ in dst]}
 
-    def _read(self, me: int, part: Part) -> Array:
+    def _read(self, me: int, part: Part) -> "Array":
         spans = self.operation.cut.spans(self.lane, me, part)
         return np.concatenate([self.buffers[part.buffer][me][a:b] for a, b in spans] or [self.buffers["dst"][me][:0]])
 
-    def read(self, message: Message) -> Array:
+    def read(self, message: Message) -> "Array":
         return self._read(message.source, message.sent)
 
-    def land(self, message: Message, arrival: Array) -> None:
+    def land(self, message: Message, arrival: "Array") -> None:
         me, buffers = message.target, self.buffers[message.landed.buffer]
         if message.operand is not None:
             arrival = self.operation.reduction.fold(self._read(me, message.operand), arrival)

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 from operator import index
+from typing import TYPE_CHECKING
 
-from hpccoll.schedule.collective import CollectiveCall
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.step import Action, Copy, Index, Part, Range, RecvReduce, Send, Step, drop_null_peers
 
+if TYPE_CHECKING:
+    from hpccoll.schedule.collective import CollectiveCall
 
-def out_of_place(call: CollectiveCall, schedule: Schedule) -> Schedule:
+
+def out_of_place(call: "CollectiveCall", schedule: Schedule) -> Schedule:
     """Return ``schedule``, written in place, for a dst that starts undefined.
 
     A unit is read in src until it is written, so that no time goes into copies, but for units of the result that the

@@ -43,6 +43,12 @@ class CaseTimes:
     event_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0, 0), np.int64))
 
     @classmethod
+    def of_one(cls, seconds: float, ranks: int, *, one_clock: bool, round_number: int = 1) -> "CaseTimes":
+        """Return the times of one iteration, after which all ranks end at once; those of the first rank are kept."""
+        end = np.full((1, ranks), max(1, round(seconds * 1e9)), np.int64)
+        return cls.from_samples(np.zeros_like(end), end, one_clock=one_clock, limit=1, round_number=round_number)
+
+    @classmethod
     def from_samples(
         cls,
         start_ns: Nanoseconds,

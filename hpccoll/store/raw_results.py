@@ -1,5 +1,6 @@
 """The raw results of one job: its attempts, each with the outcomes and times of its cases."""
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -134,6 +135,24 @@ class Attempt:
     provenance: Mapping[str, Any]
     evidence: Mapping[str, Any] | None = None  # the result of the log probe, as JSON
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @classmethod
+    def not_launched(
+        cls, number: int, kind: str, machine: str, layout: Layout, provenance: Mapping[str, object],
+        hosts: Sequence[str] = (),
+    ) -> "Attempt":  # fmt: skip
+        """Return the attempt of ranks that hpccoll did not start: predicted ones, or those of another program."""
+        places = tuple(
+            RankLocation(
+                host=hosts[node] if node < len(hosts) else "", node=node, clock=0, pid=0, affinity="", rack=rack
+            )
+            for node, rack in zip(layout.node, layout.rack, strict=True)
+        )
+        return cls(
+            run_id=str(uuid.uuid4()), number=number, kind=kind, machine=machine, ranks=layout.ranks,
+            nodes=layout.nodes, ranks_per_node=layout.ranks_per_node, mapping=layout.mapping,
+            aggregators=layout.aggregators, oversubscribed=False, places=places, provenance=provenance,
+        )  # fmt: skip
 
     @property
     def predicted(self) -> bool:

@@ -19,6 +19,9 @@ SCHEMA = "hpccoll-raw"
 ON_TESTBED = "measured on a testbed"
 """The kind of attempts on hosts that are namespaces of one machine."""
 
+ON_SHARED_GPU = "measured on a shared GPU"
+"""The kind of results of ranks that share a GPU: they show that code works, and are compared with no link."""
+
 SIMULATED, MODELLED = "simulated", "modelled"
 PREDICTED_KINDS = SIMULATED, MODELLED
 """The kinds of results that nothing measured: from a schedule, or from a formula."""

@@ -12,13 +12,14 @@ its parameters, twice.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
-from hpccoll.common.errors import BadInputError, format_choices
-from hpccoll.common.limits import NAME, IntegerRange, Name, OneOfWords, PositiveNumber
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import IntegerRange, Name, OneOfWords, PositiveNumber
 from hpccoll.common.records import from_builtins
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
@@ -28,9 +29,26 @@ ELEMENTS = IntegerRange(1, 1 << 40)
 FLOPS = PositiveNumber(1e24)
 MAX_MODULES = MAX_TENSORS = 100_000
 DTYPE = OneOfWords((*DTYPES, BFLOAT16))
-_Tensors = Annotated[dict[Name, Annotated[int, ELEMENTS.meta]], Meta(max_length=MAX_TENSORS)]
-MODULE_KEYS = ("name", "tensors", "forward_flops")
-KEYS = ("dtype", "sample", "modules")
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRecord:
+    """A module of a file; its FLOPs may be a text, because YAML takes 2.4e8 for one."""
+
+    name: Name
+    tensors: Annotated[dict[Name, Annotated[int, ELEMENTS.meta]], Meta(max_length=MAX_TENSORS)] = field(
+        default_factory=dict
+    )
+    forward_flops: int | float | str = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """The content of a file."""
+
+    modules: Annotated[list[ModuleRecord], Meta(min_length=1, max_length=MAX_MODULES)]
+    dtype: str = "float32"
+    sample: Name = "a sample"
 
 
 def model_from_json(name: str, content: object) -> ModelShape:
@@ -39,11 +57,15 @@ def model_from_json(name: str, content: object) -> ModelShape:
     Raises:
         BadInputError: names the first key that is wrong, with its value and what is valid.
     """
-    whole = _mapping("model", content, KEYS)
-    listed = whole.get("modules")
-    if not isinstance(listed, list) or not 0 < len(listed) <= MAX_MODULES:
-        raise BadInputError("modules", listed, f"a list of 1 to {MAX_MODULES} modules, each {{name: , tensors: }}")
-    modules = [_module(f"modules.{number}", each) for number, each in enumerate(listed)]
+    record = from_builtins(content, ModelRecord)
+    DTYPE.check("dtype", record.dtype)
+    modules = [
+        Module(
+            each.name, tuple(Tensor(*tensor) for tensor in each.tensors.items()),
+            _flops(f"modules.{number}.forward_flops", each.forward_flops),
+        )
+        for number, each in enumerate(record.modules)
+    ]  # fmt: skip
     names = Counter(module.name for module in modules)
     if repeated := [name for name, number in names.items() if number > 1]:
         raise BadInputError("modules", repeated[0], "a name that no other module has")
@@ -54,10 +76,7 @@ def model_from_json(name: str, content: object) -> ModelShape:
             Module(module.name, module.tensors, 2.0 * sum(tensor.elements for tensor in module.tensors))
             for module in modules
         ]
-    dtype, sample = whole.get("dtype", "float32"), whole.get("sample", "a sample")
-    DTYPE.check("dtype", dtype)
-    NAME.check("sample", sample)
-    return ModelShape(name, tuple(modules), dtype, sample, "a file of the user")
+    return ModelShape(name, tuple(modules), record.dtype, record.sample, "a file of the user")
 
 
 def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:
@@ -103,30 +122,11 @@ def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], obje
     return contents
 
 
-def _module(key: str, content: object) -> Module:
-    module = _mapping(key, content, MODULE_KEYS)
-    name, tensors = module.get("name"), module.get("tensors", {})
-    NAME.check(f"{key}.name", name)
-    flops = _flops(f"{key}.forward_flops", module.get("forward_flops", 0))
-    sizes = from_builtins(tensors, _Tensors, f"{key}.tensors")
-    return Module(str(name), tuple(Tensor(each, elements) for each, elements in sizes.items()), flops)
-
-
-def _flops(key: str, value: object) -> float:
-    """Return a number of at least 0; a file has 2.4e+8 as text."""
+def _flops(key: str, value: float | str) -> float:
     try:
-        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # refused just below
-    except (TypeError, ValueError, OverflowError):
+        number = float(value)
+    except (ValueError, OverflowError):
         number = math.nan
     if not 0 <= number <= FLOPS.maximum:
         raise BadInputError(key, value, f"a number from 0 to {FLOPS.maximum:g}")
     return number
-
-
-def _mapping(key: str, content: object, known: tuple[str, ...]) -> Mapping[str, Any]:
-    if not isinstance(content, Mapping):
-        raise BadInputError(key, content, f"a mapping with {', '.join(known)}")
-    for name in content:
-        if name not in known:
-            raise BadInputError(f"{key}.{name}", content[name], f"no such key, {format_choices(name, known)}")
-    return content

@@ -19,7 +19,8 @@ from synthetic_timings import (
 )
 
 from hpccoll.analysis.build_table import build_table, table_warnings
-from hpccoll.analysis.choice_table import Conditions, TuneTable
+from hpccoll.analysis.choice_table import TuneTable
+from hpccoll.analysis.conditions import Conditions
 from hpccoll.analysis.judge_table import judge_table
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
 from hpccoll.analysis.setting import Choice, Setting
@@ -275,21 +276,6 @@ def test_machines_and_libraries_are_not_mixed():
                 here, measured_results({"star": LATE}, number=2, about={"provenance": {"mpi": {"version": "Open MPI"}}})
             )
         )
-
-
-def test_executors_are_not_mixed_within_a_setting():
-    python, compiled = (
-        measured_results({name: LATE}, number=number, executor=executor)
-        for number, (name, executor) in enumerate((("ring", "python"), ("star", "compiled")), 1)
-    )
-    with pytest.raises(
-        BadInputError, match=r"the compiled executor; .* the python executor' .* executor for all_reduce"
-    ):
-        build_table(merged_results(python, compiled))
-    other_setting = measured_results({"ring": LATE}, number=2, executor="compiled", in_place=True)
-    made = build_table(merged_results(python, other_setting))
-    assert {entry.setting.in_place: entry.executor for entry in made.entries} == {False: "python", True: "compiled"}
-    assert TuneTable.from_json(made.to_json()) == made
 
 
 def test_a_table_has_an_entry_for_each_timing():

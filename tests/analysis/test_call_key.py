@@ -11,12 +11,12 @@ from row_examples import make_row
 from synthetic_timings import times_around
 
 from hpccoll.analysis.build_table import build_table
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.run_comparison import compare
+from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.setting import Setting
 from hpccoll.common.errors import BadInputError
-from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.comparisons import best_placements, efficiencies, speedups
 from hpccoll.render.export import export
 from hpccoll.render.report_writer import build_report
 from hpccoll.store import hdf5
@@ -118,7 +118,7 @@ def table_figures(of, field):
     """Return the ranges of each setting of a tuning table."""
     if field not in {"source", *SHARED_IN_TABLES}:
         for entry in build_table(of).entries:
-            yield from ((json.dumps(entry.setting.to_json()), part.first, part.choice.label) for part in entry.ranges)
+            yield from ((entry.setting, part.first, part.choice.label) for part in entry.ranges)
 
 
 def comparison_figures(of, _field):

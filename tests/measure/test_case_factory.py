@@ -22,52 +22,47 @@ NATIVE_OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", devic
 REFUSAL = "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)"
 
 
-def config_reason(communicator, case=NATIVE_OVER_NCCL, comm=MPI.COMM_SELF):
-    factory = SimpleNamespace(job=raw_examples.job(case, communicator=communicator), comm=comm)
-    return CaseFactory._config_reason(factory, case)
-
-
-def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatch):
-    versions = []
-    monkeypatch.setattr(case_factory, "missing_for_nccl4py", lambda v: versions.append(v) or f"NCCL before {v}")
-    assert config_reason({"max_ctas": 4, "traffic_class": 3}) == "NCCL before 22600"
-    assert config_reason({"max_ctas": 4, "buffers": "symmetric"}) == "NCCL before 22700"
-    assert config_reason({"cta_policy": "efficiency"}) == "NCCL before 22700"
-    assert config_reason({"cta_policy": "zero", "max_ctas": 4}) == "NCCL before 22800", "the value is newer"
-    assert config_reason({"graph_usage_mode": 1, "cta_policy": "zero"}) == "NCCL before 22900"
-    assert config_reason({}) is None
-    assert config_reason({"max_ctas": 4}, raw_examples.case(transport="staged", device="cuda")) is None
-    assert versions == [22600, 22700, 22700, 22800, 22900]
-
-
-def test_the_reason_of_one_rank_is_the_reason_on_all_ranks(monkeypatch):
-    monkeypatch.setattr(case_factory, "missing_for_nccl4py", lambda _: None)
-    comm = SimpleNamespace(allgather=lambda own: [own, "nccl4py not found"])
-    assert config_reason({"max_ctas": 4}, comm=comm) == "nccl4py not found"
+STAGED = raw_examples.case(transport="staged", device="cuda")
 
 
 @pytest.mark.parametrize(
-    ("missing", "view", "words"),
+    ("communicator", "case", "missing", "reason"),
     [
-        (None, NodeView.of(1, 4, (2, 28, 9)), None),
-        (None, NodeView.of(2, 2, (2, 28, 9)), "at most 1 node"),
-        (None, NodeView.of(1, 2, (2, 28, 3)), "before NCCL 2.28.7, the variant takes at least 3 ranks per node"),
-        ("no CUDA device", None, None),
+        ({"max_ctas": 4, "traffic_class": 3}, NATIVE_OVER_NCCL, "before {}", "before 22600"),
+        ({"max_ctas": 4, "buffers": "symmetric"}, NATIVE_OVER_NCCL, "before {}", "before 22700"),
+        ({"cta_policy": "zero", "max_ctas": 4}, NATIVE_OVER_NCCL, "before {}", "before 22800"),  # the value is newer
+        ({"graph_usage_mode": 1, "cta_policy": "zero"}, NATIVE_OVER_NCCL, "before {}", "before 22900"),
+        ({"max_ctas": 4}, NATIVE_OVER_NCCL, "", "the reason of another rank"),
+        ({}, NATIVE_OVER_NCCL, "before {}", None), ({"max_ctas": 4}, STAGED, "before {}", None),
+    ],
+)  # fmt: skip
+def test_only_cases_over_nccl_with_settings_that_a_rank_lacks_have_a_reason(
+    monkeypatch, communicator, case, missing, reason
+):
+    monkeypatch.setattr(case_factory, "missing_for_nccl4py", lambda version: missing.format(version) or None)
+    comm = SimpleNamespace(allgather=lambda own: [own, "the reason of another rank"])
+    factory = SimpleNamespace(job=raw_examples.job(case, communicator=communicator), comm=comm)
+    assert CaseFactory._config_reason(factory, case) == reason
+
+
+NVLS, GDR = ("nccl-nvls", {"NCCL_ALGO": "NVLS"}), ("nccl-gdr", {"NCCL_NET_GDR_LEVEL": "SYS"})
+
+
+@pytest.mark.parametrize(
+    ("variant", "algorithm", "missing", "view", "words"),
+    [
+        (NVLS, "native", None, NodeView.of(1, 4, (2, 28, 9)), None),
+        (NVLS, "native", None, NodeView.of(2, 2, (2, 28, 9)), "at most 1 node"),
+        (NVLS, "native", None, NodeView.of(1, 2, (2, 28, 3)), "before NCCL 2.28.7, the variant takes at least 3 ranks"),
+        (NVLS, "native", "no CUDA device", None, None),
+        (GDR, "ring", None, NodeView.of(1, 4), "the variant takes at least 2 nodes"),  # an NVLink domain is one
+        (GDR, "ring", None, NodeView.of(2, 2), None),
     ],
 )
-def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(missing, view, words):
-    case = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
-    job = raw_examples.job(case, variant="nccl-nvls", environment={"NCCL_ALGO": "NVLS"}, ranks=4, nodes=2)
+def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(variant, algorithm, missing, view, words):
+    case = raw_examples.case(algorithm=algorithm, transport="nccl", device="cuda")
+    job = raw_examples.job(case, variant=variant[0], environment=variant[1], ranks=4, nodes=2)
     gpus = SimpleNamespace(missing_for=lambda *_: missing, node_view=view)
-    reason = skip_reason(case, Layout.of(4, 2), CaseFactory._facts(SimpleNamespace(job=job, gpus=gpus), case))
-    assert (words in reason) if words else reason is None
-
-
-@pytest.mark.parametrize(("nodes", "words"), [(1, "the variant takes at least 2 nodes"), (2, None)])
-def test_a_schedule_is_limited_by_the_nodes_of_nccl_too_which_counts_an_nvlink_domain_as_one(nodes, words):
-    case = raw_examples.case(algorithm="ring", transport="nccl", device="cuda")
-    job = raw_examples.job(case, variant="nccl-gdr", environment={"NCCL_NET_GDR_LEVEL": "SYS"}, ranks=4, nodes=2)
-    gpus = SimpleNamespace(missing_for=lambda *_: None, node_view=NodeView.of(nodes, 4 // nodes))
     reason = skip_reason(case, Layout.of(4, 2), CaseFactory._facts(SimpleNamespace(job=job, gpus=gpus), case))
     assert (words in reason) if words else reason is None
 
@@ -119,10 +114,16 @@ def test_a_rank_whose_call_succeeded_while_others_were_refused_closes_its_plan_b
     assert done == ["closed", "aborted"]
 
 
-def test_a_failure_to_create_a_communicator_keeps_the_message_of_nccl():
-    message = "NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR"
-    with pytest.raises(communicators.NcclFailedError, match=message):
-        make_unless_refused(plan_maker(communicators.NcclFailedError(message)), MPI.COMM_SELF)
+@pytest.mark.parametrize(
+    "error",
+    [
+        communicators.NcclFailedError("NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR"),
+        RuntimeError("an illegal memory access"),
+    ],
+)
+def test_a_communicator_that_cannot_be_created_and_errors_of_other_libraries_keep_their_message(error):
+    with pytest.raises(type(error), match=str(error)):
+        make_unless_refused(plan_maker(error), MPI.COMM_SELF)
 
 
 def test_an_error_of_nccl_that_is_no_refusal_is_raised_on_all_ranks_and_names_the_failing_rank():
@@ -131,11 +132,6 @@ def test_an_error_of_nccl_that_is_no_refusal_is_raised_on_all_ranks_and_names_th
     with pytest.raises(communicators.NcclFailedError, match=f"rank 1: {message}"):
         make_unless_refused(plan_maker(closed=done), comm)
     assert done == ["closed"]
-
-
-def test_an_error_of_another_library_is_raised_unchanged():
-    with pytest.raises(RuntimeError, match="an illegal memory access"):
-        make_unless_refused(plan_maker(RuntimeError("an illegal memory access")), MPI.COMM_SELF)
 
 
 @pytest.mark.parametrize(

@@ -8,32 +8,28 @@ from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.executed_evidence import full_reason
 
 
+def unavailable(feature, line):
+    return Unavailable(feature=feature, reason="a reason", line=line)
+
+
+NONE_LEFT = unavailable("algorithm", "No algorithm/protocol available for function AllReduce")
+NO_JOB = unavailable("sharp", "NET/IB : SHARP coll init error: Cannot create SHARP job(-11)")
+SHARED = unavailable("gpu", "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 7000")
+COLLNET = {"NCCL_ALGO": "CollnetDirect", "NCCL_COLLNET_ENABLE": "1"}
+
+
 @pytest.mark.parametrize(
-    ("environment", "said"),
-    [({"NCCL_ALGO": "PAT"}, "{line}"), ({"NCCL_ALGO": "CollnetDirect", "NCCL_COLLNET_ENABLE": "1"}, "{why}; {line}")],
+    ("reason", "environment", "record", "lines"),
+    [
+        ("NCCL refuses it: no", {"NCCL_ALGO": "PAT"}, (NONE_LEFT, NO_JOB), [NONE_LEFT]),
+        ("NCCL refuses it: no", COLLNET, (NONE_LEFT, NO_JOB), [NO_JOB, NONE_LEFT]),
+        ("NCCL refuses it: no", {}, (SHARED,), [SHARED]),
+        ("too large", {"NCCL_ALGO": "PAT"}, (NONE_LEFT, NO_JOB), []),
+        ("NCCL refuses it: no", {"NCCL_ALGO": "PAT"}, None, []),
+    ],
 )
-def test_the_reason_of_a_refusal_and_no_other_gets_the_lines_of_the_log(environment, said):
-    line = "No algorithm/protocol available for function AllReduce with datatype ncclFloat32."
-    why = "NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"
-    unavailable = (
-        Unavailable(feature="algorithm", reason="none is left", line=line),
-        Unavailable(feature="sharp", reason="no job", line=why),
-    )
-    found, case = (
-        ProbeResult(record=LogRecord(library="nccl", unavailable=unavailable)),
-        raw_examples.case(8, algorithm="native", transport="nccl"),
-    )
-    asked = raw_examples.job(case, environment=environment), case
-    assert (
-        full_reason("NCCL refuses it: no", found, *asked) == f"NCCL refuses it: no; {said.format(line=line, why=why)}"
-    )
-    assert full_reason("too large", found, *asked) == "too large"
-    assert full_reason("NCCL refuses it: no", None, *asked) == "NCCL refuses it: no"
-
-
-def test_the_reason_of_a_refused_communicator_gets_the_line_on_its_gpus():
-    line = "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 7000"
-    record = LogRecord(library="nccl", unavailable=(Unavailable(feature="gpu", reason="several ranks", line=line),))
+def test_the_reason_of_a_refusal_and_no_other_gets_the_lines_of_the_log(reason, environment, record, lines):
     case = raw_examples.case(8, algorithm="native", transport="nccl")
-    reason = full_reason("NCCL refuses it: no", ProbeResult(record=record), raw_examples.job(case), case)
-    assert reason == f"NCCL refuses it: no; {line}"
+    found = None if record is None else ProbeResult(record=LogRecord(library="nccl", unavailable=record))
+    said = full_reason(reason, found, raw_examples.job(case, environment=environment), case)
+    assert said == "; ".join((reason, *(one.line for one in lines)))

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpccoll.analysis.wire_bandwidth import add_headers
 from hpccoll.host import network_ports
 from hpccoll.host.network_ports import RECEIVED, SENT
 from hpccoll.measure import port_traffic
 from hpccoll.measure.port_traffic import PortTraffic
 from hpccoll.measure.timing_loop import RankProgress, Samples
-from hpccoll.render.wire_bandwidth import add_headers
 from hpccoll.store import hdf5
 
 values = st.integers(0, 2**31)

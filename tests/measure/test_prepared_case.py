@@ -83,19 +83,16 @@ def test_the_wire_bytes_of_a_case_are_computed_once(prepared_case, monkeypatch, 
 def test_the_choice_of_a_table_is_named_with_its_transport_unless_that_is_mpi(prepared_case):
     def executed(transport):
         chosen = case(algorithm="ring", transport=transport)
-        return prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), chosen, choice="by a table").evidence(
-            None
-        )[0]
+        made = prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), chosen, choice="by a table")
+        return made.evidence(None)[0]
 
     assert [executed("mpi"), executed("shm")] == ["ring", "ring over shm"]
 
 
 def test_an_assumption_of_the_user_is_part_of_the_evidence(prepared_case):
     def evidence(algorithm):
-        asked = case(algorithm=algorithm)
-        return prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), asked, assumed="he says so").evidence(
-            None
-        )
+        about = SimpleNamespace(rank=0), Layout.of(4), case(algorithm=algorithm)
+        return prepared_case.PreparedCase(*about, assumed="he says so").evidence(None)
 
     assert evidence("ring")[1].endswith("; he says so")
     assert evidence("native") == ("unknown", "he says so")

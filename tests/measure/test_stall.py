@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import raw_examples
 
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.critical_findings import find_critical, find_resolved
 from hpccoll.cases.case import Effort
-from hpccoll.render.chart_groups import chart_groups
-from hpccoll.render.critical_findings import find_critical, find_resolved
 from hpccoll.render.terminal_summary import status_lines
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
@@ -177,9 +177,9 @@ def test_a_failed_gpu_ends_the_launch_with_one_line_and_nothing_measured_is_lost
 def test_what_each_gpu_reports_of_a_case_is_kept(launched):
     _, out = launched["ahead"].result()
     ((_, (outcome, *_)),) = hdf5.read_raw_file(out).attempts
-    assert outcome.gpu_sm_clock == (1980e6, 1780e6, 1580e6)
-    assert outcome.gpu_clock_events == (0x4, 0x80, 0x4)
-    assert outcome.gpu_memory_clock == outcome.gpu_power == ()
+    assert [*outcome.gpu_sm_clock] == [1980e6, 1780e6, 1580e6]
+    assert [*outcome.gpu_clock_events] == [0x4, 0x80, 0x4]
+    assert not (*outcome.gpu_memory_clock, *outcome.gpu_power)
     row = next(row for row in read_results([out]).rows if row.status == "ok")
     assert [*row.gpu_throttled.values()] == [("power brake",)]
     assert [*row.gpu_slow.values()] == [pytest.approx(1580 / 1780)]

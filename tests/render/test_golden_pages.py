@@ -5,14 +5,14 @@ from golden_page import assert_golden
 from predicted_machines import cluster
 from step_examples import steps
 
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.run_comparison import compare
+from hpccoll.analysis.step_findings import step_findings
 from hpccoll.common.units import parse_rate
 from hpccoll.model.communication_wall import Wall, wall_points
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.comparison_text import comparison_lines
-from hpccoll.render.findings import group_findings
-from hpccoll.render.step_findings import step_findings
 from hpccoll.render.step_report import closed_form_lines, step_lines
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results

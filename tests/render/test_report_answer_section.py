@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from synthetic_timings import KIB, linear_curve, measured_results, merged_results
 
 from hpccoll.analysis.build_table import build_table
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.render.answer_section import answer_section, answer_table
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES
 
 SIZES = [KIB << 2 * i for i in range(6)]

@@ -2,9 +2,9 @@
 
 import pytest
 
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.measured_summary import MAX_SERIES, gpu_machines, measured_heading, measured_summary
 
 LOADED = [{"hosts": ["n1"], "library": {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]}}]

@@ -10,13 +10,14 @@ import raw_examples
 import vl_convert
 from page_elements import elements
 
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.series_comparisons import speedups
 from hpccoll.cases.case import Effort
 from hpccoll.render import page_frame, report_writer
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
-from hpccoll.render.comparisons import speedups
+from hpccoll.render.colours import group_colours
 from hpccoll.render.definitions import DEFINITIONS
 from hpccoll.render.output_directory import input_names
 from hpccoll.render.page_frame import VEGA_SNIPPET, vega_script
@@ -360,7 +361,7 @@ def test_inputs_with_the_same_cases_have_series_of_their_own(make_row, make_run,
     (group,) = chart_groups(results, recommend(results), input_names(results, paths))
     names = {"ring (old)", "ring (new)", "native (old)", "native (new)"}
     assert {point.series for point in group.points} == names
-    assert len({group.colours[name] for name in names}) == len(names)
+    assert len({group_colours(group.legend)[name] for name in names}) == len(names)
     page = elements(build_report(results, tmp_path / "report", "T", paths).read_text(encoding="utf-8"))
     assert {row["series"] for row in rows_of(page)} == names
 

@@ -4,8 +4,8 @@ from dataclasses import fields, replace
 
 import pytest
 
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render import report_columns
-from hpccoll.render.chart_groups import chart_groups
 from hpccoll.render.report_columns import DERIVED, FORMATS, REPORT_COLUMNS, ReportColumn, rows_table
 from hpccoll.store.rows import Row
 

@@ -10,8 +10,8 @@ import pytest
 from cli_runner import ENVIRONMENT
 from sweep_sandbox import CASES
 
+from hpccoll.analysis.wire_bandwidth import add_headers
 from hpccoll.cases.plan import Plan
-from hpccoll.render.wire_bandwidth import add_headers
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.scheduler_log import read_scheduled

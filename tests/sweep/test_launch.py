@@ -152,11 +152,17 @@ def test_no_shape_is_launched_after_signalled_ranks(here):
     assert journal_path(here / "raw" / "F.h5").exists()
 
 
-def test_the_environment_of_a_variant_is_that_of_its_ranks(here):
+def change(here, launcher=(), job=()):
+    """Change fields of the launcher and of the job in the plan."""
     plan = json.loads((here / "plan.json").read_text())
-    plan["jobs"][0]["environment"] = {"COLOUR": "blue"}
-    plan["launcher"]["setup"] = ["export SHAPE=round", "export COLOUR=red"]  # the site's; the variant has the last word
+    plan["launcher"] |= dict(launcher)
+    plan["jobs"][0] |= dict(job)
     (here / "plan.json").write_text(json.dumps(plan))
+
+
+def test_the_environment_of_a_variant_is_that_of_its_ranks(here):
+    setup = ["export SHAPE=round", "export COLOUR=red"]  # the site's; the variant has the last word
+    change(here, {"setup": setup}, {"environment": {"COLOUR": "blue"}})
     (here / "does.py").write_text(
         f"import os\nopen('{here}/seen', 'a').write(os.environ['COLOUR'] + os.environ['SHAPE'] + ' ')\n"
     )
@@ -166,10 +172,9 @@ def test_the_environment_of_a_variant_is_that_of_its_ranks(here):
 
 def test_ranks_divide_the_cpus_that_slurm_gave_the_job(here, monkeypatch):
     """Snakemake's job step removes Slurm's variable, and srun gives a rank one CPU by itself."""
-    plan = json.loads((here / "plan.json").read_text())
     option = re.search(r" --cpus-per-task=.*?\)\)", Site(gpus_per_node="8").rank_launcher().command)
-    plan["launcher"]["command"] += option[0].replace("{ranks_per_node}", "2")
-    (here / "plan.json").write_text(json.dumps(plan))
+    command = Plan.load(here / "plan.json").launcher.command
+    change(here, {"command": command + option[0].replace("{ranks_per_node}", "2")})
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv(CPUS_ON_NODE, "1")  # restored by monkeypatch
     monkeypatch.setattr(squeue, "cpus_of_node", {"7": 24}.__getitem__)
@@ -179,9 +184,7 @@ def test_ranks_divide_the_cpus_that_slurm_gave_the_job(here, monkeypatch):
 
 def test_commands_in_a_job_find_slurm_where_the_sweep_did(here, monkeypatch):
     monkeypatch.delenv("SLURM_CONF", raising=False)
-    plan = json.loads((here / "plan.json").read_text())
-    plan["launcher"]["slurm_conf"] = "/opt/slurm.conf"
-    (here / "plan.json").write_text(json.dumps(plan))
+    change(here, {"slurm_conf": "/opt/slurm.conf"})
     (here / "does.py").write_text(f"import os\nopen('{here}/seen', 'w').write(os.environ['SLURM_CONF'])\n")
     start(here)
     assert (here / "seen").read_text() == "/opt/slurm.conf"
@@ -189,10 +192,7 @@ def test_commands_in_a_job_find_slurm_where_the_sweep_did(here, monkeypatch):
 
 
 def test_a_job_without_hosts_for_its_aggregators_is_refused_before_it_starts(here, programs, monkeypatch):
-    plan = json.loads((here / "plan.json").read_text())
-    plan["jobs"][0] |= {"aggregators": 2, "dedicated_aggregators": True}
-    plan["launcher"] |= {"slurm": True, "aggregator": "switch"}
-    (here / "plan.json").write_text(json.dumps(plan))
+    change(here, {"slurm": True, "aggregator": "switch"}, {"aggregators": 2, "dedicated_aggregators": True})
     programs("scontrol", {"show job": "JobId=7 NodeList=n[1-4],a1\n", "show hostnames": "a1\nn1\nn2\nn3\nn4\n"})
     programs("sinfo", "a1|switch\nn1|worker\nn2|worker\nn3|worker\nn4|worker\n")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
@@ -264,8 +264,6 @@ def test_two_ranks_that_do_not_connect_in_time_are_killed_and_reported(programs)
     programs("srun", "MPI plugin types are...\n\tpmi2\n\tnone\n")
     programs("waits", err="")
     (programs.place / "waits").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
-    programs("bash")
-    (programs.place / "bash").unlink()
     (programs.place / "bash").symlink_to("/bin/bash")
     starter = JobLaunch(Launcher(command="waits -N {nodes}", slurm=True, start_timeout_s=0.3), JOB, ("n1", "n2"))
     with pytest.raises(
@@ -312,9 +310,7 @@ def test_what_srun_refuses_for_want_of_the_controller_is_launched_again_when_it_
 
 def test_ranks_that_never_start_are_killed_and_reported_and_the_next_shape_is_tried(here):
     (here / "does.py").write_text("import time\ntime.sleep(60)\n")
-    patient = json.loads((here / "plan.json").read_text())
-    patient["launcher"]["start_timeout_s"] = 0.1
-    (here / "plan.json").write_text(json.dumps(patient))
+    change(here, {"start_timeout_s": 0.1})
     assert not start(here)
     messages = [failure.message for failure in read_failure_notes(here / "raw" / "F.h5")]
     for words, size in zip(messages, ("1 rank on 1 node", "2 ranks on 2 nodes", "4 ranks on 4 nodes"), strict=True):

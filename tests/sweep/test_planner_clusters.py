@@ -258,37 +258,26 @@ def test_what_is_begun_stays_as_it_was_planned_when_nodes_go_and_when_they_come(
     assert later.skips == ()
 
 
-def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path):
+@pytest.mark.parametrize(
+    ("text", "done", "change"),
+    [
+        (CLUSTER.replace("1K", "2K"), 0, r"\(sizes: 8 B,1 KiB before, 8 B,2 KiB now\)"),
+        (CLUSTER + "rounds: 5\n", 0, r"\(rounds: 3 before, 5 now\)"),
+        (CLUSTER.replace("[1, 2, 4, 6]", "2"), 1, "nodes, ranks or variant are no longer"),
+        (CLUSTER.replace("[1, 2, 4, 6]", "[1, 2, 4]"), 1, None),  # 6 nodes could not be had
+        (CLUSTER.replace("[1, 2, 4, 6]", "2"), 0, None),  # without a result nodes may leave the sweep file
+    ],
+)
+def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path, text, done, change):
     out = tmp_path / "out"
     first = on_cluster(out=out)
     write_plan(first, out)
-    begin(first.jobs[0], out)
-    for text, change in (
-        (CLUSTER.replace("1K", "2K"), "sizes: 8 B,1 KiB before, 8 B,2 KiB now"),
-        (CLUSTER + "rounds: 5\n", "rounds: 3 before, 5 now"),
-    ):
-        with pytest.raises(BadInputError, match=rf"--out .*/out: mpi\.n4x1 was measured .*\({change}\)"):
-            on_cluster(text, out=out)
-
-
-@pytest.mark.parametrize("fewer", ["[1, 2, 4]", "2"])
-def test_nodes_that_were_measured_stay_in_the_sweep_file(on_cluster, tmp_path, fewer):
-    out = tmp_path / "out"
-    first = on_cluster(out=out)
-    write_plan(first, out)
-    begin(first.jobs[0], out, done=1)
-    if "4" in fewer:  # 6 nodes could not be had, and were not measured
-        assert on_cluster(CLUSTER.replace("[1, 2, 4, 6]", fewer), out=out).jobs == first.jobs
+    begin(first.jobs[0], out, done=done)
+    if change is None:
+        assert on_cluster(text, out=out).jobs
         return
-    with pytest.raises(BadInputError, match=r"mpi\.n4x1 was measured there .*nodes, ranks or variant are no longer"):
-        on_cluster(CLUSTER.replace("[1, 2, 4, 6]", fewer), out=out)
-
-
-def test_nodes_without_a_result_may_leave_the_sweep_file(on_cluster, tmp_path):
-    out = tmp_path / "out"
-    write_plan(first := on_cluster(out=out), out)
-    begin(first.jobs[0], out)
-    assert [job.name for job in on_cluster(CLUSTER.replace("[1, 2, 4, 6]", "2"), out=out).jobs] == ["mpi.n2x1"]
+    with pytest.raises(BadInputError, match=rf"--out .*/out: mpi\.n4x1 was measured .*{change}"):
+        on_cluster(text, out=out)
 
 
 def test_a_job_that_was_planned_and_never_began_is_planned_anew(on_cluster, programs, tmp_path):

@@ -26,14 +26,14 @@ def test_without_flops_each_module_takes_two_for_each_parameter():
 @pytest.mark.parametrize(
     ("content", "key"),
     [
-        (None, "model"),
-        ([], "model"),
-        ("modules", "model"),
+        (None, "content"),
+        ([], "content"),
+        ("modules", "content"),
         ({}, "modules"),
         ({"modules": []}, "modules"),
         ({"modules": {}}, "modules"),
         ({"modules": [FC, FC]}, "modules"),
-        ({"modules": [FC], "layers": 3}, "model.layers"),
+        ({"modules": [FC], "layers": 3}, "key"),
         ({"modules": [FC], "dtype": "float"}, "dtype"),
         ({"modules": [FC], "dtype": ["float32"]}, "dtype"),
         ({"modules": [FC], "sample": 7}, "sample"),
@@ -41,7 +41,7 @@ def test_without_flops_each_module_takes_two_for_each_parameter():
         ({"modules": [CONV, {"tensors": {}}]}, "modules.1.name"),
         ({"modules": [{"name": ""}]}, "modules.0.name"),
         ({"modules": [{"name": "a\nb"}]}, "modules.0.name"),
-        ({"modules": [{**FC, "flops": 1}]}, "modules.0.flops"),
+        ({"modules": [{**FC, "flops": 1}]}, "modules.0.key"),
         ({"modules": [{**FC, "forward_flops": -1}]}, "modules.0.forward_flops"),
         ({"modules": [{**FC, "forward_flops": float("nan")}]}, "modules.0.forward_flops"),
         ({"modules": [{**FC, "forward_flops": float("inf")}]}, "modules.0.forward_flops"),
@@ -56,7 +56,7 @@ def test_without_flops_each_module_takes_two_for_each_parameter():
         ({"modules": [{"name": "fc", "tensors": {"weight": None}}]}, "modules.0.tensors.weight"),
         ({"modules": [{"name": "fc", "tensors": {7: 7}}]}, "modules.0.tensors"),
         ({"modules": [{"name": "relu"}]}, "modules"),
-        ({1: 2}, "model.1"),
+        ({1: 2}, "key"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_key(content, key):

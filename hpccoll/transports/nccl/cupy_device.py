@@ -11,10 +11,10 @@ from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, nccl_error_text
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.fold_kernel import FoldLauncher
-from hpccoll.transports.nccl.lowering import NcclMessage
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
+    from hpccoll.transports.nccl.lowering import NcclMessage
 
 StreamCall: TypeAlias = Callable[[], object]
 NamedBuffers: TypeAlias = Mapping[str, Array]
@@ -56,7 +56,7 @@ class CupyDevice:
         buffer: Array = self.gpu.empty(count, dtype)
         return buffer
 
-    def group_call(self, buffers: NamedBuffers, messages: Sequence[NcclMessage]) -> StreamCall:
+    def group_call(self, buffers: NamedBuffers, messages: "Sequence[NcclMessage]") -> StreamCall:
         """Return the call that queues ``messages`` as one group; messages between two ranks match in order."""
         stream = self.gpu.stream.ptr
         return group_calls(
@@ -69,7 +69,7 @@ class CupyDevice:
             ]
         )
 
-    def _bytes(self, buffers: NamedBuffers, message: NcclMessage) -> tuple[int, int]:
+    def _bytes(self, buffers: NamedBuffers, message: "NcclMessage") -> tuple[int, int]:
         """Return the address and the number of bytes of a message."""
         buffer, itemsize = buffers[message.span.buffer], buffers[message.span.buffer].dtype.itemsize
         return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize

@@ -1,10 +1,13 @@
 """Plans that queue their work on a stream of a GPU and end on it."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from hpccoll.common.errors import GpuFailedError
 from hpccoll.schedule.operation import Array
-from hpccoll.transports.nccl.cupy_device import CudaGraph, CupyDevice, StreamCall
+
+if TYPE_CHECKING:
+    from hpccoll.transports.nccl.cupy_device import CudaGraph, CupyDevice, StreamCall
 
 
 class StreamPlan:
@@ -19,9 +22,9 @@ class StreamPlan:
 
     def __init__(
         self,
-        device: CupyDevice,
+        device: "CupyDevice",
         result: Array,
-        calls: Sequence[StreamCall],
+        calls: "Sequence[StreamCall]",
         description: str,
         buffers: Iterable[Array] = (),
         evidence: str | None = None,
@@ -50,7 +53,7 @@ class StreamPlan:
         if graph and self._calls:
             self.enqueue = self._captured(self.enqueue)
 
-    def _captured(self, queue: StreamCall) -> StreamCall:
+    def _captured(self, queue: "StreamCall") -> "StreamCall":
         """Return the call that launches the work of ``queue`` as a graph; all ranks call this together."""
         graph = self._device.capture(queue)
         self._graphs.append(graph)
@@ -58,7 +61,7 @@ class StreamPlan:
         self._wait()
         return graph.launch
 
-    def repeated(self, count: int) -> StreamCall:
+    def repeated(self, count: int) -> "StreamCall":
         """Return the call that queues the operation ``count`` times; all ranks call this together.
 
         If the plan is a graph, the call launches one graph of all these operations, and this overwrites the buffers. If
@@ -111,7 +114,7 @@ class StreamPlan:
         self._buffers, self._calls, self.result = [], (), self.result[:0].copy()
 
 
-def _call_in_order(calls: Sequence[StreamCall]) -> StreamCall:
+def _call_in_order(calls: "Sequence[StreamCall]") -> "StreamCall":
     """Return the function that makes all ``calls`` in order."""
 
     def each() -> None:

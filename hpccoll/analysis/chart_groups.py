@@ -1,0 +1,295 @@
+"""Groups of rows that may share a chart, with the names of their series and the entries of their legends.
+
+Rows share a chart if they have the same collective and agree in every coordinate that is neither an axis nor part of
+the name of a series. Series are named after transport, parameters and so on only if these differ.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from hpccoll.analysis.call_labels import has_size, placement_label
+from hpccoll.analysis.legend import LegendEntry, legend_entries
+from hpccoll.analysis.recommendation import MeasuredCall, Recommendation, measured_call
+from hpccoll.analysis.series_names import group_file_names, setting_keys
+from hpccoll.analysis.series_points import SeriesPoint, is_usable, series_points
+from hpccoll.analysis.setting import Choice
+from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
+from hpccoll.cases.case import SINGLE
+from hpccoll.common.units import format_count, format_size
+from hpccoll.store.call_key import rank_pair
+from hpccoll.store.rows import Results, Row
+
+
+@dataclass(frozen=True)  # no slots: every point asks for what is cached
+class ChartGroup:
+    """Rows that may share a chart.
+
+    Args:
+        name: a unique name that is valid in a file name.
+        collective: the collective of all rows.
+        kind: the kind of all rows, such as ``measured``.
+        setting: the other coordinates that all rows share, in words.
+        points: the measured rows, in the order in which their runs were created.
+        legend: the entry of every series of the report, the same in all charts, in the order of legends.
+        recommendations: what to use, in each setting of these rows.
+        choice_series: the series of every choice of the report, by the call that it was measured for.
+        predictions: the predicted rows, which charts of times draw dashed, and which nothing else takes.
+    """
+
+    name: str
+    collective: str
+    kind: str
+    setting: str
+    points: tuple[SeriesPoint, ...]
+    legend: Mapping[str, LegendEntry]
+    recommendations: tuple[Recommendation, ...] = ()
+    choice_series: Mapping[tuple[MeasuredCall, Choice], str] = field(default_factory=dict)
+    predictions: tuple[SeriesPoint, ...] = ()
+
+    def series_of(self, choice: Choice, recommendation: Recommendation) -> str:
+        """Return the name of the series of a choice in a setting.
+
+        The choice may have been measured with another element type or root, whose rows are of another group.
+        """
+        calls = recommendation.calls
+        return next(self.choice_series[call, choice] for call in calls if (call, choice) in self.choice_series)
+
+    def distinguishing_setting(self, others: Iterable["ChartGroup"]) -> str:
+        """Return the parts of the setting that not all of ``others`` share."""
+        shared = set.intersection(*({*other.setting.split(", "), other.kind} for other in others))
+        return ", ".join(word for word in (*self.setting.split(", "), self.kind) if word not in shared) or "others"
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether the rows are training steps."""
+        return self.collective in WORKLOADS
+
+    @property
+    def has_size(self) -> bool:
+        """Whether the collective has a message size."""
+        return has_size(self.collective)
+
+    def size_label(self, nbytes: int) -> str:
+        """Return a size with its unit; empty if the collective has none."""
+        return format_size(nbytes) if self.has_size else ""
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The measured pairs of ranks, if messages go between two ranks."""
+        return tuple(sorted({two for point in self.usable if (two := rank_pair(point.row))}))
+
+    @cached_property
+    def many_pairs(self) -> bool:
+        """Whether a line stands for several pairs of ranks."""
+        keys = {p.key.only("ranks", "nodes", "pair") for p in self.usable if rank_pair(p.row)}
+        return len({key.without("pair") for key in keys}) < len(keys)
+
+    @property
+    def emulations(self) -> tuple[str, ...]:
+        """The algorithms that emulate hardware in software, with their number of aggregators."""
+        return tuple(
+            filter(None, (_emulation_label(self, name, emulation.label) for name, emulation in EMULATIONS.items()))
+        )
+
+    @cached_property
+    def usable(self) -> tuple[SeriesPoint, ...]:
+        """The points that may be drawn and compared."""
+        return tuple(point for point in self.points if is_usable(point.row))
+
+    @cached_property
+    def drawn(self) -> tuple[SeriesPoint, ...]:
+        """The points that axes have to include: usable ones and predictions."""
+        return (*self.usable, *(point for point in self.predictions if is_usable(point.row)))
+
+    @property
+    def modelled(self) -> bool:
+        """Whether a library's own model predicts the time of a point."""
+        return any(point.expected_s for point in self.usable)
+
+    @property
+    def several_mappings(self) -> bool:
+        """Whether several mappings of ranks to nodes were measured."""
+        return len({point.row.mapping for point in self.usable}) > 1
+
+    @property
+    def several_executors(self) -> bool:
+        """Whether both executors measured rows."""
+        return len({point.row.executor for point in self.usable}) > 1
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines, in order of first use."""
+        return tuple(dict.fromkeys(point.machine for point in self.points))
+
+    @property
+    def machine_of_run(self) -> dict[str, str]:
+        """The machine of each run, by run_id."""
+        return {point.row.run_id: point.machine for point in self.points}
+
+    def machine_label(self, point: SeriesPoint) -> str:
+        """Return the short name of the machine of ``point``: ``machine 1``."""
+        if point.row.predicted:
+            return f"prediction: {point.machine}"
+        return f"machine {self.machines.index(point.machine) + 1}"
+
+    @cached_property
+    def ranks_per_node(self) -> int | None:
+        """The ranks of each node if curves run over nodes; None if they run over ranks."""
+        rows = [point.row for point in self.drawn]
+        each = {row.ranks_per_node for row in rows}
+        return each.pop() if len(each) == 1 and any(row.nodes > 1 for row in rows) else None
+
+    @property
+    def unit(self) -> str:
+        """The field of a row that curves run over: ``nodes`` or ``ranks``."""
+        return "ranks" if self.ranks_per_node is None else "nodes"
+
+    @property
+    def unit_title(self) -> str:
+        """The title of that axis: ``nodes (1 rank each)``."""
+        return "ranks" if self.ranks_per_node is None else f"nodes ({format_count(self.ranks_per_node, 'rank')} each)"
+
+    def axis_value(self, row: Row) -> int:
+        """Return the nodes or ranks of ``row``: its position on a curve."""
+        return row.ranks if self.ranks_per_node is None else row.nodes
+
+    @property
+    def oversubscribed_counts(self) -> list[int]:
+        """The positions on a curve at which there were more ranks than cores."""
+        return sorted({self.axis_value(point.row) for point in self.usable if point.row.oversubscribed})
+
+    def coordinates(self, point: SeriesPoint) -> dict[str, Any]:
+        """Return the values by which findings identify a point: series, shape, nbytes, pair and placement."""
+        return {
+            "series": point.series,
+            "shape": self.shape_label(point.row),
+            "nbytes": point.row.requested_bytes if self.has_size else None,
+            "pair": point.pair_label,
+            "placement": placement_label(point.row),
+        }
+
+    def place(self, point: SeriesPoint) -> str:
+        """Return the coordinates of a point besides its series: ``2 ranks at 1 KiB, in place``."""
+        size = f" at {self.size_label(point.row.requested_bytes)}" if self.has_size else ""
+        words = self.shape_label(point.row) + size, point.pair_label, placement_label(point.row)
+        return ", ".join(filter(None, words))
+
+    def shape_label(self, row: Row) -> str:
+        """Return that position in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""
+        if self.ranks_per_node is not None:
+            return format_count(row.nodes, "node")
+        return format_count(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+
+
+def chart_groups(
+    results: Results, recommendations: Sequence[Recommendation] = (), inputs: Mapping[str, str] = MappingProxyType({})
+) -> tuple[ChartGroup, ...]:
+    """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows.
+
+    Settings with other timings than of single operations follow.
+
+    Args:
+        results: the results.
+        recommendations: what to use in their settings.
+        inputs: the name of the input of each run, by run_id; it follows the names of series.
+    """
+    points = series_points(results, inputs)
+    choice_series: dict[tuple[MeasuredCall, Choice], str] = {}
+    for point in points:
+        choice_series.setdefault((measured_call(point.row), Choice.of(point.row)), point.series)
+    keys = setting_keys(point.row for point in points)
+    members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
+    predictions: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
+    for key, point in zip(keys, points, strict=True):
+        if not point.row.predicted:
+            members[*key, point.kind].append(point)
+    for key, point in zip(keys, points, strict=True):
+        if point.row.predicted:
+            for joined in _groups_of_prediction(point, key, members) or [(*key, "predicted")]:
+                predictions[joined].append(point)
+    order = {name: i for i, name in enumerate(COLLECTIVES)}
+    every = {key: [*members.get(key, ()), *predictions.get(key, ())] for key in (*members, *predictions)}
+    ordered = sorted(
+        every,
+        key=lambda key: (
+            order.get(key[0], len(order)), key[0], every[key][0].row.timing != SINGLE,
+            key not in members, -len(every[key]), key,
+        ),
+    )  # fmt: skip
+    names = group_file_names(ordered)
+    answers = {
+        choice_series[call, choice]
+        for each in recommendations
+        for verdict in each.verdicts.values()
+        for choice in (verdict.choice, verdict.runner_up)
+        for call in each.calls
+        if choice and (call, choice) in choice_series
+    }
+    legend = _legend(points, answers)
+    return tuple(
+        ChartGroup(
+            names[key],
+            key[0],
+            key[-1],
+            ", ".join(filter(None, key[1:-1])),
+            tuple(members.get(key, ())),
+            legend,
+            tuple(_recommendations_for(members.get(key, ()), recommendations)),
+            choice_series,
+            tuple(predictions.get(key, ())),
+        )
+        for key in ordered
+    )
+
+
+def _legend(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
+    """Return the entries of all series in the legend; ``answers`` share the charts of all collectives."""
+    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
+    rows = {point.colour_of or point.series: point.row for point in points}
+    by_collective: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        by_collective[point.row.collective].add(point.colour_of or point.series)
+    predictions = {point.series: point.colour_of for point in points if point.colour_of}
+    return legend_entries(rows, [*by_collective.values(), answers], predictions)
+
+
+def _groups_of_prediction(
+    point: SeriesPoint, setting: tuple[str, ...], members: Mapping[tuple[str, ...], Sequence[SeriesPoint]]
+) -> list[tuple[str, ...]]:
+    """Return the keys of the groups of measured rows that a prediction joins.
+
+    These are groups of its setting that have as many ranks on a node: of several machines, the groups of the machine
+    that it was fitted to, and otherwise the first.
+    """
+    per_node = point.row.ranks_per_node
+    of_setting = [
+        key
+        for key, others in members.items()
+        if key[:-1] == setting and any(other.row.ranks_per_node == per_node for other in others)
+    ]
+    fitted = [key for key in of_setting if any(other.machine == point.fitted_to for other in members[key])]
+    return fitted or of_setting[:1]
+
+
+def _recommendations_for(
+    points: Iterable[SeriesPoint], recommendations: Iterable[Recommendation]
+) -> Iterator[Recommendation]:
+    """Yield the recommendations for calls of usable points."""
+    calls = {measured_call(point.row) for point in points if is_usable(point.row)}
+    return (each for each in recommendations if not calls.isdisjoint(each.calls))
+
+
+def _emulation_label(group: ChartGroup, name: str, label: str) -> str:
+    """Return an emulating algorithm with its aggregators, for each number of ranks if they differ; empty without it."""
+    counts = {group.shape_label(p.row): p.row.aggregators for p in group.usable if p.row.algorithm == name}
+    if not counts:
+        return ""
+    equal = len(set(counts.values())) == 1
+    aggregators = {
+        f"{format_count(count, 'aggregator')}{'' if equal else f' ({shape})'}": None for shape, count in counts.items()
+    }
+    return f"{name}: {label}, with {', '.join(aggregators)}"

@@ -1,0 +1,255 @@
+"""Findings that the page begins with: stalled ranks, networks, variants without evidence, executors, slow machines."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from statistics import median
+from typing import Any, cast
+
+from hpccoll.analysis.library_evidence import probe_of_run
+from hpccoll.cases.requested_algorithm import NCCL_FUNCTIONS
+from hpccoll.cases.variants import known_variant
+from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, warning
+from hpccoll.common.units import format_count
+from hpccoll.evidence.expected_evidence import control_violation, is_shown
+from hpccoll.evidence.log_record import LogRecord
+from hpccoll.evidence.verdict import network_mismatch
+from hpccoll.store.gpu_throttling import CLOCK_SHARE
+from hpccoll.store.host_load import busy_hosts
+from hpccoll.store.rows import Results, Run
+
+MAX_GPUS = 4
+"""GPUs that a sentence names; the table of rows has all of them."""
+
+ON_FEWER_RANKS = "Rows of the remaining ranks are exported, not drawn"
+
+
+def opening_findings(results: Results) -> tuple[Finding, ...]:
+    """Return all findings that the page begins with, the critical ones first."""
+    results = results.ours
+    return (
+        *find_critical(results), *find_resolved(results), *find_several_executors(results),
+        *find_far_gpus(results), *find_hidden_gpus(results), *find_busy_machine(results),
+        *find_slow_gpus(results),
+    )  # fmt: skip
+
+
+def find_critical(results: Results) -> tuple[Finding, ...]:
+    """Return the critical findings, each once with the ``jobs`` it applies to: stalls, then networks, then variants."""
+    records = [(run, record) for run in results.runs if (record := probe_of_run(run).record)]
+    logged_variants = {run.variant for run, _ in records}
+    # NCCL logs no algorithm for collectives that it builds from sends and receives.
+    with_algorithm = {
+        row.run_id for row in results.rows if row.collective in NCCL_FUNCTIONS.values() or row.transport != "nccl"
+    }
+    stalls = _stalled_runs(results)
+    findings = [
+        (run, critical("ranks_stalled", f"{cause}. {ON_FEWER_RANKS}.", cause=cause))
+        for run, cause in stalls
+        if run.status == "partial"
+    ]
+    findings += [(run, finding) for run, record in records for finding in _network_findings(run, record)]
+    findings += [
+        (run, finding)
+        for run, record in records
+        if run.run_id in with_algorithm
+        for finding in _variant_findings(run, record, logged_variants)
+    ]
+    return _with_jobs(findings)
+
+
+def find_resolved(results: Results) -> tuple[Finding, ...]:
+    """Return the stalls after which a later launch measured the whole job, each once with its ``jobs``."""
+    stalls = _stalled_runs(results)
+    then = f"{ON_FEWER_RANKS}; a later launch measured the whole job."
+    return _with_jobs(
+        (run, info("stall_resolved", f"{cause}. {then}", cause=cause))
+        for run, cause in stalls
+        if run.status == "complete"
+    )
+
+
+def find_several_executors(results: Results) -> tuple[Finding, ...]:
+    """Return a warning with the rows of each executor if both measured buffers of one device."""
+    by_device: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in results.rows:
+        if row.executor:
+            by_device[row.device][row.executor] += 1
+    return tuple(
+        warning(
+            "several_executors",
+            f"The compiled executor measured {format_count(rows['compiled'], 'row')}; the Python executor measured "
+            f"{rows['python']}, whose series are marked (python). Each of its operations includes microseconds of "
+            "Python, which are most of the time of a small message. Lines and ratios are separate for each executor.",
+            rows=dict(rows),
+        )
+        for rows in by_device.values()
+        if len(rows) > 1
+    )
+
+
+def find_far_gpus(results: Results) -> tuple[Finding, ...]:
+    """Return a warning with the ``jobs`` in which CPUs of ranks are on another NUMA node than their GPU."""
+    found = []
+    for run in results.runs:
+        if ranks := cast("list[int]", run.provenance.get("ranks_far_from_gpu")):
+            text = (
+                f"{format_count(len(ranks), 'rank')} (the first is rank {ranks[0]}) had no CPU on the NUMA node of "
+                "their GPU, so that small messages take longer. Bind ranks next to their GPUs (srun --distribution, "
+                "--cpu-bind), or list the GPUs in the order of the ranks (CUDA_VISIBLE_DEVICES)."
+            )
+            found.append((run, warning("far_gpus", text, number=len(ranks), first=ranks[0])))
+    return _with_jobs(found)
+
+
+def find_hidden_gpus(results: Results) -> tuple[Finding, ...]:
+    """Return a warning with the ``jobs`` in which ranks saw their own GPU only, although their node has others."""
+    found = []
+    for run in results.runs:
+        if ranks := cast("list[int]", run.provenance.get("ranks_seeing_one_gpu")):
+            text = (
+                f"{format_count(len(ranks), 'rank')} saw one GPU only, and ranks of the same node used others. If "
+                "Slurm hides those from the rank (--gpus-per-task, --gpu-bind), messages go through host memory "
+                "instead of NVLink or PCIe. Do: srun --gpus-per-node=N --gpu-bind=none."
+            )
+            found.append((run, warning("hidden_gpus", text, number=len(ranks))))
+    return _with_jobs(found)
+
+
+def find_busy_machine(results: Results) -> tuple[Finding, ...]:
+    """Return a warning with the launches in which something else used the machine, and the most that was used.
+
+    Launches that timed nothing do not count.
+    """
+    timed = {row.run_id for row in results.rows if row.median_s}
+    busy = [hosts for run in results.runs if run.run_id in timed and (hosts := busy_hosts(run.provenance))]
+    if not busy:
+        return ()
+    loads = [load for hosts in busy for load in hosts]
+    others = max(loads, key=lambda load: load.other_cores)
+    stolen = max(loads, key=lambda load: load.stolen)
+    parts = []
+    if others.used_by_others:
+        names = in_brackets(*tuple(others.busiest)[:3])
+        parts.append(f"other processes used up to {others.other_cores:.2f} cores of {others.host}{names}")
+    if stolen.was_stolen:
+        parts.append(f"up to {100 * stolen.stolen:.1f} % of the CPU time went to other virtual machines")
+    where = f"in {len(busy)} of {format_count(len(timed), 'run')}"
+    text = f"{' and '.join(parts)}, {where}. Small leads may be chance; measure again on an idle machine."
+    return (
+        warning(
+            "busy_machine", text[:1].upper() + text[1:], launches=len(busy), all_launches=len(timed),
+            other_cores=others.other_cores if others.used_by_others else None, host=others.host,
+            stolen=stolen.stolen if stolen.was_stolen else None,
+        ),
+    )  # fmt: skip
+
+
+def find_slow_gpus(results: Results) -> tuple[Finding, ...]:
+    """Return warnings with the GPUs whose clocks were lowered, and those that ran below the others in most cases."""
+    reasons: dict[str, dict[str, None]] = defaultdict(dict)
+    throttled: Counter[str] = Counter()
+    shares: dict[str, list[float]] = defaultdict(list)
+    runs_of: dict[str, set[str]] = defaultdict(set)
+    observed: Counter[str] = Counter()
+    for row in results.rows:
+        observed[row.run_id] += row.gpu_sm_clock is not None or bool(row.gpu_throttled)
+        for gpu, why in row.gpu_throttled.items():
+            throttled[gpu] += 1
+            reasons[gpu].update(dict.fromkeys(why))
+        for gpu, share in row.gpu_slow.items():
+            shares[gpu].append(share)
+            runs_of[gpu].add(row.run_id)
+    found = []
+    if throttled:
+        gpus = tuple((gpu, cases, tuple(reasons[gpu])) for gpu, cases in sorted(throttled.items()))
+        cases_text = format_count(observed.total(), "case")
+        named = [f"{gpu} in {cases} of {cases_text} ({', '.join(why)})" for gpu, cases, why in gpus]
+        text = f"Clocks of GPUs were lowered: {'; '.join(first_few(named, MAX_GPUS, 'GPU'))}."
+        found.append(warning("gpus_throttled", f"{text} Check cooling and power supply, and measure again.", gpus=gpus))
+    slow = tuple(
+        (gpu, len(of_gpu), median(of_gpu))
+        for gpu, of_gpu in sorted(shares.items())
+        if 2 * len(of_gpu) > sum(observed[run] for run in runs_of[gpu])
+    )
+    if slow:
+        named = [
+            f"{gpu} at {100 * share:.0f} % of the median clock in {format_count(cases, 'case')}"
+            for gpu, cases, share in slow
+        ]
+        text = (
+            f"Clocks of GPUs are more than {100 * CLOCK_SHARE:g} % below those of the others: "
+            f"{'; '.join(first_few(named, MAX_GPUS, 'GPU'))}. A collective waits for the slowest GPU: compare the "
+            "clock and power limits (nvidia-smi -q)."
+        )
+        found.append(warning("gpu_clocks_differ", text, gpus=slow))
+    return tuple(found)
+
+
+def _with_jobs(findings: Iterable[tuple[Run, Finding]]) -> tuple[Finding, ...]:
+    """Return each finding once, with the jobs of the runs that it applies to."""
+    unique: list[tuple[Finding, dict[str, None]]] = []
+    for run, finding in findings:
+        jobs = next((jobs for other, jobs in unique if other == finding), None)
+        if jobs is None:
+            unique.append((finding, jobs := {}))
+        jobs[run.job] = None
+    return tuple(
+        replace(finding, text=f"{finding.text} In {', '.join(jobs)}.", values={**finding.values, "jobs": tuple(jobs)})
+        for finding, jobs in unique
+    )
+
+
+def _stalled_runs(results: Results) -> Iterator[tuple[Run, str]]:
+    """Yield the runs on fewer ranks than requested, with the cause, capitalised."""
+    for run in results.runs:
+        if cause := run.rank_loss:
+            yield run, cause[:1].upper() + cause[1:]
+
+
+def _network_findings(run: Run, record: LogRecord) -> Iterator[Finding]:
+    expected, reason = expected_network(run)
+    if not _requests_sockets(run.environment) and (mismatch := network_mismatch(record, expected)):
+        mismatch = mismatch.rstrip(".")
+        yield critical("network_mismatch", f"{mismatch}. Expected, because {reason}.", mismatch=mismatch, reason=reason)
+
+
+def _requests_sockets(environment: Mapping[str, str]) -> bool:
+    """Return whether a variant itself requests TCP; variables that a site or a user set do not count."""
+    return environment.get("NCCL_NET") == "Socket" or environment.get("NCCL_IB_DISABLE") == "1"
+
+
+def _variant_findings(run: Run, record: LogRecord, logged_variants: Collection[str | None]) -> Iterator[Finding]:
+    """Yield whether a known variant lacks its expected evidence, or a control run that confirms it.
+
+    Args:
+        run: a launch of the variant.
+        record: the logs of that launch.
+        logged_variants: the variants that left logs.
+    """
+    name, known = run.variant or "", known_variant(run.variant, {**run.environment, **run.communicator})
+    if known is None or not known.shows_in_logs:
+        return
+    if evidence := control_violation(known, record):
+        evidence = evidence.rstrip(".")
+        text = f"The negative control {name} failed: {evidence}."
+        yield critical("control_failed", text, variant=name, evidence=evidence)
+    elif not is_shown(known, record):
+        failure = probe_of_run(run).failure
+        expected = known.evidence_text
+        text = f"The variant {name} does not show its expected evidence: {expected}."
+        text += f" The probe {failure}." if failure else ""
+        yield critical("evidence_missing", text, variant=name, expected=expected, probe_failure=failure)
+    elif known.control and known.control not in logged_variants:
+        text = f"{name} has no negative control: {known.control}, which must not show its evidence, left no logs."
+        yield critical("control_missing", text, variant=name, control=known.control)
+
+
+def expected_network(run: Run) -> tuple[str | None, str]:
+    """Return the network that nodes should use, ``rdma`` or ``tcp``, and the reason; None if nothing is known."""
+    provenance: Mapping[str, Any] = run.provenance
+    if network := provenance.get("network"):
+        return str(network), "the site file says so"
+    hosts = provenance.get("ports") or ()
+    names = {port["name"]: None for host in hosts for port in host["ports"] if port["kind"] == "infiniband"}
+    return ("rdma", f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} active") if names else (None, "")

@@ -1,0 +1,105 @@
+"""The findings about the rows of a group, in the order of the page."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.executed_labels import offloaded
+from hpccoll.analysis.mapping_comparison import mapping_findings
+from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
+from hpccoll.analysis.rail_usage import rail_findings
+from hpccoll.analysis.rank_pairs import pair_findings
+from hpccoll.analysis.series_comparisons import best_placements
+from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, is_ranked
+from hpccoll.analysis.vendor_findings import vendor_findings
+from hpccoll.analysis.wire_bandwidth import format_rate, wire_ceiling, wire_label, wire_limit, wire_share
+from hpccoll.common.text import Finding, info
+from hpccoll.common.units import format_size
+from hpccoll.schedule.collective import AUTO
+from hpccoll.store.call_key import CallKey
+
+
+def group_findings(group: ChartGroup) -> list[Finding]:
+    """Return the findings of ``group`` besides what to use: what ran, the highest bandwidth, what weakens the results.
+
+    Warnings come first.
+    """
+    findings = [
+        *vendor_findings(group),
+        *mapping_findings(group),
+        *pair_findings(group),
+        *_highest_busbw(group),
+        *_wire_shares(group),
+        *rail_findings(group),
+        *agreement_findings(group),
+        *weakness_findings(group),
+        *convergence_findings(group),
+    ]
+    return sorted(findings, key=lambda finding: finding.severity == "info")
+
+
+def _highest_busbw(group: ChartGroup) -> Iterator[Finding]:
+    points = [p for p in group.usable if p.row.busbw_Bps and is_ranked(p.row) and not _is_burst(p)]
+    if points:
+        best = max(points, key=_certain_busbw)
+        busbw, ends = best.row.busbw_Bps or 0.0, busbw_interval(best)
+        auto = max((p.row.busbw_Bps or 0.0 for p in group.usable if p.row.algorithm == AUTO), default=0.0)
+        algbw = best.row.algbw_Bps or 0.0 if offloaded(best.row) else None
+        low, high = map(format_rate, ends or (0.0, 0.0))
+        interval = "" if low == high else f" ({low} to {high} by its 95 % interval)"
+        text = f"{format_rate(busbw)}{interval} by {best.series} with {group.place(best)}"
+        if algbw is not None:
+            text += f", algbw {format_rate(algbw)}: where switches reduce, busbw assumes bytes that no link carries"
+        also = f" auto, which chooses among these and is left out, reached {format_rate(auto)}." if auto else ""
+        yield info(
+            "highest_busbw", f"{text}.{also}", title="Highest busbw", busbw=busbw, interval=ends,
+            offloaded_algbw=algbw, auto_busbw=auto, **group.coordinates(best),
+        )  # fmt: skip
+
+
+def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
+    """Return the sort key of the highest busbw: with cores for all ranks, then by the lower end of its interval.
+
+    A cell of noise has a wide interval, and so a low end. A point without an interval counts only if no other has one.
+    """
+    ends = busbw_interval(point)
+    return not point.row.oversubscribed, ends is not None, ends[0] if ends else point.row.busbw_Bps or 0.0
+
+
+def _is_burst(point: SeriesPoint) -> bool:
+    """Return whether a small message exceeded the calibrated wire."""
+    row, most = point.row, wire_ceiling(point.row, point.wire)
+    return most is not None and not wire_limit(row, point.wire) and (row.busbw_Bps or 0.0) > most
+
+
+def _wire_shares(group: ChartGroup) -> Iterator[Finding]:
+    """Yield the share of the wires in use that the best series reaches at the largest size, on each number of nodes.
+
+    A wire that misses its rate was calibrated on a busy machine: a percentage of its rate would be too high.
+    """
+    best = dict[tuple[CallKey, float], tuple[int, float, SeriesPoint]]()
+    for point in best_placements(group.points):
+        if reached := wire_share(point.row, point.wire):
+            key = point.key.only("machine", "ranks"), wire_limit(point.row, point.wire) or 0.0
+            entry = (point.row.requested_bytes, reached, point)
+            best[key] = max(best.get(key, entry), entry, key=lambda entry: entry[:2])
+    in_order = sorted(best.items(), key=lambda item: (item[0][0].machine, item[0][0].ranks, item[0][1]))
+    shares: list[dict[str, Any]] = [
+        {"series": point.series, "share": reached, "wire": wire_label(point.row, point.wire), "nbytes": nbytes,
+         "shape": group.shape_label(point.row)}
+        for _, (nbytes, reached, point) in in_order
+    ]  # fmt: skip
+    if shares:
+        clauses = (
+            f"{each['series']} reaches {100 * each['share']:.0f} % of {each['wire']} at {format_size(each['nbytes'])} "
+            f"on {each['shape']}"
+            for each in shares
+        )
+        yield info("wire_share", f"{'; '.join(clauses)}.", title="Share of the wire rate", best=shares)
+    wires = [point.wire for point in group.usable if point.row.nodes > 1]
+    for label, ratio in sorted({(wire.rate_label, wire.rate_ratio) for wire in wires if wire.rate_ratio}):
+        text = (
+            f"a wire carried {100 * ratio:.1f} % of the TCP throughput of {label} when the testbed came up: bring it "
+            "up again while the machine is idle."
+        )
+        yield info("wire_uncalibrated", text, title="Wire not calibrated", wire=label, ratio=ratio)

@@ -1,0 +1,65 @@
+"""How series are told from each other in charts: numbers, which colours and shapes follow."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from hpccoll.analysis.executed_labels import fell_back
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class LegendEntry:
+    """How a series is told from others.
+
+    Args:
+        number: its number from 0; -1 of the library's own, and of floors.
+        is_floor: whether it is a floor.
+        is_predicted: whether it was predicted: it has the number of the series that it predicts.
+    """
+
+    number: int = -1
+    is_floor: bool = False
+    is_predicted: bool = False
+
+
+def legend_entries(
+    rows: Mapping[str, Row], charts: Iterable[Collection[str]], predictions: Mapping[str, str]
+) -> dict[str, LegendEntry]:
+    """Return the entry of every series, in the order of legends.
+
+    Series of different charts may share a number, because the palette is limited.
+
+    Args:
+        rows: a row of each series.
+        charts: the series of each chart.
+        predictions: for each predicted series the one whose number it has.
+    """
+    floors = [name for name in sorted(rows) if rows[name].floor]
+    native_names = (name for name in rows if rows[name].algorithm == NATIVE)
+    native = sorted(native_names, key=lambda name: (fell_back(rows[name]), name))[:1]
+    by_name = sorted(rows, key=lambda name: (rows[name].predicted, name))
+    others = [name for name in by_name if name not in floors and name not in native]
+    numbers = _assign_numbers(others, charts)
+    legend = dict.fromkeys(native, LegendEntry()) | {name: LegendEntry(number) for name, number in numbers.items()}
+    legend |= dict.fromkeys(floors, LegendEntry(is_floor=True))
+    return legend | {name: replace(legend[of], is_predicted=True) for name, of in predictions.items()}
+
+
+def _assign_numbers(names: Iterable[str], groups: Iterable[Iterable[str]]) -> dict[str, int]:
+    """Return the lowest number for each of ``names`` that no other name in one of its charts has.
+
+    Args:
+        names: the names, in the order in which they are numbered.
+        groups: the sets of names that share a chart.
+    """
+    neighbours: Mapping[str, set[str]] = defaultdict(set)
+    for group in map(set, groups):
+        for name in group:
+            neighbours[name] |= group
+    numbers: dict[str, int] = {}
+    for name in names:
+        used = {numbers.get(other) for other in neighbours[name]}
+        numbers[name] = next(i for i in range(len(used) + 1) if i not in used)
+    return numbers

@@ -1,0 +1,69 @@
+"""Evidence from the logs of a run: the library, its network, and the times that its own model predicts."""
+
+from collections.abc import Iterator
+
+from hpccoll.evidence.log_record import LogRecord
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.rows import Row, Run
+from hpccoll.store.schema import ON_SHARED_GPU
+
+
+def probe_of_run(run: Run) -> ProbeResult:
+    """Return the probe result of a run; an empty one if the run had no probe."""
+    return ProbeResult.from_json(run.evidence) if run.evidence else ProbeResult()
+
+
+def expected_s(probe: ProbeResult, row: Row) -> float | None:
+    """Return the seconds that the library's own model predicts for one of its rows; None without a prediction.
+
+    The model is one of links, which ranks that share a GPU do not use.
+    """
+    if probe.record is None or row.algorithm != NATIVE or row.transport != "nccl" or row.kind == ON_SHARED_GPU:
+        return None
+    return probe.record.modelled_seconds(row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op)
+
+
+def nccl_name(run: Run) -> str:
+    """Return NCCL with its version and build, which its log names; without a log the version; empty without NCCL."""
+    record = probe_of_run(run).record
+    if record and record.library == "nccl" and record.version:
+        return f"NCCL {record.version}{record.build}"
+    loaded = run.provenance.get("nccl")
+    versions = dict.fromkeys(host["library"]["version"] for host in loaded) if isinstance(loaded, list) else ()
+    return f"NCCL {' and '.join(versions)}" if versions else ""
+
+
+def library_summary(probe: ProbeResult) -> str:
+    """Return one line: the library, the network between nodes, and its distance to the GPUs; empty without logs."""
+    return "; ".join(filter(None, (*_network_facts(probe.record), probe.balance))) if probe.record else ""
+
+
+def _network_facts(record: LogRecord | None) -> Iterator[str]:
+    if record is None or record.library != "nccl":
+        return
+    across = record.nodes is None or record.nodes > 1
+    yield f"NCCL {record.version or 'of a version that it does not log'}" + (
+        f" over {', '.join(record.network)}" if record.network and across else ""
+    )
+    if record.gdr is not None:
+        yield "GPUDirect RDMA on every hop" if record.gdr else "not every hop with GPUDirect RDMA"
+    if tuner := record.plugins.get("tuner"):
+        yield f"tuner plugin {tuner}"
+    if record.files:
+        yield f"settings of {', '.join(record.files)}"
+
+
+def library_facts(run: Run) -> dict[str, object]:
+    """Return the facts from the logs of a run that the provenance lists."""
+    probe = probe_of_run(run)
+    record = probe.record or LogRecord()
+    facts = {
+        "library": library_summary(probe),
+        "channels": ", ".join(f"{count} x {path}" for path, count in record.paths.items()),
+        "refused": "; ".join(refusal.line for refusal in record.unavailable),
+        "warnings": "; ".join(record.warnings),
+        "no evidence": probe.failure,
+        "logs": probe.logs,
+    }
+    return {f"evidence.{name}": text for name, text in facts.items() if text}

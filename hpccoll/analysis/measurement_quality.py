@@ -1,0 +1,130 @@
+"""Findings about the quality of measurements: agreement of rounds and launches, and what weakens results."""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.host_ranges import jobs_and_hosts
+from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.series_comparisons import mixed_hosts, repeated_points
+from hpccoll.analysis.series_points import SeriesPoint
+from hpccoll.cases.case import LEAST_ITERATIONS
+from hpccoll.common.text import Finding, info, join_words, warning
+from hpccoll.common.units import format_count
+
+LAUNCHES = "Between launches"
+
+
+def convergence_findings(group: ChartGroup) -> Iterator[Finding]:
+    """Yield a finding if intervals did not become narrow enough in time, and one if rows have none."""
+    rows = [point.row for point in group.usable]
+    if bare := sum(row.ours and row.ci_low_s is None for row in rows):
+        yield info(
+            "no_interval",
+            f"{bare} of {format_count(len(rows), 'row')} have no 95 % interval, which takes {LEAST_ITERATIONS} "
+            "iterations in each round: nothing is clearly faster than these.",
+            title="No intervals", bare=bare, rows=len(rows),
+        )  # fmt: skip
+    loose = [row for row in rows if row.converged is False and row.ci_low_s is not None]
+    if loose:
+        oversubscribed = any(row.oversubscribed for row in loose)
+        fewer = "start fewer ranks, which wait for a core here" if oversubscribed else "take an idle machine"
+        yield info(
+            "not_converged",
+            f"the 95 % interval of {len(loose)} of {format_count(len(rows), 'row')} did not become narrow enough in "
+            "time.",
+            title="Wide intervals",
+            remedy="Give each case more time (seconds and max_iterations of effort; --seconds of hpccoll run), or "
+            f"{fewer}.",
+            loose=len(loose), rows=len(rows), oversubscribed=oversubscribed,
+        )  # fmt: skip
+
+
+def agreement_findings(group: ChartGroup) -> Iterator[Finding]:
+    """Yield how far rounds differ, and how far launches that measured the same points differ, if any did."""
+    yield from _between_rounds(group)
+    repeats = repeated_points(group.points)
+    if not repeats:
+        resumed = sum(len({run for run, _ in round_statistics(point.row)}) > 1 for point in group.usable)
+        text = "each case was measured in one launch."
+        if resumed:
+            text = (
+                f"each case was measured once, the rounds of {format_count(resumed, 'case')} in several launches: an "
+                "interrupted job was resumed."
+            )
+        remedy = (
+            "An interval bounds the median within its launch; another launch may differ by more, most of all on a "
+            "shared machine. Do not choose by a lead of a few per cent."
+        )
+        yield info("measured_once", text, title=LAUNCHES, remedy=remedy, resumed_cases=resumed)
+        return
+    disagreeing = sorted((repeat for repeat in repeats if repeat.disagrees), key=lambda repeat: -repeat.time_ratio)
+    text = (
+        f"{format_count(len(repeats), 'point')} measured more than once, {len(disagreeing)} of them with disjoint "
+        "intervals"
+    )
+    values: dict[str, Any] = {}
+    if disagreeing:
+        worst = disagreeing[0]
+        where = f"{worst.fastest.series} with {group.place(worst.fastest)}"
+        text += f"; the largest difference is {worst.time_ratio:.2f}x: {where}"
+        values = {"max_ratio": worst.time_ratio, **group.coordinates(worst.fastest)}
+    yield info(
+        "repeated_points", f"{text}.", title=LAUNCHES, points=len(repeats), disagreeing=len(disagreeing), **values
+    )
+
+
+def _between_rounds(group: ChartGroup) -> Iterator[Finding]:
+    """Yield the ratio of the slowest to the fastest round of cases."""
+    ratios = list[tuple[float, SeriesPoint]]()
+    for point in group.usable:
+        times = [stats.median for stats in round_statistics(point.row).values()]
+        if len(times) > 1 and not point.row.floor:
+            ratios.append((max(times) / min(times), point))
+    if ratios:
+        largest, point = max(ratios, key=lambda entry: entry[0])
+        typical = median(ratio for ratio, _ in ratios)
+        yield info(
+            "between_rounds",
+            f"the slowest round of a case takes {typical:.2f} times as long as its fastest round (median of "
+            f"{format_count(len(ratios), 'case')}); at most {largest:.2f} times: {point.series} with "
+            f"{group.place(point)}.",
+            title="Between rounds",
+            median_ratio=typical, cases=len(ratios), max_ratio=largest, **group.coordinates(point),
+        )  # fmt: skip
+
+
+def weakness_findings(group: ChartGroup) -> Iterator[Finding]:
+    """Yield what weakens results: wrong rows, oversubscription, several machines, different hosts."""
+    wrong = [point for point in group.points if point.row.status == "wrong"]
+    if wrong:
+        series = sorted({point.series for point in wrong})
+        text = f"{format_count(len(wrong), 'row')} with a wrong result, not drawn: {', '.join(series)}."
+        yield warning("wrong_results", text, title="Wrong", rows=len(wrong), series=tuple(series))
+    oversubscribed = [point.row for point in group.usable if point.row.oversubscribed]
+    if oversubscribed:
+        ranks = sorted({row.ranks for row in oversubscribed})
+        aggregators = max(row.aggregators for row in oversubscribed)
+        also = f" and {format_count(aggregators, 'aggregator')}" if aggregators else ""
+        yield warning(
+            "oversubscribed",
+            f"with {join_words(ranks)} ranks{also} there are more processes than cores: times include waiting for a "
+            "core.",
+            title="Oversubscribed", ranks=tuple(ranks), aggregators=aggregators,
+        )  # fmt: skip
+    if len(group.machines) > 1:
+        text = f"lines and comparisons are separate for each of {'; '.join(group.machines)}."
+        yield warning("several_machines", text, title="Several machines", machines=group.machines)
+    if cases := sum(point.hosts_changed for point in group.usable):
+        text = (
+            f"the rounds of {format_count(cases, 'case')} were measured on different hosts: an interrupted job was "
+            "resumed elsewhere."
+        )
+        yield warning("rounds_on_different_hosts", text, title="Different hosts", cases=cases)
+    if launches := mixed_hosts(group.points):
+        text = (
+            "lines join launches whose hosts are not all among those of the largest launch: "
+            f"{jobs_and_hosts(launches)}."
+        )
+        yield warning("mixed_hosts", text, title="Different hosts", launches=launches)

@@ -1,0 +1,153 @@
+"""Comparisons of series: pure functions over points.
+
+A comparison is made within one launch, round by round. The floor and ``auto`` are left out. What to use is the business
+of ``hpccoll.analysis.recommendations``.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hpccoll.analysis.call_labels import placement_label
+from hpccoll.analysis.round_comparison import disjoint, paired_rounds, round_ratios
+from hpccoll.analysis.series_points import (
+    SeriesPoint,
+    is_ranked,
+    is_usable,
+    median_interval,
+    median_seconds,
+    split_by_launch,
+)
+from hpccoll.analysis.setting import Choice
+from hpccoll.store.call_key import CallKey, rank_pair
+from hpccoll.store.statistics import Interval, median_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """The time of native over that of ``point``: the median of the rounds, and their ends if there are several."""
+
+    point: SeriesPoint
+    value: float
+    ends: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """The busbw of ``point`` over that of ``base``: the same series and size on the fewest ranks."""
+
+    point: SeriesPoint
+    base: SeriesPoint
+    value: float
+
+
+def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
+    """Return the faster of in place and out of place for each run, series, ranks and size, without floor and auto."""
+    by_call: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
+    for point in points:
+        if is_usable(point.row) and is_ranked(point.row):
+            by_call[point.key.without("in_place", "variant", "aggregators")].append(point)
+    found: list[SeriesPoint] = []
+    for of_call in by_call.values():
+        for of_launch in split_by_launch(of_call):
+            best: dict[str, SeriesPoint] = {}
+            for point in of_launch:
+                best[point.series] = min(best.get(point.series, point), point, key=median_seconds)
+            found += best.values()
+    return tuple(found)
+
+
+def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
+    """Return how many times as long as each point the library's own collective takes, in the same placement.
+
+    Both were measured by one launch in the same variant; of several transports, the fastest call of the library counts.
+    A call with one buffer is compared with both placements.
+    """
+    usable = [point for point in points if is_usable(point.row) and is_ranked(point.row)]
+    own_calls: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
+    for point in usable:
+        if Choice.of(point.row).is_native:
+            own_calls[point.key.without("in_place")].append(point)
+    found = []
+    for point in usable:
+        placement = placement_label(point.row)
+        rivals = [
+            native
+            for native in own_calls[point.key.without("in_place")]
+            if placement_label(native.row) in (placement, "") and paired_rounds(point.row, native.row)
+        ]
+        if rivals and not Choice.of(point.row).is_native:
+            native = min(rivals, key=median_seconds)
+            ratios = round_ratios(native.row, point.row)
+            ends = (min(ratios), max(ratios)) if len(ratios) > 1 else None
+            found.append(Speedup(point, median_ratio(ratios), ends))
+    return tuple(found)
+
+
+def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
+    """Return the parallel efficiency of every point with a bandwidth, within one machine."""
+    curves: dict[tuple[str, CallKey], list[SeriesPoint]] = defaultdict(list)
+    for point in best_placements(points):
+        if point.row.busbw_Bps and not rank_pair(point.row):
+            scale = "ranks", "nodes", "ranks_per_node", "racks", "aggregators", "root"
+            curves[point.series, point.key.without("in_place", *scale)].append(point)
+    return tuple(
+        Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base.row.busbw_Bps)
+        for curve in curves.values()
+        for base in [min(curve, key=lambda point: point.row.ranks)]
+        for point in curve
+        if base.row.busbw_Bps
+    )
+
+
+def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return jobs and hosts of launches that a curve joins, if not all ran on a subset of the hosts of the largest."""
+    curves: dict[tuple[str, CallKey, int], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
+    times: Counter[tuple[str, CallKey]] = Counter()
+    for point in points:
+        if is_usable(point.row) and point.hosts:
+            repetition = times[point.series, point.key]  # a repeated measurement is another curve
+            curve = point.series, point.key.only("machine", "in_place"), repetition
+            curves[curve][point.row.job, frozenset(point.hosts)] = None
+            times[point.series, point.key] += 1
+    joined = (launch for launches in curves.values() if not _are_nested(launches) for launch in launches)
+    return tuple(dict.fromkeys(joined))
+
+
+def _are_nested(launches: Iterable[tuple[str, frozenset[str]]]) -> bool:
+    hosts = [hosts for _, hosts in launches]
+    return all(some <= max(hosts, key=len) for some in hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedPoint:
+    """A point that several runs measured: the fastest and the slowest measurement."""
+
+    fastest: SeriesPoint
+    slowest: SeriesPoint
+
+    @property
+    def time_ratio(self) -> float:
+        """The time of the slowest measurement over that of the fastest."""
+        return median_seconds(self.slowest) / median_seconds(self.fastest)
+
+    @property
+    def disagrees(self) -> bool:
+        return disjoint(median_interval(self.fastest), median_interval(self.slowest))
+
+
+def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
+    """Return the points that several runs on one machine measured."""
+    by_point: dict[tuple[str, CallKey], list[SeriesPoint]] = defaultdict(list)
+    for point in points:
+        if is_usable(point.row) and not point.row.floor:
+            by_point[point.series, point.key].append(point)
+    several = (points for points in by_point.values() if len({point.row.run_id for point in points}) > 1)
+    return tuple(RepeatedPoint(min(points, key=median_seconds), max(points, key=median_seconds)) for points in several)
+
+
+def evenly_spaced(values: Sequence[int], count: int) -> list[int]:
+    """Return at most ``count`` of the sorted ``values``: evenly spaced, with the first and the last."""
+    if len(values) <= count:
+        return list(values)
+    return [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]

@@ -1,0 +1,183 @@
+"""Points of charts: rows with the names of their series, and the machine, hosts and wires of their runs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from hpccoll.analysis.call_labels import node_of_rank
+from hpccoll.analysis.conditions import mpi_version
+from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
+from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.series_names import series_namer
+from hpccoll.analysis.wire_bandwidth import Wire
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.store.call_key import CallKey, rank_pair
+from hpccoll.store.host_names import canonical_hosts
+from hpccoll.store.rows import Results, Row, Run
+from hpccoll.store.statistics import Interval
+from hpccoll.store.step_times import StepTimes
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """A row with the name of its series, and the machine, hosts and wires of its run."""
+
+    row: Row
+    series: str
+    machine: str
+    hosts: tuple[str, ...]  # one for each node, in order
+    wire: Wire
+    hosts_changed: bool = False  # whether its rounds were measured on different hosts
+    library: str = ""  # the library and its network, from its logs
+    expected_s: float | None = None  # the time that the library's own model predicts for what ran
+    mpi: str = ""  # the version of the MPI library
+    nccl: str = ""  # NCCL and its version, of a row over NCCL
+    colour_of: str = ""  # the series whose colour a prediction has, measured or not
+    prediction: str = ""  # the machine file of a prediction, and its error on held-out measurements
+    fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
+    step: StepTimes | None = field(default=None, compare=False)  # of a training step, the times of one iteration
+
+    @property
+    def key(self) -> CallKey:
+        """The call of the row."""
+        return CallKey.of(self.row, self.machine)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the result, with the rate of the wires if they are those of a testbed."""
+        return ", ".join(filter(None, (self.row.kind, self.wire.rate_label)))
+
+    def rank_label(self, rank: int) -> str:
+        """Return the number of a worker, with its host if there are several."""
+        row, node = self.row, node_of_rank(self.row, rank)
+        host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
+        return f"{rank} ({host})" if host else str(rank)
+
+    @property
+    def pair_label(self) -> str:
+        """The two ranks that exchange messages, with their hosts if there are several; empty if all take part."""
+        pair = rank_pair(self.row)
+        return f"ranks {' and '.join(map(self.rank_label, pair))}" if pair else ""
+
+
+def is_usable(row: Row) -> bool:
+    """Return whether ``row`` may be drawn and compared: its result is correct, and it has a time and a size.
+
+    A row with missing rounds is usable.
+    """
+    return row.status in ("ok", "partial") and not row.wrong and bool(row.median_s) and row.bytes > 0
+
+
+def is_ranked(row: Row) -> bool:
+    """Return whether ``row`` is part of rankings.
+
+    The floor moves no data, a single rank exchanges none, and ``auto`` duplicates another row.
+    """
+    return not row.floor and row.algorithm != AUTO and row.exchanges_data
+
+
+def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoint]:
+    """Return the points of all rows but those of launches that lost ranks, in the order in which runs were created.
+
+    Args:
+        results: the results.
+        inputs: the name of the input of each run, by run_id; it follows the names of series.
+    """
+    runs = {run.run_id: run for run in results.runs}
+    created = {run_id: run.created for run_id, run in runs.items()}
+    incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see critical_findings
+    requested = (row for row in results.rows if row.run_id not in incomplete)
+    rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
+    measured_name = series_namer(row for row in rows if not row.predicted)  # predictions change no measured name
+    predicted_name = series_namer(rows)
+
+    def name(row: Row) -> str:
+        if not row.predicted:
+            return measured_name(row)
+        run = runs.get(row.run_id)
+        assumed = ", assumed" if run and run.provenance.get("assumed") else ""
+        return f"{predicted_name(row)} ({row.kind}{assumed})"
+
+    probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
+    names = canonical_hosts(host for run in runs.values() for host in _hosts(run))
+    hosts = {run_id: tuple(names[host] for host in _hosts(run)) for run_id, run in runs.items()}
+    suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
+    return [
+        replace(
+            _series_point(
+                row,
+                name(row) + suffixes.get(row.run_id, ""),
+                runs,
+                hosts,
+                probes,
+                measured_name(row) if row.predicted else "",
+            ),
+            step=results.step_times.get(row.key),
+        )
+        for row in rows
+    ]
+
+
+def _series_point(
+    row: Row,
+    series: str,
+    runs: Mapping[str, Run],
+    hosts: Mapping[str, tuple[str, ...]],
+    probes: Mapping[str, ProbeResult],
+    colour_of: str,
+) -> SeriesPoint:
+    run = runs.get(row.run_id)
+    if run is None:
+        return SeriesPoint(row, series, "unknown machine", (), Wire())
+    if row.predicted:
+        prediction, fitted_to = (str(run.provenance.get(name) or "") for name in ("prediction", "fitted_to"))
+        return SeriesPoint(
+            row, series, run.machine, (), Wire(), colour_of=colour_of, prediction=prediction, fitted_to=fitted_to
+        )
+    host_sets = {hosts[run_id] for run_id in row.round_run_ids if run_id and run_id in runs}
+    return SeriesPoint(
+        row, series, run.machine, hosts[row.run_id], Wire.of(run), hosts_changed=len(host_sets) > 1,
+        library=library_summary(probes[run.run_id]) if row.algorithm == NATIVE else "",
+        expected_s=expected_s(probes[run.run_id], row), mpi=mpi_version(run.provenance),
+        nccl=nccl_name(run) if row.transport == "nccl" else "",
+    )  # fmt: skip
+
+
+def _hosts(run: Run) -> tuple[str, ...]:
+    hosts = run.provenance.get("hosts")
+    return tuple(hosts if isinstance(hosts, list | tuple) else ())
+
+
+def median_seconds(point: SeriesPoint) -> float:
+    """Return the median time of a usable point."""
+    assert point.row.median_s is not None  # noqa: S101 - usable
+    return point.row.median_s
+
+
+def median_interval(point: SeriesPoint) -> Interval:
+    """Return the 95 % interval of the median of a point."""
+    low, high = point.row.ci_low_s, point.row.ci_high_s
+    return None if low is None or high is None else (low, high)
+
+
+def busbw_interval(point: SeriesPoint) -> Interval:
+    """Return the ends of the busbw of a point, by the interval of its time; None without one."""
+    ends, busbw = median_interval(point), point.row.busbw_Bps or 0.0
+    if ends is None or not ends[0]:
+        return None
+    return busbw * median_seconds(point) / ends[1], busbw * median_seconds(point) / ends[0]
+
+
+def split_by_launch(points: Iterable[SeriesPoint]) -> list[list[SeriesPoint]]:
+    """Return the points in parts that have no launch in common.
+
+    Points of one run are in one part, and so are those of a resumed job, whose rounds belong to several runs.
+    """
+    parts: list[tuple[set[str], list[SeriesPoint]]] = []
+    for point in points:
+        runs, members = {run for run, _ in round_statistics(point.row)}, [point]
+        for part in [part for part in parts if part[0] & runs]:
+            parts.remove(part)
+            runs, members = part[0] | runs, [*part[1], *members]
+        parts.append((runs, members))
+    return [members for _, members in parts]

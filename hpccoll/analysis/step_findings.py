@@ -1,0 +1,246 @@
+"""What measured training steps show: a table, and findings on overlap, buckets, products and the null step."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
+from hpccoll.analysis.round_comparison import clearly_faster
+from hpccoll.analysis.series_points import SeriesPoint
+from hpccoll.analysis.step_comparison import (
+    StepComparison,
+    algorithm_name,
+    bucket_of,
+    compare_steps,
+    product_findings,
+    worst_of,
+)
+from hpccoll.common.text import Finding, info, join_words, warning
+from hpccoll.common.units import format_count, format_per_cent, format_rounded_size, format_seconds, format_size
+from hpccoll.store.call_key import CallKey
+from hpccoll.store.step_times import StepTimes
+
+NULL_SHARE = 0.02
+"""How much longer than its computation a step without communication may take before a finding names it."""
+
+_HEAD = (
+    "model", "workload", "on", "algorithm", "", "step", "95 % interval", "null", "exposed", "share",
+    "all communication",
+)  # fmt: skip
+
+
+def step_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and lines of the table of steps, the fastest algorithm of each workload first.
+
+    Columns without any text are left out.
+    """
+    compared = compare_steps((point.row for point in group.usable), group.machine_of_run)
+    lines = [line for each in compared for line in _lines(each)]
+    columns = [(head, texts) for head, *texts in zip(_HEAD, *lines, strict=True) if any(texts)]
+    return [head for head, _ in columns], [list(line) for line in zip(*(texts for _, texts in columns), strict=True)]
+
+
+def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
+    """Yield a line for each algorithm; only the first one names the workload."""
+    about = each.model, ", ".join(each.details), each.shape
+    mark = ("best" if each.clear else "a tie") if each.ranked else ""
+    for row in each.rows:
+        bare = None if row.exposed_s is None or row.median_s is None else row.median_s - row.exposed_s
+        interval = "" if row.ci_low_s is None else f"{_time(row.ci_low_s)} to {_time(row.ci_high_s)}"
+        share = "" if row.exposed_share is None else format_per_cent(row.exposed_share)
+        times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share, _time(row.communication_s)
+        yield (*about, algorithm_name(row), mark, *times)
+        about, mark = ("", "", ""), ""
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"-{format_seconds(-seconds)}" if seconds < 0 else format_seconds(seconds)
+
+
+def step_findings(group: ChartGroup) -> list[Finding]:
+    """Return the findings of a group of training steps; warnings come first."""
+    compared = compare_steps((point.row for point in group.usable), group.machine_of_run)
+    steps = {id(point.row): point for point in group.usable}
+    findings = [
+        *_null_findings(compared),
+        *product_findings(compared, lambda row: steps[id(row)].step),
+        *_overlap_findings(compared),
+        *_bucket_findings(compared),
+        *_last_buckets(compared, steps),
+        *agreement_findings(group),
+        *weakness_findings(group),
+        *convergence_findings(group),
+    ]
+    return sorted(findings, key=lambda finding: finding.severity == "info")
+
+
+def _without(each: StepComparison, key: str) -> CallKey:
+    """Return what a comparison has in common with others that differ in one key of the workload."""
+    others = tuple(argument for argument in each.key.arguments or () if argument[0] != key)
+    return replace(each.key, arguments=others, requested_bytes=None)
+
+
+def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
+    """Yield how much of the communication overlap hides, on the first ranks on which both were measured."""
+    sequential = {_without(each, "overlap"): each for each in compared if not each.workload["overlap"]}
+    for each in compared:
+        other = sequential.get(_without(each, "overlap"))
+        if not each.workload["overlap"] or not each.has_collectives or other is None:
+            continue
+        without = {algorithm_name(row): row for row in other.rows}
+        clauses = tuple(
+            {"algorithm": name, "hidden": (before.median_s or 0.0) - (row.median_s or 0.0), "of": before.exposed_s,
+             "clear": clearly_faster(row, before)}
+            for row in each.rows
+            for name in [algorithm_name(row)]
+            if (before := without.get(name)) and before.exposed_s and before.exposed_s > 0
+        )  # fmt: skip
+        if clauses:
+            details = (word for word in each.details if word != "overlapped")
+            where = ", ".join((f"{each.model} on {each.shape}", *details))
+            yield info(
+                "overlap",
+                f"{where}: overlap hides {'; '.join(map(_overlap_text, clauses))}.",
+                title="Overlap",
+                remedy="The step with overlap is compared with the same step that synchronises gradients after the "
+                "backward pass; without overlap everything is exposed.",
+                algorithms=clauses,
+            )
+            return
+
+
+def _overlap_text(clause: Mapping[str, Any]) -> str:
+    hidden, of, algorithm = clause["hidden"], clause["of"], clause["algorithm"]
+    if not clause["clear"]:
+        return f"no clear part of {format_seconds(of)} with {algorithm}"
+    return f"{format_seconds(hidden)} of {format_seconds(of)} ({100 * hidden / of:.0f} %) with {algorithm}"
+
+
+def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
+    """Yield the best limit of buckets, and what others cost, for the fastest algorithm of the first such workload."""
+    by_rest: dict[CallKey, list[StepComparison]] = {}
+    for each in compared:
+        if each.has_collectives:
+            by_rest.setdefault(_without(each, "bucket"), []).append(each)
+    for several in by_rest.values():
+        best = min(several, key=lambda each: each.rows[0].median_s or 0.0).rows[0]
+        name = algorithm_name(best)
+        rows = sorted(
+            (row for each in several for row in each.rows if algorithm_name(row) == name and row is not best),
+            key=bucket_of,
+        )
+        costs = tuple(
+            {"bucket": bucket_of(row), "cost": (row.median_s or 0.0) / (best.median_s or 1.0) - 1,
+             "clear": clearly_faster(best, row)}
+            for row in rows
+        )  # fmt: skip
+        if not costs:
+            continue
+        first = several[0]
+        text = f"{first.workload['model']} on {first.shape}, {name}: {_bucket_text(bucket_of(best), costs)}"
+        scale = first.workload["scale"]
+        scaled = f" (limits of the full model; here divided by {scale})" if scale > 1 else ""
+        yield info("best_bucket", f"{text}{scaled}.", title="Buckets", bucket=bucket_of(best), costs=costs)
+        return
+
+
+def _bucket_text(best: int, costs: Sequence[Mapping[str, Any]]) -> str:
+    """Return what other limits cost: ``80 MiB is best; the default costs 9 %; 160 MiB is not clearly slower``."""
+    worse = [f"{_limit(each['bucket'])} costs {100 * each['cost']:.0f} %" for each in costs if each["clear"]]
+    if not worse:
+        return "no limit is clearly the best"
+    equal = [_limit(each["bucket"]) for each in costs if not each["clear"]]
+    tie = [f"{join_words(equal)} {'is' if len(equal) == 1 else 'are'} not clearly slower"] if equal else []
+    return "; ".join([f"{_limit(best)} is best", ", ".join(worse), *tie])
+
+
+def _limit(limit: int) -> str:
+    return format_size(limit) if limit else "the default"
+
+
+def _last_buckets(compared: Sequence[StepComparison], steps: dict[int, SeriesPoint]) -> Iterator[Finding]:
+    """Yield the last bucket of the first overlapped workload, if it is ready only after all computations."""
+    for each in compared:
+        step = steps[id(each.rows[0])].step
+        if each.workload["overlap"] and step and (values := _last_bucket(step)):
+            text = (
+                f"{each.model} on {each.shape}: the last of {values['buckets']} buckets, "
+                f"{format_rounded_size(values['nbytes'])}, is never hidden: it is ready when the backward pass has "
+                f"ended, and takes {format_seconds(values['seconds'])} ({100 * values['share']:.0f} % of the step) "
+                f"with {algorithm_name(each.rows[0])}."
+            )
+            yield info("last_bucket", text, title="Last bucket", **values)
+            return
+
+
+def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
+    """Return the bytes and the seconds of the last bucket on the slowest rank; None if computations can hide it."""
+    position = int(step.step_s[0].argmax())
+    buckets = [
+        (each["bytes"], times)
+        for each, times in zip(step.program(position).operations, step.operations(position)[0].tolist(), strict=True)
+        if str(each["label"]).startswith("bucket") and each["phase"] == "backward"
+    ]
+    computed = step.computations(position)[0]
+    if len(buckets) < 2 or not len(computed):
+        return None
+    nbytes, (ready, begin, end) = buckets[-1]
+    length = float(step.step_s[0, position])
+    if ready < float(np.max(computed[:, 1])) - 1e-3 * length:
+        return None
+    return {"nbytes": nbytes, "buckets": len(buckets), "seconds": end - begin, "share": (end - begin) / length}
+
+
+def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
+    """Yield what makes exposed times uncertain: no null step, one slower than its computation, or one too slow."""
+    missing = [each for each in compared if all(row.exposed_s is None for row in each.rows)]
+    if missing:
+        yield warning(
+            "null_missing",
+            f"{len(missing)} of {format_count(len(compared), 'workload')} have no step without communication.",
+            title="Exposed time unknown",
+            remedy="Add the algorithm null: exposed communication is the time by which a step is longer than that of "
+            "null.",
+            workloads=len(missing), of=len(compared),
+        )  # fmt: skip
+    late = [(found, each) for each in compared if (found := _null_excess(each))]
+    if late:
+        (excess, share), each = max(late, key=lambda pair: pair[0][1])
+        fewer = "start fewer ranks, which wait for a core here" if each.oversubscribed else "take an idle machine"
+        yield warning(
+            "null_overhead",
+            f"without communication the step takes {format_seconds(excess)} ({100 * share:.1f} %) more than its "
+            f"computation{worst_of(each, len(late), len(compared))}.",
+            title="Cost of the harness",
+            remedy="The harness or the machine delays computations: exposed times leave that out. To lower it, "
+            f"{fewer}.",
+            excess=excess, share=share, workloads=len(late), of=len(compared), oversubscribed=each.oversubscribed,
+        )  # fmt: skip
+    below = [(row, each) for each in compared for row in each.rows if (row.exposed_high_s or 0.0) < 0]
+    if below:
+        row, each = min(below, key=lambda pair: pair[0].exposed_share or 0.0)
+        seconds = -(row.exposed_s or 0.0)
+        others = f", and {format_count(len(below) - 1, 'other step')} likewise" if len(below) > 1 else ""
+        text = (
+            f"{each.title}: with {algorithm_name(row)} the step takes {format_seconds(seconds)} less than "
+            f"without communication{others}: something else slowed the null step down."
+        )
+        yield warning("below_null", text, title="Below null", rows=len(below), seconds=seconds)
+
+
+def _null_excess(each: StepComparison) -> tuple[float, float] | None:
+    """Return how much longer than its computation the step without communication takes, and its share of that step.
+
+    None if that is little.
+    """
+    workload, null = each.workload, each.null
+    stages = "pp=" in str(workload["parallel"])  # of a pipeline it also has the bubble
+    if null is None or not null.median_s or workload["compute"] != "wait" or stages:
+        return None
+    excess = null.median_s - 1e-6 * int(workload["compute_us"]) * int(workload["micro_batches"])
+    return (excess, excess / null.median_s) if excess > NULL_SHARE * null.median_s else None

@@ -1,0 +1,214 @@
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.render.colours import INK, PALETTE, group_colours, group_shapes
+
+
+def names(results):
+    return [group.name for group in chart_groups(results)]
+
+
+def test_rows_of_one_setting_are_one_group(results):
+    (group,) = chart_groups(results)
+    assert (group.name, group.kind) == ("all_reduce", "measured")
+    assert group.setting == "float32, sum, host memory, mapping block, single timing, rule max"
+    assert len(group.points) == len(results.rows)
+
+
+def test_every_setting_of_a_collective_is_a_group_named_by_what_differs(make_row, of_rows):
+    found = of_rows(make_row(), make_row(dtype="float64"), make_row(collective="all_gather", op=None))
+    assert names(found) == ["all_reduce-float32", "all_reduce-float64", "all_gather"]
+
+
+def test_timings_are_different_groups_and_those_of_single_operations_come_first(make_row, of_rows):
+    several = [make_row(nbytes=nbytes, timing="aggregated") for nbytes in (8, 16, 32)]
+    groups = chart_groups(of_rows(make_row(), *several))
+    assert [{point.row.timing for point in group.points} for group in groups] == [{"single"}, {"aggregated"}]
+    assert [group.distinguishing_setting(groups) for group in groups] == [
+        "single timing", "aggregated timing",
+    ]  # fmt: skip
+
+
+def test_kinds_of_measurements_are_different_groups(make_row, of_rows):
+    found = of_rows(make_row(), make_row(kind="measured on a testbed"))
+    assert names(found) == ["all_reduce-measured", "all_reduce-measured_on_a_testbed"]
+
+
+def test_the_same_ranks_on_more_nodes_are_another_group(make_row, of_rows):
+    found = of_rows(make_row(ranks=4, ranks_per_node=4), make_row(ranks=4, nodes=4, ranks_per_node=1))
+    assert names(found) == ["all_reduce-1_rank_per_node", "all_reduce-4_ranks_per_node"]
+
+
+def test_group_names_are_unique_after_escaping(make_row, of_rows):
+    found = names(of_rows(make_row(device="a/b"), make_row(device="a b"), make_row(device="../b")))
+    assert len(set(found)) == 3
+    assert not any("/" in name for name in found)
+
+
+def test_a_line_is_named_by_the_algorithm_and_only_by_what_differs_in_it(make_row, of_rows):
+    rows = make_row(), make_row(params={"channels": 2}), make_row("native", transport="vendor")
+    (group,) = chart_groups(of_rows(*rows))
+    assert [point.series for point in group.points] == ["ring", "ring channels=2", "native"]
+
+
+def test_series_are_named_with_their_transport_if_there_are_several(make_row, of_rows):
+    rows = [make_row("ring"), make_row("ring", transport="shm"), make_row("direct", transport="shm")]
+    rows += [make_row("native"), make_row("auto"), make_row("null")]
+    (group,) = chart_groups(of_rows(*rows))
+    assert [point.series for point in group.points] == [
+        "ring mpi", "ring shm", "direct shm", "native", "auto", "null (floor)",
+    ]  # fmt: skip
+    (separate,) = chart_groups(of_rows(make_row("ring"), make_row("direct", transport="shm")))
+    assert [point.series for point in separate.points] == ["ring mpi", "direct shm"]
+
+
+def test_mappings_share_charts_and_are_named_where_they_differ(make_row, of_rows):
+    rows = make_row(), make_row(mapping="cyclic"), make_row("hierarchical", mapping="cyclic")
+    (group,) = chart_groups(of_rows(*rows))
+    assert [point.series for point in group.points] == ["ring block", "ring cyclic", "hierarchical"]
+    assert group.several_mappings
+    assert "mapping" not in group.setting
+    (alone,) = chart_groups(of_rows(make_row(mapping="cyclic")))
+    assert not alone.several_mappings
+    assert "mapping cyclic" in alone.setting
+
+
+def test_colours_are_the_same_in_all_groups_and_different_in_one(make_row, of_rows):
+    rows = make_row(), make_row("native"), make_row("zip"), make_row("zip", dtype="float64"), make_row("null")
+    first, second = chart_groups(of_rows(*rows))
+    assert first.legend == second.legend
+    assert group_colours(first.legend)["native"] == INK
+    assert list(first.legend) == ["native", "ring", "zip", "null (floor)"]
+    assert len(set(group_colours(first.legend).values())) == 4
+
+
+def test_a_row_with_missing_rounds_is_usable(make_row, of_rows):
+    partial = make_row(status="partial", reason="2 of 3 rounds")
+    (group,) = chart_groups(of_rows(partial, make_row(status="partial", median_s=None)))
+    assert [point.row for point in group.usable] == [partial]
+
+
+def test_a_wrong_failed_or_skipped_row_is_never_usable(make_row, of_rows):
+    bad = [make_row(status=status) for status in ("wrong", "failed", "skipped")]
+    (group,) = chart_groups(of_rows(*bad, make_row(wrong=3), make_row(seconds=1.0, median_s=None), make_row()))
+    assert [point.row for point in group.usable] == [make_row()]
+
+
+def test_points_stand_in_the_order_in_which_their_runs_were_created(make_row, make_run, of_rows):
+    late, early = make_run(run_id="late", created="2026-02-01"), make_run(run_id="early", created="2026-01-01")
+    (group,) = chart_groups(of_rows(make_row(run_id="late"), make_row(run_id="early"), runs=(late, early)))
+    assert [point.row.run_id for point in group.points] == ["early", "late"]
+
+
+def test_testbeds_of_different_rates_share_no_group(make_node_row, make_bed_run, of_rows):
+    rates = {"a": 10**8, "b": 10**9, "c": 25 * 10**8, "d": None}
+    rows = [make_node_row(run_id=run_id) for run_id in rates]
+    found = chart_groups(of_rows(*rows, runs=[make_bed_run(run_id, rate_bps=bps) for run_id, bps in rates.items()]))
+    words = ("1 Gbit/s", "100 Mbit/s", "2.5 Gbit/s", "unmetered wires")
+    assert [group.kind for group in found] == [f"measured on a testbed, {rate}" for rate in words]
+    assert found[0].name == "all_reduce-measured_on_a_testbed_1_Gbit_s"
+
+
+def test_the_setting_names_the_ranks_per_node_if_all_nodes_have_the_same(
+    testbed_results, make_node_row, make_bed_run, of_rows
+):
+    (group,) = chart_groups(testbed_results)
+    assert group.setting.endswith(", 1 rank per node")
+    rows = [make_node_row(nodes=n, ranks=2 * n, ranks_per_node=2) for n in (2, 4)]
+    (two,) = chart_groups(of_rows(*rows, runs=(make_bed_run(),)))
+    assert (two.unit, two.unit_title, two.shape_label(rows[1])) == ("nodes", "nodes (2 ranks each)", "4 nodes")
+
+
+def test_one_machine_is_counted_in_ranks(results):
+    (group,) = chart_groups(results)
+    assert (group.unit, group.unit_title, group.shape_label(results.rows[0])) == ("ranks", "ranks", "2 ranks")
+
+
+def test_a_variant_is_in_the_name_of_a_line_where_it_differs(make_row, of_rows):
+    (one,) = chart_groups(of_rows(make_row("native", variant="funneled")))
+    assert [point.series for point in one.points] == ["native"]
+    (two,) = chart_groups(of_rows(make_row("native", variant="funneled"), make_row("native")))
+    assert [point.series for point in two.points] == ["native funneled", "native"]
+
+
+def series_of(of_rows, *rows):
+    return [point.series for group in chart_groups(of_rows(*rows)) for point in group.points]
+
+
+def test_rows_of_the_python_executor_are_another_series_only_in_reports_that_have_both(make_row, of_rows):
+    python, compiled = make_row("tree", executor="python"), make_row("native", executor="compiled")
+    skipped = make_row(status="skipped", median_s=None, nbytes=8)
+    assert series_of(of_rows, python, skipped) == ["tree", "ring"]
+    assert series_of(of_rows, compiled, skipped) == ["native", "ring"]
+    assert series_of(of_rows, python, compiled, skipped) == ["tree (python)", "native", "ring"]
+    both = make_row(executor="compiled"), make_row(executor="python", mapping="cyclic")
+    assert series_of(of_rows, *both) == ["ring block", "ring (python) cyclic"]
+
+
+def test_rows_on_a_gpu_have_the_name_of_compiled_rows(make_row, of_rows):
+    on_host, on_gpu = make_row(executor="compiled"), make_row(executor="python", device="cuda")
+    assert series_of(of_rows, on_host, on_gpu) == ["ring", "ring"]
+
+
+def settings_of(of_rows, *rows):
+    return [group.setting for group in chart_groups(of_rows(*rows))]
+
+
+def test_a_root_is_in_the_setting_only_where_it_is_not_always_the_first_rank(make_row, of_rows):
+    rooted = {"collective": "broadcast", "op": None}
+    (plain,) = settings_of(of_rows, make_row(**rooted), make_row(**rooted, root=0, nbytes=64))
+    assert "root" not in plain
+    several = settings_of(of_rows, make_row(**rooted), make_row(**rooted, root=1))
+    assert [setting.split(", ")[0] for setting in several] == ["root 0", "root 1"]
+
+
+def test_rows_of_different_traffic_are_different_settings_and_the_same_line(make_row, of_rows):
+    unequal = {"collective": "all_to_all_v", "op": None, "algorithm": "pairwise"}
+    rows = make_row(**unequal), make_row(**unequal, params={"traffic": "random"})
+    found = chart_groups(of_rows(*rows))
+    assert [group.name for group in found] == ["all_to_all_v-traffic_random", "all_to_all_v-traffic_zipf"]
+    assert {point.series for group in found for point in group.points} == {"pairwise"}
+
+
+def test_pairs_at_once_are_a_setting(make_row, of_rows):
+    exchange = {"collective": "multi_pair", "op": None, "algorithm": "exchange", "ranks": 8}
+    rows = (make_row(**exchange, params=params) for params in ({}, {"concurrent": 1}, {"concurrent": 2}))
+    labels = [setting.split(", ")[0] for setting in settings_of(of_rows, *rows)]
+    assert labels == ["1 pair at once", "2 pairs at once", "all pairs at once"]
+
+
+def test_a_barrier_has_no_elements(make_row, of_rows):
+    (setting,) = settings_of(of_rows, make_row(collective="barrier"))
+    assert "float32" not in setting
+    assert "sum" not in setting
+
+
+def test_an_emulated_switch_is_named_as_software_with_its_aggregators(make_row, of_rows):
+    emulated = make_row("sharp_emulated", ranks=4, aggregators=1), make_row("ring", ranks=4, aggregators=1)
+    alone, played = chart_groups(of_rows(*emulated, *(make_row(ranks=4, nbytes=n) for n in (8, 64, 512))))
+    assert (alone.name, played.name) == ("all_reduce-no_aggregators", "all_reduce-1_aggregator")
+    assert alone.emulations == ()
+    assert played.emulations == ("sharp_emulated: software, switches played by ranks, with 1 aggregator",)
+
+
+def test_aggregators_that_grow_with_the_ranks_are_one_series(make_row, of_rows):
+    rows = [make_row("sharp_emulated", ranks=p, nbytes=n, aggregators=a) for p, a in ((4, 1), (8, 3)) for n in (8, 64)]
+    (group,) = chart_groups(of_rows(*rows))
+    assert {point.series for point in group.points} == {"sharp_emulated"}
+    (emulation,) = group.emulations
+    assert (
+        emulation
+        == "sharp_emulated: software, switches played by ranks, with 1 aggregator (4 ranks), 3 aggregators (8 ranks)"
+    )
+
+
+def test_lines_of_one_collective_differ_in_colour_and_mark_and_a_name_keeps_its_own(make_row, of_rows):
+    names = [f"algorithm_{i}" for i in range(11)]
+    rows = [make_row(name) for name in names]
+    rows += [make_row(name, collective="all_gather", op=None) for name in (*names[5:], "another")]
+    first, second = chart_groups(of_rows(*rows))
+    assert first.legend == second.legend
+    for group in (first, second):
+        drawn = {point.series for point in group.points}
+        colours, shapes = group_colours(group.legend), group_shapes(group.legend)
+        assert len({colours[name] for name in drawn}) == len(drawn)
+        assert len({(colours[name], shapes[name]) for name in drawn}) == len(drawn)
+    assert set(group_colours(first.legend).values()) <= set(PALETTE)

@@ -1,0 +1,286 @@
+"""Critical findings, end to end: logs, raw file, report, export."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import raw_examples
+from cli_runner import invoke
+
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.critical_findings import (
+    find_busy_machine,
+    find_critical,
+    find_far_gpus,
+    find_hidden_gpus,
+    find_slow_gpus,
+    opening_findings,
+)
+from hpccoll.cases.variants import named_variants
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.measure.executed_evidence import judge
+from hpccoll.render.charts import FIGURES
+from hpccoll.store import hdf5
+from hpccoll.store.load_results import read_results
+from hpccoll.store.raw_results import RawResults
+
+SIZE = 67108864
+HEAD = "n0:4021:4021 [0] NCCL INFO "
+SOCKETS = f"""{HEAD}NCCL version 2.30.7+cuda12.9
+{HEAD}NET/Plugin: Could not find: libnccl-net.so
+{HEAD}NET/IB : No device found.
+{HEAD}NET/Socket : Using [0]eth0:10.0.0.1<0>
+{HEAD}Using network Socket
+{HEAD}comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/Socket/0
+{HEAD}AllReduce: {SIZE} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..1}}
+"""
+WHY = "Cannot initialize CollNet, using point-to-point network instead"
+REFUSED = f"""{HEAD}NCCL version 2.30.7+cuda12.9
+{HEAD}NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>
+{HEAD}Using network IB
+{HEAD}comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+n0:4021:4021 [0] init.cc:1392 NCCL WARN {WHY}
+{HEAD}AllReduce: {SIZE} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..15}}
+"""
+INFINIBAND = [{"hosts": ["n0"], "ports": [{"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand"}]}]
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """``measured(log, **provenance)`` is a directory with a raw file of NCCL's all-reduce, whose probe left ``log``."""
+
+    def measure(log, variant=None, environment=None, name="nccl.n2x8", nodes=2, collective="all_reduce", **provenance):
+        logs = tmp_path / "logs"
+        logs.mkdir(exist_ok=True)
+        (logs / "nccl.n0.4021.log").write_text(log)
+        found = ProbeResult.from_logs(logs)
+        case = raw_examples.case(SIZE, collective=collective, algorithm="native", transport="nccl", device="cuda")
+        own = (
+            named_variants()[variant].environment
+            if variant in named_variants() and environment is None
+            else environment or {}
+        )
+        job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
+        labels = judge(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None, port_packets=None)
+        attempt = raw_examples.attempt(
+            ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
+        )
+        outcome = raw_examples.outcome(
+            case, bytes=SIZE, requested=labels.requested, executed=labels.executed, evidence=labels.evidence,
+            times=raw_examples.times(ranks=16), wire_sent=(), wire_received=(), port_sent=(), port_received=(),
+            counters=None,
+        )  # fmt: skip
+        out = tmp_path / "results"
+        (out / "raw").mkdir(parents=True, exist_ok=True)
+        hdf5.write_raw_file(RawResults(path=out, job=job, attempts=[(attempt, [outcome])]), out / "raw" / f"{name}.h5")
+        return out
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("provenance", "why"),
+    [({"network": "rdma"}, "the site file says so"), ({"ports": INFINIBAND}, "mlx5_0/1 is active")],
+    ids=["by the site", "by a port"],
+)
+def test_the_page_begins_with_tcp_where_rdma_was_expected(measured, provenance, why):
+    out = measured(SOCKETS, **provenance)
+    ran = invoke("report", out)
+    assert ran.out.startswith("RDMA was expected and TCP was used")
+    body = (out / "report" / "index.html").read_text().partition("<body>")[2].strip()
+    first = body.partition("</p>")[0]
+    assert first.startswith('<p class="critical" role="alert">RDMA was expected and TCP was used')
+    assert "Socket" in first
+    assert f"Expected, because {why}. In nccl.n2x8." in first
+
+
+@pytest.mark.parametrize(
+    "provenance",
+    [
+        {},
+        {"network": "tcp"},
+        {"network": "tcp", "ports": INFINIBAND},
+        {"network": "rdma", "variant": "nccl-socket", "environment": {"NCCL_NET": "Socket"}},
+    ],
+    ids=["nothing expected", "tcp expected", "tcp although there is a port", "a variant that asks for it"],
+)
+def test_expected_or_requested_sockets_are_no_finding(measured, provenance):
+    assert find_critical(read_results([measured(SOCKETS, **provenance)])) == ()
+
+
+def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_the_reason(measured):
+    out = measured(REFUSED, variant="nccl-sharp", environment={"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": ""})
+    (row,) = json.loads(invoke("export", out).out)
+    assert row["requested"] == "sharp"
+    assert row["executed"].startswith("ring (fallback: ")
+    assert WHY in row["executed"]
+    assert row["executed"] in invoke("export", out, "--format", "csv").out
+    (group,) = chart_groups(read_results([out]))
+    drawn = json.dumps([figure.specification(group) for figure in FIGURES])
+    assert "native (sharp asked, ring ran)" in drawn
+    assert WHY in drawn
+    invoke("report", out)
+    page = (out / "report" / "index.html").read_text()
+    assert "<b>Fallback:</b> native (sharp asked, ring ran): " in page
+
+
+def test_a_control_that_still_shows_sharp_is_a_finding(measured):
+    log = REFUSED.replace(WHY, "nothing").replace("Algo RING", "Algo COLLNET_DIRECT")
+    (finding,) = find_critical(read_results([measured(log, variant="nccl-sharp-off")]))
+    assert (finding.kind, finding.values["variant"]) == ("control_failed", "nccl-sharp-off")
+    assert "COLLNET_DIRECT" in finding.values["evidence"]
+
+
+@pytest.mark.parametrize("variant", [None, "nccl-ring", "mine"])
+def test_sockets_that_a_site_has_set_by_mistake_are_a_finding(measured, variant):
+    variables = {"NCCL_IB_DISABLE": "1"}
+    (finding,) = find_critical(read_results([measured(SOCKETS, variant=variant, network="rdma", variables=variables)]))
+    assert (finding.kind, finding.severity) == ("network_mismatch", "critical")
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [
+        ("nccl-sharp", "a TUNING line with Algo COLLNET_DIRECT"),
+        ("nccl-ll", "a TUNING line with proto LL for each size"),
+        ("nccl-gdr", "channels via NET/.../GDRDMA, all of them"),
+        ("nccl-all-rails", "NET/IB : Using names several ports"),
+        ("nccl-nvls", "lines that say NVLS multicast is available"),
+    ],
+)
+def test_a_variant_without_its_expected_evidence_is_a_finding(measured, variant, words):
+    (finding,) = find_critical(read_results([measured(REFUSED, variant=variant)]))
+    assert (finding.kind, finding.values["variant"]) == ("evidence_missing", variant)
+    assert finding.values["expected"].startswith(words)
+
+
+@pytest.mark.parametrize("variant", ["nccl-ring", "nccl-simple", "nccl-one-rail", "nccl-sharp-off", "nccl-rails-apart"])
+def test_a_variant_with_its_expected_evidence_is_no_finding(measured, variant):
+    assert find_critical(read_results([measured(REFUSED, variant=variant)])) == ()
+
+
+def test_the_network_comes_before_all_else(measured):
+    one_node = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
+    measured(one_node, variant="nccl-nvls", name="a.n1x8", network="rdma")
+    found = find_critical(read_results([measured(SOCKETS, name="b.n2x8", network="rdma")]))
+    assert [(finding.kind, finding.values["jobs"]) for finding in found] == [
+        ("network_mismatch", ("b.n2x8",)), ("evidence_missing", ("a.n1x8",)),
+    ]  # fmt: skip
+
+
+def test_a_collective_built_from_sends_and_receives_needs_no_algorithm(measured):
+    assert find_critical(read_results([measured(REFUSED, variant="nccl-nvls", collective="all_to_all")])) == ()
+
+
+def test_a_variant_with_other_settings_is_not_checked_against_the_table(measured):
+    assert (
+        find_critical(read_results([measured(REFUSED, variant="nccl-nvls", environment={"NCCL_ALGO": "Ring"})])) == ()
+    )
+
+
+def test_evidence_without_its_control_is_a_finding(measured):
+    direct = f"{REFUSED}{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
+    (finding,) = find_critical(read_results([measured(direct, variant="nccl-gdr")]))
+    assert finding.kind == "control_missing"
+    assert finding.values == {"variant": "nccl-gdr", "control": "nccl-gdr-off", "jobs": ("nccl.n2x8",)}
+    (finding,) = find_critical(read_results([measured(direct, variant="nccl-gdr-off")]))
+    assert (finding.kind, finding.values["variant"]) == ("control_failed", "nccl-gdr-off")
+    assert "NET/IB/GDRDMA" in finding.values["evidence"]
+
+
+def test_one_node_needs_no_network(measured):
+    log = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
+    assert find_critical(read_results([measured(log, network="rdma")])) == ()
+
+
+def test_both_executors_in_one_kind_of_memory_are_a_warning(make_row, of_rows):
+    compiled, python, on_gpu = (
+        make_row(executor="compiled"), make_row(executor="python"), make_row(executor="python", device="cuda"),
+    )  # fmt: skip
+    (finding,) = opening_findings(of_rows(compiled, python, python))
+    assert (finding.kind, finding.severity) == ("several_executors", "warning")
+    assert finding.values == {"rows": {"compiled": 1, "python": 2}}
+    for rows in (compiled, on_gpu), (python, on_gpu), (compiled, make_row(status="skipped")):
+        assert opening_findings(of_rows(*rows)) == ()
+
+
+def load(host="n0", other_cores=0.0, stolen=0.0):
+    return {
+        "host": host, "stolen": stolen, "other_cores": other_cores, "load_average": [1.0, 1.0], "seconds": 9.0,
+        "busiest": [{"name": "make", "cores": other_cores}] if other_cores else [],
+    }  # fmt: skip
+
+
+def test_ranks_far_from_their_gpu_are_a_warning_with_the_jobs(of_rows, make_row, make_run):
+    runs = [
+        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={"ranks_far_from_gpu": ranks})
+        for n, ranks in enumerate([[4, 5], None, [4, 5]])
+    ]
+    results = of_rows(make_row(), runs=[*runs, make_run(run_id="old", provenance={})])
+    (found,) = find_far_gpus(results)
+    assert found in opening_findings(results)
+    assert (found.kind, found.severity) == ("far_gpus", "warning")
+    assert found.values == {"number": 2, "first": 4, "jobs": ("job-0", "job-2")}
+
+
+def test_ranks_that_see_their_own_gpu_only_are_a_warning_with_the_jobs(of_rows, make_row, make_run):
+    runs = [
+        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={"ranks_seeing_one_gpu": ranks})
+        for n, ranks in enumerate([[0, 1, 2, 3], None])
+    ]
+    results = of_rows(make_row(), runs=[*runs, make_run(run_id="old", provenance={})])
+    (found,) = find_hidden_gpus(results)
+    assert found in opening_findings(results)
+    assert (found.kind, found.severity, found.values) == ("hidden_gpus", "warning", {"number": 4, "jobs": ("job-0",)})
+
+
+def busy_findings(of_rows, make_row, make_run, *loads):
+    runs = [make_run(run_id=f"run-{n}", provenance={"host_load": of_run}) for n, of_run in enumerate(loads)]
+    return find_busy_machine(of_rows(*(make_row(run_id=run.run_id) for run in runs), runs=runs))
+
+
+def test_a_busy_machine_is_a_warning_with_the_most_that_something_else_used(of_rows, make_row, make_run):
+    (found,) = busy_findings(
+        of_rows, make_row, make_run, [load(), load("n1", other_cores=0.5)], [load(stolen=0.1)], [load()]
+    )
+    assert (found.kind, found.severity) == ("busy_machine", "warning")
+    assert found.values == {
+        "launches": 2, "all_launches": 3, "other_cores": 0.5, "host": "n1", "stolen": 0.1
+    }  # fmt: skip
+
+
+def test_a_launch_that_timed_nothing_was_not_disturbed(of_rows, make_row, make_run):
+    run = make_run(provenance={"host_load": [load(other_cores=0.5)]})
+    assert find_busy_machine(of_rows(replace(make_row(status="skipped"), median_s=None), runs=[run])) == ()
+
+
+def test_an_idle_machine_and_launches_of_earlier_versions_are_no_finding(of_rows, make_row, make_run):
+    assert busy_findings(of_rows, make_row, make_run, [load(other_cores=0.05)], []) == ()
+
+
+A, B = "n1 0000:1b:00.0", "n2 0000:1b:00.0"
+"""GPUs."""
+
+
+def test_gpus_with_lowered_clocks_are_a_warning_with_the_reasons_and_the_number_of_cases(of_rows, make_row):
+    brake, heat = {A: ("power brake",)}, {A: ("thermal limit",), B: ("thermal limit",)}
+    rows = [make_row(gpu_sm_clock=1e9, gpu_throttled=why) for why in (brake, heat, heat, {})]
+    (found,) = find_slow_gpus(of_rows(*rows, make_row(device="cpu")))
+    assert (found.kind, found.severity) == ("gpus_throttled", "warning")
+    assert found.values == {
+        "gpus": ((A, 3, ("power brake", "thermal limit")), (B, 2, ("thermal limit",))),
+    }  # fmt: skip
+    assert found in opening_findings(of_rows(*rows))
+
+
+def test_a_gpu_whose_clock_is_below_the_others_in_most_cases_is_a_warning(of_rows, make_row):
+    rows = [make_row(gpu_sm_clock=1e9, gpu_slow=slow) for slow in ({A: 0.8, B: 0.9}, {A: 0.7}, {A: 0.9}, {}, {A: 0.8})]
+    (found,) = find_slow_gpus(of_rows(*rows))
+    assert (found.kind, found.severity) == ("gpu_clocks_differ", "warning")
+    assert found.values == {"gpus": ((A, 4, pytest.approx(0.8)),)}
+    assert find_slow_gpus(of_rows(*rows[:1], *[rows[3]] * 3)) == ()  # once may be chance
+
+
+def test_equal_clocks_and_rows_of_earlier_versions_are_no_finding(of_rows, make_row):
+    assert find_slow_gpus(of_rows(make_row(gpu_sm_clock=1e9), make_row(device="cuda"))) == ()

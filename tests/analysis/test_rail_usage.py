@@ -1,0 +1,145 @@
+"""Use of rails: the finding and the chart of the ports of a node."""
+
+from dataclasses import replace
+
+import pytest
+from finding_values import kinds_of, only_values
+
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.render.charts import FIGURES
+
+BIG = 16 << 20
+ONE, BOTH = {"eth0": 0.99 * BIG, "rail2": 0.01 * BIG}, {"eth0": 0.5 * BIG, "rail2": 0.5 * BIG}
+"""What the library has to say goes over the other rail even where messages do not."""
+
+
+@pytest.fixture
+def group(make_node_row, make_bed_run, of_rows):
+    """One rail and two: ours uses the second, the library does not."""
+    ways = (("ring", "one", 2.0, ONE), ("ring", "two", 1.0, BOTH), ("native", "one", 2.0, ONE))
+    ways += (("native", "two", 2.1, ONE),)
+    rows = [
+        make_node_row(name, nbytes=nbytes, seconds=seconds, variant=variant, port_sent=ports, run_id=f"run-{variant}")
+        for name, variant, seconds, ports in ways
+        for nbytes in (4096, BIG)
+    ]
+    runs = [make_bed_run(f"run-{variant}", 2, rails=2) for variant in ("one", "two")]
+    (found,) = chart_groups(of_rows(*rows, runs=runs))
+    return found
+
+
+def usage_of(group):
+    """Return the values of the finding about rails: place, bytes and, by series, the ports."""
+    values = only_values(group, "rails")
+    return values["shape"], values["nbytes"], {usage["name"]: usage for usage in values["series"]}
+
+
+def test_the_gain_of_a_second_rail_and_the_ports_of_each_series_are_a_finding(group):
+    place, nbytes, usage = usage_of(group)
+    assert (place, nbytes) == ("2 nodes", BIG)
+    assert usage["ring one"]["ports"] == usage["native two"]["ports"] == {"eth0": 0.99}
+    assert usage["ring one"]["unused"] == usage["native two"]["unused"] == ("rail2",)
+    two = usage["ring two"]
+    assert (two["ports"], two["unused"]) == ({"eth0": 0.5, "rail2": 0.5}, ())
+    assert (two["gain"], two["base"], two["other_launch"]) == (2.0, "ring one", True)
+    assert [name for name, each in usage.items() if each["gain"]] == ["ring two"]
+
+
+def rails_of(rows, runs, of_rows):
+    (found,) = chart_groups(of_rows(*rows, runs=runs))
+    return found, only_values(found, "rails")["series"]
+
+
+def test_between_launches_there_is_a_gain_only_if_the_intervals_are_disjoint(make_node_row, make_bed_run, of_rows):
+    runs = [make_bed_run(variant, 2, rails=2) for variant in ("one", "two")]
+    for half, gains in ((0.05, [None, 2.0]), (0.4, [None, None])):
+        rows = [
+            make_node_row(nbytes=BIG, seconds=seconds, variant=name, run_id=name, port_sent=ports, half_interval=half)
+            for name, seconds, ports in (("one", 2.0, ONE), ("two", 1.0, BOTH))
+        ]
+        assert [usage["gain"] for usage in rails_of(rows, runs, of_rows)[1]] == gains
+
+
+def test_within_a_launch_there_is_a_gain_if_every_round_has_it(make_node_row, make_bed_run, of_rows):
+    runs = [make_bed_run(nodes=2, rails=2)]
+    one, two = (
+        make_node_row(nbytes=BIG, seconds=seconds, variant=name, port_sent=ports)
+        for name, seconds, ports in (("one", 2.0, ONE), ("two", 1.0, BOTH))
+    )
+    _, (_, usage) = rails_of((one, two), runs, of_rows)
+    assert (usage["gain"], usage["base"], usage["other_launch"]) == (2.0, "ring one", False)
+    wide = replace(one, ci_low_s=0.5)
+    assert [usage["gain"] for usage in rails_of((wide, two), runs, of_rows)[1]] == [None, None]
+
+
+@pytest.mark.parametrize("changes", [{"mapping": "cyclic"}, {"transport": "tiered"}])
+def test_a_gain_is_over_the_same_mapping_and_transport(changes, make_node_row, make_bed_run, of_rows):
+    rows = (
+        make_node_row(nbytes=BIG, seconds=2.0, port_sent=ONE),
+        make_node_row(nbytes=BIG, seconds=1.0, port_sent=BOTH, **changes),
+    )
+    _, series = rails_of(rows, [make_bed_run(nodes=2, rails=2)], of_rows)
+    assert [usage["gain"] for usage in series] == [None, None]
+
+
+def test_repeated_measurements_and_other_machines_are_not_stacked(make_node_row, make_bed_run, of_rows):
+    runs = [make_bed_run(name, 2, rails=2) for name in ("first", "again", "far")]
+    runs[2] = replace(runs[2], machine="another")
+    rows = [
+        make_node_row(nbytes=BIG, run_id=name, port_sent=ports)
+        for name, ports in (("first", ONE), ("again", BOTH), ("far", ONE))
+    ]
+    group, series = rails_of(rows, runs, of_rows)
+    (figure,) = (figure for figure in FIGURES if figure.name == "rails")
+    drawn = next(iter(figure.specification(group)["datasets"].values()))
+    bars = [(bar["panel"], bar["port"], bar["value"]) for bar in drawn]
+    assert bars == [
+        ("2 nodes, machine 1", "eth0", 0.5), ("2 nodes, machine 1", "rail2", 0.5),
+        ("2 nodes, machine 2", "eth0", 0.99), ("2 nodes, machine 2", "rail2", 0.01),
+    ]  # fmt: skip
+    assert [(usage["name"], usage["machine"]) for usage in series] == [("ring", "machine 1"), ("ring", "machine 2")]
+
+
+def test_the_finding_about_rails_uses_the_most_nodes(make_node_row, make_bed_run, of_rows):
+    rows = [make_node_row("ring", nodes, BIG, port_sent=BOTH) for nodes in (2, 4)]
+    (group,) = chart_groups(of_rows(*rows, runs=[make_bed_run(nodes=4, rails=2)]))
+    place, _, usage = usage_of(group)
+    assert (place, list(usage)) == ("4 nodes", ["ring"])
+
+
+def test_the_bytes_of_each_port_are_stacked(valid, group):
+    (figure,) = (figure for figure in FIGURES if figure.name == "rails")
+    drawn = valid(figure.specification(group))
+    bars = {(bar["series"], bar["port"]): bar["value"] for bar in next(iter(drawn["datasets"].values()))}
+    assert bars["ring two", "rail2"] == bars["ring two", "eth0"] == 0.5
+    assert (bars["native two", "eth0"], bars["native two", "rail2"]) == (0.99, 0.01)
+
+
+def test_the_share_of_the_wire_has_one_rail_and_two(group):
+    best = only_values(group, "wire_share")["best"]
+    assert [(each["series"], round(each["share"], 2), each["wire"]) for each in best] == [
+        ("ring one", 0.68, "the calibrated wire"), ("ring two", 0.68, "2 calibrated wires"),
+    ]  # fmt: skip
+
+
+def test_nodes_with_one_port_have_no_finding_and_no_chart(testbed_results):
+    (group,) = chart_groups(testbed_results)
+    assert "rails" not in kinds_of(group)
+    assert [figure.specification(group) for figure in FIGURES if figure.name == "rails"] == [None]
+
+
+def test_two_wires_have_a_rule_of_their_own(group):
+    (figure,) = (figure for figure in FIGURES if figure.name == "busbw")
+    values = next(iter(figure.specification(group)["datasets"].values()))
+    rules = {(value["series"], value["wires"], value["wire"]) for value in values if value["wire"]}
+    assert ("ring two", "2 calibrated wires", 24_800_000) in rules
+    assert ("native two", "calibrated wire", 12_400_000) in rules
+
+
+def test_a_gain_is_never_over_a_row_of_the_other_executor(make_node_row, make_bed_run, of_rows):
+    runs = [make_bed_run(executor, 2, rails=2) for executor in ("python", "compiled")]
+    rows = [
+        make_node_row(nbytes=BIG, seconds=seconds, executor=executor, run_id=executor, port_sent=ports)
+        for executor, seconds, ports in (("python", 2.0, ONE), ("compiled", 1.0, BOTH))
+    ]
+    assert [usage["gain"] for usage in rails_of(rows, runs, of_rows)[1]] == [None, None]

@@ -1,0 +1,170 @@
+"""Messages between two ranks: a heat map of all pairs, and lines of the median pair."""
+
+import json
+
+import pytest
+import vl_convert
+from finding_values import only_values, values_of_kind
+
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.rank_pairs import median_pairs
+from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.series_comparisons import speedups
+from hpccoll.render.answers import Answers
+from hpccoll.render.charts import FIGURES
+from hpccoll.render.html_page import render_page
+
+BY_NAME = {figure.name: figure for figure in FIGURES}
+US = {(0, 1): 1, (2, 3): 2, (0, 2): 5, (0, 3): 6, (1, 2): 7, (1, 3): 9}
+"""Microseconds at the smallest size: ranks 0 and 1 are on one node, 2 and 3 on another."""
+
+
+@pytest.fixture(scope="module")
+def make_pair(make_row):
+    """A row of a ping-pong between two ranks of four; anything else may be changed."""
+
+    def make(first, second, algorithm="ping_pong", **changes):
+        usual = {"collective": "send_recv", "op": None, "ranks": 4, "root": first, "params": {"peer": second}}
+        return make_row(algorithm, **(usual | changes))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def pairs(make_pair, make_run, of_rows):
+    """All pairs of four ranks on two nodes, at two sizes, of ours and of the library that takes half as long again."""
+    shape = {"nodes": 2, "ranks_per_node": 2}
+    rows = [
+        make_pair(
+            *two, name, nbytes=nbytes, seconds=us * slower * scale * 1e-6, busbw_Bps=2 * nbytes / us * 1e6, **shape
+        )
+        for two, us in US.items()
+        for name, slower in (("ping_pong", 1), ("native", 1.5))
+        for nbytes, scale in ((8, 1), (1 << 20, 100))
+    ]
+    return of_rows(*rows, runs=(make_run(provenance={"hosts": ["alpha", "beta"]}),))
+
+
+@pytest.fixture(scope="module")
+def group(pairs):
+    (found,) = chart_groups(pairs, recommend(pairs))
+    return found
+
+
+def drawn(group, name):
+    specification = BY_NAME[name].specification(group)
+    (data,) = specification["datasets"].values()
+    return specification, data
+
+
+def test_pairs_are_no_series_and_those_of_a_node_have_their_own(group):
+    assert {point.series for point in group.points} == {
+        f"{name} {tier}" for name in ("ping_pong", "native") for tier in ("on one node", "between nodes")
+    }
+
+
+def test_a_line_is_the_median_pair_with_the_range_of_all(group):
+    _, data = drawn(group, "time")
+    ours = {d["series"]: d for d in data if d["size"] == "8 B" and d["series"].startswith("ping_pong")}
+    between = ours["ping_pong between nodes"]
+    assert (between["value"], between["low"], between["high"]) == pytest.approx((6e-6, 5e-6, 9e-6))
+    assert between["pair"] == "ranks 0 (alpha) and 3 (beta)"
+    assert between["range"] == "5 us to 9 us"
+    assert ours["ping_pong on one node"]["value"] == pytest.approx(1e-6)
+    assert BY_NAME["time"].group_caption(group) == BY_NAME["time"].pairs_caption
+
+
+@pytest.mark.parametrize("name", ["pairs-time", "pairs-busbw"])
+def test_a_cell_of_the_map_is_a_pair_and_a_panel_an_algorithm(group, name):
+    specification, data = drawn(group, name)
+    assert specification["facet"]["sort"] == ["native", "ping_pong"]
+    for panel in ("native", "ping_pong"):
+        assert {(d["first"], d["second"]) for d in data if d["panel"] == panel} == set(US)
+    assert len({d["size"] for d in data}) == 1
+
+
+def test_the_maps_have_their_size_and_the_hosts_of_the_ranks(group):
+    slow, _ = drawn(group, "pairs-time")
+    fast, _ = drawn(group, "pairs-busbw")
+    assert slow["title"]["text"].endswith("time of each pair of ranks at 8 B")
+    assert fast["title"]["text"].endswith("bus bandwidth of each pair of ranks at 1 MiB")
+    assert "2 (beta)" in json.dumps(slow)
+
+
+@pytest.mark.parametrize("name", ["time", "busbw", "pairs-time", "pairs-busbw"])
+def test_charts_of_pairs_are_vega_lite_and_can_be_rendered(valid, group, name):
+    specification, _ = drawn(group, name)
+    assert "NaN" not in vl_convert.vegalite_to_svg(json.dumps(valid(specification)))
+
+
+def test_the_finding_names_the_fastest_and_the_slowest_pair(group):
+    found = {(values["series"], values["nbytes"]): values for values in values_of_kind(group, "pair_extremes")}
+    assert found["ping_pong between nodes", 8] == {
+        "series": "ping_pong between nodes", "nbytes": 8, "pairs": 4,
+        "median": pytest.approx(6e-6), "ratio": pytest.approx(1.8),
+        "fastest": "ranks 0 (alpha) and 2 (beta)", "fastest_value": pytest.approx(5e-6),
+        "slowest": "ranks 1 (alpha) and 3 (beta)", "slowest_value": pytest.approx(9e-6),
+        "clear": True,
+    }  # fmt: skip
+    assert only_values(group, "highest_busbw")["pair"] == "ranks 0 (alpha) and 1 (alpha)"
+
+
+def test_pairs_within_the_noise_have_no_slowest_one(make_pair, of_rows):
+    wide = {"ci_low_s": 4e-6, "ci_high_s": 8e-6, "nbytes": 8, "nodes": 2, "ranks_per_node": 2}
+    rows = [make_pair(0, second, seconds=us * 1e-6, **wide) for second, us in ((2, 5), (3, 6))]
+    found = of_rows(*rows)
+    (group,) = chart_groups(found, recommend(found))
+    assert only_values(group, "pair_extremes")["clear"] is False
+
+
+def test_one_pair_has_no_slowest_one(make_pair, of_rows):
+    found = of_rows(*(make_pair(0, 2, nbytes=n, nodes=2, ranks_per_node=2) for n in (8, 64)))
+    (group,) = chart_groups(found, recommend(found))
+    assert values_of_kind(group, "pair_extremes") == []
+
+
+def test_pairs_are_compared_each_with_itself(group):
+    factors = [each.value for each in speedups(group.points)]
+    assert factors == pytest.approx([1.5] * 2 * len(US))
+
+
+def test_pairs_have_nothing_to_scale(group):
+    for name in ("choice", "speedup", "scaling", "efficiency", "wire"):
+        assert BY_NAME[name].specification(group) is None
+
+
+def test_one_pair_is_compared_like_any_collective(make_pair, of_rows):
+    rows = [
+        make_pair(0, -1, name, nbytes=n, seconds=s)
+        for name, s in (("ping_pong", 1e-6), ("native", 2e-6))
+        for n in (8, 64)
+    ]
+    results = of_rows(*rows)
+    (group,) = chart_groups(results, recommend(results))
+    assert BY_NAME["pairs-time"].specification(group) is None
+    (_, cells) = drawn(group, "choice")
+    assert {(cell["on"], cell["series"]) for cell in cells} == {("4 ranks", "ping_pong")}
+    (_, data) = drawn(group, "time")
+    assert {d["pair"] for d in data} == {"ranks 0 and 3"}
+    assert {d["panel"] for d in data} == {"4 ranks"}
+
+
+def test_of_a_repeated_pair_the_last_measurement_counts(make_pair, make_run, of_rows):
+    again = make_run(run_id="run-2", created="2026-02-01T00:00:00Z")
+    rows = make_pair(0, 1), make_pair(0, 1, seconds=3e-5, run_id="run-2"), make_pair(0, 2, seconds=5e-5)
+    (group,) = chart_groups(of_rows(*rows, runs=(make_run(), again)))
+    (middle,) = median_pairs(group.usable)
+    assert middle.range == (3e-5, 5e-5)
+
+
+def test_the_page_describes_a_ping_pong_as_a_round_trip(pairs):
+    text = render_page(pairs, Answers(recommend(pairs)), chart_groups(pairs), [], "T")
+    assert "The time is that of the round trip, and busbw = 2 S / t" in text
+    assert "ranks 0 (alpha) and 3 (beta)</td>" in text
+
+
+def test_pairs_of_which_only_the_floor_was_measured_have_no_map_and_no_extremes(make_pair, of_rows):
+    (group,) = chart_groups(of_rows(*(make_pair(0, peer, "null") for peer in (1, 2))))
+    charts = {name for name, figure in BY_NAME.items() if figure.specification(group)}
+    assert charts == {"time"}
+    assert values_of_kind(group, "pair_extremes") == []

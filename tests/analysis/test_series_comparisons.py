@@ -1,0 +1,165 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.series_comparisons import (
+    best_placements,
+    efficiencies,
+    evenly_spaced,
+    mixed_hosts,
+    repeated_points,
+    speedups,
+)
+
+
+@pytest.fixture
+def points(of_rows):
+    """The points of the rows given."""
+
+    def make(*rows, runs=None):
+        return [point for group in chart_groups(of_rows(*rows, runs=runs)) for point in group.points]
+
+    return make
+
+
+def test_the_faster_placement_stands_for_its_series(make_row, points):
+    rows = make_row(seconds=2e-5), make_row(in_place=True, seconds=1e-5), make_row("native", seconds=3e-5)
+    assert [(p.series, p.row.in_place) for p in best_placements(points(*rows))] == [("ring", True), ("native", False)]
+
+
+def test_a_faster_placement_of_another_run_is_not_taken(make_row, make_run, points):
+    rows = make_row(seconds=2e-5), make_row(in_place=True, seconds=1e-5, run_id="run-2")
+    found = best_placements(points(*rows, runs=(make_run(), make_run(run_id="run-2"))))
+    assert [p.row.run_id for p in found] == ["run-1", "run-2"]
+
+
+def test_the_floor_and_auto_are_in_no_comparison(results, make_row, points):
+    found = points(*results.rows, *(make_row("auto", seconds=1e-6, executed="ring", nbytes=n) for n in (8, 32)))
+    assert any(point.row.floor for point in found)
+    compared = [*best_placements(found), *(e.point for e in efficiencies(found)), *(s.point for s in speedups(found))]
+    assert {point.series for point in compared} == {"native", "recursive_doubling", "ring"}
+
+
+@pytest.fixture
+def factors(points):
+    """``factors(*rows, runs=None)`` returns the speed-up of each series, placement and variant."""
+
+    def make(*rows, runs=None):
+        found = speedups(points(*rows, runs=runs))
+        return {(each.point.series, each.point.row.in_place): pytest.approx(each.value) for each in found}
+
+    return make
+
+
+def test_a_speedup_is_over_native_in_the_same_placement_and_launch(make_row, make_run, factors):
+    rows = (
+        make_row(seconds=1e-5), make_row(in_place=True, seconds=1e-5),
+        make_row("native", seconds=2e-5), make_row("native", in_place=True, seconds=3e-5),
+        make_row("native", seconds=1e-6, run_id="run-2"),
+    )  # fmt: skip
+    assert factors(*rows, runs=(make_run(), make_run(run_id="run-2"))) == {("ring", False): 2.0, ("ring", True): 3.0}
+
+
+def test_a_call_of_the_library_with_one_buffer_is_compared_with_both_placements(make_row, factors):
+    shape = {"collective": "broadcast", "op": None}
+    rows = [make_row("chain", in_place=in_place, seconds=1e-5, **shape) for in_place in (False, True)]
+    native = make_row("native", in_place=True, seconds=2e-5, **shape)
+    assert factors(*rows, native) == {("chain", False): 2.0, ("chain", True): 2.0}
+
+
+@pytest.mark.parametrize("changes", [{"run_id": "run-2"}, {"status": "wrong", "wrong": 1}])
+def test_a_call_of_another_launch_or_without_a_correct_result_is_not_the_base_of_a_speedup(
+    make_row, make_run, factors, changes
+):
+    assert factors(make_row(), make_row("native", **changes), runs=(make_run(), make_run(run_id="run-2"))) == {}
+
+
+def test_of_several_transports_the_fastest_call_of_the_library_is_the_base(make_row, factors):
+    natives = [make_row("native", transport=t, seconds=s) for t, s in (("vendor", 4e-5), ("nccl", 2e-5))]
+    assert factors(make_row(seconds=1e-5), *natives) == {("ring", False): 2.0}
+
+
+def test_a_speedup_is_the_median_of_the_rounds_with_their_ends(rounds_row, make_row, points):
+    (several,) = speedups(points(rounds_row("ring", 10, 40, 30), rounds_row("native", 10, 20, 90)))
+    assert (several.value, several.ends) == (pytest.approx(1.0), pytest.approx((0.5, 3.0)))
+    (one,) = speedups(points(make_row(), make_row("native")))
+    assert one.ends is None
+
+
+def test_efficiency_is_busbw_over_that_on_the_fewest_ranks(make_row, points):
+    rows = make_row(ranks=4, busbw_Bps=3e9), make_row(ranks=2, busbw_Bps=4e9), make_row("native", 4, busbw_Bps=1e9)
+    found = {(e.point.series, e.point.row.ranks): e.value for e in efficiencies(points(*rows))}
+    assert found == {("ring", 4): 0.75, ("ring", 2): 1.0, ("native", 4): 1.0}
+
+
+def test_efficiency_needs_a_bandwidth(make_row, points):
+    rows = make_row(ranks=1, busbw_Bps=0.0), make_row(ranks=2, busbw_Bps=4e9), make_row(ranks=4, busbw_Bps=None)
+    assert [(e.point.row.ranks, e.value) for e in efficiencies(points(*rows))] == [(2, 1.0)]
+
+
+def test_a_single_rank_has_no_speedup_and_is_no_base_of_an_efficiency(make_row, points):
+    alone = make_row(ranks=1, collective="broadcast"), make_row("native", 1, collective="broadcast", seconds=2e-5)
+    assert speedups(points(*alone)) == ()
+    both = points(*alone, make_row(collective="broadcast"), make_row("native", collective="broadcast", seconds=2e-5))
+    assert {e.point.row.ranks for e in speedups(both)} == {2}
+    assert {(e.base.row.ranks, e.value) for e in efficiencies(both)} == {(2, 1.0)}
+
+
+@given(st.sets(st.integers(1, 2**30), min_size=1), st.integers(2, 6))
+def test_evenly_spaced_values_include_the_ends_and_respect_the_maximum(values, count):
+    values = sorted(values)
+    chosen = evenly_spaced(values, count)
+    assert chosen[0] == values[0]
+    assert chosen[-1] == values[-1]
+    assert len(chosen) == min(count, len(values))
+    assert chosen == sorted(set(chosen))
+
+
+@pytest.fixture
+def launches(make_node_row, make_bed_run, points):
+    """Points of launches of one job each, on so many nodes with those hosts."""
+
+    def make(**hosts):
+        runs = [make_bed_run(job, job=job, hosts=names) for job, names in hosts.items()]
+        rows = [make_node_row(nodes=len(names), run_id=job, job=job) for job, names in hosts.items()]
+        return points(*rows, runs=runs)
+
+    return make
+
+
+def test_launches_on_a_subset_of_the_hosts_of_the_largest_are_not_mixed(launches):
+    nested = launches(two=["n1", "n3"], four=["n1", "n2", "n3", "n4"], other_two=["n2", "n4"])
+    assert mixed_hosts(nested) == ()
+
+
+def test_hosts_named_with_and_without_their_domains_are_not_mixed(launches):
+    same = launches(two=["n1.cluster.example", "N3"], four=["n1", "n2", "n3.cluster.example", "n4"])
+    assert mixed_hosts(same) == ()
+    assert mixed_hosts(launches(two=["n1.a.example", "n2.a.example"], four=["n1.b.example", "n2", "n3", "n4"]))
+
+
+def test_launches_that_a_line_joins_across_hosts_are_mixed(launches):
+    found = mixed_hosts(launches(two=["n1", "n5"], four=["n1", "n2", "n3", "n4"]))
+    assert found == (("two", frozenset({"n1", "n5"})), ("four", frozenset({"n1", "n2", "n3", "n4"})))
+
+
+def test_a_measurement_repeated_on_other_hosts_is_another_line(launches):
+    assert mixed_hosts(launches(first=["n1", "n2"], again=["n3", "n4"])) == ()
+
+
+def test_only_what_several_runs_measured_is_a_repeat(make_row, make_run, points):
+    rows = make_row(), make_row(seconds=1.2e-5, run_id="run-2"), make_row(in_place=True)
+    (repeat,) = repeated_points(points(*rows, runs=(make_run(), make_run(run_id="run-2"))))
+    assert (repeat.time_ratio, repeat.disagrees) == (pytest.approx(1.2), True)
+    (close,) = repeated_points(
+        points(make_row(), make_row(seconds=1.01e-5, run_id="run-2"), runs=(make_run(), make_run(run_id="run-2")))
+    )
+    assert not close.disagrees
+
+
+def test_without_intervals_runs_do_not_disagree(make_row, make_run, points):
+    none = {"ci_low_s": None, "ci_high_s": None}
+    again = make_row(seconds=1e-5, **none), make_row(seconds=9e-5, run_id="run-2", **none)
+    (repeat,) = repeated_points(points(*again, runs=(make_run(), make_run(run_id="run-2"))))
+    assert (repeat.time_ratio, repeat.disagrees) == (pytest.approx(9), False)

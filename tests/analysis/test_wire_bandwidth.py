@@ -1,0 +1,129 @@
+from dataclasses import replace
+
+import pytest
+
+from hpccoll.analysis.wire_bandwidth import (
+    Wire,
+    aggregator_bytes,
+    format_bit_rate,
+    format_rate,
+    in_units_of_size,
+    measured_to_counted,
+    ports_used,
+    tcp_rate,
+    wire_label,
+    wire_share,
+)
+
+CALIBRATED = Wire("100 Mbit/s", 9000, 12_400_000, 1, 1 << 20, line_rate=12_500_000)
+
+
+@pytest.fixture
+def row(make_node_row):
+    """A row of two nodes that reaches half of the wire."""
+    return make_node_row(busbw_Bps=6_200_000)
+
+
+def test_a_metered_wire_is_what_its_calibration_says(make_bed_run):
+    assert Wire.of(make_bed_run()) == CALIBRATED
+
+
+def test_jumbo_frames_carry_993_in_1000_of_the_rate():
+    assert tcp_rate(100_000_000, 9000) == pytest.approx(0.993 * 12_500_000, rel=1e-3)
+
+
+@pytest.mark.parametrize(("seen", "kept"), [(12_100_000, 0.975), (9_829_694, 0.792), (12_700_000, 1.023), (None, None)])
+def test_a_wire_that_does_not_keep_its_rate_has_no_per_cent(make_bed_run, row, seen, kept):
+    wire = Wire.of(make_bed_run(wire_Bps=seen))
+    assert wire == Wire("100 Mbit/s", 9000, rate_ratio=wire.rate_ratio, line_rate=max(12_500_000, seen or 0))
+    assert wire.rate_ratio == (kept and pytest.approx(kept, abs=1e-3))
+    assert wire_share(row, wire) is None
+
+
+def test_racks_that_share_an_uplink_say_its_rate_and_have_no_per_cent(make_bed_run, row):
+    wire = Wire.of(make_bed_run(uplink_bps=25_000_000))
+    assert wire == Wire("100 Mbit/s, 25 Mbit/s from each rack", 9000)
+    assert wire_share(row, wire) is None
+
+
+def test_a_wire_without_a_meter_says_so_and_has_no_per_cent(make_bed_run, row):
+    wire = Wire.of(make_bed_run(rate="none", rate_bps=None, wire_Bps=None))
+    assert wire == Wire("unmetered wires", 9000)
+    assert wire_share(row, wire) is None
+
+
+def test_a_real_machine_has_no_per_cent_and_the_mtu_that_all_its_ports_have(make_run, row):
+    port = {"name": "eth0", "kind": "netdev", "mtu": 1500}
+    infiniband = {"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand", "rate": "400 Gb/sec"}
+
+    def wire(*ports):
+        return Wire.of(make_run(provenance={"testbed": None, "ports": [{"hosts": ["a"], "ports": list(ports)}]}))
+
+    assert wire(port) == Wire(mtu=1500)
+    assert wire(port, port | {"mtu": 9000}) == wire(infiniband) == wire(port, infiniband) == Wire()
+    assert Wire.of(make_run()) == Wire.of(None) == Wire()
+    assert wire_share(row, wire(port)) is None
+
+
+def test_a_per_cent_is_of_sizes_from_which_on_the_calibration_holds(row):
+    assert wire_share(row, CALIBRATED) == pytest.approx(0.5)
+    assert wire_share(replace(row, bytes=(1 << 20) - 4), CALIBRATED) is None
+
+
+def test_on_rails_the_per_cent_is_of_those_that_were_used(make_bed_run, row):
+    rails = Wire.of(make_bed_run(rails=2))
+    even, uneven, one = {"eth0": 50.0, "rail2": 50.0}, {"eth0": 90.0, "rail2": 10.0}, {"eth0": 99.0, "rail2": 1.0}
+    assert wire_share(replace(row, port_sent=even), rails) == wire_share(replace(row, port_sent=uneven), rails) == 0.25
+    assert wire_share(replace(row, port_sent=one), rails) == 0.5
+    assert wire_share(replace(row, port_sent={}), rails) is None  # a file of an earlier version does not tell
+    assert wire_share(replace(row, port_sent=even, bytes=(2 << 20) - 4), rails) is None  # a part of it is on each
+    assert list(ports_used(replace(row, port_sent=uneven)).items()) == [("eth0", 0.9), ("rail2", 0.1)]
+    assert wire_label(replace(row, port_sent=even), rails) == "2 calibrated wires"
+    assert wire_label(row, CALIBRATED) == wire_label(replace(row, port_sent=one), rails) == "the calibrated wire"
+
+
+def test_aggregation_has_no_per_cent_of_a_wire_that_it_spares(row):
+    ring = replace(row, aggregators=1, algbw_Bps=6_200_000, worker_sent_predicted=row.bytes)
+    assert wire_share(ring, CALIBRATED) == pytest.approx(0.5)
+    assert wire_share(replace(ring, busbw_Bps=1.75 * 6_200_000), CALIBRATED) is None
+
+
+def test_unequal_blocks_have_no_per_cent_of_the_wire(row):
+    assert wire_share(row, CALIBRATED) is not None
+    assert wire_share(replace(row, collective="all_to_all_v"), CALIBRATED) is None
+
+
+def test_ranks_that_share_a_node_have_no_per_cent_of_its_wire(row):
+    assert wire_share(replace(row, ranks=4, ranks_per_node=2), CALIBRATED) is None
+    assert wire_share(replace(row, ranks=2, nodes=1, ranks_per_node=2), CALIBRATED) is None
+    assert wire_share(replace(row, ranks=1, nodes=1), CALIBRATED) is None
+
+
+def test_bytes_are_compared_with_headers_and_only_where_the_frames_are_known(row):
+    plain = replace(row, wire_bytes_predicted=1000, wire_bytes_measured=1000)
+    assert measured_to_counted(plain, CALIBRATED) == pytest.approx(1 / 1.0111, rel=1e-4)
+    assert measured_to_counted(plain, Wire()) is None
+    assert measured_to_counted(replace(plain, wire_bytes_predicted=None), CALIBRATED) is None
+    assert measured_to_counted(replace(plain, wire_bytes_measured=None), CALIBRATED) is None
+
+
+def test_the_bytes_of_a_node_are_in_units_of_the_size(row):
+    assert in_units_of_size(replace(row, bytes=100), 150) == 1.5
+    assert in_units_of_size(row, None) is None
+    assert in_units_of_size(replace(row, nodes=1), 600) is None
+
+
+def test_the_bytes_of_aggregators_are_those_of_no_worker(row):
+    assert aggregator_bytes(replace(row, nodes=4, aggregators=1), 1000, 150.0) == 400
+    assert aggregator_bytes(replace(row, nodes=4), 600, 150.0) is None
+    assert aggregator_bytes(replace(row, aggregators=1), None, 150.0) is None
+
+
+def test_rates_have_the_usual_units():
+    assert [format_bit_rate(bps) for bps in (10**7, 10**8, 10**9, 25 * 10**8)] == [
+        "10 Mbit/s",
+        "100 Mbit/s",
+        "1 Gbit/s",
+        "2.5 Gbit/s",
+    ]
+    assert [format_rate(rate) for rate in (12_400_000, 3.2e9, 0)] == ["12.4 MB/s", "3.2 GB/s", "0 MB/s"]
