@@ -232,7 +232,7 @@ class _Allocation:
 
     @property
     def communicator(self) -> Mapping[str, Parameter]:
-        return self.sweep.variants[self.variant].communicator if self.variant else {}
+        return self.sweep.communicators[self.variant] if self.variant else {}
 
     def cases(self, shape: Shape) -> Iterator[Case]:
         for case in expand_cases(self.sweep.request(), shape.ranks):

@@ -197,12 +197,12 @@ class Sweep(YamlSection):
     @property
     def environments(self) -> dict[str, dict[str, str]]:
         """The variables of each variant."""
-        return {name: variant.environment for name, variant in self.variants.items()}
+        return {name: variant.environment for name, variant in self.variants.items() if variant}
 
     @property
     def communicators(self) -> Mapping[str, CommunicatorSettings]:
         """The settings of NCCL's communicators in each variant."""
-        return {name: variant.communicator for name, variant in self.variants.items()}
+        return {name: variant.communicator for name, variant in self.variants.items() if variant}
 
     def case_effort(self) -> Effort:
         return Effort(**self.effort.model_dump(), rounds=self.rounds)

@@ -1,18 +1,15 @@
 """The variants of a sweep file, completed with the settings of the known variants of the same names."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from hpccoll.cases.communicator_settings import overridden_settings
 from hpccoll.cases.variants import variant_communicator, variant_environment
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
 from hpccoll.common.yaml_model import Bounded, Text, VariableValue, YamlSection, check_variable_names
-
-COMMUNICATOR = "communicator"
-"""The only key of a variant that is not a variable."""
 
 
 class VariantSection(YamlSection):
@@ -34,53 +31,37 @@ class VariantSection(YamlSection):
         return self.__pydantic_extra__
 
 
-def _complete_variants(value: object) -> object:
-    """Add the settings of known variants; a variant without settings of its own must be a known one."""
-    if not isinstance(value, dict):
-        return value
-    if len(value) > MAX_LIST_ENTRIES:
-        raise BadInputError("variants", len(value), f"at most {MAX_LIST_ENTRIES} of them")
-    completed, errors = dict(value), []
-    for name, settings in value.items():
-        if isinstance(settings, dict | None) and isinstance(name, str):
-            try:
-                completed[name] = _complete(name, settings)
-            except BadInputError as error:
-                errors.append(error)
+def _complete_variants(sections: dict[str, VariantSection | None]) -> dict[str, VariantSection]:
+    """Add the settings of known variants, so that none is None; a variant without settings must be a known one."""
+    completed, errors = {}, []
+    for name, section in sections.items():
+        try:
+            completed[name] = _complete(name, section)
+        except BadInputError as error:
+            errors.append(error)
     if errors:
         raise combine_errors(*errors)
     return completed
 
 
-def _complete(name: str, section: dict[str, Any] | None) -> dict[str, Any]:
+def _complete(name: str, section: VariantSection | None) -> VariantSection:
     """Return the settings of a variant with those of the known variant of that name.
 
     Raises:
-        BadInputError: if a setting is invalid, or a variable would override a setting of the communicators.
+        BadInputError: if the name or a setting is invalid, or a variable would override a setting of the communicators.
     """
-    variables, settings = section, (section or {}).get(COMMUNICATOR, {})
-    if section is not None:
-        variables = {key: value for key, value in section.items() if key != COMMUNICATOR}
-    completed = dict(variant_environment(name, variables, settings))
-    if not isinstance(settings, dict):
-        return {**completed, COMMUNICATOR: settings}  # VariantSection reports it with the other type errors
-    communicator = variant_communicator(name, settings, f"variants.{name}.{COMMUNICATOR}")
-    for setting, variable in overridden_settings(completed, communicator):
-        expected = f"left out: it would override {setting} of {COMMUNICATOR}"
-        raise BadInputError(f"variants.{name}.{variable}", completed[variable], expected)
-    return {**completed, COMMUNICATOR: communicator}
-
-
-def _check_names(variants: dict[str, VariantSection]) -> dict[str, VariantSection]:
-    for name in variants:
-        if len(name) > MAX_NAME_LETTERS or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-            expected = f"at most {MAX_NAME_LETTERS} letters (A to Z), digits, - and _: it becomes part of file names"
-            raise BadInputError("variants", name, expected)
-    return variants
+    if len(name) > MAX_NAME_LETTERS or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        expected = f"at most {MAX_NAME_LETTERS} letters (A to Z), digits, - and _: it becomes part of file names"
+        raise BadInputError("variants", name, expected)
+    settings = section.communicator if section else {}
+    environment = dict(variant_environment(name, section.environment if section else None, settings))
+    communicator = variant_communicator(name, settings, f"variants.{name}.communicator")
+    for setting, variable in overridden_settings(environment, communicator):
+        expected = f"left out: it would override {setting} of communicator"
+        raise BadInputError(f"variants.{name}.{variable}", environment[variable], expected)
+    return VariantSection.model_validate({**environment, "communicator": communicator})
 
 
 Variants = Annotated[
-    dict[str, VariantSection],
-    BeforeValidator(_complete_variants, json_schema_input_type=dict[str, VariantSection | None]),
-    AfterValidator(_check_names),
+    dict[str, VariantSection | None], Field(max_length=MAX_LIST_ENTRIES), AfterValidator(_complete_variants)
 ]
