@@ -57,22 +57,20 @@ def model_from_json(name: str, content: object) -> ModelShape:
     Raises:
         BadInputError: names the first key that is wrong, with its value and what is valid.
     """
-    record = from_builtins(content, ModelRecord, "model")
-    DTYPE.check("model.dtype", record.dtype)
+    record = from_builtins(content, ModelRecord)
+    DTYPE.check("dtype", record.dtype)
     modules = [
         Module(
             each.name, tuple(Tensor(*tensor) for tensor in each.tensors.items()),
-            _flops(f"model.modules.{number}.forward_flops", each.forward_flops),
+            _flops(f"modules.{number}.forward_flops", each.forward_flops),
         )
         for number, each in enumerate(record.modules)
     ]  # fmt: skip
     names = Counter(module.name for module in modules)
     if repeated := [name for name, number in names.items() if number > 1]:
-        raise BadInputError("model.modules", repeated[0], "a name that no other module has")
+        raise BadInputError("modules", repeated[0], "a name that no other module has")
     if not 0 < sum(tensor.elements for module in modules for tensor in module.tensors) <= ELEMENTS.maximum:
-        raise BadInputError(
-            "model.modules", list(names), f"modules that have 1 to {ELEMENTS.maximum} elements together"
-        )
+        raise BadInputError("modules", list(names), f"modules that have 1 to {ELEMENTS.maximum} elements together")
     if not any(module.forward_flops for module in modules):
         modules = [
             Module(module.name, module.tensors, 2.0 * sum(tensor.elements for tensor in module.tensors))

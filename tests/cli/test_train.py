@@ -25,7 +25,7 @@ BAD = {
     "a file with the name of a model": (["--model", "resnet50.yaml"], ["resnet50.yaml", "a file with another name"]),
     "a file with a wrong key": (
         ["--model", "mine.yaml"],
-        ["mine.yaml: modules.0.flops", "no such key", "forward_flops"],
+        ["mine.yaml: modules.0.key", "'flops'", "forward_flops"],
     ),
     "unknown rule": (["--buckets", "dpp"], ["--buckets", "'dpp'", "ddp", "horovod"]),
     "unknown algorithm": (["-a", "rin"], ["algorithm", "'rin'", "ring", "native"]),

@@ -106,19 +106,14 @@ def test_a_library_in_use_is_replaced_and_not_written_to(built):
     assert built.library.read_bytes() != before
 
 
-def test_a_warning_of_the_compiler_is_shown(built):
-    (built.native / "warns.c").write_text("static int unused;\n")
-    ended = built.build()
-    assert ended.returncode == 0
-    assert "unused" in ended.stderr
-
-
 def test_the_compiler_and_its_flags_are_those_of_the_environment_after_ours(tree):
-    ended = tree.build(CC="false --wrapped", CFLAGS="-O0 '-DA=a b'", LDFLAGS="-Lhere -lmore")
+    changing = "-Ofast -ffast-math -march=native"  # results, or the processors that run them
+    ended = tree.build(CC="false --wrapped", CFLAGS=f"-O0 {changing} '-DA=a b'", LDFLAGS="-Lhere -Ofast -lmore")
     words = ended.stderr
     order = ["false --wrapped -std=c11 -O3", " -O0 '-DA=a b' ", str(tree.source), " -Lhere -lmore -lm failed"]
     assert sorted(order, key=words.find) == order
     assert all(word in words for word in order)
+    assert not any(flag in words for flag in ("-Ofast", "-ffast-math", "-march"))
 
 
 def test_a_sanitized_library_is_loaded_like_any_other(built, require):
@@ -130,11 +125,3 @@ def test_a_sanitized_library_is_loaded_like_any_other(built, require):
     assert b"__asan_init" in built.library.read_bytes()
     ended = built.python("-c", LOAD, LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0")
     assert ended.returncode == 0, ended.stderr
-
-
-def test_flags_of_the_environment_that_change_results_or_need_this_processor_are_left_out(tree):
-    ended = tree.build(CC="false", CFLAGS="-O0 -Ofast -ffast-math -march=native", LDFLAGS="-Lhere -Ofast")
-    assert "-O0" in ended.stderr
-    assert "-Lhere" in ended.stderr
-    for flag in ("-Ofast", "-ffast-math", "-march"):
-        assert flag not in ended.stderr
