@@ -24,7 +24,7 @@ from pathlib import Path
 
 from cli_runner import ENVIRONMENT
 from slurm_testbed import Testbed
-from sweep_sandbox import processes
+from sweep_sandbox import logs_of, processes_of_sweep, start_times
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
@@ -83,25 +83,15 @@ class Scene:
         try:
             out, err = sweep.communicate(timeout=LONG_S)
         except subprocess.TimeoutExpired:
-            raise FailedError(f"does not end: {self.left()}\n{self.logs()}") from None
+            raise FailedError(f"does not end: {self.left()}\n{logs_of(self.out)}") from None
         if sweep.returncode not in codes or OURS in out + err:
-            raise FailedError(f"ended with {sweep.returncode}\n{out}\n{err}\n{self.logs()}")
+            raise FailedError(f"ended with {sweep.returncode}\n{out}\n{err}\n{logs_of(self.out)}")
         self.notes.append(str(sweep.returncode))
         return out + err
 
-    def logs(self) -> str:
-        logs = [self.out / "logs" / "snakemake.log", *self.out.glob("logs/*.log")]
-        return "\n".join(f"{log}: {log.read_text(errors='replace')[-1500:]}" for log in logs if log.exists())
-
-    def processes(self) -> dict[int, dict[str, str]]:
-        """Return the variables and command lines of the processes of sweeps here."""
-        found = processes(f"HPCCOLL_SWEEP={self.out}")
-        # A job's own Snakemake may outlive it: proctrack/linuxproc of the testbed loses sight of it.
-        return {pid: about for pid, about in found.items() if " --mode remote" not in about["command"]}
-
     def left(self) -> list[str]:
         """Return the command lines of the processes of sweeps here."""
-        return [f"{about['command']} (process {pid})" for pid, about in self.processes().items()]
+        return [f"{about['command']} (process {pid})" for pid, about in processes_of_sweep(self.out).items()]
 
     def measured(self) -> dict[tuple[str, int], bytes]:
         """Return the start times of what was measured, by case and attempt."""
@@ -116,10 +106,7 @@ class Scene:
                     if ".journal" in file.name
                     else None
                 )
-            for attempt, outcomes in raw.attempts if raw else ():
-                found |= {
-                    (o.case.id, attempt.number): o.times.start_ns.tobytes() for o in outcomes if o.times is not None
-                }
+            found |= start_times(raw) if raw else {}
         return found
 
     def find(self, part: str, sweep: subprocess.Popen[str]) -> int | None:
@@ -131,7 +118,7 @@ class Scene:
             return sweep.pid
         first = True
         while sweep.poll() is None:
-            pids = [pid for pid, about in self.processes().items() if PARTS[part](about)]
+            pids = [pid for pid, about in processes_of_sweep(self.out).items() if PARTS[part](about)]
             if pids and (part == "snakemake" or not first):
                 return self.random.choice(pids)
             time.sleep(self.random.uniform(0, MEASURING_S) if pids else 0.2)

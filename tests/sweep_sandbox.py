@@ -74,6 +74,28 @@ def processes(mark):
     return found
 
 
+def processes_of_sweep(out):
+    """Return the processes of sweeps in ``out``, on all hosts, without a job's own Snakemake.
+
+    Where that outlives the script that started it, proctrack/linuxproc of the testbed loses sight of it, and Slurm does
+    not kill it as it would in a control group.
+    """
+    found = processes(f"HPCCOLL_SWEEP={out}")
+    return {pid: about for pid, about in found.items() if " --mode remote" not in about["command"]}
+
+
+def start_times(raw):
+    """Return the start times of what was measured, by case and attempt."""
+    outcomes = ((attempt, each) for attempt, of_attempt in raw.attempts for each in of_attempt)
+    return {(each.case.id, a.number): each.times.start_ns.tobytes() for a, each in outcomes if each.times is not None}
+
+
+def logs_of(out):
+    """Return the ends of the logs of a sweep."""
+    logs = [out / "logs" / "snakemake.log", *out.glob("logs/**/*.log")]
+    return "\n".join(f"{path}:\n{path.read_text(errors='replace')[-1500:]}" for path in logs if path.exists())
+
+
 @dataclass
 class SweepSandbox:
     """Where a drill takes place: a directory, and nodes in a partition."""
@@ -148,7 +170,7 @@ class SweepSandbox:
         """Return the start times of every case that has an outcome, by case and attempt."""
         whole = self.out / "raw" / f"{job}.h5"
         raw = hdf5.read_raw_file(whole) if whole.exists() else read_journal(whole.with_name(whole.name + ".journal"))
-        return {(o.case.id, a.number): o.times.start_ns.tobytes() for a, outcomes in raw.attempts for o in outcomes}
+        return start_times(raw)
 
     def ranks(self):
         """Return the processes of the ranks, by rank, as they are numbered outside of their hosts."""
@@ -192,14 +214,8 @@ class SweepSandbox:
         return {number: state for number, state in self.queue().items() if state in ("PENDING", "RUNNING")}
 
     def left(self):
-        """Return what has not ended: Slurm's jobs, and the processes on all hosts that carry the sweep's mark.
-
-        A job's own Snakemake does not count. Where it outlives the script that started it, proctrack/linuxproc of the
-        testbed loses sight of it, and Slurm does not kill it as it would in a control group.
-        """
-        marked = processes(f"HPCCOLL_SWEEP={self.out.parent}")
-        left = {pid: v["command"] for pid, v in marked.items() if " --mode remote" not in v["command"]}
-        return self.alive() | left
+        """Return what has not ended: Slurm's jobs, and the processes of sweeps here."""
+        return self.alive() | {pid: about["command"] for pid, about in processes_of_sweep(self.out.parent).items()}
 
     def init(self, node):
         """Return the first process of a node: whoever kills it pulls the plug."""
@@ -215,5 +231,4 @@ class SweepSandbox:
         return (self.out / "report" / "index.html").read_text()
 
     def logs(self):
-        logs = [self.out / "logs" / "snakemake.log", *self.out.glob("logs/**/*.log")]
-        return "\n".join(f"{path}:\n{path.read_text()[-1500:]}" for path in logs if path.exists())
+        return logs_of(self.out)

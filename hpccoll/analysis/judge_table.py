@@ -21,7 +21,7 @@ from hpccoll.analysis.recommendations import lone_rank_reason
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import to_builtins
-from hpccoll.common.units import format_seconds, format_size
+from hpccoll.common.units import format_size
 from hpccoll.store.rows import Results
 
 
@@ -131,36 +131,6 @@ class TableJudgement:
     def _single_choice(self, setting: Setting) -> dict[str, Any] | None:
         single = self.single_choices.get(setting)
         return single and {"choice": single[0].label, "geometric_mean": single[1]}
-
-    def lines(self) -> Iterator[str]:
-        """Yield the judgement as a table for people."""
-        yield "regret: time of the table's choice over that of the best choice in these results; 1 if it is the best"
-        for setting, regrets, mean, held_out in self.by_setting():
-            yield setting.label
-            yield from map(_size_line, regrets)
-            yield f"{'mean':>12}  {mean:.3f}" + _lower_estimate(mean, held_out)
-            if setting in self.single_choices:
-                choice, single = self.single_choices[setting]
-                yield f"{'one for all':>12}  {single:.3f}  {choice.label}, the best single choice for these sizes"
-        yield from (f"not judged: {sentence}" for sentence in self.unjudged)
-        yield from self.other_conditions
-        yield f"geometric mean of the regret at {len(self.regrets)} sizes: {self.mean:.3f}" + _lower_estimate(
-            self.mean, self.held_out
-        )
-
-
-def _size_line(r: SizeRegret) -> str:
-    notes = "" if r.choice == r.best else f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
-    notes += ", in another launch" if r.unpaired else ""
-    if notes and not r.is_significant:
-        notes += f", but not clearly: noise may change the regret by {100 * r.noise:.0f} %"
-    notes += "; outside the measured sizes of the table" if r.extrapolated else ""
-    return f"{format_size(r.nbytes):>12}  {r.regret:.3f}  {r.choice.label}: {format_seconds(r.seconds)}{notes}"
-
-
-def _lower_estimate(mean: float, held_out: float) -> str:
-    equal = f"{held_out:.3f}" == f"{mean:.3f}"
-    return "" if equal else f" at most, {held_out:.3f} at least, because of noise"
 
 
 def judge_table(table: TuneTable, results: Results) -> TableJudgement:

@@ -198,11 +198,9 @@ class Shape:
     def text(self) -> str:
         ranks, nodes = format_count(self.ranks, "rank"), format_count(self.nodes, "node")
         with_aggregators = f" and {format_count(self.aggregators, 'aggregator')}" if self.aggregators else ""
-        return (
-            f"{ranks} on {nodes}{with_aggregators} apart"
-            if self.dedicated_aggregators
-            else f"{ranks}{with_aggregators} on {nodes}"
-        )
+        if self.aggregators and self.dedicated_aggregators:
+            return f"{ranks} on {nodes}{with_aggregators} on other hosts"
+        return f"{ranks}{with_aggregators} on {nodes}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,11 +142,7 @@ def _variant_reason(case: Case, layout: Layout, facts: LaunchFacts) -> str | Non
         view = facts.nccl_nodes or NodeView((1, shape.nodes), (shape.ranks_per_node, shape.ranks))
     message = smallest_message(case, layout) if known.limits_messages else None
     own_call = not schedule and case.transport == known.transport  # over staged, the call is MPI's on host memory
-    reason = (
-        known.violation(case.collective, case.dtype, case.op, view, message)
-        if own_call
-        else known.violation_of_schedule(view, message)
-    )
+    reason = known.violation((case.collective, case.dtype, case.op) if own_call else None, view, message)
     return f"{variant}: {reason}" if reason else None
 
 

@@ -3,11 +3,11 @@
 The table of the named variants is ``variants.toml``; ``evidence.expected_evidence`` tests logs for the evidence.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from hpccoll.cases.communicator_settings import CommunicatorSettings, check_settings
 from hpccoll.cases.requested_algorithm import requested_by_environment
@@ -23,6 +23,10 @@ PORT_BYTES = "port_bytes"
 
 SIMILAR_NAME = 0.88
 """The similarity of two names that differ in one or two letters; nccl-default and nccl-cta-default differ in more."""
+
+
+Call: TypeAlias = tuple[str, str, str | None]
+"""The collective, the element type and the reduction of a library's own call; None without a reduction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,58 +81,40 @@ class VariantLimit:
     most_message: int | None = None
     unaffected: bool = False
 
-    def violation(
-        self, collective: str, dtype: str, op: str | None, view: NodeView, message: int | None = None
-    ) -> str | None:
-        """Return how a library's own collective exceeds the limit, as a sentence; None if it does not."""
-        if collective not in (self.for_collectives or (collective,)) or dtype not in (self.for_dtypes or (dtype,)):
+    def violation(self, call: Call | None, view: NodeView, message: int | None = None) -> str | None:
+        """Return how a case exceeds the limit, as a sentence; None if it does not; see ``Variant.violation``."""
+        scope = self.for_collectives or self.for_dtypes or ()
+        if call is None:
+            applies = not scope
+        else:
+            collective, dtype, _ = call
+            applies = collective in (self.for_collectives or (collective,)) and dtype in (self.for_dtypes or (dtype,))
+        if not applies:
             return None
-        return self._sentence(self._excess(collective, dtype, op) or self._excess_of_messages(view, message), view)
-
-    def violation_of_schedule(self, view: NodeView, message: int | None) -> str | None:
-        """Return how one of our schedules exceeds the limit, as a sentence; None if it does not.
-
-        The nodes and the messages of a schedule are limited as those of the library are. Collectives, types and
-        reductions are not, nor is anything that holds for some of them: these are limits of the library's kernels.
-        """
-        if self.for_collectives or self.for_dtypes:
+        if self.before and (view.nccl is None or view.nccl >= tuple(map(int, self.before.split(".")))):
             return None
-        return self._sentence(self._excess_of_messages(view, message), view)
-
-    def _sentence(self, excess: str | None, view: NodeView) -> str | None:
-        older = self.before is None or (view.nccl is not None and view.nccl < tuple(map(int, self.before.split("."))))
-        if not (excess and older):
+        excess = next(self._excesses(call, view, message), None)
+        if excess is None:
             return None
-        scope = " or ".join(self.for_collectives or self.for_dtypes or ())
-        return "".join((
-            f"before NCCL {self.before}, " if self.before else "", "the variant takes ", excess,
-            f"; this holds for {scope}" if scope else "",
-        ))  # fmt: skip
+        before = f"before NCCL {self.before}, " if self.before else ""
+        return f"{before}the variant takes {excess}" + (f"; this holds for {' or '.join(scope)}" if scope else "")
 
-    def _excess(self, collective: str, dtype: str, op: str | None) -> str | None:
-        choices = (
-            ("collective", collective, self.collectives),
-            ("dtype", dtype, self.dtypes),
-            ("op", op, self.ops),
-        )
-        for key, value, valid in choices:
+    def _excesses(self, call: Call | None, view: NodeView, message: int | None) -> Iterator[str]:
+        valid_choices = (("collective", self.collectives), ("dtype", self.dtypes), ("op", self.ops))
+        for (key, valid), value in zip(valid_choices, call or (None, None, None), strict=True):
             if value is not None and valid is not None and value not in valid:
-                return f"{key} {', '.join(valid)}, not {value}"
-        return None
-
-    def _excess_of_messages(self, view: NodeView, message: int | None) -> str | None:
+                yield f"{key} {', '.join(valid)}, not {value}"
         (fewest, most), (fewest_ranks, most_ranks) = view.nodes, view.ranks_per_node
         if most < self.least_nodes:
-            return f"at least {self.least_nodes} nodes"
+            yield f"at least {self.least_nodes} nodes"
         if self.most_nodes is not None and fewest > self.most_nodes:
-            return f"at most {format_count(self.most_nodes, 'node')}"
+            yield f"at most {format_count(self.most_nodes, 'node')}"
         if most_ranks < self.least_per_node:
-            return f"at least {self.least_per_node} ranks per node"
+            yield f"at least {self.least_per_node} ranks per node"
         if self.most_per_node is not None and fewest_ranks > self.most_per_node:
-            return f"at most {format_count(self.most_per_node, 'rank')} per node"
+            yield f"at most {format_count(self.most_per_node, 'rank')} per node"
         if self.most_message is not None and message is not None and message > self.most_message:
-            return f"messages of at most {format_size(self.most_message)}"
-        return None
+            yield f"messages of at most {format_size(self.most_message)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,29 +164,17 @@ class Variant:
         """Whether the size of messages is limited."""
         return any(limit.most_message is not None for limit in self.limits)
 
-    def violation(
-        self, collective: str, dtype: str, op: str | None, view: NodeView, message: int | None = None
-    ) -> str | None:
-        """Return which limit a library's own collective exceeds, as a sentence; None if it exceeds none.
+    def violation(self, call: Call | None, view: NodeView, message: int | None = None) -> str | None:
+        """Return which limit a case exceeds, as a sentence; None if it exceeds none.
 
         Args:
-            collective: the name of the collective.
-            dtype: the element type.
-            op: the reduction; None if the collective does not reduce.
+            call: the library's own call; None for one of our schedules. Its nodes and messages are limited as those of
+                the library are. Collectives, types and reductions are not, nor is anything that holds for some of them:
+                these are limits of the library's kernels.
             view: the nodes as the library counts them.
             message: the bytes of its smallest message; None if unknown.
         """
-        violations = (limit.violation(collective, dtype, op, view, message) for limit in self.limits)
-        return next(filter(None, violations), None)
-
-    def violation_of_schedule(self, view: NodeView, message: int | None = None) -> str | None:
-        """Return which limit one of our schedules exceeds, as a sentence; None if it exceeds none.
-
-        Args:
-            view: the nodes as the library counts them.
-            message: the bytes of its smallest message; None if unknown.
-        """
-        return next(filter(None, (limit.violation_of_schedule(view, message) for limit in self.limits)), None)
+        return next(filter(None, (limit.violation(call, view, message) for limit in self.limits)), None)
 
 
 @cache

@@ -32,7 +32,8 @@ def tune(
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import recommend
-    from hpccoll.render.answers import Answers, all_table_lines
+    from hpccoll.render.answers import Answers
+    from hpccoll.render.choice_table_text import all_table_lines, judgement_lines
     from hpccoll.store.load_results import read_results
 
     if (out is None) == (judge is None):
@@ -42,7 +43,7 @@ def tune(
     results = read_results(paths)
     if judge:
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
-        typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement.lines()))
+        typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement_lines(judgement)))
     elif out:
         write_table(build_table(results), out)
         lines = (*all_table_lines(Answers(recommend(results))), f"table: {out}", *table_warnings(results))

@@ -6,7 +6,7 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -413,24 +413,3 @@ def _reason_unanswered(results: Results, name: str) -> str:
     if measured:
         return f"only {join_words(others)} {'was' if len(others) == 1 else 'were'} measured"
     return f"all times are {' or '.join(sorted({row.kind for row in rows}))}" if rows else "nothing was measured"
-
-
-def all_table_lines(answers: Answers) -> Iterator[str]:
-    """Yield the tables of all collectives for a terminal."""
-    for name in answers.by_collective:
-        yield from (
-            f"{name} on {line}" if not line.startswith(" ") else line for line in table_lines(answers.table(name))
-        )
-
-
-def table_lines(lines: Sequence[AnswerLine]) -> Iterator[str]:
-    """Yield a table of answers for a terminal: a line for each setting, its ranges below it."""
-    by_setting: Mapping[str, list[AnswerLine]] = {line.where: [] for line in lines}
-    for line in lines:
-        by_setting[line.where].append(line)
-    for where, ranges in by_setting.items():
-        yield where
-        for line in ranges:
-            gain = f", speed-up over native {line.gain}" if line.gain else ""
-            sizes = f"{line.sizes}: " if line.sizes else ""
-            yield f"  {sizes}{line.choice}{gain}; {line.certainty}"

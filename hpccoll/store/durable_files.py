@@ -52,7 +52,7 @@ def open_without_links(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise FileExistsError(errno.EEXIST, "it is there, and no regular file", path)
+        raise FileExistsError(errno.EEXIST, "it exists and is not a regular file", path)
     return descriptor
 
 
@@ -92,7 +92,7 @@ def replacing_file(path: Path) -> Iterator[Path]:
     """
     with suppress(FileNotFoundError):
         if stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
-            raise FileExistsError(errno.EEXIST, "it is there, and no regular file", str(path))
+            raise FileExistsError(errno.EEXIST, "it exists and is not a regular file", str(path))
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     os.close(_create(unfinished))
     try:

@@ -20,6 +20,7 @@ from typing import IO
 from hpccoll.cases.case import Case, Job
 from hpccoll.common.errors import BadInputError, file_error
 from hpccoll.common.files import open_regular
+from hpccoll.common.records import from_builtins
 from hpccoll.store.durable_files import (
     append_bytes,
     is_locked,
@@ -30,7 +31,7 @@ from hpccoll.store.durable_files import (
     write_new,
 )
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal_records import COPIES, JournalRecord, all_records, parse_failure, read_records
+from hpccoll.store.journal_records import COPIES, JournalRecord, all_records, read_records
 from hpccoll.store.json_lines import ChainEnd, append_records, read_json_lines
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
 
@@ -186,8 +187,8 @@ def read_failure_notes(raw_file: Path) -> list[Failure]:
     """Return the failure notes of ranks and the launcher; damaged lines are ignored, because notes only explain."""
     failures = []
     for line in (line for path in sorted(_failure_notes(raw_file)) if path.is_file() for line in read_json_lines(path)):
-        with suppress(TypeError, ValueError):
-            failures.append(parse_failure(line.record or {}))
+        with suppress(ValueError):
+            failures.append(from_builtins(line.record, Failure))
     return failures
 
 

@@ -231,15 +231,6 @@ class _JournalReader:
         self._started_case = None
 
 
-def parse_failure(fields: JsonObject) -> Failure:
-    """Return the failure of a failure note.
-
-    Raises:
-        ValueError: if it is none.
-    """
-    return from_builtins(fields, Failure)
-
-
 def _pack(values: NDArray[Any]) -> JsonObject:
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(values).tobytes(), 1)).decode()
     return {"dtype": values.dtype.str, "shape": values.shape, "data": data}

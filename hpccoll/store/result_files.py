@@ -1,7 +1,6 @@
 """The result files below given paths: finds them, reads them, and reports unreadable and damaged ones."""
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -105,14 +104,9 @@ class ResultFiles:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Yield further remarks on the files, one sentence each; files with the same note share one."""
+        """Yield further remarks on the files, one sentence each."""
         yield from self.remarks
-        paths_by_note: defaultdict[str, list[str]] = defaultdict(list)
-        for raw in self.raw_results:
-            for note in raw.notes:
-                paths_by_note[note].append(str(raw.path))
-        for note, (first, *others) in paths_by_note.items():
-            yield f"{first}{f' and {len(others)} files more' if others else ''}: {note}"
+        yield from (f"{raw.path}: {note}" for raw in self.raw_results for note in raw.notes)
 
 
 def read_all(paths: Iterable[Path]) -> ResultFiles:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hpccoll.common.files import read_json
 from hpccoll.common.limits import JOB_BYTES
+from hpccoll.common.records import from_builtins
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 
 SLURM_JOBS_FILE = "slurm.json"
@@ -70,8 +71,8 @@ class ScheduledJob:
 def read_scheduled(directory: Path) -> list[ScheduledJob]:
     """Return the Slurm jobs of the sweeps into ``directory``; of one name the latest comes last."""
     try:
-        return [ScheduledJob(**fields) for fields in read_json(directory / SLURM_JOBS_FILE, "Slurm jobs", JOB_BYTES)]
-    except (ValueError, TypeError):  # the file only explains: without it, results are complete
+        return from_builtins(read_json(directory / SLURM_JOBS_FILE, "Slurm jobs", JOB_BYTES), list[ScheduledJob])
+    except ValueError:  # the file only explains: without it, results are complete
         return []
 
 

@@ -106,9 +106,7 @@ class CaseResult:
     evidence: str | None = result("str", "the evidence for executed")
     floor: bool = result("bool", "an empty schedule: the cost of the harness", default=False)
     executor: str | None = result(
-        "str",
-        "what ran the operation and its timing loop: compiled, python; empty: python",
-        heading="executor",
+        "str", "what ran the operation and its timing loop: compiled, python; empty: python", heading="executor"
     )
     operations: int | None = result(
         "int64",
@@ -201,25 +199,15 @@ COLUMNS = (
     _case("requested_ranks", "int64", "the requested workers, absent: all of the job", "", -1),
     _case("requested_nodes", "int64", "the requested nodes of these workers", "", -1),
     _case("requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched"),
-    _case("requested_timing", "str", "how operations were timed: single, aggregated; empty: single"),
+    _case("requested_timing", "str", "how operations were timed: single, aggregated"),
     _case("requested_params", "str", "JSON: the requested parameters"),
     _case("params", "str", "JSON: the parameters that were used, defaults included"),
     _case("status", "str", "ok, wrong, skipped, or failed: a rank stalled in it, or NCCL failed"),
     _case("reason", "str", "why the status is not ok"),
     *RESULT_COLUMNS,
+    _case("workers_sent_predicted", "int64", "the part of wire_bytes_predicted that nodes of workers send", "B", -1),
     _case(
-        "workers_sent_predicted",
-        "int64",
-        "the part of wire_bytes_predicted that nodes of workers send",
-        "B",
-        -1,
-    ),
-    _case(
-        "workers_received_predicted",
-        "int64",
-        "the part of wire_bytes_predicted that nodes of workers receive",
-        "B",
-        -1,
+        "workers_received_predicted", "int64", "the part of wire_bytes_predicted that nodes of workers receive", "B", -1
     ),
     _case("counters", "str", "JSON: further port counters, summed over all nodes, and the number of operations"),
     _case("predicted_low_s", "float64", "of a prediction: the lower end of its interval", "s", float("nan")),
@@ -242,14 +230,7 @@ COLUMNS = (
     *RANK_RESULT_COLUMNS,
     Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
     Column("median_ns", ("case", "iteration"), "int64", "ns", -1, "the median duration over ranks"),
-    Column(
-        "max_ns",
-        ("case", "iteration"),
-        "int64",
-        "ns",
-        -1,
-        "the longest duration over ranks: rule max",
-    ),
+    Column("max_ns", ("case", "iteration"), "int64", "ns", -1, "the longest duration over ranks: rule max"),
     Column(
         "span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"
     ),

@@ -9,4 +9,5 @@ from report_fixtures import (  # noqa: F401  fixtures
     results,
     rounds_row,
     testbed_results,
+    valid,
 )

@@ -278,21 +278,6 @@ def test_machines_and_libraries_are_not_mixed():
         )
 
 
-def test_executors_are_not_mixed_within_a_setting():
-    python, compiled = (
-        measured_results({name: LATE}, number=number, executor=executor)
-        for number, (name, executor) in enumerate((("ring", "python"), ("star", "compiled")), 1)
-    )
-    with pytest.raises(
-        BadInputError, match=r"the compiled executor; .* the python executor' .* executor for all_reduce"
-    ):
-        build_table(merged_results(python, compiled))
-    other_setting = measured_results({"ring": LATE}, number=2, executor="compiled", in_place=True)
-    made = build_table(merged_results(python, other_setting))
-    assert {entry.setting.in_place: entry.executor for entry in made.entries} == {False: "python", True: "compiled"}
-    assert TuneTable.from_json(made.to_json()) == made
-
-
 def test_a_table_has_an_entry_for_each_timing():
     single, aggregated = (
         measured_results({"ring": LATE}, number=number, timing=timing, transport="nccl", device="cuda")

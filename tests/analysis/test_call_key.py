@@ -118,7 +118,7 @@ def table_figures(of, field):
     """Return the ranges of each setting of a tuning table."""
     if field not in {"source", *SHARED_IN_TABLES}:
         for entry in build_table(of).entries:
-            yield from ((json.dumps(entry.setting.to_json()), part.first, part.choice.label) for part in entry.ranges)
+            yield from ((entry.setting, part.first, part.choice.label) for part in entry.ranges)
 
 
 def comparison_figures(of, _field):

@@ -4,11 +4,13 @@ import json
 
 import pytest
 from cli_runner import invoke
+from golden_page import assert_golden
 from raw_examples import case, outcome, raw
 from synthetic_timings import KIB, linear_curve, measured_results, measured_table, merged_results, times_around
 
 from hpccoll.analysis.judge_table import judge_table
 from hpccoll.common.errors import BadInputError
+from hpccoll.render.choice_table_text import judgement_lines
 from hpccoll.store import hdf5
 
 SIZES = [KIB << 2 * i for i in range(8)]
@@ -125,23 +127,7 @@ def test_the_lines_are_the_golden_text(made):
     quick = measured_results({"ring": {KIB // 2: 2.0, KIB: 2.0, 4096 * KIB: 5.0}}, number=2, spread=0.5)
     other = measured_results({"ring": {KIB: 1.0}}, number=3, in_place=True)
     judgement = judge_table(made, merged_results(slow, quick, other))
-    assert list(judgement.lines()) == [
-        "regret: time of the table's choice over that of the best choice in these results; 1 if it is the best",
-        "all_reduce out of place, 2 ranks on 2 nodes",
-        (
-            "       512 B  1.500  recursive_doubling: 3 s; best ring: 2 s, in another launch; "
-            "outside the measured sizes of the table"
-        ),
-        (
-            "       1 KiB  1.050  recursive_doubling: 2.1 s; best ring: 2 s, in another launch, but not clearly: "
-            "noise may change the regret by 33 %"
-        ),
-        "       4 MiB  1.000  ring: 5 s",
-        "        mean  1.163 at most, 1.000 at least, because of noise",
-        " one for all  1.000  ring, the best single choice for these sizes",
-        "not judged: all_reduce in place, 2 ranks on 2 nodes: the table has no choice for it",
-        "geometric mean of the regret at 3 sizes: 1.163 at most, 1.000 at least, because of noise",
-    ]
+    assert_golden("judge", judgement_lines(judgement))
 
 
 def test_a_table_that_was_made_from_the_same_results_is_marked(made):

@@ -61,16 +61,6 @@ def test_a_speedup_is_over_native_in_the_same_placement_and_launch(make_row, mak
     assert factors(*rows, runs=(make_run(), make_run(run_id="run-2"))) == {("ring", False): 2.0, ("ring", True): 3.0}
 
 
-def test_a_speedup_is_over_native_of_the_same_collective(make_row, points):
-    rows = [
-        make_row(name, collective=collective, seconds=seconds * scale)
-        for collective, scale in (("all_reduce", 1e-5), ("reduce_scatter", 1e-6))
-        for name, seconds in (("ring", 1), ("native", 2))
-    ]
-    found = {each.point.row.collective: each.value for each in speedups(points(*rows))}
-    assert found == {"all_reduce": pytest.approx(2.0), "reduce_scatter": pytest.approx(2.0)}
-
-
 def test_a_call_of_the_library_with_one_buffer_is_compared_with_both_placements(make_row, factors):
     shape = {"collective": "broadcast", "op": None}
     rows = [make_row("chain", in_place=in_place, seconds=1e-5, **shape) for in_place in (False, True)]
@@ -78,14 +68,8 @@ def test_a_call_of_the_library_with_one_buffer_is_compared_with_both_placements(
     assert factors(*rows, native) == {("chain", False): 2.0, ("chain", True): 2.0}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"variant": "tree"}, {"mapping": "cyclic"}, {"executor": "compiled"}, {"run_id": "run-2"},
-        {"status": "wrong", "wrong": 1}, {"ranks": 4}, {"dtype": "int32"},
-    ],
-)  # fmt: skip
-def test_a_call_of_another_kind_or_without_a_correct_result_is_not_the_base_of_a_speedup(
+@pytest.mark.parametrize("changes", [{"run_id": "run-2"}, {"status": "wrong", "wrong": 1}])
+def test_a_call_of_another_launch_or_without_a_correct_result_is_not_the_base_of_a_speedup(
     make_row, make_run, factors, changes
 ):
     assert factors(make_row(), make_row("native", **changes), runs=(make_run(), make_run(run_id="run-2"))) == {}
@@ -179,8 +163,3 @@ def test_without_intervals_runs_do_not_disagree(make_row, make_run, points):
     again = make_row(seconds=1e-5, **none), make_row(seconds=9e-5, run_id="run-2", **none)
     (repeat,) = repeated_points(points(*again, runs=(make_run(), make_run(run_id="run-2"))))
     assert (repeat.time_ratio, repeat.disagrees) == (pytest.approx(9), False)
-
-
-def test_a_point_of_the_other_executor_is_no_repeat(make_row, make_run, points):
-    runs = [make_run(run_id=executor, created=executor) for executor in ("compiled", "python")]
-    assert repeated_points(points(*(make_row(executor=r.run_id, run_id=r.run_id) for r in runs), runs=runs)) == ()

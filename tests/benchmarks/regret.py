@@ -19,6 +19,7 @@ from settings import CHOICES
 
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.judge_table import judge_table
+from hpccoll.render.choice_table_text import judgement_lines
 from hpccoll.store.load_results import read_results
 
 MOST = 1.05
@@ -40,7 +41,7 @@ def run(name: str, rounds: int, keep: Path) -> bool:
     one = results.runs[0]
     print(f"## {name}: {judged.nodes} x {judged.each} ranks\n")
     print(f"{one.created}, {one.machine}; {one.kind}; {rounds} rounds.\n")
-    print("```text", *found.lines(), "```", "", sep="\n", flush=True)
+    print("```text", *judgement_lines(found), "```", "", sep="\n", flush=True)
     shown = "reached" if found.mean <= MOST else "**missed**" if found.held_out > MOST else "not told: it may be either"
     print(f"- asked {MOST}: {shown}\n", flush=True)
     return found.mean <= MOST

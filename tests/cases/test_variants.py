@@ -69,7 +69,7 @@ def test_a_variant_stays_known_with_added_variables_and_site_values_but_not_with
 )
 def test_a_case_outside_the_limits_of_a_variant_gets_the_reason(name, case, reason):
     *of_case, nodes, per_node = case
-    unmet = named_variants()[name].violation(*of_case, NodeView.of(nodes, per_node))
+    unmet = named_variants()[name].violation(tuple(of_case), NodeView.of(nodes, per_node))
     assert unmet == reason or (reason and unmet.startswith(reason))
 
 
@@ -95,7 +95,7 @@ def test_a_case_outside_the_limits_of_a_variant_gets_the_reason(name, case, reas
     ],
 )
 def test_nvls_and_windows_depend_on_dtype_and_op_together_and_on_the_version(name, case, per_node, nccl, allowed):
-    assert (named_variants()[name].violation(*case, NodeView.of(1, per_node, nccl)) is None) == allowed
+    assert (named_variants()[name].violation(case, NodeView.of(1, per_node, nccl)) is None) == allowed
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_nvls_and_windows_depend_on_dtype_and_op_together_and_on_the_version(nam
 )  # fmt: skip
 def test_windows_over_several_nodes_depend_on_the_collective_and_the_version(collective, nccl, allowed):
     op = None if collective == "all_gather" else "sum"
-    unmet = named_variants()["nccl-symmetric"].violation(collective, "float32", op, NodeView.of(2, 8, nccl))
+    unmet = named_variants()["nccl-symmetric"].violation((collective, "float32", op), NodeView.of(2, 8, nccl))
     assert (unmet is None) == allowed
     assert allowed or "at most 1 node" in unmet
 
@@ -118,8 +118,8 @@ def test_of_unknown_nodes_only_what_exceeds_a_limit_in_any_case_is_reported():
     of_case = "all_reduce", "float32", "sum"
     unknown = NodeView((1, 4), (2, 8))
     for name in ("nccl-nvls", "nccl-nvls-tree", "nccl-sharp"):
-        assert named_variants()[name].violation(*of_case, unknown) is None
-        assert named_variants()[name].violation(*of_case, NodeView((1, 1), (1, 1)))
+        assert named_variants()[name].violation(tuple(of_case), unknown) is None
+        assert named_variants()[name].violation(tuple(of_case), NodeView((1, 1), (1, 1)))
 
 
 def test_every_limit_has_keys_of_the_project():

@@ -109,6 +109,6 @@ def test_only_a_regular_file_is_replaced_also_through_a_link(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     for name in ("pipe", "link"):
-        assert invoke("export-schedule", *RING, "--out", tmp_path / name).is_bad_input("--out", "no regular file")
+        assert invoke("export-schedule", *RING, "--out", tmp_path / name).is_bad_input("--out", "not a regular file")
     assert (tmp_path / "link").is_symlink()
     assert len([*tmp_path.iterdir()]) == 2

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from synthetic_timings import KIB, MIB, linear_curve, measured_results, merged_results
 
 from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
-from hpccoll.render.answers import Answers, all_table_lines, answer_lines, library_name, size_range
+from hpccoll.render.answers import Answers, answer_lines, library_name, size_range
+from hpccoll.render.choice_table_text import all_table_lines
 
 SIZES = [KIB << 2 * i for i in range(8)]
 EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)

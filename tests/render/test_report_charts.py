@@ -185,8 +185,9 @@ def test_ranks_are_the_axis_where_nodes_hold_unlike_numbers_of_them(specificatio
     rows = make_node_row(), make_node_row(nodes=4, ranks=6, ranks_per_node=None)
     chart = specification("scaling", *rows, runs=(make_bed_run(),))
     assert "x: ranks" in outline(chart)
-    panels = specification("time", *rows, runs=(make_bed_run(),))["facet"]["sort"]
-    assert panels == ["2 ranks on 2 nodes, out of place", "6 ranks on 4 nodes, out of place"]
+    times = specification("time", *rows, runs=(make_bed_run(),))
+    assert times["facet"]["sort"] == ["2 ranks on 2 nodes, out of place", "6 ranks on 4 nodes, out of place"]
+    assert times["columns"] == 2
 
 
 def test_the_calibrated_wire_is_a_rule_where_it_holds(

@@ -10,7 +10,7 @@ from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.prediction_file import write_predictions
-from hpccoll.render.charts import FIGURES, heading_lines
+from hpccoll.render.charts import FIGURES
 from hpccoll.render.colours import group_colours, group_shapes
 from hpccoll.render.report_writer import build_report
 from hpccoll.render.terminal_summary import outcome_lines
@@ -74,11 +74,11 @@ def records(specification):
 def test_measured_and_predicted_series_of_a_setting_share_a_chart(both, valid, name):
     (group,) = chart_groups(both, recommend(both))
     specification = valid(BY_NAME[name].specification(group))
-    predicted = {d["series"]: d["line"] for d in records(specification)}
-    assert predicted == {
+    assert {d["series"]: d["line"] for d in records(specification)} == {
         "ring": "measured", "native": "measured", "ring (simulated)": "simulated",
         "rabenseifner (simulated)": "simulated",
     }  # fmt: skip
+    assert [line for line in specification["title"]["subtitle"] if "7% (median)" in line]
 
 
 def test_a_predicted_series_has_the_colour_of_the_measured_one_and_no_mark_of_a_measurement(both):
@@ -89,21 +89,14 @@ def test_a_predicted_series_has_the_colour_of_the_measured_one_and_no_mark_of_a_
     assert colours["rabenseifner (simulated)"] not in {colours["ring"], colours["native"]}
 
 
-def test_curves_over_nodes_go_on_where_nothing_was_measured(both):
+def test_predictions_go_on_where_nothing_was_measured_and_are_in_the_panels_of_both_placements(both):
     (group,) = chart_groups(both)
-    shown = records(BY_NAME["scaling"].specification(group))
-    nodes = {series: sorted({d["nodes"] for d in shown if d["series"] == series}) for series in group.legend}
-    assert nodes["ring"] == [2]
-    assert nodes["ring (simulated)"] == [2, 4, 8]
-    assert group.unit == "nodes"
-
-
-def test_predictions_are_in_the_panels_of_both_placements_and_beyond_the_measured_nodes_in_one(both):
-    (group,) = chart_groups(both)
-    shown = records(BY_NAME["time"].specification(group))
-    panels = {d["panel"] for d in shown if d["line"] == "measured"}
+    scaling, time = (records(BY_NAME[name].specification(group)) for name in ("scaling", "time"))
+    nodes = {series: sorted({d["nodes"] for d in scaling if d["series"] == series}) for series in group.legend}
+    assert (group.unit, nodes["ring"], nodes["ring (simulated)"]) == ("nodes", [2], [2, 4, 8])
+    panels = {d["panel"] for d in time if d["line"] == "measured"}
     assert panels == {"2 nodes, in place", "2 nodes, out of place"}
-    assert {d["panel"] for d in shown if d["line"] != "measured"} == {*panels, "4 nodes", "8 nodes"}
+    assert {d["panel"] for d in time if d["line"] != "measured"} == {*panels, "4 nodes", "8 nodes"}
 
 
 def test_the_interval_of_a_prediction_is_its_band(both):
@@ -113,11 +106,6 @@ def test_the_interval_of_a_prediction_is_its_band(both):
         if d["line"] != "measured":
             row = rows[d["nodes"], d["series"].removesuffix(" (simulated)"), d["bytes"]]
             assert (d["low"], d["value"], d["high"]) == (row.ci_low_s, row.median_s, row.ci_high_s)
-
-
-def test_a_line_names_the_machine_file_and_its_error(both):
-    (group,) = chart_groups(both)
-    assert [line for line in heading_lines(group) if "7% (median)" in line]
 
 
 def test_predictions_change_nothing_else(both, measured):

@@ -30,33 +30,24 @@ def one_step(events_ms, program=None, end_ms=None, **workload):
     return raw
 
 
-def test_a_chart_is_valid_and_has_a_panel_for_each_algorithm(valid):
-    chart = valid(drawn(steps({"ring": 12, "native": 60, "null": 0})))
-    panels = chart["facet"]["sort"]
-    assert [panel.split()[0] for panel in panels] == ["ring", "native"]
-    assert "4 ms (12 %)" in panels[0]
-
-
-def test_of_many_algorithms_the_fastest_and_native_are_drawn():
+def test_of_many_algorithms_the_fastest_and_native_have_a_panel(valid):
     takes = {"ring": 1, "hierarchical": 2, "recursive_doubling": 3, "tree": 4, "native": 50, "null": 0}
-    panels = drawn(steps(takes))["facet"]["sort"]
+    panels = valid(drawn(steps(takes)))["facet"]["sort"]
     assert [panel.split()[0] for panel in panels] == ["ring", "hierarchical", "native"]
+    (panel,) = drawn(steps({"ring": 12}))["facet"]["sort"]
+    assert "34 ms" in panel
 
 
-def test_passes_and_buckets_are_where_they_ran():
+def test_passes_buckets_and_what_no_computation_hides_are_where_they_ran():
     chart = drawn(steps({"ring": 12}))
-    of_first = [d for d in marks(chart, "collective") if d["rank"].startswith("0")]
-    assert [d["size"] for d in of_first] == ["4000 B", "16000 B", "8000 B"]
-    assert [(d["begin"], d["end"]) for d in of_first] == [
-        pytest.approx(((10 + 20 * n / 3) * 1e-3, (14 + 20 * n / 3) * 1e-3)) for n in (1, 2, 3)
-    ]
-    (backward,) = (d for d in marks(chart, "backward") if d["rank"].startswith("0"))
-    assert (backward["begin"], backward["end"]) == pytest.approx((0.010, 0.030))
-
-
-def test_what_no_computation_hides_is_marked():
-    (exposed,) = (d for d in marks(drawn(steps({"ring": 12})), "exposed") if d["rank"].startswith("0"))
-    assert (exposed["begin"], exposed["end"]) == pytest.approx((0.030, 0.034))
+    at = {
+        part: [(d["begin"], d["end"]) for d in marks(chart, part) if d["rank"].startswith("0")]
+        for part in ("collective", "backward", "exposed")
+    }
+    assert at["collective"] == [pytest.approx(((10 + 20 * n / 3) * 1e-3, (14 + 20 * n / 3) * 1e-3)) for n in (1, 2, 3)]
+    assert at["backward"] == [pytest.approx((0.010, 0.030))]
+    assert at["exposed"] == [pytest.approx((0.030, 0.034))]
+    assert [d["size"] for d in marks(chart, "collective")[:3]] == ["3.91 KiB", "15.6 KiB", "7.81 KiB"]
 
 
 def test_a_wait_between_computations_is_marked_too():

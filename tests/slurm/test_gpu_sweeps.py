@@ -4,6 +4,7 @@ The ranks are hpccoll as it is, with CuPy's binding of NCCL, which is the test l
 Slurm counts GPUs that the nodes of the testbed do not have. The files are shortened: fewer sizes, ranks and iterations.
 """
 
+import html
 import json
 import os
 import re
@@ -51,7 +52,7 @@ def is_said_to_be_the_test_library(box, ended):
     assert line.endswith(f"; {NCCL}")
     (lede,) = re.findall(r'<p class="lede">(.*?)</p>', box.page)
     assert GPU in lede
-    assert f"and {NCCL} (native: NCCL&#x27;s own)" in lede
+    assert f"and {NCCL} (native: NCCL's own)" in html.unescape(lede)
     pictures = [*(box.out / "report" / "charts").glob("*.svg")]
     assert len(pictures) > 3
     assert not [picture.name for picture in pictures if GPU.replace(" ", "") not in flat_text(picture)]

@@ -114,24 +114,6 @@ def test_a_truncated_file_is_refused_in_one_line(file, keep):
     assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=40)
-@given(at=st.floats(0, 1, exclude_max=True), damage=st.binary(min_size=1, max_size=200))
-def test_a_damaged_file_is_either_read_or_refused(directory, at, damage):
-    whole = directory / "whole.h5"
-    if not whole.exists():
-        hdf5.write_raw_file(
-            raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))), whole
-        )
-    content = bytearray(whole.read_bytes())
-    position = int(at * len(content))
-    content[position : position + len(damage)] = damage
-    (directory / "damaged.h5").write_bytes(content)
-    try:
-        hdf5.read_raw_file(directory / "damaged.h5")
-    except BadInputError as error:
-        assert "\n" not in str(error)  # noqa: PT017  it may as well be read
-
-
 def test_a_file_that_is_not_hdf5_is_refused(tmp_path):
     (tmp_path / "F.h5").write_text("hello")
     with pytest.raises(BadInputError, match="signature"):
@@ -159,16 +141,6 @@ def test_hdf5_without_a_seal_is_not_opened(tmp_path, attributes, found):
         opened.attrs.update(attributes)
     with pytest.raises(BadInputError, match=found):
         hdf5.read_raw_file(tmp_path / "F.h5")
-
-
-def test_a_node_without_port_counters_is_nan(tmp_path):
-    hdf5.write_raw_file(
-        raw_examples.raw(raw_examples.outcome(wire_sent=(None, 7.5), wire_received=())), tmp_path / "F.h5"
-    )
-    with h5py.File(tmp_path / "F.h5") as opened:
-        assert np.array_equal(opened["attempt_1/wire_sent"][0], [np.nan, 7.5], equal_nan=True)
-        assert np.isnan(opened["attempt_1/wire_received"][0]).all()
-        assert json.loads(opened["attempt_1/counters"][0]) == {"operations": 9, "tx_dropped": 0}
 
 
 KILLED = """

@@ -54,13 +54,18 @@ def test_aggregators_with_nodes_have_hosts_of_their_own(with_helpers):
     assert (requested["nodes"], requested["tasks"], requested["slurm_partition"]) == (6, 10, "all")
     assert requested["constraint"] == "[worker*4&aggregator*2]"
     assert plan.launcher.aggregator == "aggregator"
-    assert job.shapes[1].text == "4 ranks on 2 nodes and 2 aggregators apart"
-    lost = "12 ranks on 6 nodes and 2 aggregators apart: partition all has 6 nodes with feature worker, 2 of them down"
+    assert job.shapes[1].text == "4 ranks on 2 nodes and 2 aggregators on other hosts"
+    lost = (
+        "12 ranks on 6 nodes and 2 aggregators on other hosts: partition all has 6 nodes with feature worker, 2 of "
+        "them down"
+    )
     assert {skip.reason for skip in plan.skips} == {f"{lost} or drained"}
 
 
 def test_more_aggregators_than_there_are_hosts_for_are_refused_with_the_reason(with_helpers):
-    with pytest.raises(BadInputError, match="2 nodes and 3 aggregators apart: partition all has 2 nodes with feature"):
+    with pytest.raises(
+        BadInputError, match="2 nodes and 3 aggregators on other hosts: partition all has 2 nodes with feature"
+    ):
         with_helpers(CLUSTER.replace("[1, 2, 4, 6]", "2") + "aggregators: 3", BESIDE)
 
 

@@ -123,7 +123,7 @@ def test_a_probe_that_fails_costs_the_evidence_and_never_the_measurement(here, d
     assert {row.status for row in rows.values()} == {"ok"}
     assert rows["native"].executed == "unknown"
     assert why in rows["native"].evidence
-    assert why in run.evidence["why"]
+    assert why in run.evidence["failure"]
 
 
 TOLD = """

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from drawing_examples import NAMES, view, views
 
-from hpccoll.render.pictures import view_of
 from hpccoll.render.pictures.communication_diagram import message_graphs
 from hpccoll.render.pictures.edge_routes import route
 from hpccoll.render.pictures.message_graph import Graph, Tree
 from hpccoll.render.pictures.rank_positions import RADIUS, rank_positions
+from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.render.pictures.style import Style
 from hpccoll.schedule import Layout, Recv, RecvReduce, Schedule, Send, Step
 from hpccoll.schedule.walk import trace_schedule
@@ -43,11 +43,8 @@ def test_the_kind_follows_from_the_graph_and_the_layout(name, ranks, kind):
     assert positions(view(name, ranks)).kind == kind
 
 
-def test_a_ring_on_nodes_of_one_rank_stays_a_ring():
+def test_nodes_of_one_rank_and_idle_aggregators_change_no_kind():
     assert positions(view_of("ring", "all_reduce", 6, ranks_per_node=1)).kind == "ring"
-
-
-def test_aggregators_that_have_nothing_to_do_make_no_picture_of_switches():
     assert positions(view_of("recursive_doubling", "all_reduce", 6, aggregators=1)).kind == "circle"
 
 
@@ -59,12 +56,15 @@ def test_the_root_of_a_tree_is_on_top(name, root):
     assert min(at, key=lambda me: at[me].y) == root
 
 
-def test_the_root_is_where_all_messages_lead_or_come_from_where_the_call_names_none():
-    for name, root in (("all_reduce-binomial_tree", 0), ("all_reduce-star", 0)):
-        assert [tree.rank for tree in graph(view(name, 8)).trees()] == [root]
-    for root in (0, 3):
-        for name in ("broadcast", "reduce"):
-            assert [tree.rank for tree in graph(view_of("binomial", name, 8, root=root)).trees()] == [root]
+@pytest.mark.parametrize(
+    ("one", "root"),
+    [
+        (view("all_reduce-binomial_tree", 8), 0), (view("all_reduce-star", 8), 0),
+        *((view_of("binomial", name, 8, root=root), root) for name in ("broadcast", "reduce") for root in (0, 3)),
+    ],
+)  # fmt: skip
+def test_the_root_is_where_all_messages_lead_or_come_from_where_the_call_names_none(one, root):
+    assert [tree.rank for tree in graph(one).trees()] == [root]
 
 
 def line_of_three(arrival):
@@ -104,16 +104,13 @@ def test_a_ring_is_drawn_in_its_own_order():
     assert {(order[i], order[(i + 1) % 5]) for i in range(5)} == {(m.source, m.target) for m in traced.messages}
 
 
-def test_two_trees_are_drawn_apart_and_two_rings_together():
-    def panels(name, ranks):
-        traces = [trace_schedule(schedule) for schedule in view(name, ranks).slices]
-        return len(message_graphs(traces, Style.of(traces), None))
-
-    assert (
-        panels("all_reduce-double_binary_tree", 7),
-        panels("all_reduce-bidirectional_ring", 7),
-        panels("all_reduce-torus", 12),
-    ) == (2, 1, 1)
+@pytest.mark.parametrize(
+    ("name", "ranks", "panels"),
+    [("all_reduce-double_binary_tree", 7, 2), ("all_reduce-bidirectional_ring", 7, 1), ("all_reduce-torus", 12, 1)],
+)
+def test_two_trees_are_drawn_apart_and_two_rings_together(name, ranks, panels):
+    traces = [trace_schedule(schedule) for schedule in view(name, ranks).slices]
+    assert len(message_graphs(traces, Style.of(traces), None)) == panels
 
 
 def test_aggregators_stand_above_the_workers_they_serve():

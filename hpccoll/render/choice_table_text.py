@@ -1,0 +1,60 @@
+"""Tables of choices in words: the choices of ``tune``, and the judgement of a table."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from hpccoll.analysis.judge_table import SizeRegret, TableJudgement
+from hpccoll.common.units import format_seconds, format_size
+from hpccoll.render.answers import AnswerLine, Answers
+
+
+def all_table_lines(answers: Answers) -> Iterator[str]:
+    """Yield the tables of all collectives for a terminal."""
+    for name in answers.by_collective:
+        yield from (
+            f"{name} on {line}" if not line.startswith(" ") else line for line in table_lines(answers.table(name))
+        )
+
+
+def table_lines(lines: Sequence[AnswerLine]) -> Iterator[str]:
+    """Yield a table of answers for a terminal: a line for each setting, its ranges below it."""
+    by_setting: Mapping[str, list[AnswerLine]] = {line.where: [] for line in lines}
+    for line in lines:
+        by_setting[line.where].append(line)
+    for where, ranges in by_setting.items():
+        yield where
+        for line in ranges:
+            gain = f", speed-up over native {line.gain}" if line.gain else ""
+            sizes = f"{line.sizes}: " if line.sizes else ""
+            yield f"  {sizes}{line.choice}{gain}; {line.certainty}"
+
+
+def judgement_lines(judgement: TableJudgement) -> Iterator[str]:
+    """Yield the regret of the table's choice at each size, by setting, and what could not be judged."""
+    yield "regret: time of the table's choice over that of the best choice in these results; 1 if it is the best"
+    for setting, regrets, mean, held_out in judgement.by_setting():
+        yield setting.label
+        yield from map(_size_line, regrets)
+        yield f"{'mean':>12}  {_regret(mean, held_out)}"
+        if setting in judgement.single_choices:
+            choice, single = judgement.single_choices[setting]
+            yield f"{'one for all':>12}  {single:.3f}  {choice.label}, the best single choice for these sizes"
+    yield from (f"not judged: {sentence}" for sentence in judgement.unjudged)
+    yield from judgement.other_conditions
+    all_sizes = _regret(judgement.mean, judgement.held_out)
+    yield f"geometric mean of the regret at {len(judgement.regrets)} sizes: {all_sizes}"
+
+
+def _size_line(r: SizeRegret) -> str:
+    """Return the regret at a size, the choice and its time, and the best choice with what makes that uncertain."""
+    notes = "" if r.choice == r.best else f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
+    notes += ", in another launch" if r.unpaired else ""
+    if notes and not r.is_significant:
+        notes += f", but not clearly: noise may change the regret by {100 * r.noise:.0f} %"
+    notes += "; outside the measured sizes of the table" if r.extrapolated else ""
+    return f"{format_size(r.nbytes):>12}  {r.regret:.3f}  {r.choice.label}: {format_seconds(r.seconds)}{notes}"
+
+
+def _regret(mean: float, held_out: float) -> str:
+    """Return a regret with its lower estimate, unless both are equal to three decimals."""
+    most, least = f"{mean:.3f}", f"{held_out:.3f}"
+    return most if least == most else f"{most} at most, {least} at least, because of noise"
