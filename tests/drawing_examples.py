@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from schedule_examples import ALGORITHMS, EXAMPLES, Case, cases
 
-from hpccoll.render.pictures import ScheduleView
+from hpccoll.render.pictures.schedule_view import ScheduleView
 from hpccoll.schedule import Layout, Parameter
 
 

@@ -12,4 +12,4 @@ def assert_golden(name, text):
     page = FOLDER / f"{name}.txt"
     if os.environ.get("HPCCOLL_WRITE_GOLDEN"):
         page.write_text(text)
-    assert text == page.read_text()
+    assert text.splitlines() == page.read_text().splitlines()

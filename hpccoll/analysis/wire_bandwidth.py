@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpccoll.analysis.executed_labels import offloaded
+from hpccoll.common.units import format_bit_rate
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row, Run
 from hpccoll.store.schema import ON_SHARED_GPU
@@ -195,19 +196,3 @@ HEADER_MODEL = (
     f"{FRAME_HEADER_BYTES} bytes of Ethernet, IPv4 and TCP headers, and an acknowledgement for every second frame. "
     "A small message exceeds that: it has its own frame and a header of the MPI library."
 )
-
-
-def format_bit_rate(bps: float) -> str:
-    """Return a bit rate with its unit: ``100 Mbit/s``, ``2.5 Gbit/s``."""
-    return f"{bps / 1e9:g} Gbit/s" if bps >= 1e9 else f"{bps / 1e6:g} Mbit/s"
-
-
-def rate_unit(largest: float) -> tuple[float, str]:
-    """Return scale and name of the unit for rates up to ``largest`` bytes per second."""
-    return (1e9, "GB/s") if largest >= 1e9 else (1e6, "MB/s")
-
-
-def format_rate(rate: float) -> str:
-    """Return bytes per second with three significant digits: ``3.2 GB/s``, ``12.4 MB/s``."""
-    scale, unit = rate_unit(rate)
-    return f"{rate / scale:.3g} {unit}"

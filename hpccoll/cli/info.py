@@ -72,7 +72,9 @@ def show(
 
     The text lists the rounds. The drawing shows the messages, their times, and the contents of the buffers.
     """
-    from hpccoll.render.pictures import UnprovenScheduleError, describe, draw, round_and_buffer_lines, view_of
+    from hpccoll.render.pictures.picture import draw
+    from hpccoll.render.pictures.schedule_text import describe, round_and_buffer_lines
+    from hpccoll.render.pictures.schedule_view import UnprovenScheduleError, view_of
 
     view = view_of(
         algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,

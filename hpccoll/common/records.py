@@ -182,15 +182,21 @@ def _unknown_keys(value: Any, shape: inspect.Type, key: str) -> Iterator[tuple[s
     """Yield the place of each key that a record lacks, the key, and the known ones: it may be a misspelt one."""
     for one in _alternatives(shape):
         if isinstance(one, inspect.DataclassType) and isinstance(value, dict):
-            parts = {field.encode_name: field.type for field in one.fields}
-            for name, each in value.items():
-                if name not in parts:
-                    yield key, name, [*parts]
-                elif _holds_records(parts[name]):
-                    yield from _unknown_keys(each, parts[name], f"{key}.{name}" if key else name)
+            parts = _record_parts(one.cls)
+            yield from ((key, name, [*parts]) for name in value if name not in parts)
+            for name, part in parts.items():
+                if part is not None and name in value:
+                    yield from _unknown_keys(value[name], part, f"{key}.{name}" if key else name)
         elif isinstance(one, inspect.ListType | inspect.VarTupleType) and isinstance(value, list | tuple):
             for number, each in enumerate(value):
                 yield from _unknown_keys(each, one.item_type, f"{key}.{number}")
+
+
+@lru_cache
+def _record_parts(kind: type[Any]) -> Mapping[str, inspect.Type | None]:
+    """Return the type of each field of a dataclass that holds records; None for other fields."""
+    fields: Any = _shape_of(kind)
+    return {field.encode_name: field.type if _holds_records(field.type) else None for field in fields.fields}
 
 
 def _holds_records(shape: inspect.Type) -> bool:

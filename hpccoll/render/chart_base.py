@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 import altair as alt
 
-from hpccoll.analysis.wire_bandwidth import rate_unit
 from hpccoll.common.errors import check_resources
+from hpccoll.common.units import rate_unit
 from hpccoll.render.colours import FAINT, FONT, INK, MUTED, PAPER
 from hpccoll.store.durable_files import replacing_file
 

@@ -8,12 +8,11 @@ from altair.utils.schemapi import debug_mode
 
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.host_ranges import jobs_and_hosts
 from hpccoll.analysis.rail_usage import largest_points
 from hpccoll.analysis.rank_pairs import curve_points, map_sizes
 from hpccoll.analysis.recommendation import Recommendation, measured_call
 from hpccoll.analysis.round_comparison import round_statistics
-from hpccoll.analysis.series_comparisons import best_placements, efficiencies, mixed_hosts, speedups
+from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_interval, median_seconds
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
@@ -33,7 +32,7 @@ from hpccoll.render.chart_panels import (
 )
 from hpccoll.render.choice_map import choice_map
 from hpccoll.render.colours import PAPER, numbered_colours
-from hpccoll.render.definitions import heading_of
+from hpccoll.render.definitions import OVERVIEW, heading_lines, heading_of
 from hpccoll.render.pair_heatmap import pair_busbw_map, pair_time_map
 from hpccoll.render.step_charts import share_against_ranks, time_against_bucket
 from hpccoll.render.step_timeline_chart import step_timeline_chart
@@ -82,26 +81,6 @@ class Figure:
     def heading(self, group: ChartGroup) -> tuple[str, tuple[str, ...]]:
         """Return the title of a picture for ``group`` and the lines below it."""
         return f"{heading_of(group.collective)}: {self.title_of(group)}", heading_lines(group)
-
-
-def heading_lines(group: ChartGroup) -> tuple[str, ...]:
-    """Return the lines that describe all charts of ``group``: machines, setting, and the meaning of marks."""
-    machines = group.machines
-    where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
-    several = "each machine has its own marks and lines" if len(machines) > 1 else ""
-    python = PYTHON_NOTE if group.several_executors else ""
-    crowded = ", ".join(map(str, group.oversubscribed_counts))
-    hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
-    joined = mixed_hosts(group.points)
-    mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
-    on = (f"{group.kind} on {name}" for name in where)
-    predicted = dict.fromkeys(
-        f"dashed or dotted: predicted, not measured; {point.prediction}" for point in group.predictions
-    )
-    return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed, *predicted)))
-
-
-PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"
 
 
 def time_against_size(group: ChartGroup) -> Chart | None:
@@ -263,9 +242,6 @@ PAIRS_NOTE = (
     "pairs between nodes have their own lines."
 )
 CELLS_NOTE = "An empty cell was not measured. Colours are spaced by ratio: equal steps are equal factors."
-OVERVIEW = "overview"
-"""The name of the page's first part, and of its chart, if there are several collectives."""
-
 OVERVIEW_NOTE = (
     "On the most ranks that had cores of their own; only choices and runners-up are drawn, next to native. Both axes "
     "are logarithmic."

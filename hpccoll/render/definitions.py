@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.host_ranges import jobs_and_hosts
+from hpccoll.analysis.series_comparisons import mixed_hosts
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import EMULATIONS
 from hpccoll.store.call_key import root_rank
@@ -118,6 +120,10 @@ DEFINITIONS = {
 }  # fmt: skip
 
 
+OVERVIEW = "overview"
+"""The name of the page's first part, and of its chart, if there are several collectives."""
+
+
 def heading_of(collective: str) -> str:
     """Return the heading of the part of the page on a collective."""
     return HEADINGS.get(collective, collective)
@@ -133,6 +139,26 @@ def describe_collective(collective: str, groups: Sequence[ChartGroup]) -> str:
             None, (COLLECTIVE_DESCRIPTIONS.get(collective), "The root is rank 0." * (roots == {0}), one_buffer * shared)
         )
     )
+
+
+def heading_lines(group: ChartGroup) -> tuple[str, ...]:
+    """Return the lines that describe all charts of ``group``: machines, setting, and the meaning of marks."""
+    machines = group.machines
+    where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
+    several = "each machine has its own marks and lines" if len(machines) > 1 else ""
+    python = PYTHON_NOTE if group.several_executors else ""
+    crowded = ", ".join(map(str, group.oversubscribed_counts))
+    hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
+    joined = mixed_hosts(group.points)
+    mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
+    on = (f"{group.kind} on {name}" for name in where)
+    predicted = dict.fromkeys(
+        f"dashed or dotted: predicted, not measured; {point.prediction}" for point in group.predictions
+    )
+    return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed, *predicted)))
+
+
+PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"
 
 
 def definition_of(heading: str) -> str | None:

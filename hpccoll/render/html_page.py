@@ -17,8 +17,7 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_section import answer_section, answer_table
 from hpccoll.render.answers import Answers
-from hpccoll.render.charts import OVERVIEW, Figure, heading_lines
-from hpccoll.render.definitions import DEFINITIONS, describe_collective, heading_of
+from hpccoll.render.definitions import DEFINITIONS, OVERVIEW, describe_collective, heading_lines, heading_of
 from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.other_programs import other_programs
 from hpccoll.render.page_frame import render, vega_script
@@ -32,7 +31,8 @@ from hpccoll.store.scheduler_log import STATE_DESCRIPTIONS, ScheduledJob
 class ReportChart:
     """A chart of one group in the report; ``files`` is the relative path of its pictures without the suffix."""
 
-    figure: Figure
+    title: str
+    caption: str
     group: ChartGroup
     specification: Mapping[str, object]
     files: str
@@ -40,14 +40,6 @@ class ReportChart:
     @property
     def name(self) -> str:
         return self.files.rpartition("/")[2]
-
-    @property
-    def title(self) -> str:
-        return self.figure.title_of(self.group)
-
-    @property
-    def caption(self) -> str:
-        return self.figure.group_caption(self.group)
 
 
 def render_page(

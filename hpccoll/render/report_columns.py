@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 from hpccoll.analysis.call_labels import concurrent_label, has_size, traffic_pattern
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.series_points import SeriesPoint
-from hpccoll.analysis.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
+from hpccoll.analysis.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, wire_share
 from hpccoll.cases.algorithm_registry import WORKLOADS
-from hpccoll.common.units import format_number, format_size
+from hpccoll.common.units import format_number, format_size, rate_unit
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Row

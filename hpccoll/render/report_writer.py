@@ -53,7 +53,13 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
 def _group_charts(group: ChartGroup, figures: Iterable[Figure]) -> list[ReportChart]:
     specifications = ((figure, figure.specification(group)) for figure in figures if group.drawn)
     return [
-        ReportChart(figure, group, _printable(specification), f"charts/{group.name}-{figure.name}")
+        ReportChart(
+            figure.title_of(group),
+            figure.group_caption(group),
+            group,
+            _printable(specification),
+            f"charts/{group.name}-{figure.name}",
+        )
         for figure, specification in specifications
         if specification
     ]

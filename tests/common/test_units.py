@@ -11,6 +11,7 @@ from hpccoll.common.units import (
     format_cpu_list,
     format_decimal_bytes,
     format_number,
+    format_rate,
     format_seconds,
     format_size,
     parameter_values,
@@ -140,3 +141,7 @@ def test_a_list_of_cpus_is_read_as_it_was_written(cpus):
 
 def test_cpus_are_written_as_ranges():
     assert format_cpu_list([9, 8, 1, 4, 5]) == "1,4-5,8-9"
+
+
+def test_a_rate_has_three_digits_and_its_unit():
+    assert [format_rate(rate) for rate in (12_400_000, 3.2e9, 0)] == ["12.4 MB/s", "3.2 GB/s", "0 MB/s"]

@@ -4,19 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from hpccoll.render.colours import INK, MUTED
+from hpccoll.render.colours import MUTED
 from hpccoll.render.pictures.edge_routes import route
 from hpccoll.render.pictures.message_graph import Graph
-from hpccoll.render.pictures.rank_positions import RADIUS, Frame, RankPositions, rank_positions
+from hpccoll.render.pictures.rank_positions import RADIUS, Frame, RankPositions, rank_positions, rank_shapes
 from hpccoll.render.pictures.style import Style
-from hpccoll.render.pictures.svg import Box, Dot, LineStyle, Point, Shape, Text
+from hpccoll.render.pictures.svg import Box, LineStyle, Shape, Text
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Trace
 
 _SHADES = {1: ("#f5f7fa", "#d5dbe3"), 2: ("#fbfaff", "#d9d2ee")}
-_MIN_NAMED_RADIUS = 8.0
-"""The smallest radius, in pixels, of a rank that has room for its number."""
-
 _LANES = 20.0
 """The distance between the lines of two slices between two ranks, in pixels."""
 
@@ -45,18 +42,6 @@ def _network(positions: RankPositions, traces: Mapping[int, Trace], layout: Layo
         *edges,
         *chain.from_iterable(rank_shapes(me, at, layout, positions.radius(me)) for me, at in positions.at.items()),
     ]
-
-
-def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> list[Shape]:
-    """Return the shapes of a rank: a circle for a worker, a square for an aggregator."""
-    if radius < _MIN_NAMED_RADIUS:
-        return [Dot(at, radius, fill=INK)]
-    number = Text(at.x, at.y, str(me), size=min(12.0, radius * (0.92 if me < 100 else 0.75)), weight=600)
-    if me < layout.workers:
-        return [Dot(at, radius), number]
-    side = radius * 0.95
-    square = Box(at.x - side, at.y - side, at.x + side, at.y + side, fill="#fdf3d7", stroke=INK, width=1.5)
-    return [square, number]
 
 
 def _frame(frame: Frame, positions: RankPositions) -> list[Shape]:

@@ -1,15 +1,19 @@
-"""The layout of a graph: the positions of the ranks on a circle, in trees, under switches or in nodes."""
+"""The layout of a graph: the positions of the ranks on a circle, in trees, under switches or in nodes; their shapes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, cos, pi, sin
 
+from hpccoll.render.colours import INK
 from hpccoll.render.pictures.message_graph import Graph, Tree, groups, levels
-from hpccoll.render.pictures.svg import Point
+from hpccoll.render.pictures.svg import Box, Dot, Point, Shape, Text
 from hpccoll.schedule import Layout
 
 RADIUS = 14.0
 """The radius of a rank, in pixels."""
+
+_MIN_NAMED_RADIUS = 8.0
+"""The smallest radius, in pixels, of a rank that has room for its number."""
 
 _DISTANCE = 2 * RADIUS + 18
 _ACROSS, _DOWN = 78.0, 66.0
@@ -156,3 +160,15 @@ def _frames(layout: Layout) -> tuple[Frame, ...]:
             members = tuple(me for me in range(layout.workers) if layout.rack[me] == rack)
             frames.append(Frame(f"rack {rack}", members, 2))
     return tuple(frames)
+
+
+def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> list[Shape]:
+    """Return the shapes of a rank: a circle for a worker, a square for an aggregator."""
+    if radius < _MIN_NAMED_RADIUS:
+        return [Dot(at, radius, fill=INK)]
+    number = Text(at.x, at.y, str(me), size=min(12.0, radius * (0.92 if me < 100 else 0.75)), weight=600)
+    if me < layout.workers:
+        return [Dot(at, radius), number]
+    side = radius * 0.95
+    square = Box(at.x - side, at.y - side, at.x + side, at.y + side, fill="#fdf3d7", stroke=INK, width=1.5)
+    return [square, number]

@@ -7,8 +7,8 @@ from math import ceil
 
 from hpccoll.render.colours import MUTED
 from hpccoll.render.pictures.buffer_state import runs
-from hpccoll.render.pictures.communication_diagram import rank_shapes
 from hpccoll.render.pictures.message_graph import groups
+from hpccoll.render.pictures.rank_positions import rank_shapes
 from hpccoll.render.pictures.svg import Box, LineStyle, Point, Shape, Text, straight
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Trace

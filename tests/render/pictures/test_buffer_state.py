@@ -4,9 +4,9 @@ import pytest
 from drawing_examples import NAMES, view, views
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.render.pictures import view_of
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state, spans
 from hpccoll.render.pictures.schedule_text import WIDTH, table_lines
+from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule.walk import trace_schedule
 
 

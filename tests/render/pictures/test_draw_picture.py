@@ -8,7 +8,8 @@ import pytest
 from drawing_examples import NAMES, view, views
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.render.pictures import draw, picture, view_of
+from hpccoll.render.pictures.picture import draw, picture
+from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule import Copy, Layout, Schedule, Step, dst, tmp
 
 SVG = "{http://www.w3.org/2000/svg}"

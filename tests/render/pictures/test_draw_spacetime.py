@@ -3,10 +3,10 @@
 import pytest
 from drawing_examples import NAMES, view, views
 
-from hpccoll.render.pictures import view_of
 from hpccoll.render.pictures.buffer_state import buffer_state
 from hpccoll.render.pictures.message_arrows import arrows, labels
 from hpccoll.render.pictures.picture import cells
+from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
 from hpccoll.render.pictures.svg import Box, LineStyle, Text
 from hpccoll.render.pictures.timeline_grid import Grid, rank_heads

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.render.pictures import view_of
+from hpccoll.render.pictures.schedule_view import view_of
 
 
 @pytest.mark.parametrize(
