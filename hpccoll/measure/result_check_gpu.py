@@ -52,24 +52,16 @@ class CheckDevice(Protocol):
 
 
 class ValueTable(NamedTuple):
-    """The values of a unit in all generations.
-
-    Args:
-        vectors: the values, [vector, element].
-        step: the number of vectors by which the values of the next generation begin later.
-    """
+    """The values of a unit in all generations, [vector, element]; each begins ``step`` vectors after the one before."""
 
     vectors: NDArray[np.unsignedinteger]
     step: int
 
     @classmethod
     def of(cls, row: NDArray[np.unsignedinteger], length: int, head: int) -> "ValueTable":
-        """Return the table of a unit.
+        """Return the table of a unit of ``length`` elements, whose first vector begins ``head`` elements before it.
 
-        Args:
-            row: one period of values, or for a short unit its values in all generations, EXTRA elements longer.
-            length: the number of elements of the unit.
-            head: the number of elements by which its first vector begins before the unit.
+        ``row`` is one period of values, or for a short unit its values in all generations, EXTRA elements longer.
         """
         each = VECTOR_BYTES // row.itemsize
         if (row == row[0]).all():
@@ -88,12 +80,7 @@ class ValueTable(NamedTuple):
 
 
 class _Segments:
-    """Units of buffers on a GPU, with their values in all generations.
-
-    Args:
-        gpu: the GPU that holds the buffers.
-        others: segments whose units are included.
-    """
+    """Units of buffers on a GPU, with their values in all generations; the units of ``others`` are included."""
 
     def __init__(self, gpu: CheckDevice, *others: "_Segments") -> None:
         self.gpu = gpu

@@ -32,13 +32,6 @@ class StreamTiming:
     Of many out of place, the result after the last operation is checked, because no operation changes its source. In
     place, an operation finds the result of the one before as its contribution. The check therefore covers one more
     operation, on buffers that are written anew after the timed ones, and the results of these are not checked.
-
-    Args:
-        plan: the plan of the operation.
-        gpu: the GPU of this rank.
-        check: the check of the buffers.
-        operations: the number of operations of a run; None for a single one.
-        in_place: whether the contribution and the result share a buffer.
     """
 
     def __init__(

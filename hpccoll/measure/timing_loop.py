@@ -65,10 +65,7 @@ class RankProgress:
     """The progress of a rank, for the watchdog.
 
     The compiled loop writes the phase, the iteration and the heartbeats into memory, so that a thread of Python can
-    read them meanwhile.
-
-    Args:
-        iteration: the number of the current iteration; it counts on from case to case unless it is set.
+    read them meanwhile. The iteration counts on from case to case unless it is set.
     """
 
     def __init__(self, iteration: int = 0) -> None:
@@ -242,10 +239,7 @@ def measure(
 def iterations_left(effort: Effort, durations: Nanoseconds, elapsed: float) -> tuple[int, bool]:
     """Return the number of further iterations, 0 to stop, and whether the median has converged.
 
-    Args:
-        effort: the limits.
-        durations: the durations of the iterations so far, in ns.
-        elapsed: the wall time that the case has taken so far, in s.
+    ``durations`` are those of the iterations so far; ``elapsed`` is the wall time of the case so far, in s.
     """
     done = len(durations)
     median, low, high = median_interval(durations)
