@@ -22,7 +22,7 @@ from hpccoll.store.journal import Journal
 FULL = Path("/dev/full")
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = f"{SCRIPT}\x1b]0;x\x07\x9b31m\r\u202e"
-"""What a job may hold, whose texts are printable; and with it a window title, a colour, a carriage return and a change of the writing direction."""
+"""What texts of a job, which are printable, may hold; and with a window title, a colour, a change of direction."""
 
 
 def test_bytes_cannot_bypass_the_stream():

@@ -4,7 +4,7 @@ import pytest
 from golden_page import assert_golden
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.render.dry_run import dry_run_json, dry_run_lines
+from hpccoll.render.dry_run import MAX_ROWS, dry_run_json, dry_run_lines
 from hpccoll.training.model_file import model_from_json
 from hpccoll.training.workload import Workload
 
@@ -63,10 +63,14 @@ def test_the_flops_of_all_ranks_are_those_of_the_samples():
     assert of_ranks == pytest.approx(found["forward_flops"] * 2 * 3 * 2)  # of two data-parallel ranks
 
 
-def test_the_text_of_small_and_of_long_tables_and_of_stages_that_are_alike():
-    """The middle of a long table is left out; equal stages are printed once."""
-    pages = text(), text(1), text(model="llama2-7b", dtype="bfloat16"), text(8, model="gpt3-175b", parallel="pp=8")
-    assert_golden("dry_run", "\n\n".join(pages))
+def test_the_text_has_each_table_and_stages_that_are_alike_once():
+    assert_golden("dry_run", f"{text()}\n\n{text(8, model='gpt3-175b', parallel='pp=8')}")
+
+
+def test_the_text_of_a_long_table_is_shortened():
+    whole = text(model="llama2-7b", dtype="bfloat16")
+    assert sum(line.startswith("bucket ") for line in whole.splitlines()) == MAX_ROWS
+    assert f"... {226 - MAX_ROWS} more" in whole
 
 
 def test_a_model_of_a_file_has_a_dry_run():
