@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from hpccoll.common.version import __version__
+
+__all__ = ["__version__", "open"]
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hpccoll.analysis.result_set import PathLike, ResultSet
-
-__version__ = "0.2.0.dev0"
 
 
 def open(*paths: "PathLike | Iterable[PathLike]", rule: str = "max") -> "ResultSet":  # noqa: A001 - a reader's verb

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hpccoll import __version__
 from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
 from hpccoll.analysis.conditions import machine_name, mpi_version
 from hpccoll.analysis.measured_choices import check_conditions, measured_settings, rows_by_setting
@@ -15,6 +14,7 @@ from hpccoll.analysis.recommendations import lone_rank_reason, recommend, recomm
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.units import format_count
+from hpccoll.common.version import __version__
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results, Run

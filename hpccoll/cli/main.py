@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from hpccoll import __version__
 from hpccoll.cli import comparing, info, prediction, results, sweeps, tuning
 from hpccoll.common.errors import check_arguments, to_one_line
+from hpccoll.common.version import __version__
 
 app = typer.Typer(
     name="hpccoll",

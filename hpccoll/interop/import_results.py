@@ -13,7 +13,6 @@ from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 
-from hpccoll import __version__
 from hpccoll.analysis.side_by_side import call_label
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import MAX_ROUNDS, Case, Effort, Job
@@ -21,6 +20,7 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import encoding_hint, read_text
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.common.units import format_count
+from hpccoll.common.version import __version__
 from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.imb import read_imb, recognises_imb
 from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests

@@ -10,9 +10,9 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpccoll import __version__
 from hpccoll.cases.case import Job
 from hpccoll.common.units import format_cpu_list
+from hpccoll.common.version import __version__
 from hpccoll.host.cpu_and_memory import cpu_model, cpu_quotas, group_by_host, testbed_facts
 from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from hpccoll import __version__
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case, Effort, Job
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import IntegerRange
+from hpccoll.common.version import __version__
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions, Request
 from hpccoll.schedule import Layout, itemsize

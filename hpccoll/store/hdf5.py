@@ -12,11 +12,11 @@ from typing import IO, Any
 
 import h5py
 
-from hpccoll import __version__
 from hpccoll.cases.case import Job
 from hpccoll.common.errors import BadInputError, UnusableError, format_value
 from hpccoll.common.files import open_regular
 from hpccoll.common.records import LAST_OF_SCHEMA_1, from_builtins, outdated
+from hpccoll.common.version import __version__
 from hpccoll.store.durable_files import is_locked, replacing_file
 from hpccoll.store.hdf5_attempt import read_attempt, stored_object, write_attempt
 from hpccoll.store.plausibility import ImplausibleError, check_plausible

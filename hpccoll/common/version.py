@@ -1,0 +1,3 @@
+"""The version of the package, below everything that writes it into files."""
+
+__version__ = "0.2.0.dev0"
