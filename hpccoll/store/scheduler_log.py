@@ -35,25 +35,15 @@ STATE_DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledJob:
-    """One Slurm job.
+    """One Slurm job."""
 
-    Args:
-        job: the name of the sweep's job.
-        id: Slurm's job id.
-        state: Slurm's state: RUNNING, TIMEOUT, NODE_FAIL, ...
-        reason: Slurm's reason, or the sweep's if it cancelled the job; empty if there is none.
-        hosts: the allocated hosts in Slurm's notation; empty before the job starts.
-        limit: the time limit in Slurm's notation.
-        log: the path of the job's output.
-    """
-
-    job: str
-    id: str
-    state: str
-    reason: str = ""
-    hosts: str = ""
-    limit: str = ""
-    log: str = ""
+    job: str  # the name of the sweep's job
+    id: str  # Slurm's job id
+    state: str  # Slurm's state: RUNNING, TIMEOUT, NODE_FAIL, ...
+    reason: str = ""  # Slurm's reason, or the sweep's if it cancelled the job; empty if there is none
+    hosts: str = ""  # the allocated hosts in Slurm's notation; empty before the job starts
+    limit: str = ""  # the time limit in Slurm's notation
+    log: str = ""  # the path of the job's output
 
     @property
     def location(self) -> str:
