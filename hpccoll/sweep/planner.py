@@ -7,6 +7,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.cases.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
+from hpccoll.cases.catalogue import load_job
 from hpccoll.cases.plan import PROFILES, Plan, Skip
 from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, planned_nodes, skip_reason
@@ -305,7 +306,7 @@ def check_output_directory(plan: Plan, out: Path) -> None:
         )
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
-        if _is_started(job, out) and path.exists() and (earlier := Job.load(path)) != job:
+        if _is_started(job, out) and path.exists() and (earlier := load_job(path)) != job:
             raise _changed_plan(f"--out {out}", job, _differences(earlier, job))
 
 
