@@ -125,7 +125,8 @@ def test_computations_that_are_too_small_for_a_product_of_matrices_are_named(tmp
     small = mpiexec(2, "-m", "hpccoll", *arguments)
     assert small.returncode == 0, small.stderr
     (line,) = (each for each in small.stdout.splitlines() if "product of matrices" in each)
-    assert line.startswith("# mine on 2 ranks")
+    assert "2 of 2 computations" in line
+    assert ": mine on 2 ranks, compute=gemm" in line
     large = mpiexec(2, "-m", "hpccoll", *arguments, "--samples", "100000")
     assert large.returncode == 0, large.stderr
     assert "product of matrices" not in large.stdout
