@@ -85,11 +85,7 @@ def compare(
 
 
 def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool) -> None:
-    """Check the number of runs.
-
-    Raises:
-        UnusableError: if it does not fit the options.
-    """
+    """Check the number of runs."""
     if make_reference and (reference or as_json):
         other = "--reference" if reference else "--json"
         raise UnusableError("hpccoll compare", f"--make-reference and {other} exclude each other")
@@ -125,11 +121,7 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
 
 
 def _check_distinct(paths: "Sequence[Path]", results: "Sequence[Results]") -> None:
-    """Check that no launch belongs to two runs: the same run given twice would have no spread.
-
-    Raises:
-        UnusableError: if one does.
-    """
+    """Check that no launch belongs to two runs: the same run given twice would have no spread."""
     seen: set[str] = set()
     for path, read in zip(paths, results, strict=True):
         launches = {run.run_id for run in read.runs}

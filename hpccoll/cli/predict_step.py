@@ -98,11 +98,7 @@ def predict_step(
 
 
 def _check_form(given: Mapping[str, Any]) -> None:
-    """Check that the options are those of one form of the command.
-
-    Raises:
-        UnusableError: names the first one that belongs to another form.
-    """
+    """Check that the options are those of one form of the command."""
     if sum(given[name] is not None for name in ("model", "params", "scenarios")) != 1:
         raise UnusableError("hpccoll predict step", "exactly one of --model, --params and --scenarios")
     for form, other, names in (("model", "params", ONLY_SIMULATED), ("params", "model", ONLY_CLOSED_FORM)):

@@ -112,11 +112,7 @@ def predict(
 
 
 def _check_no_options(context: typer.Context) -> int:
-    """Check that a command inside has its options after its name.
-
-    Raises:
-        BadInputError: if there are options before it.
-    """
+    """Check that a command inside has its options after its name."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     if given := [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]:
         raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")

@@ -103,11 +103,7 @@ def estimate_seconds(job: Job) -> float:
 
 
 def _check_count(sweep: Sweep) -> None:
-    """Check that a sweep is small enough to be planned, before its lists are multiplied out.
-
-    Raises:
-        BadInputError: if it has too many cases, jobs, or cases times ranks.
-    """
+    """Check that a sweep is small enough to be planned, before its lists are multiplied out."""
     shapes, variants, request = sweep.shapes(), max(1, len(sweep.variants)), sweep.request()
     counts = {shape: variants * count_cases(request, shape.ranks) for shape in shapes}
     totals = {
@@ -178,11 +174,7 @@ def _raw_file(job: Job, out: Path) -> Path:
 
 
 def _check_none_lost(jobs: Sequence[Job], started: Sequence[Job], out: Path) -> None:
-    """Check that all jobs that have results are still planned.
-
-    Raises:
-        BadInputError: names the first one that is not.
-    """
+    """Check that all jobs that have results are still planned."""
     for job in started:
         raw_file = _raw_file(job, out)
         if job not in jobs and has_results(raw_file) and read_raw(raw_file).measurements:
