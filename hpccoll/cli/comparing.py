@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, report_damaged
-from hpccoll.common.errors import BadInputError, UnusableError, file_error, to_one_line
+from hpccoll.common.errors import BadInputError, UnusableError, to_one_line, writing
 from hpccoll.common.units import format_count
 
 if TYPE_CHECKING:
@@ -76,10 +76,8 @@ def compare(
         from hpccoll.render.comparison_page import write_comparison
 
         names = f"{reference or paths[0]} and {paths[-1]}"
-        try:
+        with writing(out):
             write_comparison(compared, out, names)
-        except OSError as error:
-            raise file_error("--out", out, error, "written") from None
         typer.echo(f"page: {out}", err=as_json)
     return INCOMPLETE if compared.worse or any(codes) else 0
 
@@ -105,10 +103,8 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
     codes = [report_damaged(read) for read in results]
     _check_distinct(paths, results)
     made = make_reference(results)
-    try:
+    with writing(out):
         write_reference(made, out)
-    except OSError as error:
-        raise file_error("--out", out, error, "written") from None
     widths = sorted(case.high_s / (case.case.seconds or case.high_s) - 1 for case in made.cases)
     typer.echo(
         f"{out}: {len(made.cases)} cases of {len(paths)} runs; a further run is expected within "
@@ -163,10 +159,8 @@ def import_outputs(
     check_import_file(out)
     given = SuppliedMetadata(ranks=ranks, nodes=nodes, library=library, program=program)
     outputs = {path: read_output(path, given) for path in files}
-    try:
+    with writing(out):
         write_imported(outputs, out)
-    except OSError as error:
-        raise file_error("--out", out, error, "written") from None
     truncated = [path for path, output in outputs.items() if output.truncated]
     remarks = [note for path, output in outputs.items() for note in notes(path, output)]
     for line in (*remarks, *(f"{path} ends before its last line: the run was cut short" for path in truncated)):

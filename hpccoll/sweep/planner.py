@@ -11,7 +11,7 @@ from hpccoll.cases.catalogue import load_job
 from hpccoll.cases.plan import PROFILES, Plan, Skip
 from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, planned_nodes, skip_reason
-from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.common.units import format_count, format_size
 from hpccoll.host.cpu_and_memory import testbed_facts
@@ -325,10 +325,8 @@ def write_plan(plan: Plan, out: Path) -> None:
         limit = f"a plan has at most {format_size(JOB_BYTES)}"
         raise UnusableError("sweep", f"its plan has {format_size(size)}; {limit}: reduce the number of cases")
     for path, text in texts.items():
-        try:
+        with writing(out):
             path.parent.mkdir(parents=True, exist_ok=True)
             remove_unfinished(path)
             with replacing_file(path) as unfinished:
                 unfinished.write_text(text)
-        except OSError as error:
-            raise file_error("--out", out, error, "written") from None
