@@ -40,7 +40,7 @@ NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 BLOCKER = """
 import sys
 from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
-ALLOWED = {*sys.stdlib_module_names, "numpy", "cupy", "cupy_backends", "cupyx", "cuda", "hpccoll", %s}
+ALLOWED = {*sys.stdlib_module_names, "numpy", "msgspec", "cupy", "cupy_backends", "cupyx", "cuda", "hpccoll", %s}
 class Finder(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -48,7 +48,7 @@ class Finder(PathFinder):
         return PathFinder.find_spec(name, path, target) if first in ALLOWED or first.startswith("_") else None
 sys.meta_path[:] = [BuiltinImporter, FrozenImporter, Finder]
 """
-"""A start of Python after which only NumPy, CuPy and files of this project can be imported."""
+"""A start of Python after which only NumPy, CuPy, msgspec and files of this project can be imported."""
 
 
 def call(*words, **more):
@@ -122,7 +122,7 @@ def test_parts_with_ranks_run_on_the_test_library(mpiexec, nccl_library, tmp_pat
     assert len(statuses[NOT_RUN]) == 2  # the rate of products, and what only NCCL's log shows
 
 
-def test_parts_without_ranks_need_numpy_and_cupy_alone(nccl_library, tmp_path):
+def test_parts_without_ranks_need_numpy_cupy_and_msgspec_alone(nccl_library, tmp_path):
     ours = {path.stem for place in (HERE, BENCHMARKS, HERE / "gpu") for path in place.glob("*.py")}
     (tmp_path / "sitecustomize.py").write_text(BLOCKER % ", ".join(map(repr, sorted(ours))))
     ran = on_host(nccl_library, tmp_path, "check,order,nccl,train", PYTHONPATH=str(tmp_path))

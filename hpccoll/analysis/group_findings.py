@@ -12,9 +12,9 @@ from hpccoll.analysis.rank_pairs import pair_findings
 from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, is_ranked
 from hpccoll.analysis.vendor_findings import vendor_findings
-from hpccoll.analysis.wire_bandwidth import format_rate, wire_ceiling, wire_label, wire_limit, wire_share
+from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_label, wire_limit, wire_share
 from hpccoll.common.text import Finding, info
-from hpccoll.common.units import format_size
+from hpccoll.common.units import format_rate, format_size
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import CallKey
 

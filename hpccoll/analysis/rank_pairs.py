@@ -8,9 +8,8 @@ from hpccoll.analysis.call_labels import tier_label
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import clearly_faster_anywhere
 from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
-from hpccoll.analysis.wire_bandwidth import format_rate
 from hpccoll.common.text import Finding, info
-from hpccoll.common.units import format_count, format_seconds
+from hpccoll.common.units import format_count, format_rate, format_seconds
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.statistics import Interval
 

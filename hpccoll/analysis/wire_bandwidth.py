@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpccoll.analysis.executed_labels import offloaded
+from hpccoll.common.units import format_bit_rate
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row, Run
 from hpccoll.store.schema import ON_SHARED_GPU
@@ -25,24 +26,17 @@ FRAMES_PER_ACKNOWLEDGEMENT = 2
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The wires of a run.
+    """The wires of a run."""
 
-    Args:
-        rate_label: the rate of the wires of a testbed, in words; empty on real machines.
-        mtu: the MTU of all ports in bytes; None if they differ, or if a port is not an Ethernet port.
-        calibrated_rate: bytes per second of one wire; None unless it was calibrated and reaches its TCP rate.
-        rails: the number of wires of each node.
-        min_bytes: the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a burst.
-        rate_ratio: the calibrated part of the TCP rate, if that is not nearly 1; else None.
-        line_rate: the bytes per second at which a wire is set, or what it carried if that is more; None without a rate.
-    """
-
-    rate_label: str = ""
-    mtu: int | None = None
+    rate_label: str = ""  # the rate of the wires of a testbed, in words; empty on real machines
+    mtu: int | None = None  # the MTU of all ports in bytes; None if they differ, or if a port is not an Ethernet port
+    # bytes per second of one wire; None unless it was calibrated and reaches its TCP rate
     calibrated_rate: float | None = None
-    rails: int = 1
+    rails: int = 1  # the number of wires of each node
+    # the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a burst
     min_bytes: int = 0
-    rate_ratio: float | None = None
+    rate_ratio: float | None = None  # the calibrated part of the TCP rate, if that is not nearly 1; else None
+    # the bytes per second at which a wire is set, or what it carried if that is more; None without a rate
     line_rate: float | None = None
 
     @classmethod
@@ -195,19 +189,3 @@ HEADER_MODEL = (
     f"{FRAME_HEADER_BYTES} bytes of Ethernet, IPv4 and TCP headers, and an acknowledgement for every second frame. "
     "A small message exceeds that: it has its own frame and a header of the MPI library."
 )
-
-
-def format_bit_rate(bps: float) -> str:
-    """Return a bit rate with its unit: ``100 Mbit/s``, ``2.5 Gbit/s``."""
-    return f"{bps / 1e9:g} Gbit/s" if bps >= 1e9 else f"{bps / 1e6:g} Mbit/s"
-
-
-def rate_unit(largest: float) -> tuple[float, str]:
-    """Return scale and name of the unit for rates up to ``largest`` bytes per second."""
-    return (1e9, "GB/s") if largest >= 1e9 else (1e6, "MB/s")
-
-
-def format_rate(rate: float) -> str:
-    """Return bytes per second with three significant digits: ``3.2 GB/s``, ``12.4 MB/s``."""
-    scale, unit = rate_unit(rate)
-    return f"{rate / scale:.3g} {unit}"

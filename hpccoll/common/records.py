@@ -37,13 +37,7 @@ def to_builtins(record: object, encode: Callable[[Any], Any] | None = None) -> A
 
 
 def from_builtins(values: object, kind: type[Record], key: str = "", decode: Decoder | None = None) -> Record:
-    """Return the record of a JSON value.
-
-    Args:
-        values: the value, as ``json.loads`` returns it.
-        kind: the type of the record.
-        key: the name of the value in messages; empty for a whole file.
-        decode: decodes values of types that JSON lacks.
+    """Return the record of a JSON value; ``key`` is its name in messages, ``decode`` is for types that JSON lacks.
 
     Raises:
         BadInputError: names the first key that is wrong, its value and what is valid.
@@ -59,15 +53,9 @@ def from_builtins(values: object, kind: type[Record], key: str = "", decode: Dec
 def load_record(
     path: Path, key: str, max_bytes: int, kind: type[Record], what: str, ignored: Sequence[str] = ()
 ) -> Record:
-    """Return the record of a JSON file whose key ``schema`` names its format and version.
+    """Return the record of a JSON file (see ``read_json``) whose key ``schema`` names its format and version.
 
-    Args:
-        path: the path of the file.
-        key: the option or key that names the file.
-        max_bytes: the maximum size of such a file in bytes.
-        kind: the type of the record.
-        what: what such a file is, in words.
-        ignored: further keys that the file may have.
+    In messages ``what`` says what such a file is; ``ignored`` keys may be in it.
 
     Raises:
         BadInputError: if the file cannot be read, is of an earlier version, or has a wrong value.
@@ -182,15 +170,21 @@ def _unknown_keys(value: Any, shape: inspect.Type, key: str) -> Iterator[tuple[s
     """Yield the place of each key that a record lacks, the key, and the known ones: it may be a misspelt one."""
     for one in _alternatives(shape):
         if isinstance(one, inspect.DataclassType) and isinstance(value, dict):
-            parts = {field.encode_name: field.type for field in one.fields}
-            for name, each in value.items():
-                if name not in parts:
-                    yield key, name, [*parts]
-                elif _holds_records(parts[name]):
-                    yield from _unknown_keys(each, parts[name], f"{key}.{name}" if key else name)
+            parts = _record_parts(one.cls)
+            yield from ((key, name, [*parts]) for name in value if name not in parts)
+            for name, part in parts.items():
+                if part is not None and name in value:
+                    yield from _unknown_keys(value[name], part, f"{key}.{name}" if key else name)
         elif isinstance(one, inspect.ListType | inspect.VarTupleType) and isinstance(value, list | tuple):
             for number, each in enumerate(value):
                 yield from _unknown_keys(each, one.item_type, f"{key}.{number}")
+
+
+@lru_cache
+def _record_parts(kind: type[Any]) -> Mapping[str, inspect.Type | None]:
+    """Return the type of each field of a dataclass that holds records; None for other fields."""
+    fields: Any = _shape_of(kind)
+    return {field.encode_name: field.type if _holds_records(field.type) else None for field in fields.fields}
 
 
 def _holds_records(shape: inspect.Type) -> bool:

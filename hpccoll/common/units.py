@@ -163,6 +163,17 @@ def format_bit_rate(rate: float) -> str:
     return f"{rate:.3g} bit/s"
 
 
+def rate_unit(largest: float) -> tuple[float, str]:
+    """Return scale and name of the unit for rates up to ``largest`` bytes per second."""
+    return (1e9, "GB/s") if largest >= 1e9 else (1e6, "MB/s")
+
+
+def format_rate(rate: float) -> str:
+    """Return bytes per second with three significant digits: ``3.2 GB/s``, ``12.4 MB/s``."""
+    scale, unit = rate_unit(rate)
+    return f"{rate / scale:.3g} {unit}"
+
+
 def format_decimal_bytes(nbytes: float) -> str:
     """Format bytes with three significant digits and a decimal prefix: ``14 GB``, ``8.2 MB``."""
     for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

@@ -11,8 +11,7 @@ from hpccoll.analysis.executed_labels import executed_note
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
-from hpccoll.analysis.wire_bandwidth import format_rate
-from hpccoll.common.units import format_seconds
+from hpccoll.common.units import format_rate, format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct, field_values
 from hpccoll.render.colours import MUTED, PAPER, entry_colour, group_colours, group_shapes

@@ -9,8 +9,7 @@ import altair as alt
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.rank_pairs import map_points, series_without_tier, smallest_and_largest
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
-from hpccoll.analysis.wire_bandwidth import rate_unit
-from hpccoll.common.units import format_seconds
+from hpccoll.common.units import format_seconds, rate_unit
 from hpccoll.render.chart_base import TIME_LABEL, Chart, facet_chart, field_values, tooltip
 from hpccoll.render.chart_panels import chart_record
 from hpccoll.render.colours import BLACK, PAPER, WHITE

@@ -5,8 +5,6 @@ import pytest
 from hpccoll.analysis.wire_bandwidth import (
     Wire,
     aggregator_bytes,
-    format_bit_rate,
-    format_rate,
     in_units_of_size,
     measured_to_counted,
     ports_used,
@@ -117,13 +115,3 @@ def test_the_bytes_of_aggregators_are_those_of_no_worker(row):
     assert aggregator_bytes(replace(row, nodes=4, aggregators=1), 1000, 150.0) == 400
     assert aggregator_bytes(replace(row, nodes=4), 600, 150.0) is None
     assert aggregator_bytes(replace(row, aggregators=1), None, 150.0) is None
-
-
-def test_rates_have_the_usual_units():
-    assert [format_bit_rate(bps) for bps in (10**7, 10**8, 10**9, 25 * 10**8)] == [
-        "10 Mbit/s",
-        "100 Mbit/s",
-        "1 Gbit/s",
-        "2.5 Gbit/s",
-    ]
-    assert [format_rate(rate) for rate in (12_400_000, 3.2e9, 0)] == ["12.4 MB/s", "3.2 GB/s", "0 MB/s"]

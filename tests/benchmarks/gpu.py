@@ -8,9 +8,9 @@ Run it by hand, on idle GPUs:
     PYTHONPATH=. python3 tests/benchmarks/gpu.py --wheels wheels      # not installed, no network: carried wheels
 
 Parts run one after the other, each in a process of its own, so that one that fails or hangs takes nothing along. Those
-without ranks need NumPy and CuPy alone; the others also an MPI, and are listed as not run without one. Each verdict is
-printed and stored as soon as it is known: in results/golden/gpu-NAME, README.md has a section for each call, and
-verdicts.jsonl a record for each verdict. A call ends at the first wrong result.
+without ranks need NumPy, CuPy and msgspec alone; the others also an MPI, and are listed as not run without one. Each
+verdict is printed and stored as soon as it is known: in results/golden/gpu-NAME, README.md has a section for each call,
+and verdicts.jsonl a record for each verdict. A call ends at the first wrong result.
 
 Exit codes: 0 all reached; 1 something was missed, or could not run, or had no time left; 2 no usable GPU: nothing was
 run; 3 a wrong result.

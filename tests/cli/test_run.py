@@ -20,7 +20,7 @@ from hpccoll.store.load_results import read_results
 def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a_skipped_row(
     tmp_path, mpiexec, nccl_library
 ):
-    ranks = Path(__file__).parents[1] / "measure" / "timed_ranks.py"
+    ranks = Path(__file__).parents[1] / "measure" / "nccl_on_host_ranks.py"
     small = ("--device", "cuda", "-t", "nccl", "-a", "ring,native", "-b", "8", "-e", "8", "-n", "6", "--in-place")
     result = mpiexec(2, ranks, nccl_library, *small, "--variant", "nccl-ring", "--out", tmp_path / "a.h5")
     assert result.returncode == 0, result.stderr

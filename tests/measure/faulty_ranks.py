@@ -108,17 +108,17 @@ def spoil(plan):
         result = np.zeros_like(dst)
         fault = BY_COUNT[operation.count] if FAULT == "by-count" else FAULT
         copies = faulty_copies(fault, result, src, dst)
-        native_init = ExecutorPlan.__init__
+        right_init = ExecutorPlan.__init__
 
-        def faulty_native_init(self, comm, compiled, sequences=(), initial=0, *, calls=(), **options):
+        def faulty_init(self, comm, executor_options, sequences=(), initial=0, *, calls=(), **options):
             last = [LoweredStep(after=copies)] if copies else []
             sequences = [*sequences[:-1], [*(sequences[-1] if sequences else []), *last]]
             calls = [*faulty_calls(), *calls]
-            native_init(self, comm, compiled, sequences, max(1, initial), calls=calls, **options)
+            right_init(self, comm, executor_options, sequences, max(1, initial), calls=calls, **options)
 
-        ExecutorPlan.__init__ = faulty_native_init
+        ExecutorPlan.__init__ = faulty_init
         init(self, comm, operation, src, dst, *more, **options)
-        ExecutorPlan.__init__ = native_init
+        ExecutorPlan.__init__ = right_init
         self.result = result if fault == "result-elsewhere" else self.result
         self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(fault)]
         if not isinstance(self.executor, ExecutorPlan):
