@@ -132,12 +132,6 @@ def _check_schema(file: Any, path: Path) -> None:
         raise BadInputError("path", str(path), f"schema {SCHEMA} {VERSION}, it has {schema} {version}")
 
 
-def _without_seal(path: Path, file: IO[bytes]) -> UnusableError:
-    """Return the error of a file of HDF5 without a seal, which HDF5 must not open: its bytes may be damaged."""
-    file.seek(0)
-    if SCHEMA.encode() in file.read(1 << 16):  # the attribute is near the beginning
-        return outdated(path, "path")
-    return UnusableError("path", f"{format_value(str(path))} is no raw file of hpccoll: it has no seal")
 
 
 _UNREADABLE = (
