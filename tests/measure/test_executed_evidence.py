@@ -47,7 +47,7 @@ def test_the_reason_of_a_refusal_and_no_other_gets_the_lines_of_the_log(reason, 
 def test_the_bytes_of_a_node_are_held_against_its_log(vectors, executed):
     size = 64 << 20
     case = raw_examples.case(size, algorithm="native", transport="nccl", device="cuda")
-    prepared = SimpleNamespace(bytes=size, layout=Layout.of(16, 2), evidence=lambda _: ("unknown", None))
+    prepared = SimpleNamespace(bytes=size, layout=Layout.of(16, 8), evidence=lambda _: ("unknown", None))
     traffic = vectors and PortTraffic(1, ({("a", SENT): int(vectors * size)},) * 2)
     record = ProbeResult(record=read_log("sharp"))
     assert judge(raw_examples.job(case, ranks=16, nodes=2), case, record, prepared, traffic)[0] == executed
