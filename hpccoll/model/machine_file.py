@@ -295,11 +295,7 @@ class MachineFile(YamlSection):
         return self
 
     def check_uplink(self) -> None:
-        """Check that an uplink given by its oversubscription has ports that share it.
-
-        Raises:
-            BadInputError: if it has none.
-        """
+        """Check that an uplink given by its oversubscription has ports that share it; BadInputError if it has none."""
         shares = self.uplink and self.uplink.oversubscription
         if shares and not (self.port and self.geometry and self.geometry.nodes_per_rack):
             expected = "with port.bytes_per_s and layout.nodes_per_rack, the ports that share the uplink"

@@ -45,20 +45,12 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
 
 
 def write_predictions(predicted: Predictions, path: Path) -> None:
-    """Write predictions that ``check_file`` accepts as a raw file.
-
-    Raises:
-        OSError: if ``path`` cannot be written.
-    """
+    """Write predictions that ``check_file`` accepts as a raw file; OSError if ``path`` cannot be written."""
     write_raw_file(raw_predictions(predicted, path), path)
 
 
 def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
-    """Return predictions as the content of a raw file.
-
-    Raises:
-        UnusableError: if there are none.
-    """
+    """Return predictions as the content of a raw file; UnusableError if there are none."""
     machine, request = predicted.machine, predicted.request
     sentences = describe_machine(machine)[: 2 if machine.measured else 1]  # without the source of a description
     provenance = {

@@ -97,11 +97,7 @@ class Parallelism:
         return self.sharding in ("fsdp", "hsdp")
 
     def check(self, model: ModelShape) -> None:
-        """Check that a model can be trained like this.
-
-        Raises:
-            BadInputError: if the model cannot be divided so.
-        """
+        """Check that a model can be trained like this; BadInputError if the model cannot be divided so."""
         mesh, transformer = self.mesh, model.transformer
         self._check_passes(model)
         for axis in ("tp", "pp", "ep"):
