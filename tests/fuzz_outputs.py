@@ -1,7 +1,7 @@
 """Damages correct outputs of other benchmarks, and checks that no import tells another number than was printed.
 
-``python tests/fuzz.py outputs`` damages one place of an output at a time: a line is lost, doubled or repeated elsewhere,
-a device gets another number, a column is cut, digits are lost, or the end is missing. In some cases another output
+``python tests/fuzz.py outputs`` damages one place of an output at a time: a line is lost, doubled or repeated, a device
+gets another number, a column is cut, digits are lost, or the end is missing. In some cases another output
 follows. The reader may refuse the output, and may lose results. What it returns must have the ranks, nodes, bytes and
 bandwidth of a result that was printed. tests/interop/test_import_properties.py runs fewer.
 """

@@ -12,6 +12,7 @@ from hpccoll.common.limits import (
     MAX_BYTES,
     RANKS_PER_NODE,
     IntegerRange,
+    Kind,
     OneOfWords,
     PositiveNumber,
     PrintableText,
@@ -62,7 +63,7 @@ class StepKey:
 
     help: str  # a noun phrase, with the default in brackets if it is not the value
     default: Any  # the default; 0 bytes and None stand for a default that depends on other keys
-    kind: IntegerRange | PositiveNumber | OneOfWords | PrintableText | NumberWithUnit  # the valid values
+    kind: Kind[Any] | NumberWithUnit  # the valid values
 
     @property
     def help_text(self) -> str:
@@ -71,11 +72,20 @@ class StepKey:
         return self.help if known else f"{self.help} [{self.default}]"
 
     def read(self, name: str, text: str) -> Any:
+<<<<<<< HEAD
         """Parse a value; BadInputError if it is not valid."""
         if not isinstance(self.kind, PrintableText):
             return self.kind.read(name, text)
         self.kind.check(name, text)
         return text
+=======
+        """Parse a value.
+
+        Raises:
+            BadInputError: if it is not valid.
+        """
+        return self.kind.read(name, text)
+>>>>>>> main
 
 
 WORKLOAD: Mapping[str, StepKey] = {
