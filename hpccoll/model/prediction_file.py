@@ -19,7 +19,7 @@ from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions, Request
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.hdf5 import check_replaceable, write_raw_file
+from hpccoll.store.hdf5 import check_replaceable
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 
 JOB_NAME = "predict"
@@ -42,11 +42,6 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
     if ranks > FILE_RANKS.maximum:
         raise BadInputError("--out", f"{path}: {ranks} ranks", f"{FILE_RANKS} in a file; a picture or --json has more")
     check_replaceable(path, "predictions", lambda attempt: attempt.predicted)
-
-
-def write_predictions(predicted: Predictions, path: Path) -> None:
-    """Write predictions that ``check_file`` accepts as a raw file; OSError if ``path`` cannot be written."""
-    write_raw_file(raw_predictions(predicted, path), path)
 
 
 def raw_predictions(predicted: Predictions, path: Path) -> RawResults:

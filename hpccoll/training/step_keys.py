@@ -72,20 +72,8 @@ class StepKey:
         return self.help if known else f"{self.help} [{self.default}]"
 
     def read(self, name: str, text: str) -> Any:
-<<<<<<< HEAD
         """Parse a value; BadInputError if it is not valid."""
-        if not isinstance(self.kind, PrintableText):
-            return self.kind.read(name, text)
-        self.kind.check(name, text)
-        return text
-=======
-        """Parse a value.
-
-        Raises:
-            BadInputError: if it is not valid.
-        """
         return self.kind.read(name, text)
->>>>>>> main
 
 
 WORKLOAD: Mapping[str, StepKey] = {

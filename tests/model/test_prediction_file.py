@@ -11,7 +11,7 @@ import hpccoll
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.observations import observations
 from hpccoll.model.predict import Request, predict
-from hpccoll.model.prediction_file import FILE_RANKS, check_file, raw_predictions, write_predictions
+from hpccoll.model.prediction_file import FILE_RANKS, check_file, raw_predictions
 from hpccoll.model.run_model import models_of
 from hpccoll.store.hdf5 import write_raw_file
 from hpccoll.store.load_results import read_results
@@ -25,7 +25,7 @@ def predictions(machine=None, nodes=(2, 4), algorithms=("ring",), **more):
 
 
 def written(path, predicted):
-    write_predictions(predicted, path)
+    write_raw_file(raw_predictions(predicted, path), path)
     return read_results([path])
 
 
