@@ -89,13 +89,6 @@ def test_an_aggregator_that_is_a_rank_takes_what_its_children_send_through_one_p
     assert found.step.communication_s == pytest.approx(2 * (LATENCY + ranks * nbytes / RATE))
 
 
-def test_a_batch_is_divided_into_micro_batches():
-    found = steps([2, 4], batch=16, samples=2).predictions
-    assert [each.parallelism.micro_batches for each in found] == [4, 2]
-    with pytest.raises(BadInputError, match="a multiple of 8"):
-        steps([4], batch=12, samples=2)
-
-
 def test_tensor_parallel_ranks_of_a_node_do_not_use_its_port():
     model = gpt2("toy-gpt", blocks=2, hidden=64, vocabulary=1, sequence=8)
     port = {
