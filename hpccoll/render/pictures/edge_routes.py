@@ -1,8 +1,9 @@
 """Routes of lines between two ranks: straight, along the circle of all ranks, or around other ranks."""
 
+from math import dist, hypot, sqrt
+
 import numpy as np
 
-from hpccoll.render.colours import INK
 from hpccoll.render.pictures.rank_positions import RADIUS, RankPositions
 from hpccoll.render.pictures.svg import Curve, LineStyle, Point
 
@@ -13,55 +14,38 @@ _INWARDS = (0.0, -10.0, -20.0, -30.0)
 _MANY = 24
 """The most ranks for which lines are drawn around other ranks."""
 
-_LINE = LineStyle(INK)
 
-
-def route(positions: RankPositions, a: int, b: int, lane: float) -> Curve:
+def route(positions: RankPositions, a: int, b: int, lane: float, line_style: LineStyle) -> Curve:
     """Return the line from the centre of rank ``a`` to that of ``b``.
 
-    Args:
-        positions: the positions of the ranks.
-        a: the rank at the start.
-        b: the rank at the end.
-        lane: the offset of its slice in pixels: outwards on a ring, else to the left seen from the lower rank.
+    ``lane`` is the offset of its slice in pixels: outwards on a ring, else to the left seen from the lower rank.
     """
     start, end = positions.at[a], positions.at[b]
+    middle, away = start.towards(end, 0.5), dist(start, end) or 1.0
+    left = Point((end.y - start.y) / away, -(end.x - start.x) / away)
+
+    def bent(bend: float) -> Curve:
+        """Return the line whose middle is ``bend`` pixels to the left, seen from the start."""
+        return Curve(start, middle.moved(left.x * bend, left.y * bend), end, line_style)
+
     if positions.kind == "ring":
-        return _curve(start, end, _clockwise(start, end) * (_arc(positions, start, end) + lane))
+        clockwise = start.x * end.y - start.y * end.x > 0  # the outside is on the left
+        outwards = _sagitta(positions, away) + lane
+        return bent(outwards if clockwise else -outwards)
     lane *= 1 if a < b else -1
     if len(positions.at) > _MANY:
-        return _curve(start, end, lane)
+        return bent(lane)
     others = np.array([at for me, at in positions.at.items() if me not in (a, b)]).reshape(-1, 2)
-    outwards, bends = _outwards(positions, start, end), _INWARDS if positions.kind == "circle" else _BENDS
-    curves = [_curve(start, end, outwards * bend + lane) for bend in bends]
+    centre = Point(*np.mean([*positions.at.values()], axis=0))
+    outside = 1 if dist(bent(1.0).bend, centre) > dist(bent(-1.0).bend, centre) else -1
+    curves = [bent(outside * bend + lane) for bend in (_INWARDS if positions.kind == "circle" else _BENDS)]
     return next((curve for curve in curves if _passes(curve, others)), curves[0])
 
 
-def _curve(start: Point, end: Point, bend: float) -> Curve:
-    """Return the line whose middle is ``bend`` pixels to the left, seen from the start."""
-    middle = start.towards(end, 0.5)
-    x, y = end.x - start.x, end.y - start.y
-    away = float(np.hypot(x, y)) or 1.0
-    return Curve(start, Point(middle.x + y / away * bend, middle.y - x / away * bend), end, _LINE)
-
-
-def _clockwise(start: Point, end: Point) -> int:
-    """Return 1 if the line runs clockwise around the centre, with the outside on its left, else -1."""
-    return 1 if start.x * end.y - start.y * end.x > 0 else -1
-
-
-def _arc(positions: RankPositions, start: Point, end: Point) -> float:
+def _sagitta(positions: RankPositions, chord: float) -> float:
     """Return the bend with which a line between neighbours lies on the circle of all ranks."""
-    radius = max(np.hypot(*at) for at in positions.at.values())
-    half = np.hypot(end.x - start.x, end.y - start.y) / 2
-    return float(2 * (radius - np.sqrt(max(0.0, radius**2 - half**2))))
-
-
-def _outwards(positions: RankPositions, start: Point, end: Point) -> int:
-    """Return 1 if the left of the line is further from the centre of all ranks, else -1."""
-    middle = np.mean([*positions.at.values()], axis=0)
-    left, right = (np.hypot(*(np.array(_curve(start, end, bend).bend) - middle)) for bend in (1.0, -1.0))
-    return 1 if left > right else -1
+    radius = max(hypot(*at) for at in positions.at.values())
+    return 2 * (radius - sqrt(max(0.0, radius**2 - (chord / 2) ** 2)))
 
 
 def _passes(curve: Curve, others: np.ndarray) -> bool:
