@@ -26,28 +26,19 @@ from hpccoll.store.rows import Results, Row
 
 @dataclass(frozen=True)  # no slots: every point asks for what is cached
 class ChartGroup:
-    """Rows that may share a chart.
+    """Rows that may share a chart."""
 
-    Args:
-        name: a unique name that is valid in a file name.
-        collective: the collective of all rows.
-        kind: the kind of all rows, such as ``measured``.
-        setting: the other coordinates that all rows share, in words.
-        points: the measured rows, in the order in which their runs were created.
-        legend: the entry of every series of the report, the same in all charts, in the order of legends.
-        recommendations: what to use, in each setting of these rows.
-        choice_series: the series of every choice of the report, by the call that it was measured for.
-        predictions: the predicted rows, which charts of times draw dashed, and which nothing else takes.
-    """
-
-    name: str
-    collective: str
-    kind: str
-    setting: str
-    points: tuple[SeriesPoint, ...]
+    name: str  # a unique name that is valid in a file name
+    collective: str  # the collective of all rows
+    kind: str  # the kind of all rows, such as ``measured``
+    setting: str  # the other coordinates that all rows share, in words
+    points: tuple[SeriesPoint, ...]  # the measured rows, in the order in which their runs were created
+    # the entry of every series of the report, the same in all charts, in the order of legends
     legend: Mapping[str, LegendEntry]
-    recommendations: tuple[Recommendation, ...] = ()
+    recommendations: tuple[Recommendation, ...] = ()  # what to use, in each setting of these rows
+    # the series of every choice of the report, by the call that it was measured for
     choice_series: Mapping[tuple[MeasuredCall, Choice], str] = field(default_factory=dict)
+    # the predicted rows, which charts of times draw dashed, and which nothing else takes
     predictions: tuple[SeriesPoint, ...] = ()
 
     def series_of(self, choice: Choice, recommendation: Recommendation) -> str:

@@ -31,27 +31,19 @@ Ratio = Annotated[float, PositiveNumber(1e9).meta]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceRange:
-    """A range of sizes with one choice.
+    """A range of sizes with one choice."""
 
-    Args:
-        first: the smallest size S, in bytes.
-        below: the first size of the next range; None for the last range.
-        choice: the choice.
-        sizes: the measured sizes in the range, in bytes.
-        over_best: its time over that of the best choice of each size: geometric mean over these sizes.
-        over_native: its time over that of the library's own algorithm, likewise; None if that was not measured.
-        unpaired: the labels of choices that no launch measured together with this one, at one or more of these sizes:
-            comparisons with them include differences between launches.
-        advice: whether the measurements show that people should use the choice; None if that is unknown.
-    """
-
-    first: Size
-    below: Size | None
+    first: Size  # the smallest size S, in bytes
+    below: Size | None  # the first size of the next range; None for the last range
     choice: Choice
-    sizes: tuple[Size, ...]
-    over_best: Ratio
+    sizes: tuple[Size, ...]  # the measured sizes in the range, in bytes
+    over_best: Ratio  # its time over that of the best choice of each size: geometric mean over these sizes
+    # its time over that of the library's own algorithm, likewise; None if that was not measured
     over_native: Ratio | None = None
+    # the labels of choices that no launch measured together with this one, at one or more of these sizes: comparisons
+    # with them include differences between launches
     unpaired: tuple[Line, ...] = ()
+    # whether the measurements show that people should use the choice; None if that is unknown
     advice: bool | None = None
 
     @property
@@ -63,19 +55,12 @@ class ChoiceRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableEntry:
-    """The choices of one setting.
-
-    Args:
-        setting: the setting.
-        runs: the ids of the runs in which they were measured.
-        ranges: the ranges of sizes, ascending; together they cover all sizes.
-        executor: the executor that measured them.
-    """
+    """The choices of one setting."""
 
     setting: Setting
-    runs: tuple[Name, ...]
-    ranges: tuple[ChoiceRange, ...]
-    executor: Name
+    runs: tuple[Name, ...]  # the ids of the runs in which they were measured
+    ranges: tuple[ChoiceRange, ...]  # the ranges of sizes, ascending; together they cover all sizes
+    executor: Name  # the executor that measured them
 
     def range_of(self, nbytes: int) -> ChoiceRange:
         """Return the range of a size; the outer ranges extend beyond the measured sizes."""
@@ -104,22 +89,14 @@ class TableRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneTable:
-    """A tune table.
-
-    Args:
-        created: the time of its creation, ISO 8601, UTC.
-        hpccoll_version: the version that made it.
-        rule: the rule by which ranges were cut, for people.
-        runs: the runs from which it was made.
-        entries: the choices of each setting.
-    """
+    """A tune table."""
 
     schema: Literal["hpccoll-tune 2.0"] = "hpccoll-tune 2.0"
-    created: Line
-    hpccoll_version: Line
-    rule: Line
-    runs: tuple[TableRun, ...]
-    entries: tuple[TableEntry, ...]
+    created: Line  # the time of its creation, ISO 8601, UTC
+    hpccoll_version: Line  # the version that made it
+    rule: Line  # the rule by which ranges were cut, for people
+    runs: tuple[TableRun, ...]  # the runs from which it was made
+    entries: tuple[TableEntry, ...]  # the choices of each setting
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> "TuneTable":

@@ -27,27 +27,16 @@ TIMED = "ok", "partial"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCase:
-    """A case of a run, or of a reference.
+    """A case of a run, or of a reference."""
 
-    Args:
-        identity: what was asked, as JSON; equal for equal cases of both sides.
-        case_id: the id of the case.
-        label: the case in words.
-        coordinates: its COORDINATES.
-        status: the status of its row; ``ok`` in a reference.
-        reason: why the status is not ok.
-        seconds: the time; None without one.
-        samples: the times that its spread is known from, in seconds.
-    """
-
-    identity: str
-    case_id: str
-    label: str
-    coordinates: Mapping[str, Any]
-    status: str
-    reason: str | None
-    seconds: float | None
-    samples: Sequence[float]
+    identity: str  # what was asked, as JSON; equal for equal cases of both sides
+    case_id: str  # the id of the case
+    label: str  # the case in words
+    coordinates: Mapping[str, Any]  # its COORDINATES
+    status: str  # the status of its row; ``ok`` in a reference
+    reason: str | None  # why the status is not ok
+    seconds: float | None  # the time; None without one
+    samples: Sequence[float]  # the times that its spread is known from, in seconds
 
     @property
     def timed(self) -> bool:

@@ -7,21 +7,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The conditions for which choices hold.
+    """The conditions for which choices hold."""
 
-    Args:
-        machine: the machine, in a line; empty if unknown.
-        mpi: the version text of the MPI library; empty if unknown.
-        executor: the executor.
-        kind: the kind of the measurements; None of a choice that was not measured yet.
-        rule: the rule for the time of an operation, likewise.
-    """
-
-    machine: str
-    mpi: str
+    machine: str  # the machine, in a line; empty if unknown
+    mpi: str  # the version text of the MPI library; empty if unknown
     executor: str
-    kind: str | None = None
-    rule: str | None = None
+    kind: str | None = None  # the kind of the measurements; None of a choice that was not measured yet
+    rule: str | None = None  # the rule for the time of an operation, likewise
 
     @property
     def label(self) -> str:

@@ -27,31 +27,18 @@ from hpccoll.store.rows import Results
 
 @dataclass(frozen=True, slots=True)
 class SizeRegret:
-    """The regret at one size of one setting.
-
-    Args:
-        setting: the setting.
-        nbytes: the size S, in bytes.
-        choice: the choice of the table.
-        seconds: its time, comparable with that of the best.
-        best: the best choice in these results.
-        best_seconds: the time of the best.
-        held_out: the lower estimate of the regret, by cross-validation over rounds.
-        unpaired: whether no launch measured both: the regret then includes differences between launches.
-        noise: the relative uncertainty of the regret.
-        extrapolated: whether the size lies outside those from which the table was made.
-    """
+    """The regret at one size of one setting."""
 
     setting: Setting
-    nbytes: int
-    choice: Choice
-    seconds: float
-    best: Choice
-    best_seconds: float
-    held_out: float
-    unpaired: bool = False
-    noise: float = 0.0
-    extrapolated: bool = False
+    nbytes: int  # the size S, in bytes
+    choice: Choice  # the choice of the table
+    seconds: float  # its time, comparable with that of the best
+    best: Choice  # the best choice in these results
+    best_seconds: float  # the time of the best
+    held_out: float  # the lower estimate of the regret, by cross-validation over rounds
+    unpaired: bool = False  # whether no launch measured both: the regret then includes differences between launches
+    noise: float = 0.0  # the relative uncertainty of the regret
+    extrapolated: bool = False  # whether the size lies outside those from which the table was made
 
     @property
     def regret(self) -> float:
@@ -66,20 +53,14 @@ class SizeRegret:
 
 @dataclass(frozen=True, slots=True)
 class TableJudgement:
-    """The regrets of a table.
+    """The regrets of a table."""
 
-    Args:
-        regrets: the regret at each judged size.
-        unjudged: sentences about settings and sizes that could not be judged.
-        other_conditions: sentences about settings whose machine, MPI library or executor is not that of the table, and
-            about results from which the table was made.
-        single_choices: for each setting, the best of the choices that serve all sizes, and the geometric mean of its
-            regrets.
-    """
-
-    regrets: tuple[SizeRegret, ...]
-    unjudged: tuple[str, ...]
+    regrets: tuple[SizeRegret, ...]  # the regret at each judged size
+    unjudged: tuple[str, ...]  # sentences about settings and sizes that could not be judged
+    # sentences about settings whose machine, MPI library or executor is not that of the table, and about results from
+    # which the table was made
     other_conditions: tuple[str, ...] = ()
+    # for each setting, the best of the choices that serve all sizes, and the geometric mean of its regrets
     single_choices: Mapping[Setting, tuple[Choice, float]] = field(default_factory=dict)
 
     @property

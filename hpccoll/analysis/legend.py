@@ -11,17 +11,11 @@ from hpccoll.store.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
-    """How a series is told from others.
+    """How a series is told from others."""
 
-    Args:
-        number: its number from 0; -1 of the library's own, and of floors.
-        is_floor: whether it is a floor.
-        is_predicted: whether it was predicted: it has the number of the series that it predicts.
-    """
-
-    number: int = -1
-    is_floor: bool = False
-    is_predicted: bool = False
+    number: int = -1  # its number from 0; -1 of the library's own, and of floors
+    is_floor: bool = False  # whether it is a floor
+    is_predicted: bool = False  # whether it was predicted: it has the number of the series that it predicts
 
 
 def legend_entries(

@@ -25,18 +25,12 @@ RoundKey: TypeAlias = tuple[CallKey, str, int]
 
 @dataclass(frozen=True, slots=True)
 class ChoiceTime:
-    """The time of a choice at one size.
+    """The time of a choice at one size."""
 
-    Args:
-        seconds: the median; for several runs or calls the geometric mean of their medians.
-        noise: its relative uncertainty: half its 95 % interval, or half the spread between runs if that is more.
-        rounds: the median of each round, in seconds.
-        intervals: the 95 % interval of the median of each round, in seconds; None if it is unknown.
-    """
-
-    seconds: float
-    noise: float
-    rounds: Mapping[RoundKey, float] = field(default_factory=dict)
+    seconds: float  # the median; for several runs or calls the geometric mean of their medians
+    noise: float  # its relative uncertainty: half its 95 % interval, or half the spread between runs if that is more
+    rounds: Mapping[RoundKey, float] = field(default_factory=dict)  # the median of each round, in seconds
+    # the 95 % interval of the median of each round, in seconds; None if it is unknown
     intervals: Mapping[RoundKey, Interval] = field(default_factory=dict)
 
     @classmethod
@@ -107,20 +101,13 @@ Curves = Mapping[Choice, Mapping[int, ChoiceTime]]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSetting:
-    """The measurements of one setting.
+    """The measurements of one setting."""
 
-    Args:
-        curves: the times of each choice.
-        runs: the ids of the runs.
-        conditions: the machine, the MPI library and the executor.
-        oversubscribed: whether there were more ranks than cores.
-        auto: the times of the algorithm ``auto`` by requested size in bytes; it is no choice, because it runs one.
-    """
-
-    curves: Curves
-    runs: tuple[str, ...]
-    conditions: Conditions
-    oversubscribed: bool = False
+    curves: Curves  # the times of each choice
+    runs: tuple[str, ...]  # the ids of the runs
+    conditions: Conditions  # the machine, the MPI library and the executor
+    oversubscribed: bool = False  # whether there were more ranks than cores
+    # the times of the algorithm ``auto`` by requested size in bytes; it is no choice, because it runs one
     auto: Mapping[int, ChoiceTime] = field(default_factory=dict)
 
     @classmethod

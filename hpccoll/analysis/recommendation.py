@@ -27,41 +27,26 @@ another, by less than ranges of their own would cost; the only choice."""
 
 @dataclass(frozen=True, slots=True)
 class SizeVerdict:
-    """How sure the choice is at one size.
+    """How sure the choice is at one size."""
 
-    Args:
-        nbytes: the size S, in bytes.
-        choice: the choice.
-        seconds: its median time.
-        runner_up: the fastest of the other choices that leave the verdict open, or of all if it is clear; None without
-            one.
-        lead: the time of the runner-up over that of the choice, round by round; None without a runner-up.
-        verdict: how sure the choice is.
-        beats_native: whether the choice is clearly faster than native; None for native, and if native was not measured.
-    """
-
-    nbytes: int
+    nbytes: int  # the size S, in bytes
     choice: Choice
-    seconds: float
+    seconds: float  # its median time
+    # the fastest of the other choices that leave the verdict open, or of all if it is clear; None without one
     runner_up: Choice | None
-    lead: float | None
-    verdict: Verdict
+    lead: float | None  # the time of the runner-up over that of the choice, round by round; None without a runner-up
+    verdict: Verdict  # how sure the choice is
+    # whether the choice is clearly faster than native; None for native, and if native was not measured
     beats_native: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How many times as long native takes: the geometric mean over the sizes of a range.
+    """How many times as long native takes: the geometric mean over the sizes of a range."""
 
-    Args:
-        factor: its median over the rounds.
-        low: that of the round in which it is least; None if fewer than two rounds measured both.
-        high: that of the round in which it is most, likewise.
-    """
-
-    factor: float
-    low: float | None
-    high: float | None
+    factor: float  # its median over the rounds
+    low: float | None  # that of the round in which it is least; None if fewer than two rounds measured both
+    high: float | None  # that of the round in which it is most, likewise
 
     @property
     def exceeds_noise(self) -> bool:
@@ -73,17 +58,11 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class RecommendedRange:
-    """A range of sizes with its choice.
+    """A range of sizes with its choice."""
 
-    Args:
-        sizes: the range.
-        verdicts: how sure the choice is at each measured size of the range.
-        gain: the gain over native; None for native itself, and where native was not measured.
-    """
-
-    sizes: ChoiceRange
-    verdicts: tuple[SizeVerdict, ...]
-    gain: Gain | None
+    sizes: ChoiceRange  # the range
+    verdicts: tuple[SizeVerdict, ...]  # how sure the choice is at each measured size of the range
+    gain: Gain | None  # the gain over native; None for native itself, and where native was not measured
 
     @property
     def choice(self) -> Choice:
@@ -113,17 +92,11 @@ class RecommendedRange:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What to use in one setting.
+    """What to use in one setting."""
 
-    Args:
-        setting: the setting; its ``in_place`` is None if one set of ranges serves both placements.
-        measured: the measurements, of both placements in that case.
-        ranges: the ranges of sizes, ascending.
-    """
-
-    setting: Setting
-    measured: MeasuredSetting
-    ranges: tuple[RecommendedRange, ...]
+    setting: Setting  # the setting; its ``in_place`` is None if one set of ranges serves both placements
+    measured: MeasuredSetting  # the measurements, of both placements in that case
+    ranges: tuple[RecommendedRange, ...]  # the ranges of sizes, ascending
 
     @property
     def has_one_buffer(self) -> bool:

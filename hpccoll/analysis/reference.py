@@ -30,32 +30,20 @@ MIN_RUNS = 3
 
 @dataclass(frozen=True, slots=True)
 class ReferenceCase:
-    """A case of a reference.
+    """A case of a reference."""
 
-    Args:
-        case: the case; its samples are the times of the runs in seconds.
-        low_s: the lower bound in seconds.
-        high_s: the upper bound.
-    """
-
-    case: ComparedCase
-    low_s: float
-    high_s: float
+    case: ComparedCase  # the case; its samples are the times of the runs in seconds
+    low_s: float  # the lower bound in seconds
+    high_s: float  # the upper bound
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What is expected of one more run.
+    """What is expected of one more run."""
 
-    Args:
-        runs: where and when each of the runs was measured, in words.
-        cases: the cases.
-        facts: what the runs were measured with.
-    """
-
-    runs: Sequence[str]
+    runs: Sequence[str]  # where and when each of the runs was measured, in words
     cases: Sequence[ReferenceCase]
-    facts: Facts
+    facts: Facts  # what the runs were measured with
 
     @property
     def side(self) -> Side:

@@ -48,27 +48,16 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class CaseComparison:
-    """A case in both runs.
+    """A case in both runs."""
 
-    Args:
-        case_id: the id of the case, in the new run if it has one there.
-        label: the case in words.
-        coordinates: its COORDINATES.
-        verdict: one of VERDICTS.
-        old_s: the median in the old run in seconds; None without a result.
-        new_s: likewise in the new run.
-        shift: the shift; None if it is unknown.
-        reason: why the case is wrong or missing; or how many rounds would decide.
-    """
-
-    case_id: str
-    label: str
-    coordinates: Mapping[str, Any]
-    verdict: str
-    old_s: float | None
-    new_s: float | None
-    shift: Shift | None
-    reason: str | None = None
+    case_id: str  # the id of the case, in the new run if it has one there
+    label: str  # the case in words
+    coordinates: Mapping[str, Any]  # its COORDINATES
+    verdict: str  # one of VERDICTS
+    old_s: float | None  # the median in the old run in seconds; None without a result
+    new_s: float | None  # likewise in the new run
+    shift: Shift | None  # the shift; None if it is unknown
+    reason: str | None = None  # why the case is wrong or missing; or how many rounds would decide
 
     def row(self) -> dict[str, Any]:
         """Return the comparison as JSON has it; absent values are None."""
@@ -83,23 +72,14 @@ class CaseComparison:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two runs.
+    """Two runs."""
 
-    Args:
-        cases: the cases, worst first.
-        changes: what else changed: its name, and its values before and now.
-        loads: what disturbed each of the runs, in words: old, new; None if nothing did.
-        tolerance: the smallest change that matters.
-        beside: results of other programs in one run, next to ours in the other one.
-        unit: what a sample is: a ``round`` of a run, or a ``run`` of a reference.
-    """
-
-    cases: Sequence[CaseComparison]
-    changes: Mapping[str, tuple[str, str]]
-    loads: tuple[str | None, str | None]
-    tolerance: float
-    beside: Sequence[SideBySide] = ()
-    unit: str = "round"
+    cases: Sequence[CaseComparison]  # the cases, worst first
+    changes: Mapping[str, tuple[str, str]]  # what else changed: its name, and its values before and now
+    loads: tuple[str | None, str | None]  # what disturbed each of the runs, in words: old, new; None if nothing did
+    tolerance: float  # the smallest change that matters
+    beside: Sequence[SideBySide] = ()  # results of other programs in one run, next to ours in the other one
+    unit: str = "round"  # what a sample is: a ``round`` of a run, or a ``run`` of a reference
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
@@ -129,21 +109,13 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison.
+    """One side of a comparison."""
 
-    Args:
-        cases: its cases by what was asked.
-        facts: what its runs were measured with.
-        load: what disturbed its runs, in words; None if nothing did.
-        gaps: why cases have no result, by the id of the case.
-        of_runs: whether samples are times of runs, not of rounds: the side is a reference.
-    """
-
-    cases: Mapping[str, ComparedCase]
-    facts: Facts
-    load: str | None = None
-    gaps: Mapping[str, str] = field(default_factory=dict)
-    of_runs: bool = False
+    cases: Mapping[str, ComparedCase]  # its cases by what was asked
+    facts: Facts  # what its runs were measured with
+    load: str | None = None  # what disturbed its runs, in words; None if nothing did
+    gaps: Mapping[str, str] = field(default_factory=dict)  # why cases have no result, by the id of the case
+    of_runs: bool = False  # whether samples are times of runs, not of rounds: the side is a reference
 
     @classmethod
     def of(cls, results: Results, sources: Collection[str | None] | None = None) -> "Side":

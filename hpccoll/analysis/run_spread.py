@@ -25,19 +25,12 @@ MEDIAN_VARIANCE = math.pi / 2
 
 @dataclass(frozen=True, slots=True)
 class RunSpread:
-    """The spread of runs.
+    """The spread of runs."""
 
-    Args:
-        middle: the logarithm of the time of each case, the mean over runs.
-        variance: the variance of one run of each case.
-        degrees: its degrees of freedom.
-        runs: the number of runs.
-    """
-
-    middle: Floats
-    variance: Floats
-    degrees: Floats
-    runs: int
+    middle: Floats  # the logarithm of the time of each case, the mean over runs
+    variance: Floats  # the variance of one run of each case
+    degrees: Floats  # its degrees of freedom
+    runs: int  # the number of runs
 
     @classmethod
     def of(cls, times: Sequence[Sequence[float]]) -> "RunSpread":

@@ -20,39 +20,25 @@ ARITHMETIC = (*_ARITHMETIC.values(), FULL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A call and the placement of its ranks.
+    """A call and the placement of its ranks."""
 
-    Args:
-        collective: the collective, by name.
-        device: the device of the buffers.
-        arithmetic: the kind of arithmetic: ``half`` for float16 and ``bfloat16``, which CPUs convert, ``full`` for
-            all other types; None for a collective without a reduction.
-        in_place: whether contribution and result share a buffer; None for both placements.
-        arguments: the arguments of the call: ``traffic``, ``concurrent``, or ``root`` and ``peer`` of two ranks that
-            exchange messages.
-        ranks: the number of workers.
-        nodes: the number of nodes of the workers.
-        ranks_per_node: the number of workers on a node; None if nodes differ.
-        racks: the number of racks of those nodes.
-        mapping: the placement of ranks on nodes: block, cyclic or mixed.
-        aggregators: the number of aggregator ranks.
-        variant: the variant of the sweep's job; None without one.
-        timing: how operations were timed.
-    """
-
-    collective: Name
-    device: Name
+    collective: Name  # the collective, by name
+    device: Name  # the device of the buffers
+    # the kind of arithmetic: ``half`` for float16 and ``bfloat16``, which CPUs convert, ``full`` for all other types;
+    # None for a collective without a reduction
     arithmetic: Name | None
-    in_place: bool | None
+    in_place: bool | None  # whether contribution and result share a buffer; None for both placements
+    # the arguments of the call: ``traffic``, ``concurrent``, or ``root`` and ``peer`` of two ranks that exchange
+    # messages
     arguments: tuple[tuple[Name, Value], ...]
-    ranks: Ranks
-    nodes: Ranks
-    ranks_per_node: Ranks | None
-    racks: Ranks
-    mapping: Name
-    aggregators: Aggregators = 0
-    variant: Name | None = None
-    timing: Name = SINGLE
+    ranks: Ranks  # the number of workers
+    nodes: Ranks  # the number of nodes of the workers
+    ranks_per_node: Ranks | None  # the number of workers on a node; None if nodes differ
+    racks: Ranks  # the number of racks of those nodes
+    mapping: Name  # the placement of ranks on nodes: block, cyclic or mixed
+    aggregators: Aggregators = 0  # the number of aggregator ranks
+    variant: Name | None = None  # the variant of the sweep's job; None without one
+    timing: Name = SINGLE  # how operations were timed
 
     @classmethod
     def of(cls, row: Row) -> "Setting":
@@ -121,17 +107,11 @@ _SHARED_FIELDS = tuple(field.name for field in fields(Setting) if field.name not
 
 @dataclass(frozen=True, slots=True, order=True)
 class Choice:
-    """A choice for a case.
-
-    Args:
-        algorithm: the algorithm.
-        transport: the transport.
-        params: the parameters that the measured case set, sorted by name.
-    """
+    """A choice for a case."""
 
     algorithm: Name
     transport: Name
-    params: tuple[tuple[Name, Value], ...] = ()
+    params: tuple[tuple[Name, Value], ...] = ()  # the parameters that the measured case set, sorted by name
 
     @classmethod
     def of(cls, row: Row) -> "Choice":

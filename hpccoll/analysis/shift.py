@@ -34,23 +34,14 @@ VARIANCE_FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """The shift of a case.
+    """The shift of a case."""
 
-    Args:
-        factor: the new time over the old one: the ratio of the geometric means of round medians.
-        low: the lower end of its 95 % interval.
-        high: the upper end.
-        p_value: the probability of a factor so far from 1 without a change, adjusted for the number of cases.
-        deviation: the standard deviation of the logarithm of a round median, moderated.
-        freedom: its degrees of freedom.
-    """
-
-    factor: float
-    low: float
-    high: float
-    p_value: float
-    deviation: float
-    freedom: float
+    factor: float  # the new time over the old one: the ratio of the geometric means of round medians
+    low: float  # the lower end of its 95 % interval
+    high: float  # the upper end
+    p_value: float  # the probability of a factor so far from 1 without a change, adjusted for the number of cases
+    deviation: float  # the standard deviation of the logarithm of a round median, moderated
+    freedom: float  # its degrees of freedom
 
     def rounds_to_decide(self, tolerance: float) -> int:
         """Return about how many rounds of each run make the interval so short that it decides.

@@ -37,17 +37,11 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class SizeRanges:
-    """The ranges of one setting, or of both placements of one call.
+    """The ranges of one setting, or of both placements of one call."""
 
-    Args:
-        ranges: the ranges, ascending; together they cover all sizes.
-        cost: the minimum that RULE describes, as a mean over placements.
-        price: the price of a cut.
-    """
-
-    ranges: tuple[ChoiceRange, ...]
-    cost: float
-    price: float
+    ranges: tuple[ChoiceRange, ...]  # the ranges, ascending; together they cover all sizes
+    cost: float  # the minimum that RULE describes, as a mean over placements
+    price: float  # the price of a cut
 
 
 def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:

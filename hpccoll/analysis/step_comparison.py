@@ -32,27 +32,16 @@ _KEY_WORDS: Mapping[str, Callable[[Workload], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class StepComparison:
-    """The steps of one workload on the same ranks, which differ in the algorithm of their collectives.
+    """The steps of one workload on the same ranks, which differ in the algorithm of their collectives."""
 
-    Args:
-        key: the call of the step.
-        workload: the workload, with defaults.
-        machine: the machine.
-        shape: the nodes and ranks in words: ``4 nodes``, ``4 ranks``.
-        details: what distinguishes the workload, and where it ran, from others of its model.
-        rows: a row for each algorithm, the fastest first.
-        null: the step without communication, if it was measured.
-        oversubscribed: whether there were more ranks than cores.
-    """
-
-    key: CallKey
-    workload: Workload
+    key: CallKey  # the call of the step
+    workload: Workload  # the workload, with defaults
     machine: str
-    shape: str
-    details: tuple[str, ...]
-    rows: tuple[Row, ...]
-    null: Row | None
-    oversubscribed: bool
+    shape: str  # the nodes and ranks in words: ``4 nodes``, ``4 ranks``
+    details: tuple[str, ...]  # what distinguishes the workload, and where it ran, from others of its model
+    rows: tuple[Row, ...]  # a row for each algorithm, the fastest first
+    null: Row | None  # the step without communication, if it was measured
+    oversubscribed: bool  # whether there were more ranks than cores
 
     @property
     def model(self) -> str:

@@ -42,17 +42,11 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class RowTimes:
-    """The raw times of a row.
+    """The raw times of a row."""
 
-    Args:
-        times: the times of all rounds in the file.
-        attempts: the attempt that measured each round of the row.
-        program: of a training step, its operations and computations as JSON; empty for other rows.
-    """
-
-    times: CaseTimes
-    attempts: Mapping[int, Attempt]
-    program: str
+    times: CaseTimes  # the times of all rounds in the file
+    attempts: Mapping[int, Attempt]  # the attempt that measured each round of the row
+    program: str  # of a training step, its operations and computations as JSON; empty for other rows
 
     def rounds(self) -> Iterator[tuple[int, Attempt, NDArray[np.bool_]]]:
         """Yield each round of the row, its attempt, and which iterations belong to it."""

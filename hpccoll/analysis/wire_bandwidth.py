@@ -26,24 +26,17 @@ FRAMES_PER_ACKNOWLEDGEMENT = 2
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The wires of a run.
+    """The wires of a run."""
 
-    Args:
-        rate_label: the rate of the wires of a testbed, in words; empty on real machines.
-        mtu: the MTU of all ports in bytes; None if they differ, or if a port is not an Ethernet port.
-        calibrated_rate: bytes per second of one wire; None unless it was calibrated and reaches its TCP rate.
-        rails: the number of wires of each node.
-        min_bytes: the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a burst.
-        rate_ratio: the calibrated part of the TCP rate, if that is not nearly 1; else None.
-        line_rate: the bytes per second at which a wire is set, or what it carried if that is more; None without a rate.
-    """
-
-    rate_label: str = ""
-    mtu: int | None = None
+    rate_label: str = ""  # the rate of the wires of a testbed, in words; empty on real machines
+    mtu: int | None = None  # the MTU of all ports in bytes; None if they differ, or if a port is not an Ethernet port
+    # bytes per second of one wire; None unless it was calibrated and reaches its TCP rate
     calibrated_rate: float | None = None
-    rails: int = 1
+    rails: int = 1  # the number of wires of each node
+    # the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a burst
     min_bytes: int = 0
-    rate_ratio: float | None = None
+    rate_ratio: float | None = None  # the calibrated part of the TCP rate, if that is not nearly 1; else None
+    # the bytes per second at which a wire is set, or what it carried if that is more; None without a rate
     line_rate: float | None = None
 
     @classmethod

@@ -180,15 +180,9 @@ class LogRecord:
         self, collective: str, nbytes: int, ranks: int, *,
         dtype: str | None = None, op: str | None = None, memory: str | None = None,
     ) -> list[CollectiveLine]:  # fmt: skip
-        """Return the lines that are about one case. A line is evidence for exactly its own size.
+        """Return the lines that are about one case of S = ``nbytes`` on so many workers; None matches all lines.
 
-        Args:
-            collective: the collective of the case.
-            nbytes: the size S of the case.
-            ranks: the number of workers.
-            dtype: the element type of the case; None matches all lines.
-            op: the reduction of the case; None matches all lines.
-            memory: the memory type of its buffers, ``host`` or ``cuda``; None matches all lines.
+        A line is evidence for exactly its own size. ``memory`` is the type of its buffers, ``host`` or ``cuda``.
         """
         size = self.logged_bytes(collective, nbytes, ranks)
         ops = (None, op, *(("sum",) if op == "avg" else ()))  # an average is a sum that the caller scales
@@ -208,14 +202,7 @@ class LogRecord:
 
         The model takes the latency of the algorithm and protocol that ran, plus the bytes at their bandwidth (NCCL's
         src/graph/tuning.cc). The corrections that NCCL makes by size (trees below 256 MiB, rings over several nodes)
-        are neither in the logged table nor here.
-
-        Args:
-            collective: the collective of the case.
-            nbytes: the size S of the case.
-            ranks: the number of workers.
-            dtype: the element type of the case.
-            op: the reduction of the case.
+        are neither in the logged table nor here. The arguments are those of ``lines_of_case``.
         """
         lines = self.lines_of_case(collective, nbytes, ranks, dtype=dtype, op=op)
         ran = {(one.algorithm, one.protocol) for one in lines}

@@ -197,10 +197,7 @@ def _nearest_writers(name: str, writers: Sequence[_Writer]) -> Sequence[_Writer]
 
 
 def read_log_files(paths: Iterable[Path]) -> LogSet:
-    """Read logs, configuration files of NCCL, and dumps of NCCL's topology and graphs (``*.xml``).
-
-    Args:
-        paths: files, and directories whose files of these kinds are read.
+    """Read logs, configuration files of NCCL, and dumps of its topology and graphs (``*.xml``): files or directories.
 
     Raises:
         BadInputError: if there is nothing to read, a file cannot be read, or a named file is of another kind.

@@ -48,10 +48,6 @@ def nccl_logging(directory: Path, reset: Callable[[], None]) -> Iterator[None]:
 
     NCCL reads them again with the first message after each ``reset`` (``debug_reset``). Dumps that the user has named
     stay where they are.
-
-    Args:
-        directory: an existing directory of this rank.
-        reset: NCCL's function.
     """
     logged = {name: text.format(dir=directory) for name, text in LOG_VARIABLES.items() if name.startswith("NCCL_")}
     before = {name: os.environ.get(name) for name in logged}

@@ -61,12 +61,7 @@ def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
 
 
 def read_sysfs_topology(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> tuple[NearestNics, ...]:
-    """Return the NICs nearest to each GPU, by the real paths of their devices.
-
-    Args:
-        gpus: the bus address of each GPU, such as ``0000:18:00.0``.
-        sysfs: the mount point of sysfs.
-    """
+    """Return the NICs nearest to each GPU, by the real paths of their devices; ``gpus`` have their bus addresses."""
     devices = sysfs / "bus/pci/devices"
     paths = {number: path for number, address in gpus.items() if (path := _device_path(devices / address.lower()))}
     adapters = sysfs / "class/infiniband"

@@ -56,10 +56,7 @@ class ProbeResult:
     def from_logs(cls, directory: Path, failed: str | None = None, **about: str) -> "ProbeResult":
         """Return the result of the logs ``*.log`` and configuration files ``*.conf`` in a directory.
 
-        Args:
-            directory: the directory.
-            failed: how the launch failed that wrote them; None if it did not fail.
-            about: its ``job_sha256`` and ``allocation``.
+        ``failed`` is how the launch failed that wrote them; ``about`` are its ``job_sha256`` and ``allocation``.
         """
         paths = sorted((*directory.glob("*.log"), *directory.glob("*.conf")))
         texts = {path.name: read_text(path, "--evidence", LOG_BYTES, "replace") for path in paths}

@@ -38,21 +38,13 @@ _MAX_SIZES = 8
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one case.
+    """What ran in a case, and the evidence for it, such as the log line.
 
-    Args:
-        executed: what ran, with the reason of a fallback: ``ring``, ``sharp (collnet_direct)``,
-            ``ring (fallback: <line>)``, ``unknown``.
-        evidence: the evidence for it, such as the log line.
+    ``executed`` has the reason of a fallback: ``ring``, ``sharp (collnet_direct)``, ``ring (fallback: <line>)``.
     """
 
     executed: str
     evidence: str
-
-    @property
-    def offloaded(self) -> bool:
-        """Whether switches reduced."""
-        return self.executed.partition(" ")[0] in OFFLOADED
 
 
 def judge_collective(
@@ -60,20 +52,11 @@ def judge_collective(
     dtype: str | None = None, op: str | None = None, memory: str | None = None, nodes: int | None = None,
     port_bytes: float | None = None, port_packets: float | None = None,
 ) -> Verdict:  # fmt: skip
-    """Return the verdict on one case.
+    """Return the verdict on one case of S = ``nbytes`` on so many workers, from the logs of a like launch.
 
-    Args:
-        requested: the request to the library in one word; None if the library had the choice.
-        collective: the collective of the case.
-        nbytes: the size S of the case. A line is evidence for exactly its own size.
-        ranks: the number of workers.
-        record: the record of a launch with the same environment and shape.
-        dtype: the element type of the case; None matches all lines.
-        op: the reduction of the case; None matches all lines.
-        memory: the memory type of its buffers as the library sees it, ``host`` or ``cuda``; None matches all lines.
-        nodes: the number of nodes; None takes the number in the log.
-        port_bytes: the bytes that all ports of a node sent per operation; None if they were not counted.
-        port_packets: the packets that all ports of a node sent per operation; None if they were not counted.
+    ``requested`` is the request to the library in one word; None if the library had the choice. Which lines are about
+    the case follows from ``LogRecord.lines_of_case``. ``port_bytes`` and ``port_packets`` are what all ports of a node
+    sent per operation; None if that was not counted.
     """
     nodes = nodes or record.nodes
     ports = PortBytes(nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None, port_packets)

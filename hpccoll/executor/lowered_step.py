@@ -72,19 +72,14 @@ LocalWork: TypeAlias = LocalCopy | LocalFold | LocalScale | LocalCall
 
 @dataclass(frozen=True, slots=True)
 class MpiMessage:
-    """One message of this rank.
-
-    Args:
-        data: the buffer specification for mpi4py.
-        nbytes: the bytes that the message carries, or that the receiver reads from shared memory after a signal.
-    """
+    """One message of this rank."""
 
     sends: bool
-    data: tuple[NDArray[np.uint8], int, MPI.Datatype]
+    data: tuple[NDArray[np.uint8], int, MPI.Datatype]  # the buffer specification for mpi4py
     peer: int
     tag: int
     lane: int
-    nbytes: int
+    nbytes: int  # the bytes that the message carries, or that the receiver reads from shared memory after a signal
 
     @property
     def is_signal(self) -> bool:
@@ -100,16 +95,11 @@ class MpiMessage:
 
 @dataclass(slots=True)
 class LoweredStep:
-    """The work of this rank in a step.
+    """The work of this rank in a step."""
 
-    Args:
-        before: the work to do before the messages start.
-        after: the work to do after all messages have completed.
-    """
-
-    before: list[LocalWork] = field(default_factory=list)
+    before: list[LocalWork] = field(default_factory=list)  # the work to do before the messages start
     messages: list[MpiMessage] = field(default_factory=list)
-    after: list[LocalWork] = field(default_factory=list)
+    after: list[LocalWork] = field(default_factory=list)  # the work to do after all messages have completed
 
 
 def describe_progress(sequences: Sequence[Sequence[LoweredStep]], current: Sequence[int]) -> str:

@@ -57,15 +57,10 @@ WORD_SPACING = 8
 
 @dataclass(frozen=True, slots=True)
 class ExecutorOptions:
-    """How the compiled executor runs.
+    """How the compiled executor runs."""
 
-    Args:
-        oversubscribed: whether ranks outnumber the cores: a waiting rank then gives its core to others at once.
-        dtypes: the element types that it can fold.
-    """
-
-    oversubscribed: bool
-    dtypes: tuple[str, ...] = DTYPES
+    oversubscribed: bool  # whether ranks outnumber the cores: a waiting rank then gives its core to others at once
+    dtypes: tuple[str, ...] = DTYPES  # the element types that it can fold
 
 
 class NodeMemory(Protocol):
@@ -231,17 +226,12 @@ def _wait(plans: Sequence[ExecutorPlan], needed: int, until_ns: int) -> bool:
 
 
 class _SignalKey(NamedTuple):
-    """The word of a lane between two ranks of a node.
-
-    Args:
-        writes: whether this rank writes the word.
-        ready: whether the word counts parts that are ready; otherwise parts that have been read.
-    """
+    """The word of a lane between two ranks of a node."""
 
     peer: int
-    writes: bool
+    writes: bool  # whether this rank writes the word
     lane: int
-    ready: bool
+    ready: bool  # whether the word counts parts that are ready; otherwise parts that have been read
 
     @classmethod
     def of(cls, message: MpiMessage) -> "_SignalKey":

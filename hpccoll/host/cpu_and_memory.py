@@ -47,9 +47,6 @@ def cpu_quotas(root: Path = Path("/")) -> dict[str, float]:
     Containers are limited so (docker --cpus, limits of Kubernetes): cpu.max of version 2, cpu.cfs_quota_us and
     cpu.cfs_period_us of version 1 (cgroup-v2.rst, scheduler/sched-bwc.rst of Linux).
 
-    Args:
-        root: the directory that contains proc and sys.
-
     Returns:
         The CPU seconds per second, by an identity that all processes of the host have in common.
     """
@@ -113,11 +110,9 @@ SHARED_MEMORY_REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class SharedMemorySpace:
-    """The memory that processes of this host can share: MPICH, Open MPI and NCCL allocate it at /dev/shm.
+    """The bytes that processes of this host can share: MPICH, Open MPI and NCCL allocate them at /dev/shm.
 
-    Args:
-        size: its size in bytes; 0 if no process can write there.
-        free: the free bytes.
+    ``size`` is 0 if no process can write there.
     """
 
     size: int

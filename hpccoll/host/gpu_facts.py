@@ -79,12 +79,7 @@ def load_nvml() -> Any:
 
 
 def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
-    """Return the facts of a GPU.
-
-    Args:
-        bus: the PCI bus address of the GPU, such as 0000:1b:00.0.
-        nvml: the initialised module pynvml; None imports it.
-    """
+    """Return the facts of the GPU at a PCI bus address such as 0000:1b:00.0."""
     facts: dict[str, object] = {"bus": bus, **dict.fromkeys(FACT_QUERIES)}
     nvml = nvml or load_nvml()
     if nvml is None:
@@ -100,12 +95,8 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
 def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool | None:
     """Return whether a rank is on the NUMA node of a GPU; None if the kernel does not report it.
 
-    A rank is near if most of its CPUs are on that node, or if it may use all of the node's CPUs.
-
-    Args:
-        bus: the PCI bus address of the GPU.
-        cpus: the CPUs of a rank.
-        sys: the directory of sysfs; local_cpulist is in its Documentation/ABI/testing/sysfs-bus-pci.
+    A rank is near if most of its CPUs are on that node, or if it may use all of the node's CPUs (local_cpulist is in
+    Documentation/ABI/testing/sysfs-bus-pci of Linux).
     """
     try:
         local = parse_cpu_list((sys / "bus/pci/devices" / bus.lower() / "local_cpulist").read_text().strip())
@@ -119,9 +110,7 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
     """Return the GPUs of all hosts and of ranks, whether MPI accepts GPU memory, and the NCCL of each host.
 
     Also the ranks that are far from their GPU, and those that see no other GPU although ranks of their host use some.
-
-    Args:
-        records: for each rank, its host and its GPU record; the record is empty if no case runs on a GPU.
+    ``records`` has the host and the GPU record of each rank; the record is empty if no case runs on a GPU.
     """
     gpus: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for host, record in records:

@@ -85,13 +85,7 @@ PER_OPERATION = ("gpu_nvlink_sent", "gpu_nvlink_received", "gpu_pcie_sent", "gpu
 
 
 class GpuMonitor:
-    """Reads a GPU between the blocks of a measurement.
-
-    Args:
-        bus: the PCI bus address of the GPU.
-        nvml: the initialised module pynvml; None imports it.
-        clock: the clock for the power, in s.
-    """
+    """Reads the GPU at a PCI bus address between the blocks of a measurement; ``clock`` in s is that of the power."""
 
     def __init__(self, bus: str, nvml: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._nvml, self._clock = nvml or load_nvml(), clock
@@ -131,11 +125,7 @@ class GpuMonitor:
         return values
 
     def activity(self, operations: int = 1) -> dict[str, float]:
-        """Return what the GPU did since ``begin``, by the name of the column in raw files; without what is unknown.
-
-        Args:
-            operations: the number of operations of an iteration.
-        """
+        """Return what the GPU did since ``begin``, by the name of the column in raw files; without what is unknown."""
         found = {}
         for name, summary in STATE_SUMMARIES.items():
             if values := [block[name] for block in self._blocks if name in block]:

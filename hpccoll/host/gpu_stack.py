@@ -40,12 +40,7 @@ def gpu_models(root: Path = ROOT) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class GpuDriver:
-    """The NVIDIA driver.
-
-    Args:
-        version: the version, such as ``580.65.06``.
-        open_modules: whether the open kernel modules are loaded, which support DMA-BUF.
-    """
+    """The NVIDIA driver, such as ``580.65.06``, and whether its open modules are loaded, which support DMA-BUF."""
 
     version: str
     open_modules: bool
@@ -84,14 +79,10 @@ def is_module_loaded(name: str, root: Path = ROOT) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RdmaPort:
-    """A port of an RDMA adapter, described by the kernel's terms.
+    """A port of an RDMA adapter, in the kernel's terms.
 
-    Args:
-        name: the name as in NCCL_IB_HCA and UCX_NET_DEVICES, such as ``mlx5_0:1``.
-        driver: the driver of the adapter, such as ``mlx5_core`` or ``efa``; empty if unknown.
-        layer: the link layer, ``InfiniBand`` or ``Ethernet``.
-        rate: the link rate, such as ``400 Gb/sec (4X NDR)``.
-        state: the port state, such as ``ACTIVE``.
+    The name is that in NCCL_IB_HCA and UCX_NET_DEVICES, such as ``mlx5_0:1``; the driver such as ``mlx5_core`` or
+    ``efa``, empty if unknown; the link layer ``InfiniBand`` or ``Ethernet``; the rate such as ``400 Gb/sec (4X NDR)``.
     """
 
     name: str

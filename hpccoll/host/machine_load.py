@@ -80,10 +80,7 @@ def _processes(proc: Path) -> Iterator[tuple[int, _Process]]:
 def load_between(before: LoadSample, after: LoadSample, own: Collection[int]) -> dict[str, object]:
     """Return what else used this host between two samples, for provenance: names of processes, and no arguments.
 
-    Args:
-        before: the first sample.
-        after: the second sample.
-        own: the ids of our processes; their ancestors, which launched them, and their descendants are ours, too.
+    ``own`` are the ids of our processes; their ancestors, which launched them, and their descendants are ours, too.
 
     Returns:
         ``seconds``; the load average of the last minute before and after; ``stolen``, the share of the CPU time of this

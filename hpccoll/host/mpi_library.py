@@ -27,9 +27,6 @@ def cuda_support(library: Any = None) -> tuple[bool | None, str]:
     """Return whether the MPI of this process reports CUDA support (None if it cannot report it), and a description.
 
     mpi4py loads the library with local symbols, so that it is opened again by its path. MPI must be initialised.
-
-    Args:
-        library: the library to query; None for the library of this process.
     """
     path = library_path()
     library = library or (ctypes.CDLL(str(path)) if path else None)
@@ -50,9 +47,6 @@ def library_path(maps: Path = Path("/proc/self/maps")) -> Path | None:
 
     Other files have similar names: libmpi_cxx, and Cray's libmpi_gtl_cuda, which transports GPU memory for it. But
     Cray's library itself has the name of a compiler in its file name, such as libmpi_gnu_123.
-
-    Args:
-        maps: the file of the kernel that lists what a process has loaded.
     """
     paths = re.findall(r"(/\S*/libmpi(?!_gtl_)(?:_\w+)?\.so\S*)", maps.read_text())
     return Path(min(paths, key=lambda path: ("/libmpi.so" not in path, len(path)))) if paths else None

@@ -19,9 +19,7 @@ PACKAGES = (
 def is_oversubscribed(masks: Collection[frozenset[int]], quotas: Iterable[Mapping[str, float]] = ()) -> bool:
     """Return whether the ranks of a node outnumber the CPUs that they may use.
 
-    Args:
-        masks: the CPU affinity mask of each rank.
-        quotas: the quotas of CPUs of the control groups of each rank, by the identity of the group.
+    ``masks`` are the CPU affinity masks of the ranks, ``quotas`` the CPUs that the control groups of each grant.
     """
     groups = {*masks, frozenset[int]().union(*masks)}
     granted = Counter(group for group in chain.from_iterable(each.items() for each in quotas))

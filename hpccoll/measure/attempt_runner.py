@@ -155,13 +155,7 @@ class AttemptRunner:
         reasons = [each for each in diagnoses if each] or ["in an iteration before the last one"]
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
-        sent = traffic.sent if traffic else None
-        executed = judge(
-            self.job, case, self.probe_result, prepared.evidence(sent),
-            nbytes=prepared.bytes, workers=prepared.layout.workers,
-            port_bytes=None if sent is None else sent / prepared.layout.nodes,
-            port_packets=traffic.mean_per_node(network_ports.SENT_PACKETS) if traffic else None,
-        )  # fmt: skip
+        executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic)
         return Outcome(
             case=case,
             status="wrong" if wrong else "ok",
@@ -180,9 +174,9 @@ class AttemptRunner:
             port_sent=traffic.by_port(network_ports.SENT, self.attempt.ports) if traffic else (),
             port_received=traffic.by_port(network_ports.RECEIVED, self.attempt.ports) if traffic else (),
             counters=traffic.counters if traffic else None,
-            requested=executed.requested,
-            executed=executed.executed,
-            evidence=executed.evidence,
+            requested=requested_algorithm(self.job, case),
+            executed=executed,
+            evidence=evidence,
             floor=prepared.floor,
             executor=prepared.executor,
             operations=prepared.operations,

@@ -46,13 +46,9 @@ FIRST_NCCL_THAT_SHARES = (2, 30)
 class NcclDevice:
     """The GPU of a rank as NCCL sees it.
 
-    Args:
-        node: the name of the rank's node.
-        host: what NCCL takes for its host: NCCL_HOSTID if it is set, else the node.
-        bus: the PCI bus address of its GPU, which the slices of a GPU have in common.
-        uuid: the UUID of its GPU or slice; the bus address if the driver reports none.
-        version: the version of its NCCL; empty if unknown.
-        may_share: whether NCCL_MULTI_RANK_GPU_ENABLE is set.
+    ``host`` is NCCL_HOSTID if it is set, else the node; ``bus`` is the PCI address, which the slices of a GPU have in
+    common, and ``uuid`` that of its GPU or slice, or the address if the driver reports none; ``version`` is that of
+    NCCL, empty if unknown; ``may_share`` is whether NCCL_MULTI_RANK_GPU_ENABLE is set.
     """
 
     node: str
@@ -101,12 +97,9 @@ def assign_gpu_before_mpi() -> None:
 
 
 class RankGpus:
-    """The GPUs of the ranks: local rank modulo the number of GPUs on the node.
+    """The GPUs of the ranks as launched: local rank modulo the number of GPUs on the node.
 
     All methods give the same result on all ranks, which call them together.
-
-    Args:
-        ranks: the ranks, as launched.
     """
 
     def __init__(self, ranks: Ranks) -> None:

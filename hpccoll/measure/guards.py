@@ -18,13 +18,10 @@ BUFFER_NAMES = ("src", "dst", "the copy of src on the host", "the copy of dst on
 
 
 class Guard(NamedTuple):
-    """The memory before or after a buffer.
+    """The memory before or after a buffer, an array of NumPy or CuPy, and the words that it holds unless overwritten.
 
-    Args:
-        where: the place in words, such as ``before dst``.
-        memory: the guard as an array of NumPy or CuPy.
-        words: the content of the guard as long as nothing overwrites it.
-        on_host: whether the guard belongs to the copy on the host of a GPU buffer.
+    ``where`` is the place in words, such as ``before dst``; ``on_host`` is whether the guard belongs to the copy on the
+    host of a GPU buffer.
     """
 
     where: str

@@ -17,12 +17,7 @@ MAX_DAMAGE_LINES = 5
 
 
 class JobResults:
-    """The results of a job. All methods but ``note_failure`` are called at rank 0.
-
-    Args:
-        job: the job.
-        out: the raw file to write; None to keep no results.
-    """
+    """The results of a job, to be written to ``out`` unless it is None; used at rank 0, except ``note_failure``."""
 
     def __init__(self, job: Job, out: Path | None) -> None:
         self.job, self.out = job, out
@@ -92,9 +87,8 @@ class JobResults:
     def finish(self, stop_signal: int = 0, loss: tuple[str, int] | None = None) -> None:
         """Record why measurements are left, if any are, and write the raw file.
 
-        Args:
-            stop_signal: the number of the signal on which the job has stopped; 0 if none has come.
-            loss: the reason why cases need ranks that were lost, and the first of these; None if none was lost.
+        ``stop_signal`` is the number of the signal on which the job has stopped, 0 if none has come; ``loss`` is why
+        cases need ranks that were lost, and the first of these.
         """
         if self._journal is None or self.out is None:
             return

@@ -55,13 +55,8 @@ class Launch:
 class JobRunner:
     """A launch of a job: one attempt, and another attempt whenever the group of ranks loses a rank.
 
-    Created and run on all ranks together.
-
-    Args:
-        ranks: all ranks of the launch.
-        job: the job, of which the cases that have the shape of ``ranks`` are run.
-        out: the raw file to write; None to keep no results.
-        launch: what surrounds the job.
+    Created and run on all ranks together. The cases of ``job`` that have the shape of ``ranks`` are run; no results are
+    kept if ``out`` is None.
     """
 
     def __init__(self, ranks: Ranks, job: Job, out: Path | None, launch: Launch) -> None:

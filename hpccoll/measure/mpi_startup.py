@@ -202,11 +202,7 @@ ROOT_LAST_S = 0.5
 
 
 def finalize_mpi(code: int) -> int:
-    """Call MPI_Finalize and return the exit code of this rank: 0 except on rank 0.
-
-    Args:
-        code: the exit code of the job, which rank 0 returns.
-    """
+    """Call MPI_Finalize and return the exit code of this rank: ``code``, that of the job, on rank 0, else 0."""
     sys.modules["mpi4py.MPI"].Finalize()
     if launcher_rank():
         return 0

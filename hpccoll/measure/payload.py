@@ -256,13 +256,7 @@ class Payload:
         return folded
 
     def diagnose(self, dst: Array, *, in_place: bool, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        """Return a description of the errors in the result, or None if it is right.
-
-        Args:
-            dst: the result.
-            in_place: whether dst held the contribution before the operation.
-            name: returns the name of a rank of this numbering.
-        """
+        """Return a description of the errors in the result ``dst``, or None; ``name`` returns the name of a rank."""
         right = concatenated(self.expected(in_place=in_place), self.dtype)
         if len(dst) != len(right):
             return f"{name(self.me)}: the plan says that its result has {len(dst)} elements; expected: {len(right)}"

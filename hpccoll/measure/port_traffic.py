@@ -80,12 +80,7 @@ def count_traffic(
 
 @dataclass(frozen=True, slots=True)
 class PortTraffic:
-    """The counter changes of all nodes during a counting pass.
-
-    Args:
-        operations: the number of operations of the pass.
-        changes: the counter changes of each node, in the order of the node numbers.
-    """
+    """The counter changes of all nodes, in the order of their numbers, during a pass of so many operations."""
 
     operations: int
     changes: tuple[CounterChanges, ...]

@@ -18,13 +18,7 @@ from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How the cases of a job are run.
-
-    Args:
-        communicator: the settings of NCCL's communicators.
-        executor: how the compiled executor runs plans in host memory; None for the Python executor.
-        effort: the effort of the job.
-    """
+    """How the cases of a job are run; without ``executor`` Python runs plans in host memory."""
 
     communicator: CommunicatorSettings = field(default_factory=dict)
     executor: ExecutorOptions | None = None
@@ -77,10 +71,7 @@ class Prepared(TimedOperation, Protocol):
     def loop(self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress) -> OperationLoop:
         """Return the loop that times the operation; all ranks call this together.
 
-        Args:
-            sync: the communication with the other ranks.
-            barrier: returns the barrier of the compiled loop.
-            progress: the progress of this rank, which is kept up to date.
+        ``barrier`` returns the barrier of the compiled loop; ``progress`` is kept up to date.
         """
 
     def set_wait(self, wait: Wait) -> bool:
@@ -90,17 +81,12 @@ class Prepared(TimedOperation, Protocol):
         """Return how far the current run has come."""
 
     def diagnose(self, name: Callable[[int], str] = ...) -> str | None:
-        """Return a description of all errors in the buffers, None if there is none.
-
-        Args:
-            name: returns the name of a rank of this numbering.
-        """
+        """Return a description of all errors in the buffers, or None; ``name`` names a rank of this numbering."""
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
         """Return the algorithm that ran, as far as it is known without logs, and the evidence for that.
 
-        Args:
-            sent: the bytes per operation that all hosts sent, by their port counters; None if unknown.
+        ``sent`` are the bytes per operation that all hosts sent, by their port counters; None if unknown.
         """
 
     def close(self) -> None:
@@ -111,24 +97,17 @@ class Prepared(TimedOperation, Protocol):
 
 
 class PreparedCall(Prepared, Protocol):
-    """A prepared case of a single call.
-
-    Attributes:
-        plan: the plan of a transport.
-    """
+    """A prepared case of a single call, with the plan of a transport."""
 
     plan: Any
 
 
 def abort_cases(cases: Collection[PreparedCall]) -> None:
-    """Abort all operations of NCCL and free the cases that use it, on this rank alone.
+    """Abort all operations of NCCL and free all prepared cases of this rank, alone.
 
     ncclCommAbort waits until no graph refers to the communicator (NCCL 2.28.9, init.cc), and cases share one: all
     graphs are therefore destroyed before any communicator is aborted. Buffers are freed when no kernel writes to them
     any more. An aborted communicator deregisters its buffers.
-
-    Args:
-        cases: all prepared cases of this rank.
     """
     for case in cases:
         if isinstance(case.plan, StreamPlan):

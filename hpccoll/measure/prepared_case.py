@@ -49,16 +49,11 @@ from hpccoll.transports.transport_interface import TransportPlan
 
 
 class PreparedCase:
-    """A case with its plan and buffers on the ranks of ``comm``; close it after the measurement.
+    """A case with its plan and buffers on the ranks of ``comm``, as ``Prepared`` describes it; close it afterwards.
 
-    Args:
-        comm: the communicator of the ranks.
-        layout: the nodes and racks of the ranks.
-        case: the case, whose algorithm is not ``auto``.
-        gpu: the GPU of this rank for a case of device cuda, else None.
-        settings: how the cases of the job are run.
-        choice: the reason why a tuning table chose the algorithm, None if it was requested.
-        assumed: an assumption about the machine that only the user vouches for; it becomes part of the evidence.
+    ``case`` does not have the algorithm ``auto``: if a tuning table chose it, ``choice`` says why. ``gpu`` is that of
+    this rank for a case of device cuda. ``assumed`` is an assumption about the machine that only the user vouches for;
+    it becomes part of the evidence.
 
     Raises:
         BadInputError: on all ranks, if there is too little memory, or the transport cannot run the case.
@@ -134,7 +129,6 @@ class PreparedCase:
     def loop(
         self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress
     ) -> ExecutorLoop | PythonLoop:
-        """Return the loop that times this case: in C if the plan is run there; see ``Prepared``."""
         plan = getattr(self.plan, "executor", None)
         if isinstance(plan, ExecutorPlan) and isinstance(self.check, Check):
             return ExecutorLoop(plan, self.check, GENERATIONS, barrier(), progress.numbers)
@@ -142,7 +136,6 @@ class PreparedCase:
 
     @property
     def executor(self) -> str:
-        """The executor that runs this case: ``compiled`` or ``python``."""
         return COMPILED if isinstance(getattr(self.plan, "executor", None), ExecutorPlan) else PYTHON
 
     def _result_span(self) -> slice:
@@ -188,18 +181,15 @@ class PreparedCase:
         return StreamTiming(self.plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
 
     def set_wait(self, wait: Wait) -> bool:
-        """Make runs wait for queued work with ``wait``; return whether they can, which needs a stream plan."""
         if self._timing:
             self._timing.wait_by(wait)
         return self._timing is not None
 
     def close(self) -> None:
-        """Free the plan and the buffers; all ranks call this together."""
         self.plan.close()
         self.transport.close()
 
     def abort(self) -> None:
-        """Abort the operations of NCCL and free everything, on this rank alone."""
         abort_cases([self])
 
     def _parameters(self, schedules: tuple[Schedule, ...]) -> Mapping[str, Parameter]:
@@ -216,7 +206,6 @@ class PreparedCase:
         return {**plan, **self.algorithm.parameters, **self.case.params}
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        """Return a description of all errors in the buffers, None if there is none; see ``Prepared``."""
         payload, in_place = replace(self.payload, generation=self.check.generation), self.case.in_place
         errors = [payload.diagnose(self._on_host(self._result), in_place=in_place, name=name)]
         if not in_place:
@@ -231,20 +220,17 @@ class PreparedCase:
 
     @cached_property
     def wire_bytes(self) -> int | None:
-        """The bytes between nodes per operation, counted on the schedule; None for a library's own algorithm."""
         if self.algorithm is None:
             return None
         return 0 if len(set(self.layout.node)) == 1 else self._crossing(self.algorithm, "node")
 
     def worker_bytes(self, end: str) -> int | None:
-        """Return the part of ``wire_bytes`` whose ``end``, source or target, is on a node of workers."""
         if self.algorithm is None or not self.layout.aggregators:
             return self.wire_bytes
         return self._crossing(self.algorithm, "node", end)
 
     @cached_property
     def rack_bytes(self) -> int | None:
-        """The bytes between racks per operation, counted likewise; None also if there is a single rack."""
         if self.algorithm is None or len(set(self.layout.rack)) == 1:
             return None
         return self._crossing(self.algorithm, "rack")
@@ -262,7 +248,6 @@ class PreparedCase:
         return number + self.plan.progress()
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
-        """Return the algorithm that ran, as far as it is known without logs, and the evidence; see ``Prepared``."""
         executed, evidence = self._executed(sent)
         evidence = "; ".join(filter(None, (evidence, self.assumed))) or None
         if self.choice is None:

@@ -48,15 +48,9 @@ MESSAGE = "binomial"
 
 
 class PreparedStep:
-    """A training step lowered for the ranks of ``comm``; close it after the measurement.
+    """A training step lowered for the ranks of ``comm``, as ``Prepared`` describes it; close it afterwards.
 
-    Args:
-        comm: the communicator of the ranks.
-        layout: the nodes and racks of the ranks.
-        case: the case, of the collective ``training_step``.
-        prepare: prepares the case of a collective inside.
-        models: the user's own models by name.
-        gpu: the GPU of this rank for a case of device cuda, else None.
+    ``prepare`` prepares the case of a collective inside; ``models`` are the user's own models by name.
 
     Raises:
         BadInputError: on all ranks, if the mesh does not fit the ranks, or a collective cannot run on them.
@@ -192,12 +186,10 @@ class PreparedStep:
         return self.engine.device_ns()
 
     def reset(self) -> None:
-        """Restore the buffers of all operations."""
         for each in self._prepared.values():
             each.reset()
 
     def wrong(self) -> int:
-        """Return the number of wrong elements of all results."""
         return sum(each.wrong() for each in self._prepared.values())
 
     def events(self, iterations: int) -> Nanoseconds:
@@ -211,15 +203,12 @@ class PreparedStep:
         return np.stack([np.pad(run, (0, most - len(run)), constant_values=-1) for run in runs])
 
     def set_wait(self, wait: StreamWait) -> bool:
-        """Make runs wait for queued work with ``wait``; return whether they can, which needs a GPU."""
         return self.engine.wait_by(wait)
 
     def progress(self) -> str:
-        """Return how far the current run has come."""
         return self.engine.current
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        """Return a description of all errors in the buffers, None if there is none."""
         found = {str(each.case.id): each.diagnose(name) for each in self._prepared.values()}
         return "; ".join(f"{case}: {errors}" for case, errors in found.items() if errors) or None
 
@@ -227,11 +216,9 @@ class PreparedStep:
 
     @property
     def executor(self) -> str:
-        """The executor of the operations: ``compiled`` or ``python``."""
         return self.inside[0].executor if self.inside else COMPILED
 
     def worker_bytes(self, end: str) -> int | None:
-        """Return the part of ``wire_bytes`` whose ``end``, source or target, is on a node of workers."""
         return self._worker_bytes[end]
 
     def _sum(self, of: Callable[[PreparedCall], int | None]) -> int | None:
@@ -242,7 +229,6 @@ class PreparedStep:
         return None if None in every else round(sum(filter(None, every)))
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
-        """Return the algorithm that ran, as far as it is known without logs, and the evidence for that."""
         if not self.inside:
             return self.case.algorithm, "the step has no collective"
         # Messages between stages, and collectives that the algorithm does not have, run another one.
@@ -257,7 +243,6 @@ class PreparedStep:
     # ---- end ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Free all plans, buffers and communicators; all ranks call this together."""
         self.engine.close()
         self._release()
 
@@ -269,7 +254,6 @@ class PreparedStep:
         self._groups.release(end_world)
 
     def abort(self) -> None:
-        """Free everything on this rank alone; only NCCL needs it."""
         abort_cases(self._prepared.values())
 
     def description(self) -> list[list[dict[str, Any]]]:
@@ -283,9 +267,7 @@ class PreparedStep:
 def describe_program(program: StepProgram, rows: range | None = None) -> list[dict[str, Any]]:
     """Return the operations and the computations of a program, in the order of their times.
 
-    Args:
-        program: the program.
-        rows: the valid rows of the matrices that are multiplied; None if computations are no products.
+    ``rows`` are the valid rows of the matrices that are multiplied; None if computations are no products.
     """
     operations: list[dict[str, Any]] = [
         {

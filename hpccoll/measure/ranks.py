@@ -161,10 +161,7 @@ def abort_job(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 
 
     Launchers discard unread output of the ranks when a rank aborts, and with it the reason.
 
-    Args:
-        comm: the communicator of the ranks to abort.
-        streams: the file descriptors that this rank has written to; only pipes are waited for.
-        code: the exit code.
+    ``streams`` are the file descriptors that this rank has written to; only pipes are waited for.
     """
     with suppress(OSError, ValueError, OutputError):  # a full disk must not keep the job from ending
         sys.stdout.flush()
@@ -204,11 +201,8 @@ def check_launch(comm: MPI.Intracomm) -> None:
 def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
     """Check that the ranks run on the requested nodes.
 
-    Args:
-        ranks: the ranks.
-        shape: the requested nodes, and the workers, which are the first ranks and evenly spread over the nodes.
-        hosts: the names of the requested hosts, those of aggregators included, each with or without its domain, and
-            with its other names after ``=``; empty if any hosts will do.
+    The workers of ``shape`` are the first ranks, evenly spread over the nodes. ``hosts`` are the names of the requested
+    hosts, each with or without its domain, and with its other names after ``=``; empty if any hosts will do.
 
     Raises:
         UnusableError: on all ranks; names the requested and the actual ranks.

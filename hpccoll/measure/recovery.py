@@ -74,16 +74,10 @@ class ExcludedError(RuntimeError):
 
 
 def poll_until(done: Callable[[], bool], error: Callable[[], str | None], timeout_s: float, what: str = "NCCL") -> None:
-    """Wait until ``done()``.
-
-    Args:
-        done: returns whether the operation has completed.
-        error: returns why it never will, None if no reason is known.
-        timeout_s: the limit in seconds.
-        what: the name of the operation for the error message.
+    """Wait until ``done()``, for an operation that is called ``what``.
 
     Raises:
-        StalledError: if the limit is exceeded, or ``error`` returns a reason.
+        StalledError: if that takes longer than ``timeout_s``, or ``error()`` returns why it never will.
     """
     now = time.monotonic()
     spin_until, deadline = now + min(SPIN_S, timeout_s / 2), now + timeout_s
@@ -257,9 +251,7 @@ def launcher_numbers(comm: MPI.Intracomm) -> list[int]:
 class RankGroup:
     """The ranks that measure, with their GPUs: all of a launch, or those that go on; created on all of them together.
 
-    Args:
-        ranks: all ranks of the launch.
-        aggregators: the number of aggregators, which are the last ranks.
+    The last ``aggregators`` of the ranks of the launch are aggregators.
     """
 
     def __init__(self, ranks: Ranks, aggregators: int) -> None:

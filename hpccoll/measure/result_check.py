@@ -14,12 +14,7 @@ from hpccoll.measure.payload import EXTRA, Array, Payload, bits
 
 
 class ValueBlocks(NamedTuple):
-    """Adjacent units of equal length.
-
-    Args:
-        buffer: the units in their buffer, [unit, element].
-        values: their values in all generations, EXTRA elements longer.
-    """
+    """Adjacent units of equal length, [unit, element]; ``values`` are of all generations, EXTRA elements longer."""
 
     buffer: Bits
     values: Bits
@@ -51,17 +46,11 @@ class Check:
         self, payload: Payload, src: Array, dst: Array, result: Array, *, in_place: bool, generation: int = 0,
         guards: Sequence[Guard] = (),
     ) -> None:  # fmt: skip
-        """Prepare the values of all generations.
+        """Prepare the values of all generations, of which the first reset begins the one after ``generation``.
 
-        Args:
-            payload: the values.
-            src: the buffer of the contribution; not used in place.
-            dst: the units of dst that ``payload.filled_units`` names.
-            result: the part of dst that is to hold the result. If its size differs from ``payload.expected_length``,
-                all elements are wrong.
-            in_place: whether dst holds the contribution before the operation.
-            generation: the generation before the first one, equal on all ranks; the first reset advances it by 1.
-            guards: the memory that the operation must not write.
+        ``dst`` has the units that ``payload.filled_units`` names; ``result`` is the part of dst that is to hold the
+        result: if its size differs from ``payload.expected_length``, all elements are wrong. ``guards`` are the memory
+        that the operation must not write.
         """
         self.generation = generation
         self.fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA))]

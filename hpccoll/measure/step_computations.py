@@ -31,11 +31,7 @@ def matrix_products(program: StepProgram, rows: range) -> list[Products]:
     A computation becomes products of the largest matrices that fit into it, and smaller ones for the rest, while that
     is more than a twentieth. What is left then is added to the next computation, so that the FLOPs of the step are
     right. If a computation, together with what is left from those before, is smaller than the smallest product, it has
-    none.
-
-    Args:
-        program: the program.
-        rows: the valid numbers of rows, in ascending order.
+    none. ``rows`` are the valid numbers of rows, in ascending order.
     """
     left, found = 0.0, []
     for each in program.instructions:

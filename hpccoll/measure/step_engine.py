@@ -52,11 +52,7 @@ class Drivable(Protocol):
 
 
 class Gemm:
-    """Multiplies matrices in a thread, which leaves the calling thread to collectives.
-
-    Args:
-        computations: the products of each computation of a step, in order.
-    """
+    """Multiplies matrices in a thread, which leaves the calling thread to collectives."""
 
     def __init__(self, computations: Sequence[Products]) -> None:
         self._computations, self._next = computations, iter(computations)
@@ -114,11 +110,8 @@ class Gemm:
 class StepEngine:
     """Runs a program; each run records when every computation and operation began and ended.
 
-    Args:
-        program: the program of this rank; None for an aggregator, which only runs ``operations``.
-        workload: how ranks compute.
-        operations: the plan of every Start, in the order of the program.
-        streams: the stream of each of them.
+    ``operations`` and ``streams`` are of every Start of the program of this rank, in its order; an aggregator has no
+    program, and only runs ``operations``.
     """
 
     def __init__(
@@ -246,15 +239,12 @@ class StepEngine:
         """There is nothing to read: the host has recorded all times."""
 
     def device_ns(self) -> int:
-        """Return -1: a host has no clock of a device."""
         return -1
 
     def wait_by(self, _wait: StreamWait) -> bool:
-        """Return False: nothing is queued, for which runs could wait."""
         return False
 
     def close(self) -> None:
-        """End the thread that computes."""
         if self._gemm:
             self._gemm.close()
 

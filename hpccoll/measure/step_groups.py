@@ -27,12 +27,8 @@ def group_name(operation: StepOperation, stage: int) -> str:
 class StepGroups:
     """The groups of a step; created, used and released on all ranks together.
 
-    Args:
-        comm: the communicator of the ranks.
-        layout: the nodes and racks of the ranks, of which the last may be aggregators.
-        mesh: the axes of the parallelism.
-        shares_world: whether the first group of all ranks uses ``comm`` itself, with which NCCL's communicator is kept
-            from case to case.
+    With ``shares_world`` the first group of all ranks uses ``comm`` itself, with which NCCL's communicator is kept from
+    case to case.
     """
 
     def __init__(self, comm: MPI.Intracomm, layout: Layout, mesh: Mesh, *, shares_world: bool) -> None:

@@ -39,15 +39,7 @@ host queues it. The smallest has 4 million: its kernel is as short as kernels ge
 
 
 class StreamStepEngine:
-    """Runs a program; each run records when every computation and operation began and ended.
-
-    Args:
-        program: the program of this rank; None for an aggregator, which only runs ``operations``.
-        workload: how ranks compute.
-        operations: the plan of every Start, in the order of the program.
-        gpus: of each plan, the GPU with the stream on which it begins and ends.
-        gpu: the GPU with the stream of computations.
-    """
+    """Runs a program like ``StepEngine``: each operation on the stream of its GPU, computations on that of ``gpu``."""
 
     def __init__(
         self, program: StepProgram | None, workload: Workload, operations: Sequence[StreamPlan], gpus: Sequence[Gpu],

@@ -6,8 +6,10 @@ of both events, some hundreds of nanoseconds each.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from hpccoll.measure.result_check import Check
+from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
@@ -16,33 +18,16 @@ Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 reason why it never will."""
 
 
-class BufferCheck(Protocol):
-    """The check of an operation's buffers."""
-
-    def reset(self) -> None:
-        """Restore the buffers to their state before an operation."""
-
-    def wrong(self) -> int:
-        """Return the number of wrong elements."""
-
-
 class StreamTiming:
     """Times operations: the host queues one, or many back to back, and waits once, for the last one.
 
     Of many out of place, the result after the last operation is checked, because no operation changes its source. In
     place, an operation finds the result of the one before as its contribution. The check therefore covers one more
     operation, on buffers that are written anew after the timed ones, and the results of these are not checked.
-
-    Args:
-        plan: the plan of the operation.
-        gpu: the GPU of this rank.
-        check: the check of the buffers.
-        operations: the number of operations of a run; None for a single one.
-        in_place: whether the contribution and the result share a buffer.
     """
 
     def __init__(
-        self, plan: StreamPlan, gpu: Gpu, check: BufferCheck, operations: int | None = None, *, in_place: bool = False
+        self, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck, operations: int | None, *, in_place: bool
     ) -> None:
         self._plan, self._gpu, self._check = plan, gpu, check
         self._queue_one, self._queue = plan.enqueue, plan.enqueue if operations is None else plan.repeated(operations)

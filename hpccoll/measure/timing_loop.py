@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.case import LEAST_ITERATIONS, Effort
 from hpccoll.executor.structures import LOOP_PHASES
+from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.store.statistics import durations_max, median_interval
 
 Nanoseconds = NDArray[np.int64]
@@ -65,10 +66,7 @@ class RankProgress:
     """The progress of a rank, for the watchdog.
 
     The compiled loop writes the phase, the iteration and the heartbeats into memory, so that a thread of Python can
-    read them meanwhile.
-
-    Args:
-        iteration: the number of the current iteration; it counts on from case to case unless it is set.
+    read them meanwhile. The iteration counts on from case to case unless it is set.
     """
 
     def __init__(self, iteration: int = 0) -> None:
@@ -173,16 +171,6 @@ class PythonLoop:
         return times, wrong
 
 
-class BlockMonitor(Protocol):
-    """Observes the device of a rank between blocks of timed iterations, outside of the timed operations."""
-
-    def begin(self) -> None:
-        """Begin, after the warm-up."""
-
-    def after_block(self, iterations: int) -> None:
-        """Observe the device after a block of ``iterations``."""
-
-
 class _Blocks:
     """Runs iterations in blocks of at most BLOCK_S, because signals are handled between blocks only."""
 
@@ -204,7 +192,7 @@ class _Blocks:
 
 def measure(
     loop: OperationLoop, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
-    *, monitor: BlockMonitor | None = None,
+    *, monitor: GpuMonitor | None = None,
 ) -> Samples:  # fmt: skip
     """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns."""
     began = clock()
@@ -242,10 +230,7 @@ def measure(
 def iterations_left(effort: Effort, durations: Nanoseconds, elapsed: float) -> tuple[int, bool]:
     """Return the number of further iterations, 0 to stop, and whether the median has converged.
 
-    Args:
-        effort: the limits.
-        durations: the durations of the iterations so far, in ns.
-        elapsed: the wall time that the case has taken so far, in s.
+    ``durations`` are those of the iterations so far; ``elapsed`` is the wall time of the case so far, in s.
     """
     done = len(durations)
     median, low, high = median_interval(durations)

@@ -20,14 +20,8 @@ def watchdog(
     """Watch ``progress`` from a thread: if it does not change in ``timeout`` seconds, report that and exit.
 
     The launcher then ends the other ranks. Because the main thread is inside MPI, this thread may call MPI only with
-    MPI_THREAD_MULTIPLE, as ``excluded`` does.
-
-    Args:
-        progress: the progress of this rank.
-        where: returns the progress of the current operation.
-        timeout: the timeout in seconds.
-        report: prints and records the message.
-        excluded: returns whether the other ranks have continued without this one; then they end the job.
+    MPI_THREAD_MULTIPLE, as ``excluded`` does: it returns whether the other ranks have continued without this one, and
+    then they end the job. ``where`` returns the progress of the current operation.
     """
     finished = threading.Event()
 

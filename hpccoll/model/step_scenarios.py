@@ -85,16 +85,10 @@ class ScenarioFile(YamlSection):
 
 @dataclass(frozen=True, slots=True)
 class ScenarioPrediction:
-    """The prediction of a scenario.
+    """The prediction of a scenario."""
 
-    Args:
-        scenario: the scenario, a Scenario.
-        machine: the name of its machine.
-        prediction: the prediction.
-    """
-
-    scenario: Any
-    machine: str
+    scenario: Any  # the scenario, a Scenario
+    machine: str  # the name of its machine
     prediction: StepPrediction
 
     @property

@@ -19,19 +19,12 @@ from hpccoll.store.schema import RESULT_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
-    """The declaration of a column.
+    """The declaration of a column."""
 
-    Args:
-        key: a field of ``Row``, or a key of ``DERIVED``.
-        heading: the name in the table, with the unit; ``{rate}`` is the unit of bandwidths.
-        format: a key of ``FORMATS``.
-        always: whether the column is shown even if all rows agree; else one sentence above the table has the value.
-    """
-
-    key: str
-    heading: str
-    format: str = "text"
-    always: bool = False
+    key: str  # a field of Row, or a key of DERIVED
+    heading: str  # with the unit; {rate} is that of bandwidths
+    format: str = "text"  # a key of FORMATS
+    always: bool = False  # shown even if all rows agree; else one sentence above the table has the value
 
 
 REPORT_COLUMNS = (
@@ -141,12 +134,7 @@ DERIVED: Mapping[str, Callable[[SeriesPoint], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnFormat:
-    """How the values of a column are written and sorted.
-
-    Args:
-        text: the text of a value that is not None.
-        sort_key: the number that a value is sorted by; None if rows are sorted by the text.
-    """
+    """How the values of a column that are not None are written and sorted; without a number, by their text."""
 
     text: Callable[[Any], str]
     sort_key: Callable[[Any], float] | None = None

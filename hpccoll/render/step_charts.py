@@ -73,7 +73,7 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
         return None
     scales = sorted({int(call_arguments(point.row)["scale"]) for title in titles for point in panels[title]} - {1})
     scaled = f", of the full model: here divided by {', '.join(map(str, scales))}" if scales else ""
-    labels = f"{json.dumps([bucket_label(limit) for limit in limits])}[datum.value]"
+    labels = f"{json.dumps([format_size(limit) if limit else 'default' for limit in limits])}[datum.value]"
     x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=alt.Axis(labelExpr=labels, labelAngle=0))
     return group_curves(group, data, x, step_axis, titles, min(2, len(titles)))
 
@@ -81,8 +81,3 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
 def _foremost(point: SeriesPoint) -> tuple[bool, bool, int, int]:
     row = point.row
     return row.oversubscribed, not call_arguments(row)["overlap"], -row.nodes, -row.ranks
-
-
-def bucket_label(limit: int) -> str:
-    """Return a limit of buckets in words."""
-    return format_size(limit) if limit else "default"

@@ -27,41 +27,27 @@ UnitSelector: TypeAlias = Callable[["CollectiveCall", int, int], range]
 
 @dataclass(frozen=True, slots=True, eq=False)  # a row is itself: calls of it are keys of caches
 class Collective:
-    """A row of the table of collectives, and the decorator that registers an algorithm for it.
+    """A row of the table of collectives, and the decorator that registers an algorithm for it."""
 
-    Args:
-        name: the field's name of the collective.
-        units: ``divisible`` if the buffer may be cut anywhere, ``per_rank`` if unit i is the block of rank i.
-        source: the units that a rank contributes, from (call, me, units).
-        target: the units of dst that are defined at a rank at the end.
-        result: the contributions folded in such a unit, from (call, me, unit).
-        busbw: the factor on algbw as a function of p (0 for 1 rank); None if bandwidth is undefined.
-        reduces: whether contributions are reduced.
-        idempotent: whether a contribution may be folded twice, as in a barrier.
-        token: whether S is always one element, so that no message is empty.
-        uncut: whether the message is never cut into channels.
-        rooted: whether a call has a root.
-        arguments: the other arguments of a call, with their defaults.
-        in_place: whether contribution and result can share a buffer.
-        out_of_place: whether they can have separate buffers.
-        one_buffer: whether libraries implement it in place only.
-    """
-
-    name: str
+    name: str  # the field's name of the collective
+    # ``divisible`` if the buffer may be cut anywhere, ``per_rank`` if unit i is the block of rank i
     units: Literal["divisible", "per_rank"]
-    source: UnitSelector
-    target: UnitSelector
+    source: UnitSelector  # the units that a rank contributes, from (call, me, units)
+    target: UnitSelector  # the units of dst that are defined at a rank at the end
+    # the contributions folded in such a unit, from (call, me, unit)
     result: Callable[["CollectiveCall", int, int], set[Contribution]]
+    # the factor on algbw as a function of p (0 for 1 rank); None if bandwidth is undefined
     busbw: Callable[[int], float] | None
-    reduces: bool = False
-    idempotent: bool = False
-    token: bool = False
-    uncut: bool = False
-    rooted: bool = False
+    reduces: bool = False  # whether contributions are reduced
+    idempotent: bool = False  # whether a contribution may be folded twice, as in a barrier
+    token: bool = False  # whether S is always one element, so that no message is empty
+    uncut: bool = False  # whether the message is never cut into channels
+    rooted: bool = False  # whether a call has a root
+    # the other arguments of a call, with their defaults
     arguments: Mapping[str, Parameter] = field(default_factory=dict)
-    in_place: bool = True
-    out_of_place: bool = True
-    one_buffer: bool = False
+    in_place: bool = True  # whether contribution and result can share a buffer
+    out_of_place: bool = True  # whether they can have separate buffers
+    one_buffer: bool = False  # whether libraries implement it in place only
     _algorithms: dict[str, Algorithm] = field(default_factory=dict)
 
     def __call__(
@@ -175,21 +161,14 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """One call of a collective: the contributions of every rank, and the postcondition.
-
-    Args:
-        root: the root, or the first of two ranks that exchange messages.
-        peer: the second of them, if any.
-        traffic: the pattern of unequal blocks; None if they are equal.
-        concurrent: the number of pairs of ranks that exchange messages at once; None for other calls.
-    """
+    """One call of a collective: the contributions of every rank, and the postcondition."""
 
     collective: Collective
     p: int
-    root: int = 0
-    peer: int | None = None
-    traffic: str | None = None
-    concurrent: int | None = None
+    root: int = 0  # the root, or the first of two ranks that exchange messages
+    peer: int | None = None  # the second of them, if any
+    traffic: str | None = None  # the pattern of unequal blocks; None if they are equal
+    concurrent: int | None = None  # the number of pairs of ranks that exchange messages at once; None for other calls
 
     def source(self, me: int, units: int) -> range:
         """Return which of the ``units`` rank ``me`` contributes."""

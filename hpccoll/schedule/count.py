@@ -15,23 +15,14 @@ from hpccoll.schedule.step import Part, Range
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The messages and bytes of one operation.
+    """The messages and bytes of one operation."""
 
-    Args:
-        messages: sent by each rank, int [rank, tier].
-        sent: bytes sent by each rank, int [rank, tier]; a rank's copies to itself are in tier 0.
-        reduced: bytes folded by each rank, int [rank].
-        rounds: the most steps with messages that follow one another.
-        critical_bytes: the most bytes that are sent one after another, where a rank sends and receives at once.
-        critical_reduced: the most bytes that are folded one after another.
-    """
-
-    messages: NDArray[np.int64]
-    sent: NDArray[np.int64]
-    reduced: NDArray[np.int64]
-    rounds: int
-    critical_bytes: int
-    critical_reduced: int
+    messages: NDArray[np.int64]  # sent by each rank, int [rank, tier]
+    sent: NDArray[np.int64]  # bytes sent by each rank, int [rank, tier]; a rank's copies to itself are in tier 0
+    reduced: NDArray[np.int64]  # bytes folded by each rank, int [rank]
+    rounds: int  # the most steps with messages that follow one another
+    critical_bytes: int  # the most bytes that are sent one after another, where a rank sends and receives at once
+    critical_reduced: int  # the most bytes that are folded one after another
 
     @property
     def wire_bytes(self) -> int:

@@ -41,20 +41,13 @@ class Cut:
 
     A lane is a slice of a channel: it has a schedule of its own and advances by itself. Free units are cut by lane and
     then by unit, so that a lane is contiguous; per-rank units are blocks, each cut by lane.
-
-    Args:
-        call: decides between the two, which units src has, and whether blocks are unequal.
-        count: elements of the whole buffer (divisible units), or of one block, the mean one (per-rank units).
-        units: units of each lane.
-        lanes: the number of lanes.
-        itemsize: bytes of an element.
     """
 
-    call: "CollectiveCall"
-    count: int
-    units: int
-    lanes: int
-    itemsize: int
+    call: "CollectiveCall"  # decides between the two, which units src has, and whether blocks are unequal
+    count: int  # elements of the whole buffer (divisible units), or of one block, the mean one (per-rank units)
+    units: int  # units of each lane
+    lanes: int  # the number of lanes
+    itemsize: int  # bytes of an element
 
     @property
     def grain(self) -> int:

@@ -14,19 +14,12 @@ TIERS = ("rank", "node", "rack", "fabric")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The ranks of a job: the workers first, in order, then the aggregators.
+    """The ranks of a job: the workers first, in order, then the aggregators."""
 
-    Args:
-        node: the node of each rank, workers before aggregators.
-        rack: the rack of each rank [one rack].
-        rail: the rail (network port of a node) that each rank uses [one rail].
-        aggregators: ranks, the last ones, that contribute nothing and end with nothing.
-    """
-
-    node: tuple[int, ...]
-    rack: tuple[int, ...] = ()
-    rail: tuple[int, ...] = ()
-    aggregators: int = 0
+    node: tuple[int, ...]  # the node of each rank, workers before aggregators
+    rack: tuple[int, ...] = ()  # the rack of each rank [one rack]
+    rail: tuple[int, ...] = ()  # the rail (network port of a node) that each rank uses [one rail]
+    aggregators: int = 0  # ranks, the last ones, that contribute nothing and end with nothing
 
     def __post_init__(self) -> None:
         for name in ("rack", "rail"):

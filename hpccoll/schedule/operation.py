@@ -20,28 +20,18 @@ Array: TypeAlias = NDArray[np.generic]
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
 class Operation:
-    """One collective call: the call, its schedules, and the shape of its buffers.
-
-    Args:
-        layout: the layout of all ranks.
-        schedules: the schedules of an algorithm's slices, in their in-place form; empty for a vendor's own call.
-        count: the elements of the whole buffer (divisible units), or of the mean block (per-rank units).
-        dtype: the dtype of the elements.
-        reduction: the reduction, which folds two arrays.
-        in_place: whether dst holds the contribution; otherwise src holds it, and dst is undefined at the start.
-        channels: the number of pieces of each slice that advance independently.
-        window: the number of channels in flight at once; each has a lane for every slice.
-    """
+    """One collective call: the call, its schedules, and the shape of its buffers."""
 
     call: CollectiveCall
-    layout: Layout
+    layout: Layout  # the layout of all ranks
+    # the schedules of an algorithm's slices, in their in-place form; empty for a vendor's own call
     schedules: tuple[Schedule, ...]
-    count: int
-    dtype: np.dtype[np.generic]
-    reduction: Reduction
-    in_place: bool
-    channels: int = 1
-    window: int = 1
+    count: int  # the elements of the whole buffer (divisible units), or of the mean block (per-rank units)
+    dtype: np.dtype[np.generic]  # the dtype of the elements
+    reduction: Reduction  # the reduction, which folds two arrays
+    in_place: bool  # whether dst holds the contribution; otherwise src holds it, and dst is undefined at the start
+    channels: int = 1  # the number of pieces of each slice that advance independently
+    window: int = 1  # the number of channels in flight at once; each has a lane for every slice
 
     def __post_init__(self) -> None:
         if len({schedule.units for schedule in self.schedules}) > 1:

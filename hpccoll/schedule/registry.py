@@ -31,28 +31,19 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A restriction on the layout, with a text that completes the sentence "it needs ...".
+    """A restriction on the layout, with a text that completes the sentence "it needs ..."."""
 
-    Args:
-        text: the end of the sentence.
-        met: whether a layout meets it, given the values of the algorithm's parameters.
-    """
-
-    text: str
+    text: str  # the end of the sentence
+    # whether a layout meets it, given the values of the algorithm's parameters
     met: Callable[[Layout, Mapping[str, Parameter]], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """What reports print about an algorithm whose ranks stand in for hardware.
+    """What reports print about an algorithm whose ranks stand in for hardware."""
 
-    Args:
-        label: the mark next to its name.
-        definition: the sentences of the list of definitions.
-    """
-
-    label: str
-    definition: str
+    label: str  # the mark next to its name
+    definition: str  # the sentences of the list of definitions
 
 
 def at_least(workers: int) -> Requirement:
@@ -76,31 +67,22 @@ class UnmetRequirementError(UnusableError):
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A registered algorithm.
-
-    Args:
-        collective: the name of its collective.
-        program: its text.
-        cost: its cost from p and those parameters that it names, each with a default: the algorithm's own, ``channels``
-            and ``window``. Tested against what ``count`` and ``simulate`` find; None where it takes more than these.
-        needs: the requirements; a planner skips a layout that does not meet them, with the reason.
-        floor: whether the schedule is empty and only measures the harness.
-        aggregates: whether aggregators take part; else they are idle.
-        pipelined: whether channels are segments of the message that follow one another.
-        emulation: what reports print if ranks stand in for hardware; None for all other algorithms.
-        vectorised: whether its text, if it is a generator, takes an array of all ranks as ``me``.
-    """
+    """A registered algorithm."""
 
     name: str
-    collective: str
-    program: Program
+    collective: str  # the name of its collective
+    program: Program  # its text
+    # its cost from p and those parameters that it names, each with a default: the algorithm's own, ``channels`` and
+    # ``window``. Tested against what ``count`` and ``simulate`` find; None where it takes more than these
     cost: Callable[..., Cost | None] | None = None
+    # the requirements; a planner skips a layout that does not meet them, with the reason
     needs: tuple[Requirement, ...] = ()
-    floor: bool = False
-    aggregates: bool = False
-    pipelined: bool = False
+    floor: bool = False  # whether the schedule is empty and only measures the harness
+    aggregates: bool = False  # whether aggregators take part; else they are idle
+    pipelined: bool = False  # whether channels are segments of the message that follow one another
+    # what reports print if ranks stand in for hardware; None for all other algorithms
     emulation: Emulation | None = None
-    vectorised: bool = True
+    vectorised: bool = True  # whether its text, if it is a generator, takes an array of all ranks as ``me``
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:

@@ -13,18 +13,13 @@ class NotVectorisedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The steps of every rank over one slice of the buffer.
-
-    Args:
-        units: the number of units that the slice is cut into.
-        steps: generates the steps of one rank; if ``vectorised``, of an array of all ranks, too.
-        vectorised: whether ``steps`` takes an array of all ranks.
-    """
+    """The steps of every rank over one slice of the buffer."""
 
     layout: Layout
-    units: int
+    units: int  # the number of units that the slice is cut into
+    # generates the steps of one rank; if ``vectorised``, of an array of all ranks, too
     steps: Callable[[Index], Iterator[Step]]
-    vectorised: bool = False
+    vectorised: bool = False  # whether ``steps`` takes an array of all ranks
 
     @classmethod
     def of(

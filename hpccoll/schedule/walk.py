@@ -23,24 +23,15 @@ class Message:
     """One message, or a copy from a rank to itself; messages compare by identity, as two may be alike.
 
     The parts have a range for each unit, so that parts of the same units are equal.
-
-    Args:
-        source: the rank that sends.
-        target: the rank that receives.
-        sent: what is read at the source when the message departs.
-        landed: what is written at the target when it lands.
-        operand: what the arrival is folded with; None if it replaces.
-        departs: the round at whose start it departs, from 0.
-        lands: the round at whose end it lands.
     """
 
-    source: int
-    target: int
-    sent: Part
-    landed: Part
-    operand: Part | None
-    departs: int
-    lands: int
+    source: int  # the rank that sends
+    target: int  # the rank that receives
+    sent: Part  # what is read at the source when the message departs
+    landed: Part  # what is written at the target when it lands
+    operand: Part | None  # what the arrival is folded with; None if it replaces
+    departs: int  # the round at whose start it departs, from 0
+    lands: int  # the round at whose end it lands
 
     @property
     def copies(self) -> bool:
@@ -55,17 +46,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The messages of a schedule.
+    """The messages of a schedule."""
 
-    Args:
-        schedule: the traced schedule.
-        departing: the messages that depart in each round.
-        landing: the messages that land in each round, in the order in which they are folded.
-    """
-
-    schedule: Schedule
-    departing: tuple[list[Message], ...]
-    landing: tuple[list[Message], ...]
+    schedule: Schedule  # the traced schedule
+    departing: tuple[list[Message], ...]  # the messages that depart in each round
+    landing: tuple[list[Message], ...]  # the messages that land in each round, in the order in which they are folded
 
     @property
     def rounds(self) -> int:

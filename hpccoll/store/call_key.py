@@ -15,55 +15,31 @@ from hpccoll.store.rows import Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallKey:
-    """A call, where and how it was measured; a field is None if the call has none, or ``without`` left it out.
+    """A call, where and how it was measured; a field is None if the call has none, or ``without`` left it out."""
 
-    Args:
-        collective: the collective, or the workload of a training step.
-        arguments: its arguments but root and peer, or the keys of the workload, sorted by name, with defaults.
-        dtype: the type of the elements.
-        op: the reduction.
-        root: the root of a rooted collective.
-        pair: the two ranks that exchange messages.
-        requested_bytes: the requested size S in bytes.
-        in_place: whether contribution and result share a buffer.
-        ranks: the number of workers.
-        nodes: the number of their nodes.
-        ranks_per_node: the workers of a node; None if nodes differ.
-        racks: the number of racks of those nodes.
-        aggregators: the number of ranks that only aggregate.
-        mapping: the placement of ranks on nodes.
-        device: the memory of the buffers.
-        machine: the machine of the run.
-        variant: the variant of the sweep's job.
-        executor: the executor.
-        timing: how operations were timed: single or aggregated.
-        rule: the rule for the time of an operation; None if another program measured it.
-        kind: the kind of the result: measured, simulated and so on.
-        source: the program that measured it; None for hpccoll.
-    """
-
-    collective: str | None = None
+    collective: str | None = None  # the collective, or the workload of a training step
+    # its arguments but root and peer, or the keys of the workload, sorted by name, with defaults
     arguments: tuple[tuple[str, Parameter], ...] | None = None
-    dtype: str | None = None
-    op: str | None = None
-    root: int | None = None
-    pair: tuple[int, int] | None = None
-    requested_bytes: int | None = None
-    in_place: bool | None = None
-    ranks: int | None = None
-    nodes: int | None = None
-    ranks_per_node: int | None = None
-    racks: int | None = None
-    aggregators: int | None = None
-    mapping: str | None = None
-    device: str | None = None
-    machine: str | None = None
-    variant: str | None = None
+    dtype: str | None = None  # the type of the elements
+    op: str | None = None  # the reduction
+    root: int | None = None  # the root of a rooted collective
+    pair: tuple[int, int] | None = None  # the two ranks that exchange messages
+    requested_bytes: int | None = None  # the requested size S in bytes
+    in_place: bool | None = None  # whether contribution and result share a buffer
+    ranks: int | None = None  # the number of workers
+    nodes: int | None = None  # the number of their nodes
+    ranks_per_node: int | None = None  # the workers of a node; None if nodes differ
+    racks: int | None = None  # the number of racks of those nodes
+    aggregators: int | None = None  # the number of ranks that only aggregate
+    mapping: str | None = None  # the placement of ranks on nodes
+    device: str | None = None  # the memory of the buffers
+    machine: str | None = None  # the machine of the run
+    variant: str | None = None  # the variant of the sweep's job
     executor: str | None = None
-    timing: str | None = None
-    rule: str | None = None
-    kind: str | None = None
-    source: str | None = None
+    timing: str | None = None  # how operations were timed: single or aggregated
+    rule: str | None = None  # the rule for the time of an operation; None if another program measured it
+    kind: str | None = None  # the kind of the result: measured, simulated and so on
+    source: str | None = None  # the program that measured it; None for hpccoll
 
     @classmethod
     def of(cls, row: Row, machine: str = "") -> "CallKey":

@@ -13,33 +13,23 @@ Nanoseconds = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseTimes:
-    """The times of one case, round after round.
+    """The times of one case, round after round."""
 
-    Args:
-        start_ns: the start of each iteration at each kept rank, by the clock of that rank, [iteration, kept rank].
-        end_ns: the end of each iteration, likewise.
-        rank_stride: a power of two; ranks 0, stride, 2 stride ... are kept, 1 keeps all.
-        min_ns: the shortest duration over all ranks, [iteration].
-        median_ns: the median duration over all ranks, [iteration].
-        max_ns: the longest duration over all ranks, [iteration]: the time of the operation by the rule ``max``.
-        span_ns: the latest end minus the earliest start, [iteration]; empty unless all ranks read one clock.
-        slowest_rank: the rank of the longest duration, [iteration].
-        round: the number of the round of the iteration, from 1.
-        device_ns: the time between GPU events, [iteration, kept rank]; empty if no events were recorded.
-        event_ns: of a training step, the times of its operations and computations, [iteration, kept rank, event]; -1
-            for a rank without that event; empty for other cases.
-    """
-
+    # the start of each iteration at each kept rank, by the clock of that rank, [iteration, kept rank]
     start_ns: Nanoseconds
-    end_ns: Nanoseconds
-    rank_stride: int
-    min_ns: Nanoseconds
-    median_ns: Nanoseconds
+    end_ns: Nanoseconds  # the end of each iteration, likewise
+    rank_stride: int  # a power of two; ranks 0, stride, 2 stride ... are kept, 1 keeps all
+    min_ns: Nanoseconds  # the shortest duration over all ranks, [iteration]
+    median_ns: Nanoseconds  # the median duration over all ranks, [iteration]
+    # the longest duration over all ranks, [iteration]: the time of the operation by the rule ``max``
     max_ns: Nanoseconds
-    span_ns: Nanoseconds
-    slowest_rank: Nanoseconds
-    round: NDArray[np.uint8]
+    span_ns: Nanoseconds  # the latest end minus the earliest start, [iteration]; empty unless all ranks read one clock
+    slowest_rank: Nanoseconds  # the rank of the longest duration, [iteration]
+    round: NDArray[np.uint8]  # the number of the round of the iteration, from 1
+    # the time between GPU events, [iteration, kept rank]; empty if no events were recorded
     device_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    # of a training step, the times of its operations and computations, [iteration, kept rank, event]; -1 for a rank
+    # without that event; empty for other cases
     event_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0, 0), np.int64))
 
     @classmethod

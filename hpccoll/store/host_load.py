@@ -16,19 +16,12 @@ MAX_STOLEN = 0.02
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """What else used a host during an attempt.
+    """What else used a host during an attempt."""
 
-    Args:
-        host: its name.
-        stolen: the share of CPU time that was stolen.
-        other_cores: the CPU seconds per second of processes that are not ours.
-        busiest: the names of the busiest of them, with the cores that they used.
-    """
-
-    host: str
-    stolen: float
-    other_cores: float
-    busiest: Mapping[str, float]
+    host: str  # its name
+    stolen: float  # the share of CPU time that was stolen
+    other_cores: float  # the CPU seconds per second of processes that are not ours
+    busiest: Mapping[str, float]  # the names of the busiest of them, with the cores that they used
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "HostLoad":

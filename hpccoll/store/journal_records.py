@@ -23,29 +23,17 @@ from hpccoll.store.schema import VERSION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalRecord:
-    """An event of a job: one of its fields.
+    """An event of a job: one of its fields."""
 
-    Args:
-        lines: of the first line only, the number of the others.
-        version: of the first line only, the version of the schema.
-        job: the job; the first event.
-        attempt: a new attempt.
-        start: the id of a case that starts.
-        outcome: the outcome of a case in a round of the attempt ``number``.
-        provenance: what is known of the attempt ``number`` only at its end.
-        number: the attempt of an outcome or of provenance.
-        failure: why a case failed or an attempt ended.
-    """
-
-    lines: str | None = None
-    version: str | None = None
-    job: Job | None = None
-    attempt: Attempt | None = None
-    start: str | None = None
-    outcome: Outcome | None = None
-    provenance: Mapping[str, Any] | None = None
-    number: int | None = None
-    failure: Failure | None = None
+    lines: str | None = None  # of the first line only, the number of the others
+    version: str | None = None  # of the first line only, the version of the schema
+    job: Job | None = None  # the job; the first event
+    attempt: Attempt | None = None  # a new attempt
+    start: str | None = None  # the id of a case that starts
+    outcome: Outcome | None = None  # the outcome of a case in a round of the attempt ``number``
+    provenance: Mapping[str, Any] | None = None  # what is known of the attempt ``number`` only at its end
+    number: int | None = None  # the attempt of an outcome or of provenance
+    failure: Failure | None = None  # why a case failed or an attempt ended
 
     def encode(self) -> JsonObject:
         """Return the record as JSON, without absent fields."""

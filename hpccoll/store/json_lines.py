@@ -29,21 +29,13 @@ MAX_LINE_BYTES = 1 << 28
 
 
 class Line(NamedTuple):
-    """A line of a file of records.
+    """A line of a file of records."""
 
-    Args:
-        number: the line number, from 1.
-        record: the object of the line without its checksums; None if the line is damaged.
-        truncated: True if the end of the line is missing, as after a kill.
-        checksum: the checksum of the line; empty if the line is damaged.
-        after: the checksum of the line before it in its chain; empty if the line is in none.
-    """
-
-    number: int
-    record: dict[str, Any] | None
-    truncated: bool = False
-    checksum: str = ""
-    after: str = ""
+    number: int  # the line number, from 1
+    record: dict[str, Any] | None  # the object of the line without its checksums; None if the line is damaged
+    truncated: bool = False  # True if the end of the line is missing, as after a kill
+    checksum: str = ""  # the checksum of the line; empty if the line is damaged
+    after: str = ""  # the checksum of the line before it in its chain; empty if the line is in none
 
 
 class ChainEnd(NamedTuple):

@@ -182,15 +182,10 @@ class Failure:
 
 
 class DamagedLine(NamedTuple):
-    """A line of a journal that cannot be read.
+    """A line of a journal that cannot be read."""
 
-    Args:
-        case_id: the case that was running when the line was written; None if there was none.
-        description: the line number and the damage.
-    """
-
-    case_id: str | None
-    description: str
+    case_id: str | None  # the case that was running when the line was written; None if there was none
+    description: str  # the line number and the damage
 
 
 class CaseHistory(NamedTuple):

@@ -76,19 +76,12 @@ MAX_LISTED_LINES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultFiles:
-    """The result files below some paths.
+    """The result files below some paths."""
 
-    Args:
-        raw_results: the content of raw files and journals, each launch once.
-        plans: the plans by their paths.
-        unreadable: the error of each unreadable file.
-        remarks: further remarks on files, one sentence each.
-    """
-
-    raw_results: list[RawResults]
-    plans: dict[Path, Plan] = field(default_factory=dict)
-    unreadable: dict[Path, BadInputError] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
+    raw_results: list[RawResults]  # the content of raw files and journals, each launch once
+    plans: dict[Path, Plan] = field(default_factory=dict)  # the plans by their paths
+    unreadable: dict[Path, BadInputError] = field(default_factory=dict)  # the error of each unreadable file
+    remarks: list[str] = field(default_factory=list)  # further remarks on files, one sentence each
 
     @property
     def damaged(self) -> Iterator[str]:

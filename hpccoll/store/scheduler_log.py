@@ -35,25 +35,15 @@ STATE_DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledJob:
-    """One Slurm job.
+    """One Slurm job."""
 
-    Args:
-        job: the name of the sweep's job.
-        id: Slurm's job id.
-        state: Slurm's state: RUNNING, TIMEOUT, NODE_FAIL, ...
-        reason: Slurm's reason, or the sweep's if it cancelled the job; empty if there is none.
-        hosts: the allocated hosts in Slurm's notation; empty before the job starts.
-        limit: the time limit in Slurm's notation.
-        log: the path of the job's output.
-    """
-
-    job: str
-    id: str
-    state: str
-    reason: str = ""
-    hosts: str = ""
-    limit: str = ""
-    log: str = ""
+    job: str  # the name of the sweep's job
+    id: str  # Slurm's job id
+    state: str  # Slurm's state: RUNNING, TIMEOUT, NODE_FAIL, ...
+    reason: str = ""  # Slurm's reason, or the sweep's if it cancelled the job; empty if there is none
+    hosts: str = ""  # the allocated hosts in Slurm's notation; empty before the job starts
+    limit: str = ""  # the time limit in Slurm's notation
+    log: str = ""  # the path of the job's output
 
     @property
     def location(self) -> str:
@@ -61,11 +51,16 @@ class ScheduledJob:
         return f"Slurm job {self.id}" + (f", log {self.log}" if self.log else "")
 
     @property
-    def description(self) -> str:
-        """The state and its explanation in one line."""
+    def outcome(self) -> str:
+        """The state and its explanation."""
         limit = f" of {self.limit}" if self.state == "TIMEOUT" and self.limit else ""
         reason = f" ({self.reason})" if self.reason else ""
-        return f"{self.state}: {STATE_DESCRIPTIONS.get(self.state, 'its state')}{limit}{reason}; {self.location}"
+        return f"{self.state}: {STATE_DESCRIPTIONS.get(self.state, 'its state')}{limit}{reason}"
+
+    @property
+    def description(self) -> str:
+        """The outcome, and where to read more, in one line."""
+        return f"{self.outcome}; {self.location}"
 
 
 def read_scheduled(directory: Path) -> list[ScheduledJob]:

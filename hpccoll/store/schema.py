@@ -32,27 +32,16 @@ IMPORTED = "imported"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A dataset of an attempt.
+    """A dataset of an attempt."""
 
-    Args:
-        name: the name of the dataset.
-        dims: its dimensions.
-        dtype: ``str``, ``bool`` (stored as uint8), ``maybe`` (true, false or absent, stored as int8) or a NumPy name.
-        unit: the unit of its values; empty if they have none.
-        absent: the value of absent entries, also beyond ``iterations(case)`` and for ranks not kept.
-        meaning: one phrase.
-        heading: the heading in the report's table of rows; empty if it is not declared here.
-        format: how the report writes the values: a key of ``report_columns.FORMATS``.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    dtype: str
-    unit: str
-    absent: object
-    meaning: str
-    heading: str = ""
-    format: str = "text"
+    name: str  # the name of the dataset
+    dims: tuple[str, ...]  # its dimensions
+    dtype: str  # ``str``, ``bool`` (stored as uint8), ``maybe`` (true, false or absent, stored as int8) or a NumPy name
+    unit: str  # the unit of its values; empty if they have none
+    absent: object  # the value of absent entries, also beyond ``iterations(case)`` and for ranks not kept
+    meaning: str  # one phrase
+    heading: str = ""  # the heading in the report's table of rows; empty if it is not declared here
+    format: str = "text"  # how the report writes the values: a key of ``report_columns.FORMATS``
 
 
 def _case(name: str, dtype: str, meaning: str, unit: str = "", absent: object = None) -> Column:

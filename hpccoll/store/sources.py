@@ -8,15 +8,10 @@ HPCCOLL = "hpccoll"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A program that measures collectives.
+    """A program that measures collectives."""
 
-    Args:
-        title: its name.
-        meaning: what its numbers are, and how they differ from ours.
-    """
-
-    title: str
-    meaning: str
+    title: str  # its name
+    meaning: str  # what its numbers are, and how they differ from ours
 
 
 SOURCES = {

@@ -38,17 +38,13 @@ Positions: TypeAlias = NDArray[np.int64] | slice
 
 @dataclass(frozen=True, slots=True)
 class StageProgram:
-    """What the ranks of a pipeline stage run.
+    """What the ranks of a pipeline stage run."""
 
-    Args:
-        operations: of each operation ``label``, ``collective``, ``axis``, ``bytes`` and ``phase``, in order of start;
-            ``receives`` if it is the receipt of a message.
-        phases: the phase of each computation, in order.
-        without_product: the number of computations that are to be products of matrices, and are too small for one.
-    """
-
+    # of each operation ``label``, ``collective``, ``axis``, ``bytes`` and ``phase``, in order of start; ``receives`` if
+    # it is the receipt of a message
     operations: tuple[Mapping[str, Any], ...]
-    phases: tuple[str, ...]
+    phases: tuple[str, ...]  # the phase of each computation, in order
+    # the number of computations that are to be products of matrices, and are too small for one
     without_product: int = 0
 
     @property
@@ -71,21 +67,13 @@ def stage_programs(text: str) -> tuple[StageProgram, ...]:
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
 class StepTimes:
-    """The times of a training step at workers, in seconds since each of them started it.
+    """The times of a training step at workers, in seconds since each of them started it."""
 
-    Args:
-        ranks: the numbers of the workers whose times are kept.
-        stages: the number of the pipeline stage of each.
-        programs: the program of each stage.
-        event_s: the times, [iteration, rank, event]; nan for a rank without that event.
-        step_s: the duration of the step, [iteration, rank].
-    """
-
-    ranks: NDArray[np.int64]
-    stages: NDArray[np.int64]
-    programs: tuple[StageProgram, ...]
-    event_s: Seconds
-    step_s: Seconds
+    ranks: NDArray[np.int64]  # the numbers of the workers whose times are kept
+    stages: NDArray[np.int64]  # the number of the pipeline stage of each
+    programs: tuple[StageProgram, ...]  # the program of each stage
+    event_s: Seconds  # the times, [iteration, rank, event]; nan for a rank without that event
+    step_s: Seconds  # the duration of the step, [iteration, rank]
 
     @classmethod
     def of(cls, times: CaseTimes, program: str | None, workers: int) -> "StepTimes | None":

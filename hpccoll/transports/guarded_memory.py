@@ -16,18 +16,12 @@ GUARD_BYTES = 512
 
 
 class GuardedBuffer(NamedTuple):
-    """A buffer inside the memory that was allocated for it.
-
-    Args:
-        start: the first element that an operation may write.
-        stop: the element after the last one that an operation may write.
-        on_host: whether this is the host copy of a GPU buffer.
-    """
+    """A buffer inside the memory that was allocated for it."""
 
     memory: Any
-    start: int
-    stop: int
-    on_host: bool = False
+    start: int  # the first element that an operation may write
+    stop: int  # the element after the last one that an operation may write
+    on_host: bool = False  # whether this is the host copy of a GPU buffer
 
     @property
     def buffer(self) -> Any:

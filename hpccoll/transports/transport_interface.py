@@ -10,13 +10,9 @@ from hpccoll.transports.guarded_memory import GuardedBuffer
 
 
 class TransportPlan(Protocol):
-    """An operation lowered for one set of buffers.
+    """An operation lowered for one set of buffers."""
 
-    Args:
-        result: the part of dst that is defined at this rank after the operation. The check compares it with the
-            expected result.
-    """
-
+    # the part of dst that is defined at this rank after the operation. The check compares it with the expected result
     result: Array
 
     @property
@@ -35,13 +31,9 @@ class TransportPlan(Protocol):
 
 
 class Transport(Protocol):
-    """A way to move bytes.
+    """A way to move bytes."""
 
-    Args:
-        guarded: the buffers from ``empty``, in that order, and then their host copies, if any.
-    """
-
-    guarded: list[GuardedBuffer]
+    guarded: list[GuardedBuffer]  # the buffers from ``empty``, in that order, and then their host copies, if any
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return a buffer of ``count`` elements in memory suited to this transport."""

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import raw_examples
@@ -16,10 +17,12 @@ from hpccoll.analysis.critical_findings import (
     find_slow_gpus,
     opening_findings,
 )
+from hpccoll.cases.probe_cases import requested_algorithm
 from hpccoll.cases.variants import named_variants
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.executed_evidence import judge
 from hpccoll.render.charts import FIGURES
+from hpccoll.schedule import Layout
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.raw_results import RawResults
@@ -62,12 +65,13 @@ def measured(tmp_path):
             else environment or {}
         )
         job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
-        labels = judge(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None, port_packets=None)
+        prepared = SimpleNamespace(evidence=lambda _: ("unknown", None), bytes=SIZE, layout=Layout.of(16, nodes))
+        executed, evidence = judge(job, case, found, prepared, None)
         attempt = raw_examples.attempt(
             ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
         )
         outcome = raw_examples.outcome(
-            case, bytes=SIZE, requested=labels.requested, executed=labels.executed, evidence=labels.evidence,
+            case, bytes=SIZE, requested=requested_algorithm(job, case), executed=executed, evidence=evidence,
             times=raw_examples.times(ranks=16), wire_sent=(), wire_received=(), port_sent=(), port_received=(),
             counters=None,
         )  # fmt: skip

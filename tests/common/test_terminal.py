@@ -20,8 +20,9 @@ from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
 
 FULL = Path("/dev/full")
-HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07\x9b31m\r\u202e"
-"""A script, a window title, a colour, a carriage return and a change of the writing direction."""
+SCRIPT = "<script>alert(1)</script>"
+HOSTILE = f"{SCRIPT}\x1b]0;x\x07\x9b31m\r\u202e"
+"""What texts of a job, which are printable, may hold; and with a window title, a colour, a change of direction."""
 
 
 def test_bytes_cannot_bypass_the_stream():
@@ -97,17 +98,17 @@ def test_a_full_stderr_loses_messages_silently():
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """A directory with a raw file and a journal whose every name is hostile."""
+    """A directory with a raw file and a journal in which all texts are hostile."""
     out = tmp_path_factory.mktemp("hostile")
     (out / "raw").mkdir()
     places = tuple(replace(place, host=HOSTILE) for place in raw_examples.attempt().places)
     provenance = {"mpi": {"version": HOSTILE, HOSTILE: HOSTILE}, "hosts": [HOSTILE]}
     attempt = raw_examples.attempt(machine=HOSTILE, places=places, provenance=provenance, run_id=HOSTILE)
-    case = raw_examples.case(params={"channels": HOSTILE})
+    case = raw_examples.case(params={"channels": SCRIPT})
     outcome = raw_examples.outcome(case, reason=HOSTILE, evidence=HOSTILE, executed=HOSTILE, status="wrong", wrong=1)
     whole = replace(raw_examples.raw(), attempts=[(attempt, [outcome])], job=raw_examples.job(case))
     hdf5.write_raw_file(whole, out / "raw" / "mpi.p2.h5")
-    other = raw_examples.case(64, algorithm=HOSTILE)
+    other = raw_examples.case(64, algorithm=SCRIPT)
     journal = Journal(out / "raw" / "other.h5", raw_examples.job(case, other, name="other"))
     journal.begin(attempt)
     journal.record(raw_examples.skipped(other, reason=HOSTILE))
@@ -116,19 +117,10 @@ def hostile(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["status"],
-        ["validate"],
-        ["report"],
-        ["export"],
-        ["export", "--format", "csv"],
-        ["export", "--format", "nccl-tests"],
-    ],
-    ids=" ".join,
+    "command", ["status", "validate", "report", "export", "export --format csv", "export --format nccl-tests"]
 )
-def test_a_command_prints_no_control_character_from_a_file(hostile, arguments):
-    result = invoke(*arguments, hostile)
+def test_a_command_prints_no_control_character_from_a_file(hostile, command):
+    result = invoke(*command.split(), hostile)
     assert result.out
     assert result.code in (0, 3)
     assert printable(result.out + result.err) == result.out + result.err

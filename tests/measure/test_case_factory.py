@@ -151,7 +151,7 @@ def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(com
 def test_of_algorithms_with_the_same_plan_over_nccl_one_is_measured_and_nothing_is_missing(
     mpiexec, nccl_library, tmp_path
 ):
-    ranks, out = Path(__file__).with_name("timed_ranks.py"), tmp_path / "F.h5"
+    ranks, out = Path(__file__).with_name("nccl_on_host_ranks.py"), tmp_path / "F.h5"
     cases = ["-a", "ring,hierarchical,rabenseifner", "-b", "64K", "-e", "64K", "--in-place", "-n", "6"]
     ran = mpiexec(4, ranks, nccl_library, "--device", "cuda", "-t", "nccl", *cases, "--out", out)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -34,20 +34,6 @@ def test_the_chart_has_the_shift_and_the_verdict_of_every_case_with_a_time_in_bo
     assert {each["verdict"] for size, each in found.items() if size != "1 KiB"} == {UNCHANGED}
 
 
-def test_collectives_and_shapes_have_panels_of_their_own():
-    def both(shift, seed):
-        rows = [
-            replace(row, collective=collective, ranks=ranks)
-            for collective in ("all_reduce", "broadcast")
-            for ranks in (2, 4)
-            for row in results({1024: shift}, seed=seed).rows
-        ]
-        return replace(results(seed=seed), rows=tuple(rows))
-
-    panels = {each["panel"] for each in records(comparison_chart(compare(both(1.0, 1), both(1.2, 2)), "a and b"))}
-    assert panels == {f"{name}, {n} ranks on 1 node" for name in ("all_reduce", "broadcast") for n in (2, 4)}
-
-
 def test_the_page_has_a_table_for_each_verdict_and_what_else_changed(compared):
     page = unescape(comparison_page(compared, "a <and> b", comparison_chart(compared, "a <and> b")))
     for verdict in (REGRESSION, MISSING, UNCHANGED):

@@ -1,6 +1,7 @@
 """The dry run: what a step would do, as JSON that other programs read, and as text."""
 
 import pytest
+from golden_page import assert_golden
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.render.dry_run import MAX_ROWS, dry_run_json, dry_run_lines
@@ -39,7 +40,6 @@ def test_a_single_rank_has_buckets_and_no_operation():
     found = dry(1)
     assert found["buckets"] == DDP
     assert found["operations"] == []
-    assert "all_reduce" not in text(1)
 
 
 def test_sharded_parameters_have_a_bucket_for_each_block():
@@ -63,22 +63,14 @@ def test_the_flops_of_all_ranks_are_those_of_the_samples():
     assert of_ranks == pytest.approx(found["forward_flops"] * 2 * 3 * 2)  # of two data-parallel ranks
 
 
-def test_the_text_has_the_model_the_buckets_and_the_operations():
-    printed = text()
-    for part in ("25,557,032 parameters in 161 tensors", "102,228,128 bytes", "fc.bias ... fc.weight", "31,502,336"):
-        assert part in printed
-    assert "all_reduce" in printed
+def test_the_text_has_each_table_and_stages_that_are_alike_once():
+    assert_golden("dry_run", f"{text()}\n\n{text(8, model='gpt3-175b', parallel='pp=8')}")
 
 
 def test_the_text_of_a_long_table_is_shortened():
     whole = text(model="llama2-7b", dtype="bfloat16")
     assert sum(line.startswith("bucket ") for line in whole.splitlines()) == MAX_ROWS
     assert f"... {226 - MAX_ROWS} more" in whole
-
-
-def test_stages_that_are_alike_are_printed_once():
-    printed = text(8, model="gpt3-175b", parallel="pp=8", dtype="bfloat16")
-    assert "stages 1 to 6" in printed
 
 
 def test_a_model_of_a_file_has_a_dry_run():

@@ -119,13 +119,6 @@ def section():
     return make
 
 
-def test_the_first_screen_has_sentences_a_table_and_a_line_on_noise(section):
-    html = section(measured_results({"ring": LATE, "native": EARLY}, drift=(1, 3, 2)))
-    parts = [html.index(part) for part in ('<ul class="sentences">', '<table class="answer">', '<p class="noise">')]
-    assert parts == sorted(parts)
-    assert re.search(r"<li><b>all_reduce on 2 nodes</b>: use <code>ring</code> from ", html)
-
-
 def test_that_no_speed_up_is_known_is_said_once(section):
     note = "The library's own calls were not measured."
     assert section(measured_results({"ring": LATE, "star": EARLY})).count(note) == 1

@@ -148,15 +148,6 @@ def test_scaling_needs_two_rank_counts_and_joins_nested_launches(specification, 
     assert [(v["nodes"], v["repeat"], v["machine"]) for v in ring] == [(n, 0, "machine 1") for n in (2, 4, 8)]
 
 
-def test_auto_is_drawn_over_size_only(make_node_row, make_bed_run, of_rows):
-    rows = [make_node_row(name, nodes) for nodes in (2, 4) for name in ("ring", "native")]
-    rows += [replace(row, algorithm="auto", median_s=row.median_s / 2) for row in rows[::2]]
-    (group,) = recommended_groups(of_rows(*rows, runs=(make_bed_run(),)))
-    drawn = {name: BY_NAME[name].specification(group) for name in OF_ALL_RANKS}
-    with_auto = {name for name, chart in drawn.items() if "auto" in {v["series"] for v in values(chart)}}
-    assert with_auto == {"time", "busbw"}
-
-
 def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(make_row, of_rows):
     none = {"collective": "barrier", "op": None, "algbw_Bps": None, "busbw_Bps": None}
     times = {"dissemination": 1, "native": 2}
@@ -211,34 +202,6 @@ def test_measured_bytes_on_the_wire_are_drawn_with_the_counted_ones(testbed_resu
     assert drawn["native", 8]["expected"] is None
 
 
-def test_a_chart_names_the_launches_on_different_hosts_that_it_joins(specification, make_node_row, make_bed_run):
-    def hosts_line(hosts):
-        rows = make_node_row(run_id="a", job="small"), make_node_row(nodes=4, run_id="b", job="large")
-        runs = make_bed_run("a", job="small", hosts=hosts), make_bed_run("b", 4, job="large")
-        return [line for line in specification("scaling", *rows, runs=runs)["title"]["subtitle"] if "hosts" in line]
-
-    (line,) = hosts_line(["n7", "n8"])
-    assert "job small on n[7-8]; job large on n[1-4]" in line
-    assert hosts_line(["n2", "n4"]) == []
-
-
-@pytest.mark.parametrize("field", ["variant", "executor"])
-def test_each_variant_and_executor_has_its_own_map(specification, make_row, make_run, field):
-    names = {"variant": ("funneled", "multiple"), "executor": ("compiled", "python")}[field]
-    runs = [make_run(run_id=name) for name in names]
-    rows = [
-        make_row(algorithm, run_id=run.run_id, seconds=seconds, **{field: run.run_id})
-        for run in runs
-        for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
-    ]
-    series = {"variant": ("ring funneled", "ring multiple"), "executor": ("ring", "ring (python)")}[field]
-    chart = specification("choice", *rows, runs=runs)
-    cells = {v["panel"]: v["series"] for v in values(chart)}
-    assert list(cells.values()) == list(series)
-    assert all(name in panel for name, panel in zip(names, cells, strict=True))
-    assert {v["panel"] for v in values(specification("choice", *rows[2:], runs=runs))} == {"out of place"}
-
-
 def test_a_choice_for_both_placements_has_one_panel_and_others_have_their_own(specification, make_row):
     def panels(*shapes):
         rows = [
@@ -278,18 +241,6 @@ def test_a_choice_that_only_another_group_measured_has_its_name_and_colour_in_th
     rows += [make_row("chain", seconds=1e-6, **(shape | {differing: second}))]
     drawn = [valid(BY_NAME["choice"].specification(group)) for group in recommended_groups(of_rows(*rows))]
     assert [{cell["series"] for cell in values(chart)} for chart in drawn] == [{"chain"}, {"chain"}]
-
-
-def test_a_group_has_no_recommendation_of_another_kind_of_result(make_row, make_run, of_rows):
-    runs = make_run(), make_run(run_id="bed", kind="measured on a testbed", machine="a testbed")
-    rows = [
-        make_row(name, run_id=run.run_id, kind=run.kind, seconds=seconds)
-        for run, times in zip(runs, ((1e-5, 2e-5), (2e-5, 1e-5)), strict=True)
-        for name, seconds in zip(("ring", "native"), times, strict=True)
-    ]
-    groups = recommended_groups(of_rows(*rows, runs=runs))
-    drawn = {group.kind: {v["series"] for v in values(BY_NAME["choice"].specification(group))} for group in groups}
-    assert drawn == {"measured": {"ring"}, "measured on a testbed": {"native"}}
 
 
 def test_rows_of_an_unknown_run_are_drawn_and_compared_with_native(specification, make_row):
@@ -352,9 +303,3 @@ def test_steps_are_drawn_against_several_limits_of_buckets_and_several_numbers_o
     assert sorted(d["bucket"] for d in points(chart, series="ring")) == [0, 1, 2, 3]
     assert '["default", "4 MiB", "25 MiB", "80 MiB"]' in str(layers(chart))
     assert (SHARE.specification(one), BUCKET.specification(two)) == (None, None)
-
-
-def test_each_model_has_charts_of_its_own():
-    groups = chart_groups(of_nodes(2, 4, workloads=[{}, {"model": "gpt2"}], ring=12, null=0))
-    assert [group.setting.split(",")[0] for group in groups] == ["gpt2", "resnet50"]
-    assert all(len(group.points) == 4 for group in groups)

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from golden_page import assert_golden
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -74,50 +75,36 @@ def lines_of(text):
     return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def test_the_nccl_tests_table_has_both_placements_in_a_line(make_row, of_rows):
-    rows = (
+def test_the_tables_of_nccl_tests_are_the_golden_page(make_row, make_node_row, of_rows):
+    """Placements, absent cells, reasons, calls of all kinds, mappings, rules, and rows that are left out."""
+    plain = {"op": None, "nbytes": 4096}
+    failed = {"median_s": None, "status": "failed", "reason": "out of\nmemory"}
+    rows = [
         make_row(nbytes=4096, seconds=1e-5, algbw_Bps=1.2e9, busbw_Bps=2.4e9),
         make_row(nbytes=4096, in_place=True, seconds=2e-5),
-    )
-    (cells,) = lines_of(export(of_rows(*rows), "nccl-tests"))
-    assert cells == ["4096", "1024", "float", "sum", "-1", "10.00", "1.20", "2.40", "0", "20.00", "0.205", "0.205", "0"]
-
-
-def test_the_nccl_tests_table_has_one_reason_for_both_placements(make_row, of_rows):
-    rows = [make_row(in_place=place, status="skipped", median_s=None, reason="no room") for place in (False, True)]
-    assert export(of_rows(*rows, make_row(nbytes=8)), "nccl-tests").count("# 1024 B: skipped: no room") == 1
-
-
-def test_the_nccl_tests_table_has_na_without_a_measurement(make_row, of_rows):
-    text = export(of_rows(make_row(status="failed", median_s=None, reason="out of\nmemory")), "nccl-tests")
-    (cells,) = lines_of(text)
-    assert cells[5:] == ["N/A"] * 8
-    assert "# 1024 B: failed: out of memory" in text
-
-
-def test_the_nccl_tests_tables_of_two_mappings_name_them(make_node_row, of_rows):
-    text = export(of_rows(make_node_row(), make_node_row(mapping="cyclic")), "nccl-tests")
-    heads = [line for line in text.splitlines() if line.startswith("# all_reduce ring")]
-    assert [head.split("on 2 nodes, ")[1].split(",")[0] for head in heads] == ["mapping block", "mapping cyclic"]
+        *(make_row(in_place=in_place, **failed) for in_place in (False, True)),
+        make_row(nbytes=4096, dtype="bfloat16"),
+        make_row(collective="all_gather", ranks=4, **plain),
+        make_row(collective="broadcast", **plain),
+        make_row(collective="gather", root=1, **plain),
+        make_row(collective="send_recv", root=1, params={"peer": 0}, **plain),
+        make_row(collective="all_to_all_v", **plain),
+        make_row(collective="multi_pair", params={"concurrent": 1}, **plain),
+        make_row(collective="barrier", nbytes=8, algbw_Bps=None, busbw_Bps=None, op=None),
+        make_row("tree", aggregators=1, nbytes=4096, rule="span"),
+        make_node_row(),
+        make_node_row(mapping="cyclic"),
+        *(make_row("star", timing=timing, seconds=1e-5) for timing in ("single", "aggregated")),
+        make_row("star", nbytes=4096, seconds=4e-5),
+        make_row("star", nbytes=4096, timing="aggregated", **failed),
+    ]
+    assert_golden("export", dict.fromkeys(export(of_rows(*rows), "nccl-tests").splitlines()))  # headings once
 
 
 def test_every_series_has_its_own_nccl_tests_table(results):
     text = export(results, "nccl-tests")
     assert text.count("#wrong") == 2 * 11
     assert len(lines_of(text)) == len(results.rows) / 2
-
-
-@pytest.mark.parametrize(
-    ("change", "count"),
-    [
-        ({"collective": "all_gather", "ranks": 4, "nbytes": 4096}, "256"),
-        ({"dtype": "float16", "nbytes": 4096}, "2048"),
-        ({"dtype": "bfloat16", "nbytes": 4096}, "2048"),
-    ],
-)
-def test_elements_are_counted_as_nccl_tests_counts_them(make_row, of_rows, change, count):
-    (cells,) = lines_of(export(of_rows(make_row(**change)), "nccl-tests"))
-    assert cells[1] == count
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -139,64 +126,3 @@ def test_a_line_has_every_field_of_a_row_in_order_and_none_for_absent_ones(make_
 def test_an_unknown_format_names_the_choices(results):
     with pytest.raises(BadInputError, match="choose from json, csv, nccl-tests, lines"):
         export(results, "xml")
-
-
-@pytest.mark.parametrize(
-    ("change", "columns", "arguments"),
-    [
-        ({"collective": "broadcast", "op": None, "nbytes": 4096}, ["1024", "float", "none", "0"], "# broadcast ring"),
-        ({"collective": "gather", "op": None, "root": 1, "nbytes": 4096}, ["512", "float", "none", "1"], "# gather"),
-        (
-            {"collective": "send_recv", "op": None, "root": 1, "params": {"peer": 0}, "nbytes": 4096},
-            ["1024", "float", "none", "-1"],
-            "# send_recv ring between ranks 1 and 0 over mpi",
-        ),
-        (
-            {"collective": "all_to_all_v", "op": None, "nbytes": 4096},
-            ["512", "float", "none", "-1"],
-            "# all_to_all_v ring traffic zipf over mpi",
-        ),
-        (
-            {"collective": "multi_pair", "op": None, "params": {"concurrent": 1}, "nbytes": 4096},
-            ["1024", "float", "none", "-1"],
-            "# multi_pair ring 1 pair at once over mpi",
-        ),
-        ({"aggregators": 1, "nbytes": 4096}, ["1024", "float", "sum", "-1"], "2 ranks and 1 aggregator on 1 node"),
-    ],
-)  # fmt: skip
-def test_the_nccl_tests_table_has_the_arguments_of_the_call(make_row, of_rows, change, columns, arguments):
-    text = export(of_rows(make_row(**change)), "nccl-tests")
-    (cells,) = lines_of(text)
-    assert cells[1:5] == columns
-    assert arguments in text
-
-
-def test_a_barrier_has_no_bandwidth_in_the_nccl_tests_table(make_row, of_rows):
-    row = make_row(collective="barrier", nbytes=8, algbw_Bps=None, busbw_Bps=None, seconds=1e-5)
-    (cells,) = lines_of(export(of_rows(row), "nccl-tests"))
-    assert cells[5:9] == ["10.00", "N/A", "N/A", "0"]
-
-
-def test_the_nccl_tests_table_says_how_operations_were_timed(make_row, of_rows):
-    def timings(*rows):
-        lines = export(of_rows(*rows), "nccl-tests").splitlines()
-        return [line.removeprefix("# timing ").partition(": ") for line in lines if line.startswith("# timing")]
-
-    ((timing, _, words),) = timings(make_row())
-    assert timing == "single, rule max"
-    assert words.endswith("nccl-tests times many, queued back to back")
-    ((timing, _, words),) = timings(make_row(timing="aggregated"))
-    assert timing == "aggregated"
-    assert "over their number, as nccl-tests" in words
-
-
-def test_the_nccl_tests_table_has_aggregated_rows_where_there_are_some(make_row, of_rows):
-    rows = [
-        make_row(nbytes=1024, seconds=3e-5), make_row(nbytes=1024, seconds=1e-5, timing="aggregated"),
-        make_row(nbytes=4096, seconds=4e-5),
-        make_row(nbytes=4096, timing="aggregated", median_s=None, status="failed"),
-    ]  # fmt: skip
-    text = export(of_rows(*rows), "nccl-tests")
-    assert [(cells[0], cells[5]) for cells in lines_of(text)] == [("1024", "10.00"), ("4096", "N/A"), ("4096", "40.00")]
-    assert "# left out, because the same cases were also timed aggregated: single 1 row" in text
-    assert "left out" not in export(of_rows(rows[0], rows[2]), "nccl-tests")

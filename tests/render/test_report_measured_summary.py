@@ -31,38 +31,39 @@ def test_several_collectives_are_counted(make_row, of_rows):
     assert measured_summary(groups).startswith("1 algorithm, 1 KiB, float32 sum, 1 round; measured on ")
 
 
-def test_the_summary_names_series_sizes_machines_and_the_library_of_native(make_row, make_run, of_rows):
+def test_the_summary_names_series_sizes_and_machines(make_row, make_run, of_rows):
     rows = [make_row(name, nbytes=n) for name in ("ring", "native", "null") for n in (8, 64)]
-    known = make_run(provenance={"mpi": {"version": "MPICH 5.0.2"}})
-    summary = measured_summary(chart_groups(of_rows(*rows, runs=(known,))))
-    assert summary == (
-        f"ring, native, 8 B to 64 B, float32 sum, 1 round; measured on {known.machine}; MPICH 5.0.2 (native: MPICH's "
-        "own)."
-    )
-    unknown = measured_summary(chart_groups(of_rows(*rows, runs=(make_run(provenance={}),))))
-    assert unknown.endswith(f"measured on {known.machine}.")
+    run = make_run(provenance={})
+    summary = measured_summary(chart_groups(of_rows(*rows, runs=(run,))))
+    assert summary == f"ring, native, 8 B to 64 B, float32 sum, 1 round; measured on {run.machine}."
 
 
-def test_the_summary_names_the_build_of_nccl_by_its_log_and_without_a_log_its_version(make_row, make_run, of_rows):
-    rows = [make_row("native", transport="nccl"), make_row("ring", transport="nccl")]
-    log = ProbeResult(record=LogRecord(library="nccl", version="2.30.7", build="+cuda12.9"))
-    provenance = {"mpi": {"version": "MPICH 5.0.2"}, "nccl": LOADED}
-    for evidence, name in ((log.to_json(), "NCCL 2.30.7+cuda12.9"), (None, "NCCL 2.30.7")):
-        run = make_run(provenance=provenance, evidence=evidence)
-        summary = measured_summary(chart_groups(of_rows(*rows, runs=(run,))))
-        assert summary.endswith(f"; MPICH 5.0.2 and {name} (native: NCCL's own).")
+LOG = ProbeResult(record=LogRecord(library="nccl", version="2.30.7", build="+cuda12.9")).to_json()
+MPICH, NEWER = {"version": "MPICH 5.0.2"}, [{"hosts": ["n1"], "library": {"version": "2.30.70", "files": []}}]
 
 
-def test_a_version_of_nccl_without_its_build_is_not_named_next_to_the_same_with_it(make_row, make_run, of_rows):
-    rows = [make_row("native", transport="nccl", run_id=name) for name in ("logged", "unlogged", "newer")]
-    log = ProbeResult(record=LogRecord(library="nccl", version="2.30.7", build="+cuda12.9"))
-    newer = [{"hosts": ["n1"], "library": {"version": "2.30.70", "files": []}}]
-    runs = (
-        make_run(run_id="logged", provenance={"nccl": LOADED}, evidence=log.to_json()),
-        make_run(run_id="unlogged", provenance={"nccl": LOADED}), make_run(run_id="newer", provenance={"nccl": newer}),
-    )  # fmt: skip
-    summary = measured_summary(chart_groups(of_rows(*rows, runs=runs)))
-    assert summary.endswith("; NCCL 2.30.7+cuda12.9 and NCCL 2.30.70.")
+@pytest.mark.parametrize(
+    ("transport", "runs", "libraries"),
+    [
+        ("mpi", [({"mpi": MPICH}, None)], "MPICH 5.0.2 (native: MPICH's own)"),
+        ("nccl", [({"mpi": MPICH, "nccl": LOADED}, LOG)], "MPICH 5.0.2 and NCCL 2.30.7+cuda12.9 (native: NCCL's own)"),
+        ("nccl", [({"mpi": MPICH, "nccl": LOADED}, None)], "MPICH 5.0.2 and NCCL 2.30.7 (native: NCCL's own)"),
+        (  # the same version with and without its build, and another one that begins with it
+            "nccl",
+            [({"nccl": LOADED}, LOG), ({"nccl": LOADED}, None), ({"nccl": NEWER}, None)],
+            "NCCL 2.30.7+cuda12.9 and NCCL 2.30.70",
+        ),
+    ],
+)
+def test_the_libraries_have_their_builds_by_their_logs_and_else_their_versions(
+    make_row, make_run, of_rows, transport, runs, libraries
+):
+    made = [
+        make_run(run_id=str(number), provenance=known, evidence=evidence)
+        for number, (known, evidence) in enumerate(runs)
+    ]
+    rows = [make_row("native", transport=transport, run_id=run.run_id) for run in made]
+    assert measured_summary(chart_groups(of_rows(*rows, runs=made))).endswith(f"; {libraries}.")
 
 
 def test_native_of_two_libraries_is_that_of_both(make_row, make_run, of_rows):

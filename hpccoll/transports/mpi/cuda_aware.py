@@ -59,18 +59,12 @@ OVERSUBSCRIBE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class CudaAwareVerdict:
-    """The verdict on whether an MPI library accepts GPU memory.
+    """The verdict on whether an MPI library accepts GPU memory."""
 
-    Args:
-        aware: whether it does: the library does not deny it and the transfer was correct, or the user states it.
-        library: the report of the library, with the function that returned it.
-        assumed: whether the verdict is the user's statement.
-    """
-
-    aware: bool
-    library: str
+    aware: bool  # whether it does: the library does not deny it and the transfer was correct, or the user states it
+    library: str  # the report of the library, with the function that returned it
     transfer: str
-    assumed: bool = False
+    assumed: bool = False  # whether the verdict is the user's statement
 
     @property
     def description(self) -> str:

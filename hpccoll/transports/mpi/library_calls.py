@@ -35,32 +35,20 @@ def result_span(operation: Operation, me: int) -> slice:
 
 
 class Argument(NamedTuple):
-    """An argument of a function of MPI, such as a buffer with its count and datatype.
+    """An argument of a function of MPI, such as a buffer with its count and datatype."""
 
-    Args:
-        python: what mpi4py's method takes for it.
-        c: what the function in C takes: integers, addresses and handles.
-        largest: the largest count or displacement in it.
-    """
-
-    python: tuple[object, ...]
-    c: tuple[int, ...]
-    largest: int = 0
+    python: tuple[object, ...]  # what mpi4py's method takes for it
+    c: tuple[int, ...]  # what the function in C takes: integers, addresses and handles
+    largest: int = 0  # the largest count or displacement in it
 
 
 class LibraryCall(NamedTuple):
-    """A blocking call.
+    """A blocking call."""
 
-    Args:
-        comm: the communicator.
-        name: the name of the function without ``MPI_``.
-        arguments: its arguments before the communicator.
-        status: the address of the status, the last argument of a function that receives; None for others.
-    """
-
-    comm: MPI.Intracomm
-    name: str
-    arguments: tuple[Argument, ...]
+    comm: MPI.Intracomm  # the communicator
+    name: str  # the name of the function without ``MPI_``
+    arguments: tuple[Argument, ...]  # its arguments before the communicator
+    # the address of the status, the last argument of a function that receives; None for others
     status: int | None = None
 
     def in_python(self) -> Callable[[], None]:

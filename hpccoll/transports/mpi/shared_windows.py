@@ -28,13 +28,10 @@ SendSpans: TypeAlias = dict[int, list[list[Span]]]
 
 @dataclass(frozen=True, slots=True)
 class NodePeer:
-    """Another rank of the node, whose memory this rank reads.
-
-    Args:
-        sends: by lane, the spans of the parts that the peer sends to this rank, in order.
-    """
+    """Another rank of the node, whose memory this rank reads."""
 
     buffers: Mapping[str, Array]
+    # by lane, the spans of the parts that the peer sends to this rank, in order
     sends: Mapping[int, Iterator[list[Span]]]
 
     def next_part(self, lane: int, scratch: Array) -> list[Array]:

@@ -12,15 +12,11 @@ class Fold:
 
     An element of ``out`` depends only on the elements of ``inputs`` with the same index, so that ``out`` itself may be
     an input. Values are rounded to the element type after each input, as in separate folds.
-
-    Args:
-        inputs: the spans that are read, as long as ``out`` each.
-        divisor: the divisor of the folded values, 0 for none; integers round down.
     """
 
     out: Span
-    inputs: tuple[Span, ...]
-    divisor: int = 0
+    inputs: tuple[Span, ...]  # the spans that are read, as long as ``out`` each
+    divisor: int = 0  # the divisor of the folded values, 0 for none; integers round down
 
     def conflicts_with(self, other: "Fold") -> bool:
         """Return whether the order of both matters."""

@@ -28,16 +28,11 @@ PieceLengths: TypeAlias = list[tuple[int, tuple[int, ...]]]
 
 
 class Proposal(NamedTuple):
-    """The message that a rank sends to each peer before its plan is made.
-
-    Args:
-        sends: the messages that this rank sends to the peer.
-        expects: the messages that it expects from the peer.
-    """
+    """The message that a rank sends to each peer before its plan is made."""
 
     operation: str
-    sends: PieceLengths
-    expects: PieceLengths
+    sends: PieceLengths  # the messages that this rank sends to the peer
+    expects: PieceLengths  # the messages that it expects from the peer
 
 
 @dataclass(frozen=True, slots=True)

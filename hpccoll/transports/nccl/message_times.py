@@ -36,19 +36,12 @@ def message_times(schedule: Schedule, repetitions: int, me: int) -> MessageTimes
 
 @dataclass(frozen=True, slots=True)
 class _ScheduleTimes:
-    """The messages between different ranks.
+    """The messages between different ranks."""
 
-    Args:
-        endpoints: the source and the target of each message, copies within a rank included.
-        time: the time of each message.
-        sent: the numbers of the messages in the order in which their senders reach them.
-        received: the numbers of the messages in the order in which their receivers reach them.
-    """
-
-    endpoints: NDArray[np.int32]
-    time: NDArray[np.int32]
-    sent: NDArray[np.int32]
-    received: NDArray[np.int32]
+    endpoints: NDArray[np.int32]  # the source and the target of each message, copies within a rank included
+    time: NDArray[np.int32]  # the time of each message
+    sent: NDArray[np.int32]  # the numbers of the messages in the order in which their senders reach them
+    received: NDArray[np.int32]  # the numbers of the messages in the order in which their receivers reach them
 
 
 @lru_cache(maxsize=16)  # all sizes of a sweep need the same table; a ring of 64 ranks has 8064 messages

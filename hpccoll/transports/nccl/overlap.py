@@ -20,15 +20,10 @@ from hpccoll.transports.nccl.lowering import NcclMessage, Stage
 
 @dataclass(frozen=True, slots=True)
 class FoldWaits:
-    """The folds for which the stream of messages waits.
+    """The folds for which the stream of messages waits."""
 
-    Args:
-        before: by the number of a stage, the stage whose folds its messages wait for.
-        last: the stage whose folds end last, None if the stream of messages has waited for it already.
-    """
-
-    before: dict[int, int]
-    last: int | None
+    before: dict[int, int]  # by the number of a stage, the stage whose folds its messages wait for
+    last: int | None  # the stage whose folds end last, None if the stream of messages has waited for it already
 
     @property
     def awaited(self) -> set[int]:
