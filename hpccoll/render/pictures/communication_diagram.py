@@ -1,14 +1,16 @@
-"""The graph of a whole schedule: which ranks exchange messages."""
+"""The graph of a whole schedule: which ranks exchange messages, with lines that pass other ranks by."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import dist, hypot, sqrt
+
+import numpy as np
 
 from hpccoll.render.colours import MUTED
-from hpccoll.render.pictures.edge_routes import route
 from hpccoll.render.pictures.message_graph import Graph
 from hpccoll.render.pictures.rank_positions import RADIUS, Frame, RankPositions, rank_positions, rank_shapes
 from hpccoll.render.pictures.style import Style
-from hpccoll.render.pictures.svg import Box, LineStyle, Point, Shape, Text
+from hpccoll.render.pictures.svg import Box, Curve, LineStyle, Point, SvgShape, Text
 from hpccoll.schedule.walk import Trace
 
 _PLAIN = "#64748b"
@@ -19,8 +21,15 @@ _LANES = 20.0
 _MAX_HEADS = 40
 """If more pairs than these all exchange messages both ways, lines have no heads, which would hide the ranks."""
 
+_BENDS = (0.0, 26.0, -26.0, 40.0, -40.0, 56.0, -56.0, 76.0, -76.0, 100.0, -100.0)
+_INWARDS = (0.0, -10.0, -20.0, -30.0)
+"""Offsets in pixels of the middle of a line, outwards, tried in turn; inside a circle there is room."""
 
-def message_graphs(traces: Sequence[Trace], style: Style, root: int | None) -> list[list[Shape]]:
+_MANY = 24
+"""The most ranks for which lines are drawn around other ranks."""
+
+
+def message_graphs(traces: Sequence[Trace], style: Style, root: int | None) -> list[list[SvgShape]]:
     """Return one graph of all slices, or one for each slice if each is a tree and all together are not."""
     layout = traces[0].schedule.layout
     combined = rank_positions(Graph.of(traces), layout, root)
@@ -33,7 +42,7 @@ def message_graphs(traces: Sequence[Trace], style: Style, root: int | None) -> l
     return [[*_network(combined, dict(enumerate(traces)), style)]]
 
 
-def _network(positions: RankPositions, traces: Mapping[int, Trace], style: Style) -> Iterator[Shape]:
+def _network(positions: RankPositions, traces: Mapping[int, Trace], style: Style) -> Iterator[SvgShape]:
     for frame in sorted(positions.frames, key=lambda frame: -frame.depth):
         yield from _frame(frame, positions)
     for number, trace in traces.items():
@@ -43,7 +52,7 @@ def _network(positions: RankPositions, traces: Mapping[int, Trace], style: Style
         yield from rank_shapes(me, at, style.layout, positions.radius(me))
 
 
-def _frame(frame: Frame, positions: RankPositions) -> list[Shape]:
+def _frame(frame: Frame, positions: RankPositions) -> list[SvgShape]:
     xs, ys = zip(*(positions.at[me] for me in frame.ranks), strict=True)
     under_switches = positions.kind == "switches"
     out = RADIUS + 10 * frame.depth
@@ -54,7 +63,7 @@ def _frame(frame: Frame, positions: RankPositions) -> list[Shape]:
     return [Box(low, high, fill, stroke, radius=9), Text(at, frame.label, size=11, colour=MUTED)]
 
 
-def _edges(positions: RankPositions, trace: Trace, number: int, lane: float, style: Style) -> Iterator[Shape]:
+def _edges(positions: RankPositions, trace: Trace, number: int, lane: float, style: Style) -> Iterator[SvgShape]:
     """Yield a line for each pair of ranks that exchange messages in a slice, with a head at each end that receives."""
     first = Graph.of([trace]).first
     width = 1.7 if len(first) <= 64 else 1.0 if len(first) <= 512 else 0.5
@@ -66,3 +75,42 @@ def _edges(positions: RankPositions, trace: Trace, number: int, lane: float, sty
             curve = route(positions, a, b, lane, LineStyle(colour, width=width))
             headed = replace(curve, head=heads, tail=heads and both_ways)
             yield headed.short_of(positions.radius(a) + 2, positions.radius(b) + 2)
+
+
+def route(positions: RankPositions, a: int, b: int, lane: float, line_style: LineStyle) -> Curve:
+    """Return the line from the centre of rank ``a`` to that of ``b``.
+
+    ``lane`` is the offset of its slice in pixels: outwards on a ring, else to the left seen from the lower rank.
+    """
+    start, end = positions.at[a], positions.at[b]
+    middle, away = start.towards(end, 0.5), dist(start, end) or 1.0
+    left = Point((end.y - start.y) / away, -(end.x - start.x) / away)
+
+    def bent(bend: float) -> Curve:
+        """Return the line whose middle is ``bend`` pixels to the left, seen from the start."""
+        return Curve(start, middle.moved(left.x * bend, left.y * bend), end, line_style)
+
+    if positions.kind == "ring":
+        clockwise = start.x * end.y - start.y * end.x > 0  # the outside is on the left
+        outwards = _sagitta(positions, away) + lane
+        return bent(outwards if clockwise else -outwards)
+    lane *= 1 if a < b else -1
+    if len(positions.at) > _MANY:
+        return bent(lane)
+    others = np.array([at for me, at in positions.at.items() if me not in (a, b)]).reshape(-1, 2)
+    centre = Point(*np.mean([*positions.at.values()], axis=0))
+    outside = 1 if dist(bent(1.0).bend, centre) > dist(bent(-1.0).bend, centre) else -1
+    curves = [bent(outside * bend + lane) for bend in (_INWARDS if positions.kind == "circle" else _BENDS)]
+    return next((curve for curve in curves if _passes(curve, others)), curves[0])
+
+
+def _sagitta(positions: RankPositions, chord: float) -> float:
+    """Return the bend with which a line between neighbours lies on the circle of all ranks."""
+    radius = max(hypot(*at) for at in positions.at.values())
+    return 2 * (radius - sqrt(max(0.0, radius**2 - (chord / 2) ** 2)))
+
+
+def _passes(curve: Curve, others: np.ndarray) -> bool:
+    """Return whether the line does not touch ``others``, the centres of ranks."""
+    points = np.array([curve.at(fraction) for fraction in np.linspace(0.05, 0.95, 25)])
+    return bool((np.linalg.norm(points[:, None] - others[None], axis=2) > RADIUS + 4).all())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hpccoll.render.colours import PAPER
 from hpccoll.render.pictures.buffer_state import spans
 from hpccoll.render.pictures.style import Style
-from hpccoll.render.pictures.svg import Box, Curve, LineStyle, Point, Shape, Text, bounds_of, straight
+from hpccoll.render.pictures.svg import Box, Curve, LineStyle, Point, SvgShape, Text, bounds_of, straight
 from hpccoll.render.pictures.timeline_grid import Grid
 from hpccoll.schedule.walk import Message, Trace
 
@@ -134,7 +134,7 @@ def _label(m: Message, units: int) -> str:
     return text if len(text) <= _LONGEST_LABEL else ""
 
 
-def labels(arrows: Sequence[Arrow], grid: Grid) -> list[Shape]:
+def labels(arrows: Sequence[Arrow], grid: Grid) -> list[SvgShape]:
     """Return the labels for which there is room, each on a background of its own."""
     rounds: dict[int, list[Arrow]] = defaultdict(list)
     for arrow in arrows:

@@ -19,7 +19,7 @@ from hpccoll.render.pictures.svg import (
     Box,
     LineStyle,
     Point,
-    Shape,
+    SvgShape,
     Text,
     bounds_of,
     side_by_side,
@@ -60,7 +60,7 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
     return svg_document([*heading, *drawn], title, f"{view.sentence} {cost}".strip())
 
 
-def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Shape]:
+def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[SvgShape]:
     """Yield the title and the lines under it, above the panels and, if possible, no wider than they are."""
     size, small = 18.0, 12.5
     width = max(420.0, below.right - below.left)
@@ -75,9 +75,9 @@ def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Shape]
         yield Text(Point(below.left, y - 8), line, size=small, anchor="start", colour=MUTED)
 
 
-def _legend(traces: Sequence[Trace], style: Style) -> list[list[Shape]]:
+def _legend(traces: Sequence[Trace], style: Style) -> list[list[SvgShape]]:
     """Return the legend of the lines, if there are any."""
-    rows: list[Shape] = []
+    rows: list[SvgShape] = []
     for number, (line_style, meaning) in enumerate(_entries(traces, style)):
         y = 21.0 * number
         rows += [
@@ -121,7 +121,7 @@ def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
         raise file_error("--out", path, error, "written") from None
 
 
-def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[Shape]:
+def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[SvgShape]:
     """Return the diagram over time of all slices, one over the other."""
     drawn = [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
     pieces = [piece for arrow in drawn for piece in arrow.pieces]
@@ -137,7 +137,7 @@ def _cell_width(grid: Grid) -> int:
     return 8 if grid.layout.ranks <= 9 else 6
 
 
-def cells(state: BufferState, time: Grid) -> list[Shape]:
+def cells(state: BufferState, time: Grid) -> list[SvgShape]:
     """Return the cells, as wide as their text, and the ranks above them; one that a round changed has a dark edge."""
     texts = [[state.cell_text(symbols, _cell_width(time)) for symbols in row] for row in state.rows]
     across = max(8.0, time.across * 0.8)

@@ -6,7 +6,7 @@ from math import ceil, cos, pi, sin
 
 from hpccoll.render.colours import INK
 from hpccoll.render.pictures.message_graph import Graph, Tree, groups, levels
-from hpccoll.render.pictures.svg import Box, Dot, Point, Shape, Text
+from hpccoll.render.pictures.svg import Box, Dot, Point, SvgShape, Text
 from hpccoll.schedule import Layout
 
 RADIUS = 14.0
@@ -142,7 +142,7 @@ def _frames(layout: Layout) -> tuple[Frame, ...]:
     return tuple(frames)
 
 
-def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> list[Shape]:
+def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> list[SvgShape]:
     """Return the shapes of a rank: a circle for a worker, a square for an aggregator."""
     if radius < _MIN_NAMED_RADIUS:
         return [Dot(at, radius, fill=INK)]

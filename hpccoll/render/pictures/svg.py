@@ -44,7 +44,7 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape(ABC):
+class SvgShape(ABC):
     """A shape, whose fields of type Point are its only coordinates."""
 
     @property
@@ -62,7 +62,7 @@ class Shape(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Shape):
+class Text(SvgShape):
     """One line of text, centred on ``at.y``; ``anchor`` is the point of it at ``at.x``: its start, middle or end."""
 
     at: Point
@@ -86,7 +86,7 @@ class Text(Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Dot(Shape):
+class Dot(SvgShape):
     """A circle."""
 
     at: Point
@@ -105,7 +105,7 @@ class Dot(Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Box(Shape):
+class Box(SvgShape):
     """A rectangle with round corners."""
 
     low: Point
@@ -139,7 +139,7 @@ class LineStyle:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve(Shape):
+class Curve(SvgShape):
     """A line from ``start`` to ``end``, drawn towards ``bend``, with a head at the end or at both."""
 
     start: Point
@@ -217,15 +217,15 @@ def pixels(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-def bounds_of(shapes: Iterable[Shape]) -> Bounds:
+def bounds_of(shapes: Iterable[SvgShape]) -> Bounds:
     """Return the smallest rectangle that contains all ``shapes``."""
     xs, ys = zip(*(corner for shape in shapes for corner in shape.corners), strict=True)
     return Bounds(min(xs), min(ys), max(xs), max(ys))
 
 
-def stacked(panels: Iterable[Sequence[Shape]], top: float, gap: float = 26.0) -> list[Shape]:
+def stacked(panels: Iterable[Sequence[SvgShape]], top: float, gap: float = 26.0) -> list[SvgShape]:
     """Return panels one under the other, in line on the left, from ``top`` down."""
-    placed: list[Shape] = []
+    placed: list[SvgShape] = []
     for panel in panels:
         left, highest, _, bottom = bounds_of(panel)
         placed += [shape.moved(-left, top - highest) for shape in panel]
@@ -233,10 +233,10 @@ def stacked(panels: Iterable[Sequence[Shape]], top: float, gap: float = 26.0) ->
     return placed
 
 
-def side_by_side(panels: Sequence[tuple[str, Sequence[Shape]]]) -> list[Shape]:
+def side_by_side(panels: Sequence[tuple[str, Sequence[SvgShape]]]) -> list[SvgShape]:
     """Return panels in a row, each under its title, without changing heights."""
     top = min(bounds_of(panel).top for _, panel in panels)
-    placed: list[Shape] = []
+    placed: list[SvgShape] = []
     x = 0.0
     for heading, panel in panels:
         left = bounds_of(panel).left
@@ -247,7 +247,7 @@ def side_by_side(panels: Sequence[tuple[str, Sequence[Shape]]]) -> list[Shape]:
     return placed
 
 
-def svg_document(shapes: Sequence[Shape], title: str, description: str) -> str:
+def svg_document(shapes: Sequence[SvgShape], title: str, description: str) -> str:
     """Return ``shapes`` as an SVG document on a white background; screen readers say its title and description."""
     left, top, right, bottom = bounds_of(shapes)
     low, high = Point(left - _MARGIN, top - _MARGIN), Point(right + _MARGIN, bottom + _MARGIN)

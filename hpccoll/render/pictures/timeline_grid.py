@@ -9,7 +9,7 @@ from hpccoll.render.colours import MUTED
 from hpccoll.render.pictures.buffer_state import runs
 from hpccoll.render.pictures.message_graph import groups
 from hpccoll.render.pictures.rank_positions import rank_shapes
-from hpccoll.render.pictures.svg import Box, LineStyle, Point, Shape, Text, straight
+from hpccoll.render.pictures.svg import Box, LineStyle, Point, SvgShape, Text, straight
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Trace
 
@@ -63,7 +63,7 @@ class Grid:
         return Point(me * self.across, round_ * self.down)
 
 
-def rank_heads(grid: Grid) -> list[Shape]:
+def rank_heads(grid: Grid) -> list[SvgShape]:
     """Return the ranks in a row, above their lines; without room for circles only some numbers."""
     heads = {me: Point(me * grid.across, _HEADS) for me in range(grid.layout.ranks)}
     if grid.radius < 8:
@@ -72,7 +72,7 @@ def rank_heads(grid: Grid) -> list[Shape]:
     return [shape for me, at in heads.items() for shape in rank_shapes(me, at, grid.layout, grid.radius)]
 
 
-def node_headings(grid: Grid) -> Iterator[Shape]:
+def node_headings(grid: Grid) -> Iterator[SvgShape]:
     """Yield the number of its node, or rack, above each run of ranks in one node or rack."""
     tier, nodes = groups(grid.layout)
     if nodes:
@@ -84,7 +84,7 @@ def node_headings(grid: Grid) -> Iterator[Shape]:
             yield Text(Point((left + right) / 2, _HEADS - 30), str(number), size=11, colour=MUTED)
 
 
-def background(grid: Grid) -> Iterator[Shape]:
+def background(grid: Grid) -> Iterator[SvgShape]:
     """Yield the bands of the rounds, their numbers, and the lines of the ranks."""
     left, right = grid.edges
     for number in range(grid.rounds):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from drawing_examples import NAMES, view, views
 
-from hpccoll.render.pictures.communication_diagram import message_graphs
-from hpccoll.render.pictures.edge_routes import route
+from hpccoll.render.pictures.communication_diagram import message_graphs, route
 from hpccoll.render.pictures.message_graph import Graph, Tree
 from hpccoll.render.pictures.rank_positions import RADIUS, rank_positions
 from hpccoll.render.pictures.schedule_view import view_of
