@@ -4,7 +4,8 @@ import errno
 import mmap
 import os
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
@@ -179,6 +180,19 @@ def file_error(key: str, path: object, error: OSError, action: str = "read") -> 
     number = error.errno
     why = describe_errno(number) if number and os.strerror(number) == error.strerror else error.strerror or error
     return kind(key, f"{format_value(str(path))} cannot be {action}: {why}")
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Report an OSError while the output of a command is written as one of the option ``--out``.
+
+    Raises:
+        UnusableError: if ``out`` cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise file_error("--out", out, error, "written") from None
 
 
 def refusal_of(error: BaseException) -> BadInputError | None:
