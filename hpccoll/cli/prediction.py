@@ -8,7 +8,7 @@ import typer
 
 from hpccoll.cli.common import parse_counts, progress_counter, read_machine_or_cluster, report_damaged
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
-from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.errors import BadInputError, UnusableError, writing
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
@@ -112,11 +112,7 @@ def predict(
 
 
 def _check_no_options(context: typer.Context) -> int:
-    """Check that a command inside has its options after its name.
-
-    Raises:
-        BadInputError: if there are options before it.
-    """
+    """Check that a command inside has its options after its name."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     if given := [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]:
         raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")
@@ -153,19 +149,18 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 def _write(predicted: "Predictions", out: Path) -> None:
     """Write predictions as a raw file or as a picture."""
     from hpccoll.model.best_choice import map_cells
-    from hpccoll.model.prediction_file import write_predictions
+    from hpccoll.model.prediction_file import raw_predictions
     from hpccoll.render.prediction_chart import write_prediction_chart
     from hpccoll.render.prediction_report import machine_lines
+    from hpccoll.store.hdf5 import write_raw_file
 
-    try:
+    with writing(out):
         if out.suffix == RAW_FILE:
-            write_predictions(predicted, out)
+            write_raw_file(raw_predictions(predicted, out), out)
             return
         rows = [one.row() for one in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
         write_prediction_chart(rows, map_cells(predicted), out, title, machine_lines(predicted.machine))
-    except OSError as error:
-        raise file_error("--out", out, error, "written") from None
 
 
 def _names(text: str | None, collective: str) -> list[str]:

@@ -12,6 +12,7 @@ from hpccoll.common.limits import (
     MAX_BYTES,
     RANKS_PER_NODE,
     IntegerRange,
+    Kind,
     OneOfWords,
     PositiveNumber,
     PrintableText,
@@ -41,21 +42,13 @@ class NumberWithUnit:
     values: IntegerRange | PositiveNumber
 
     def read(self, key: str, text: str) -> float:
-        """Parse a number with its unit.
-
-        Raises:
-            BadInputError: if ``text`` is none, or the number is not in the range.
-        """
+        """Parse a number with its unit; BadInputError if ``text`` is none, or the number is not in the range."""
         value = self.parse(text, key)
         self.values.check(key, value)
         return value
 
     def check(self, key: str, value: object) -> None:
-        """Check that ``value`` is in the range.
-
-        Raises:
-            BadInputError: if it is not.
-        """
+        """Check that ``value`` is in the range; BadInputError if it is not."""
         self.values.check(key, value)
 
 
@@ -70,7 +63,7 @@ class StepKey:
 
     help: str  # a noun phrase, with the default in brackets if it is not the value
     default: Any  # the default; 0 bytes and None stand for a default that depends on other keys
-    kind: IntegerRange | PositiveNumber | OneOfWords | PrintableText | NumberWithUnit  # the valid values
+    kind: Kind[Any] | NumberWithUnit  # the valid values
 
     @property
     def help_text(self) -> str:
@@ -79,15 +72,8 @@ class StepKey:
         return self.help if known else f"{self.help} [{self.default}]"
 
     def read(self, name: str, text: str) -> Any:
-        """Parse a value.
-
-        Raises:
-            BadInputError: if it is not valid.
-        """
-        if not isinstance(self.kind, PrintableText):
-            return self.kind.read(name, text)
-        self.kind.check(name, text)
-        return text
+        """Parse a value; BadInputError if it is not valid."""
+        return self.kind.read(name, text)
 
 
 WORKLOAD: Mapping[str, StepKey] = {

@@ -40,16 +40,6 @@ def import_text(name, text, out):
 def test_rows_of_an_import_are_the_results_of_the_output(name, tmp_path):
     rows = import_example(name, tmp_path / "imported.h5")
     output = read_example(name)
-    assert {
-        row.case_id: (row.collective, row.algorithm, row.transport, row.device, row.dtype, row.op, row.in_place,
-                      row.root, row.requested_bytes, row.ranks, row.nodes, row.timing, dict(row.params))
-        for row in rows
-    } == {
-        (case := result.case).id: (
-            case.collective, case.algorithm, case.transport, case.device, case.dtype, case.op, case.in_place,
-            case.root, case.bytes, case.ranks, case.nodes, case.timing, dict(case.params))
-        for result in output.results
-    }  # fmt: skip
     seconds = {result.case.id: result.seconds for result in output.results}
     assert {row.case_id: row.median_s for row in rows} == pytest.approx(seconds, abs=1e-9)
     assert {(row.kind, row.source, row.rounds) for row in rows} == {("imported", output.source, 1)}
@@ -73,17 +63,6 @@ def test_a_report_of_an_import_shows_it_in_its_section(name, tmp_path):
     wrong = any(row.status == "wrong" for row in import_example(name, tmp_path / "imported.h5"))
     assert invoke("report", tmp_path / "imported.h5", "--out", tmp_path / "report").code == (3 if wrong else 0)
     assert 'id="other-programs"' in (tmp_path / "report" / "index.html").read_text()
-
-
-def test_several_outputs_of_a_benchmark_are_rounds(tmp_path):
-    times = ["4.10", "4.30", "4.20"]
-    files = [copy(tmp_path, OSU.name, lambda text, t=t: text.replace("4.10", t), i) for i, t in enumerate(times)]
-    out = tmp_path / "osu.h5"
-    assert import_files(out, *files).code == 0
-    row = next(row for row in read_results([out]).rows if row.requested_bytes == 1024)
-    assert row.round_medians_s == pytest.approx([float(each) * 1e-6 for each in times])
-    assert (row.rounds, row.median_s) == (3, pytest.approx(4.2e-6))
-    assert [each["Avg Latency(us)"] for each in json.loads(row.reported)] == times
 
 
 def test_more_nodes_than_ranks_are_refused(tmp_path):
@@ -144,13 +123,6 @@ def test_results_of_ours_are_never_replaced(tmp_path):
         assert out.read_bytes() == before
 
 
-def test_an_import_replaces_an_earlier_one(tmp_path):
-    out = tmp_path / "out.h5"
-    import_example("osu_allreduce.txt", out)
-    rows = import_example("osu_barrier.txt", out)
-    assert [row.collective for row in rows] == ["barrier"]
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "\0\1\2", "no output of a benchmark\n", "{}", '{"nccl_version": 7}', "# OSU ", "[1]",
@@ -209,19 +181,6 @@ def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("outputs")
 
 
-@given(name=st.sampled_from(ALL), data=st.data())
-def test_an_output_that_is_cut_anywhere_is_imported_or_refused(name, data, directory):
-    content = (OUTPUTS / name).read_bytes()
-    check_read(name, content[: data.draw(st.integers(0, len(content)))], directory)
-
-
-@given(name=st.sampled_from(ALL), data=st.data())
-def test_an_output_with_another_byte_is_imported_or_refused(name, data, directory):
-    content = bytearray((OUTPUTS / name).read_bytes())
-    content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    check_read(name, bytes(content), directory)
-
-
 WORDS = (
     "-1",
     "nan",
@@ -239,12 +198,18 @@ WORDS = (
 """What is bad, or at least unusual, in place of a word of an output."""
 
 
-@given(name=st.sampled_from(ALL), word=st.sampled_from(WORDS), data=st.data())
-def test_an_output_with_another_word_is_imported_or_refused(name, word, data, directory):
-    text = (OUTPUTS / name).read_text()
-    words = [word for line in text.splitlines() for word in line.replace(",", " ").replace(":", " ").split()]
-    old = data.draw(st.sampled_from(words))
-    check_read(name, text.replace(old, word).encode(), directory)
+@given(name=st.sampled_from(ALL), damage=st.sampled_from(["cut", "byte", "word"]), data=st.data())
+def test_an_output_that_is_cut_or_has_another_byte_or_word_is_imported_or_refused(name, damage, data, directory):
+    content = (OUTPUTS / name).read_bytes()
+    at = data.draw(st.integers(0, len(content) - 1))
+    if damage == "cut":
+        content = content[:at]
+    elif damage == "byte":
+        content = content[:at] + bytes([data.draw(st.integers(0, 255))]) + content[at + 1 :]
+    else:
+        old = data.draw(st.sampled_from(content.replace(b",", b" ").replace(b":", b" ").split()))
+        content = content.replace(old, data.draw(st.sampled_from(WORDS)).encode())
+    check_read(name, content, directory)
 
 
 def test_each_output_has_one_reader():
