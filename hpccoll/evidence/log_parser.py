@@ -21,14 +21,10 @@ from hpccoll.evidence.nccl_failures import ErrorTraces
 class LogMessage:
     """A message of a library.
 
-    Args:
-        origin: the library: ``nccl``, ``sharp`` (libsharp), ``ucc``; None for a line without a known header.
-        process: the host and process id of the writer; empty without a header that names them.
-        level: the level, such as ``INFO``; None without one.
-        text: the text after the header.
-        place: file and line of the source, for warnings and errors.
-        thread: the header without time, level and place, which names the thread; without a process also the prefix.
-        time: the time in the line, if it is finer than a second.
+    ``origin`` is ``nccl``, ``sharp`` (libsharp) or ``ucc``, None for a line without a known header; ``process`` the
+    host and process id of the writer, empty if no header names them; ``place`` file and line of the source, for
+    warnings and errors; ``thread`` the header without time, level and place, which names the thread, without a process
+    also with the prefix; ``time`` the time in the line, if it is finer than a second.
     """
 
     origin: str | None
@@ -52,7 +48,6 @@ class LogMessage:
 
     @property
     def placed_text(self) -> str:
-        """The text with the place before it, if the place is known."""
         return f"{self.place}: {self.text}" if self.place else self.text
 
 
@@ -129,14 +124,10 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
 
 
 class LoggedCall(NamedTuple):
-    """A call of a collective, as NCCL logs it.
+    """A call of a collective, as NCCL logs it, in the project's names.
 
-    Args:
-        collective: the collective, by the project's name.
-        bytes: the size of the rank's own block, if every rank has one.
-        dtype: the element type, by the project's name.
-        op: the reduction; None without one.
-        ranks: the ranks of the communicator; None if that part of the line is missing.
+    ``bytes`` is the size of the rank's own block, if every rank has one; ``ranks`` is None if that part of the line is
+    missing.
     """
 
     collective: str
@@ -178,7 +169,6 @@ class ParserState:
         self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
 
     def add_line(self, field: str, line: str) -> None:
-        """Add a line, or a word, to a field of the record."""
         self.lines[field][line] = None
 
     def add_unavailable(self, feature: str, reason: str, line: str) -> None:
@@ -187,7 +177,6 @@ class ParserState:
             self.unavailable[Unavailable(feature=feature, reason=reason, line=line)] = None
 
     def record(self) -> LogRecord:
-        """Return the record of all facts."""
         rdma = [path for path in self.paths if path.startswith("NET/") and not TCP_NETWORK.search(path)]
         lines: dict[str, Any] = {field: tuple(lines) for field, lines in self.lines.items()}
         used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
@@ -239,7 +228,6 @@ COMMON_RULES = (rule("", _add_known_reason), rule("", _add_warning))
 
 
 def apply_rules(rules: Sequence[Rule], state: ParserState, message: LogMessage) -> None:
-    """Apply every rule that matches ``message``."""
     for pattern, add_facts in rules:
         if match := pattern.match(message.text):
             add_facts(state, match, message)

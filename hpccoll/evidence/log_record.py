@@ -21,21 +21,12 @@ _WITHOUT_SIZE = ("barrier",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveLine:
-    """A log line in which a library reports how it executes a collective.
+    """A log line, without its header, in which a library reports how it executes a collective; None if it does not say.
 
-    Args:
-        collective: the collective, by the project's name, such as ``all_reduce``.
-        bytes: the size as the library counts it; None if the line has no size.
-        algorithm: ``ring``, ``tree``, ``collnet_direct``, ``collnet_chain``, ``nvls``, ``nvls_tree``, ``pat``; on
-            registered windows ``symmetric``, ``copy_engine``, ``hierarchical_ce``; for UCC the transport layers,
-            such as ``sharp``, ``ucp``, ``cuda``.
-        protocol: ``LL``, ``LL128`` or ``SIMPLE``; the name of a symmetric kernel, or the operation of a copy engine;
-            for UCC the collective layer.
-        channels: the number of channels; None if the line does not name it.
-        dtype: the element type, by the project's name; None if unknown.
-        op: the reduction; None if unknown.
-        memory: the memory type of the buffers, ``host`` or ``cuda``; None if unknown.
-        line: the text of the line, without its header.
+    ``bytes`` is the size as the library counts it. On registered windows the algorithm is ``symmetric``,
+    ``copy_engine`` or ``hierarchical_ce``, for UCC the transport layers, such as ``sharp`` or ``ucp``. The protocol is
+    that of NCCL, the name of a symmetric kernel, the operation of a copy engine, or for UCC the collective layer.
+    ``memory`` is the type of the buffers, ``host`` or ``cuda``.
     """
 
     collective: str
@@ -51,12 +42,9 @@ class CollectiveLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """A log line that tells why a requested feature was not used.
+    """A log line, without its header, that tells why a requested feature was not used.
 
-    Args:
-        feature: ``sharp``, ``nvls``, ``rdma``, ``algorithm``, ``gpu`` (several ranks share one), ...
-        reason: the reason in plain words, see ``fallback_reasons.toml``.
-        line: the text of the line, without its header.
+    The features and the reasons in plain words are those of ``fallback_reasons.toml``.
     """
 
     feature: str
@@ -66,13 +54,10 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedFailure:
-    """An error that ended the creation of a communicator of NCCL, or another call.
+    """An error that ended the creation of a communicator of NCCL, or another call: ``communicator`` or ``call``.
 
-    Args:
-        kind: ``communicator`` or ``call``.
-        cause: the warnings before it, with their places in the source; empty if there are none.
-        callers: the callers that returned the error, from the innermost, and its name.
-        processes: the number of processes that logged it.
+    ``cause`` are the warnings before it, with their places in the source; ``callers`` those that returned the error,
+    from the innermost, and its name; ``processes`` is how many logged it.
     """
 
     kind: str
@@ -83,15 +68,7 @@ class LoggedFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelledCost:
-    """One cell of NCCL's own cost model, from the table that NCCL logs at its start.
-
-    Args:
-        collective: the collective, by the project's name.
-        algorithm: as in ``CollectiveLine``.
-        protocol: as in ``CollectiveLine``.
-        latency_s: the latency of a call, in seconds.
-        bytes_per_s: the bandwidth for large messages, in bytes per second.
-    """
+    """A cell of NCCL's own cost model, from the table that it logs at its start; the bandwidth is of large messages."""
 
     collective: str
     algorithm: str

@@ -130,17 +130,10 @@ class Payload:
     Methods with an argument ``extra`` return blocks that are ``extra`` elements longer: the values from the k-th
     element on are those of the block k generations later.
 
-    Args:
-        call: the call, which defines the contributions and results of all ranks.
-        reduction: the reduction operation.
-        dtype: the element type.
-        count: the number of elements of the whole buffer for divisible units, or of one block (the mean one, if blocks
-            differ) for per-rank units.
-        me: this rank.
-        floor: whether the operation must leave dst unchanged.
-        seed: the seed of the values.
-        generation: the number of the operation modulo GENERATIONS; each generation has other values.
-        periodic: whether the values of long blocks are returned as one period, which begins where the block begins.
+    ``count`` is the number of elements of the whole buffer for divisible units, or of one block (the mean one, if
+    blocks differ) for per-rank units. With ``floor`` the operation must leave dst unchanged. ``generation`` is the
+    number of the operation modulo GENERATIONS; each has other values. With ``periodic`` the values of long blocks are
+    returned as one period, which begins where the block begins.
     """
 
     call: CollectiveCall
@@ -202,7 +195,6 @@ class Payload:
         return self.call.blocks(self.count)
 
     def _length(self, origin: int, unit: int) -> int:
-        """Return the number of elements of unit ``unit`` of the contribution of ``origin``."""
         return self.count if self._blocks is None else int(self._blocks[origin, unit])
 
     def length(self, buffer: str, unit: int) -> int:
@@ -238,13 +230,11 @@ class Payload:
         return unit * (longest + GENERATIONS) + self.generation
 
     def _contribution(self, origin: int, unit: int, extra: int) -> Array:
-        """Return unit ``unit`` of the contribution of ``origin``."""
         length = self._pattern_length(self._length(origin, unit) + extra)
         positions = (self._position(unit) + np.arange(min(length, PERIOD))) % PERIOD
         return np.resize(contribution(self.seed, origin, positions, self.p, self.dtype, self._op), length)
 
     def _expected_unit(self, unit: int, extra: int) -> Array:
-        """Return the content of unit ``unit`` of dst after the operation."""
         parts = self.call.result(self.me, unit)
         if self.call.collective.reduces and len(parts) == self.p:
             whole = reduced_values(self.seed, self.p, self.dtype, self.reduction)

@@ -136,7 +136,6 @@ class GpuCheck:
         self._gpu.synchronize()
 
     def wrong(self) -> int:
-        """Return the number of wrong elements: in the result, in src, and in the guards."""
         for grid, block, _, segments in self._checks:
             counter = np.uint64(self._gpu.address(self._counter))
             self._count(grid, block, (np.uint64(segments), np.uint64(self.generation), counter))

@@ -41,14 +41,12 @@ class StreamTiming:
         self.reset = check.reset
 
     def run(self) -> None:
-        """Run the operations."""
         self._start.record(self._stream)
         self._queue()
         self._end.record(self._stream)
         self._wait()
 
     def wrong(self) -> int:
-        """Return the number of wrong elements."""
         if self._checks_one_more:
             self._check.reset()
             self._queue_one()
@@ -56,7 +54,6 @@ class StreamTiming:
         return self._check.wrong()
 
     def device_ns(self) -> int:
-        """Return the duration of the last run."""
         return self._gpu.elapsed_ns(self._start, self._end)
 
     def wait_by(self, wait: Wait) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import raw_examples
 from cli_runner import invoke
+from fake_nccl import Library
 from mpi4py import MPI
 
 from hpccoll.cases.skip_reason import skip_reason
@@ -71,22 +72,6 @@ class NcclError(RuntimeError):
     """An exception with the name of CuPy's."""
 
 
-class FakeNccl:
-    """The part of NCCL that creates and aborts communicators."""
-
-    def __init__(self):
-        self.aborted = 0
-
-    def get_unique_id(self):
-        return b"id"
-
-    def NcclCommunicator(self, _ranks, _unique, _rank):  # noqa: N802  CuPy's name
-        return SimpleNamespace(abort=self._abort)
-
-    def _abort(self):
-        self.aborted += 1
-
-
 def plan_maker(error=None, closed=None):
     def make():
         if error:
@@ -97,13 +82,13 @@ def plan_maker(error=None, closed=None):
 
 
 def test_a_refused_call_gives_the_reason_and_the_next_case_gets_a_new_communicator():
-    library, comm = FakeNccl(), MPI.COMM_SELF
-    first = communicators.nccl_world(comm, library)
+    comm = MPI.COMM_SELF
+    first = communicators.nccl_world(comm, Library)
     assert not isinstance(make_unless_refused(plan_maker(), comm), str)
-    assert communicators.nccl_world(comm, library) is first
+    assert communicators.nccl_world(comm, Library) is first
     assert make_unless_refused(plan_maker(NcclError(REFUSAL)), comm) == f"NCCL refuses it: {REFUSAL}"
-    assert library.aborted == 1
-    assert communicators.nccl_world(comm, library) is not first
+    assert first.communicator.said == ["aborted"]
+    assert communicators.nccl_world(comm, Library) is not first
     communicators.abort_world(comm)
 
 
