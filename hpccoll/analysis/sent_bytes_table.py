@@ -18,47 +18,30 @@ def sent_bytes_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     """
     compared = () if group.many_pairs else best_placements(group.points)
     points = [p for p in compared if in_units_of_size(p.row, p.row.worker_sent_measured) is not None]
-    largest: dict[tuple[str, int], SeriesPoint] = {}
+    largest = dict[tuple[str, int], SeriesPoint]()
     for point in sorted(points, key=lambda p: (list(group.legend).index(p.series), p.row.ranks, p.row.bytes)):
         largest[point.series, point.row.ranks] = point
     has_aggregators = any(point.row.aggregators for point in largest.values())
-    extra = ["received: both", "by aggregators: both"] if has_aggregators else []
-    head = ["sent by a node", "on", "size", "counted", "measured", *extra, "measured / counted with headers"]
+    more = ["received: both", "by aggregators: both"] if has_aggregators else []
+    head = ["sent by a node", "on", "size", "counted", "measured", *more, "measured / counted with headers"]
     by_switches = any(point.row.requested in SWITCH_REQUESTS for point in group.usable)
-    return head, [
-        _table_line(group, point, has_aggregators=has_aggregators, by_switches=by_switches)
-        for point in largest.values()
-    ]
-
-
-def _table_line(group: ChartGroup, point: SeriesPoint, *, has_aggregators: bool, by_switches: bool) -> list[str]:
-    """Return the cells of a series.
-
-    Args:
-        group: the group of the series.
-        point: the point of the series.
-        has_aggregators: whether received bytes and the bytes of aggregators have cells of their own.
-        by_switches: whether reduction by switches was requested.
-    """
-    row = point.row
-    counted, measured = row.worker_sent_predicted, row.worker_sent_measured
-    extra = [
-        (row.worker_received_predicted, row.worker_received_measured),
-        (
-            aggregator_bytes(row, row.wire_bytes_predicted, counted),
-            aggregator_bytes(row, row.wire_bytes_measured, measured),
-        ),
-    ]
-    ratio = measured_to_counted(row, point.wire)
-    return [
-        point.series,
-        group.shape_label(row),
-        format_size(row.requested_bytes),
-        _in_sizes(row, counted) or (_by_switches(row) if by_switches else "") or uncounted_reason(row),
-        _in_sizes(row, measured),
-        *(", ".join(filter(None, (_in_sizes(row, nbytes) for nbytes in both))) for both in extra if has_aggregators),
-        "" if ratio is None else f"{ratio:.3f}",
-    ]
+    lines = []
+    for point in largest.values():
+        row = point.row
+        counted, measured = row.worker_sent_predicted, row.worker_sent_measured
+        received = row.worker_received_predicted, row.worker_received_measured
+        totals = (row.wire_bytes_predicted, counted), (row.wire_bytes_measured, measured)
+        of_aggregators = tuple(aggregator_bytes(row, everyone, worker) for everyone, worker in totals)
+        extra = [received, of_aggregators] if has_aggregators else []
+        ratio = measured_to_counted(row, point.wire)
+        lines.append([
+            point.series, group.shape_label(row), format_size(row.requested_bytes),
+            _in_sizes(row, counted) or (_by_switches(row) if by_switches else "") or uncounted_reason(row),
+            _in_sizes(row, measured),
+            *(", ".join(filter(None, (_in_sizes(row, nbytes) for nbytes in both))) for both in extra),
+            "" if ratio is None else f"{ratio:.3f}",
+        ])  # fmt: skip
+    return head, lines
 
 
 def _by_switches(row: Row) -> str:

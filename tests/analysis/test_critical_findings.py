@@ -12,8 +12,7 @@ from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.critical_findings import (
     find_busy_machine,
     find_critical,
-    find_far_gpus,
-    find_hidden_gpus,
+    find_gpu_bindings,
     find_slow_gpus,
     opening_findings,
 )
@@ -216,27 +215,24 @@ def load(host="n0", other_cores=0.0, stolen=0.0):
     }  # fmt: skip
 
 
-def test_ranks_far_from_their_gpu_are_a_warning_with_the_jobs(of_rows, make_row, make_run):
+@pytest.mark.parametrize(
+    ("fact", "kind", "values"),
+    [
+        ("ranks_far_from_gpu", "far_gpus", {"number": 2, "first": 4}),
+        ("ranks_seeing_one_gpu", "hidden_gpus", {"number": 2}),
+    ],
+)
+def test_ranks_far_from_their_gpu_or_that_see_one_only_are_a_warning_with_the_jobs(
+    of_rows, make_row, make_run, fact, kind, values
+):
     runs = [
-        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={"ranks_far_from_gpu": ranks})
+        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={fact: ranks})
         for n, ranks in enumerate([[4, 5], None, [4, 5]])
     ]
-    results = of_rows(make_row(), runs=[*runs, make_run(run_id="old", provenance={})])
-    (found,) = find_far_gpus(results)
+    results = of_rows(make_row(), runs=runs)
+    (found,) = find_gpu_bindings(results)
     assert found in opening_findings(results)
-    assert (found.kind, found.severity) == ("far_gpus", "warning")
-    assert found.values == {"number": 2, "first": 4, "jobs": ("job-0", "job-2")}
-
-
-def test_ranks_that_see_their_own_gpu_only_are_a_warning_with_the_jobs(of_rows, make_row, make_run):
-    runs = [
-        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={"ranks_seeing_one_gpu": ranks})
-        for n, ranks in enumerate([[0, 1, 2, 3], None])
-    ]
-    results = of_rows(make_row(), runs=[*runs, make_run(run_id="old", provenance={})])
-    (found,) = find_hidden_gpus(results)
-    assert found in opening_findings(results)
-    assert (found.kind, found.severity, found.values) == ("hidden_gpus", "warning", {"number": 4, "jobs": ("job-0",)})
+    assert (found.kind, found.severity, found.values) == (kind, "warning", values | {"jobs": ("job-0", "job-2")})
 
 
 def busy_findings(of_rows, make_row, make_run, *loads):
