@@ -36,12 +36,3 @@ def import_example(name, out):
     ended = import_files(out, OUTPUTS / name, ranks=given.ranks, nodes=given.nodes)
     assert ended.code == 0, ended.err
     return read_results([out]).rows
-
-
-def summary_of(result):
-    """Return a result in short: operation, call, type, op, placement, S, ranks, nodes and microseconds."""
-    case = result.case
-    return (
-        case.collective, case.algorithm, case.params.get("call"), case.dtype, case.op, case.in_place, case.bytes,
-        case.ranks, case.nodes, round(result.seconds * 1e6, 6),
-    )  # fmt: skip

@@ -10,9 +10,10 @@ import numpy as np
 from hpccoll.measure.guards import guards_of
 from hpccoll.measure.payload import Payload, bits, concatenated
 from hpccoll.measure.result_check import Check
-from hpccoll.measure.result_check_gpu import CheckDevice, GpuCheck
+from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.schedule.cut import GRAIN
+from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import allocate_guarded
 from hpccoll.transports.transport_interface import aligned_empty
 
@@ -228,7 +229,7 @@ class Buffers:
         gpu: whose memory they are; None for the host.
     """
 
-    def __init__(self, setting: Setting, gpu: CheckDevice | None = None) -> None:
+    def __init__(self, setting: Setting, gpu: Gpu | None = None) -> None:
         def allocate(count: int, dtype: np.dtype[np.generic]) -> Any:
             buffer = aligned_empty(count, dtype)
             return gpu.upload(buffer) if gpu else buffer
@@ -285,7 +286,7 @@ class Buffers:
         assert self.check.wrong() == 0
 
 
-def all_are_seen(setting: Setting, faults: Iterable[Fault], gpu: CheckDevice) -> None:
+def all_are_seen(setting: Setting, faults: Iterable[Fault], gpu: Gpu) -> None:
     """See that the check on a GPU finds a right result right, and of a wrong one every element that is."""
     right = bits(setting.right)
     src, dst = gpu.upload(np.zeros(setting.contributed, right.dtype)), gpu.upload(right)

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -14,7 +13,6 @@ from hpccoll.common.files import parse_json
 from hpccoll.common.limits import (
     FILE_NAME,
     ITERATIONS,
-    JOB_BYTES,
     MAX_CASES,
     MAX_NAMES,
     OPERATIONS,
@@ -31,7 +29,7 @@ from hpccoll.common.limits import (
     Size,
     Values,
 )
-from hpccoll.common.records import from_builtins, load_record, to_json
+from hpccoll.common.records import from_builtins, to_json
 from hpccoll.common.units import format_count
 
 Parameter = int | str
@@ -268,42 +266,3 @@ class Job:
             ValueError: if the text is no job.
         """
         return from_builtins(parse_json(text), cls)
-
-    def check(self) -> None:
-        """Check what no type of a field says: names of the catalogue, models, and values that must fit each other.
-
-        Raises:
-            BadInputError: names the first wrong value.
-        """
-        if "/" in self.name or self.name.startswith("."):
-            raise BadInputError("name", self.name, "part of a file name")
-        if not self.cases:
-            raise BadInputError("cases", [], "one or more of them")
-        if self.executor not in (*EXECUTORS, None):
-            raise BadInputError("executor", self.executor, EXECUTORS)
-        if self.models:
-            from hpccoll.training.model_file import model_from_json  # it imports NumPy, which a command line does not
-
-            for name, model in self.models.items():
-                model_from_json(name, model)
-        from hpccoll.cases.catalogue import check_case  # it knows cases
-
-        for case in self.cases:
-            check_case(case)
-
-    @classmethod
-    def load(cls, path: Path) -> "Job":
-        """Read a job file.
-
-        Raises:
-            BadInputError: if the file does not exist or is not a job.
-        """
-        job = load_record(path, "--job", JOB_BYTES, cls, JOB_FILE)
-        try:
-            job.check()
-        except BadInputError as error:
-            raise BadInputError("--job", str(path), f"{JOB_FILE} ({error})") from None
-        return job
-
-
-JOB_FILE = "a job file as 'hpccoll plan' writes it"

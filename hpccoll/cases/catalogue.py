@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import TypeVar
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
-from hpccoll.cases.case import TIMINGS, Case, Parameter
+from hpccoll.cases.case import EXECUTORS, TIMINGS, Case, Job, Parameter
 from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native
 from hpccoll.common.errors import BadInputError, format_choices
-from hpccoll.common.limits import CHANNELS, MAX_BYTES, IntegerRange
+from hpccoll.common.limits import CHANNELS, JOB_BYTES, MAX_BYTES, IntegerRange
+from hpccoll.common.records import load_record
 from hpccoll.common.units import parse_size
 from hpccoll.schedule import (
     BFLOAT16,
@@ -21,6 +23,7 @@ from hpccoll.schedule import (
     unequal_blocks,
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
+from hpccoll.training.model_file import models_from_json
 from hpccoll.training.workload import Workload
 
 Values = TypeVar("Values")
@@ -31,6 +34,40 @@ of the number of channels, the maximum size of a piece: of a unit, or in a pipel
 
 GRAPH = "graph"
 """The parameter of all cases over NCCL that, if 1, replays them as a CUDA graph."""
+
+
+JOB_FILE = "a job file as 'hpccoll plan' writes it"
+
+
+def load_job(path: Path) -> Job:
+    """Read a job file.
+
+    Raises:
+        BadInputError: if the file does not exist or is not a job.
+    """
+    job = load_record(path, "--job", JOB_BYTES, Job, JOB_FILE)
+    try:
+        check_job(job)
+    except BadInputError as error:
+        raise BadInputError("--job", str(path), f"{JOB_FILE} ({error})") from None
+    return job
+
+
+def check_job(job: Job) -> None:
+    """Check what no type of a field says: names of the catalogue, models, and values that must fit each other.
+
+    Raises:
+        BadInputError: names the first wrong value.
+    """
+    if "/" in job.name or job.name.startswith("."):
+        raise BadInputError("name", job.name, "part of a file name")
+    if not job.cases:
+        raise BadInputError("cases", [], "one or more of them")
+    if job.executor not in (*EXECUTORS, None):
+        raise BadInputError("executor", job.executor, EXECUTORS)
+    models_from_json(job.models)
+    for case in job.cases:
+        check_case(case)
 
 
 def check_case(case: Case) -> None:

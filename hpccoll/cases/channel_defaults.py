@@ -56,36 +56,22 @@ def plan_channels(
 
     ``pipelined`` channels are segments of one pipeline; ``queued`` ones run over NCCL.
     """
-    segment = requested.get("segment")
-    by_default = default_channels_nccl if queued else default_channels
-    default = (
-        channels_of_segment(nbytes, schedules, int(segment), pipelined=pipelined)
-        if segment
-        else by_default(nbytes, layout, pipelined=pipelined)
-    )
+    default = default_channels(nbytes, layout, pipelined=pipelined, queued=queued)
+    if segment := requested.get("segment"):  # the largest piece, of a unit or of a slice
+        pieces = len(schedules) * (1 if pipelined else schedules[0].units)
+        default = max(1, -(-nbytes // (pieces * int(segment))))
     channels = int(requested.get("channels", default))
     return channels, int(requested.get("window", min(channels, WINDOW)))
 
 
-def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:
-    """Return the default number of channels for ``nbytes``."""
+def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False, queued: bool = False) -> int:
+    """Return the default number of channels for ``nbytes``; over NCCL one, unless the algorithm is pipelined.
+
+    Over NCCL a second channel lets folds overlap messages, at twice the number of groups; whether that gains anything
+    is unknown, because it has not run on a GPU. NCCL cuts each message into channels of its own.
+    """
     if pipelined:
-        return max(1, min(SEGMENTS, nbytes // SEGMENT))
+        return max(1, min(SEGMENTS, nbytes // (QUEUED_SEGMENT if queued else SEGMENT)))
     unit = nbytes // layout.workers
     between = max(min(WIRE_CHANNELS, unit // WIRE_UNIT), min(WIRE_CHANNELS_MOST, unit // WIRE_MESSAGE))
-    return max(1, min(64, unit // LANE_UNIT), between if layout.nodes > 1 else 1)
-
-
-def default_channels_nccl(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:  # noqa: ARG001  same signature as over MPI
-    """Return the default number of channels over NCCL: one, unless the algorithm is pipelined.
-
-    A second channel lets folds overlap messages, at twice the number of groups; whether that gains anything is unknown,
-    because it has not run on a GPU. NCCL cuts each message into channels of its own.
-    """
-    return max(1, min(SEGMENTS, nbytes // QUEUED_SEGMENT)) if pipelined else 1
-
-
-def channels_of_segment(nbytes: int, schedules: Sequence[Schedule], segment: int, *, pipelined: bool = False) -> int:
-    """Return the number of channels whose pieces, of a unit or of a slice, have at most ``segment`` bytes."""
-    pieces = len(schedules) * (1 if pipelined else schedules[0].units)
-    return max(1, -(-nbytes // (pieces * segment)))
+    return 1 if queued else max(1, min(64, unit // LANE_UNIT), between if layout.nodes > 1 else 1)

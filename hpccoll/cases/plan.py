@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from hpccoll.cases.case import Job, Shape
+from hpccoll.cases.catalogue import check_job
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import (
     JOB_BYTES,
@@ -143,4 +144,4 @@ class Plan:
         if len({job.name for job in self.jobs}) < len(self.jobs):
             raise BadInputError("jobs", len(self.jobs), "jobs with different names")
         for job in self.jobs:
-            job.check()
+            check_job(job)

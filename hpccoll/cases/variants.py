@@ -264,11 +264,7 @@ def variant_communicator(name: str | None, settings: Mapping[str, object], key: 
 
 
 def _check_unchanged(key: str, variant: str, defined: Mapping[str, object], given: Mapping[str, object]) -> None:
-    """Refuse ``given`` values that override ``defined`` ones of the table: rows would carry another variant's name.
-
-    Raises:
-        BadInputError: names the first such value.
-    """
+    """Refuse ``given`` values that override ``defined`` ones of the table: rows would carry another variant's name."""
     for name, value in given.items():
         if name in defined and name not in EXAMPLES and str(value) != str(defined[name]):
             expected = f"{defined[name]}, the value of {variant}; do: for another value choose another name"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, report_damaged
-from hpccoll.common.errors import BadInputError, UnusableError, file_error, to_one_line
+from hpccoll.common.errors import BadInputError, UnusableError, to_one_line, writing
 from hpccoll.common.units import format_count
 
 if TYPE_CHECKING:
@@ -76,20 +76,14 @@ def compare(
         from hpccoll.render.comparison_page import write_comparison
 
         names = f"{reference or paths[0]} and {paths[-1]}"
-        try:
+        with writing(out):
             write_comparison(compared, out, names)
-        except OSError as error:
-            raise file_error("--out", out, error, "written") from None
         typer.echo(f"page: {out}", err=as_json)
     return INCOMPLETE if compared.worse or any(codes) else 0
 
 
 def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool) -> None:
-    """Check the number of runs.
-
-    Raises:
-        UnusableError: if it does not fit the options.
-    """
+    """Check the number of runs."""
     if make_reference and (reference or as_json):
         other = "--reference" if reference else "--json"
         raise UnusableError("hpccoll compare", f"--make-reference and {other} exclude each other")
@@ -109,10 +103,8 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
     codes = [report_damaged(read) for read in results]
     _check_distinct(paths, results)
     made = make_reference(results)
-    try:
+    with writing(out):
         write_reference(made, out)
-    except OSError as error:
-        raise file_error("--out", out, error, "written") from None
     widths = sorted(case.high_s / (case.case.seconds or case.high_s) - 1 for case in made.cases)
     typer.echo(
         f"{out}: {len(made.cases)} cases of {len(paths)} runs; a further run is expected within "
@@ -125,11 +117,7 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
 
 
 def _check_distinct(paths: "Sequence[Path]", results: "Sequence[Results]") -> None:
-    """Check that no launch belongs to two runs: the same run given twice would have no spread.
-
-    Raises:
-        UnusableError: if one does.
-    """
+    """Check that no launch belongs to two runs: the same run given twice would have no spread."""
     seen: set[str] = set()
     for path, read in zip(paths, results, strict=True):
         launches = {run.run_id for run in read.runs}
@@ -171,10 +159,8 @@ def import_outputs(
     check_import_file(out)
     given = SuppliedMetadata(ranks=ranks, nodes=nodes, library=library, program=program)
     outputs = {path: read_output(path, given) for path in files}
-    try:
+    with writing(out):
         write_imported(outputs, out)
-    except OSError as error:
-        raise file_error("--out", out, error, "written") from None
     truncated = [path for path, output in outputs.items() if output.truncated]
     remarks = [note for path, output in outputs.items() for note in notes(path, output)]
     for line in (*remarks, *(f"{path} ends before its last line: the run was cut short" for path in truncated)):

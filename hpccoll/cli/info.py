@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, progress_counter
-from hpccoll.common.errors import BadInputError, file_error
+from hpccoll.common.errors import BadInputError, writing
 
 ALGORITHM = Annotated[str, typer.Argument(help="name of the algorithm; see hpccoll list", metavar="ALGORITHM")]
 WORKERS = Annotated[int, typer.Option("-p", "--workers", help="number of workers")]
@@ -138,17 +138,15 @@ def export_schedule(
             typer.echo(text, nl=False)
         return
     ranks = schedules[0].layout.ranks
-    try:
-        with (
-            replacing_file(out.resolve()) as unfinished,
-            unfinished.open("w", encoding="utf-8") as file,
-            progress_counter("ranks") as show_progress,
-        ):
-            for written, text in enumerate(texts):
-                file.write(text)
-                show_progress(written, ranks)
-    except OSError as error:
-        raise file_error("--out", out, error, "written") from None
+    with (
+        writing(out),
+        replacing_file(out.resolve()) as unfinished,
+        unfinished.open("w", encoding="utf-8") as file,
+        progress_counter("ranks") as show_progress,
+    ):
+        for written, text in enumerate(texts):
+            file.write(text)
+            show_progress(written, ranks)
 
 
 @family.command(

@@ -29,8 +29,9 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
         BadInputError: if a value is invalid, or a variable of this process overrides a setting of NCCL's communicators.
     """
     from hpccoll.analysis.choice_table import check_job_table
+    from hpccoll.cases.catalogue import load_job
 
-    job = Job.load(arguments.job) if arguments.job else _job_from_options(arguments, launched)
+    job = load_job(arguments.job) if arguments.job else _job_from_options(arguments, launched)
     check_job_table(job.table)
     if job.communicator:
         from hpccoll.cases.communicator_settings import overridden_settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from hpccoll.cli.common import parse_counts, progress_counter, read_machine_or_cluster
-from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import FLAG
 from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, NumberWithUnit, StepKey, option
 
@@ -87,10 +87,8 @@ def predict_step(
     else:
         answer = _simulated(keys, nodes, param or [], read_machine_or_cluster(machine, cluster), as_json=as_json)
     if out:
-        try:
+        with writing(out):
             answer.write(out)
-        except OSError as error:
-            raise file_error("--out", out, error, "written") from None
     typer.echo(json.dumps(answer.rows, indent=1) if as_json else "\n".join(answer.lines))
     if out and not as_json:
         typer.echo(f"picture: {out}")
@@ -98,11 +96,7 @@ def predict_step(
 
 
 def _check_form(given: Mapping[str, Any]) -> None:
-    """Check that the options are those of one form of the command.
-
-    Raises:
-        UnusableError: names the first one that belongs to another form.
-    """
+    """Check that the options are those of one form of the command."""
     if sum(given[name] is not None for name in ("model", "params", "scenarios")) != 1:
         raise UnusableError("hpccoll predict step", "exactly one of --model, --params and --scenarios")
     for form, other, names in (("model", "params", ONLY_SIMULATED), ("params", "model", ONLY_CLOSED_FORM)):

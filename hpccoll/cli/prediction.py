@@ -8,7 +8,7 @@ import typer
 
 from hpccoll.cli.common import parse_counts, progress_counter, read_machine_or_cluster, report_damaged
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
-from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.errors import BadInputError, UnusableError, writing
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
@@ -112,11 +112,7 @@ def predict(
 
 
 def _check_no_options(context: typer.Context) -> int:
-    """Check that a command inside has its options after its name.
-
-    Raises:
-        BadInputError: if there are options before it.
-    """
+    """Check that a command inside has its options after its name."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     if given := [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]:
         raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")
@@ -157,15 +153,13 @@ def _write(predicted: "Predictions", out: Path) -> None:
     from hpccoll.render.prediction_chart import write_prediction_chart
     from hpccoll.render.prediction_report import machine_lines
 
-    try:
+    with writing(out):
         if out.suffix == RAW_FILE:
             write_predictions(predicted, out)
             return
         rows = [one.row() for one in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
         write_prediction_chart(rows, map_cells(predicted), out, title, machine_lines(predicted.machine))
-    except OSError as error:
-        raise file_error("--out", out, error, "written") from None
 
 
 def _names(text: str | None, collective: str) -> list[str]:

@@ -204,11 +204,7 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
 
 
 def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "ProbeResult | None":
-    """Return the evidence of the probe, None without one, and turn off NCCL's log for the timed launch.
-
-    Raises:
-        BadInputError: on all ranks, if the evidence cannot be read.
-    """
+    """Return the evidence of the probe, None without one, and turn off NCCL's log for the timed launch."""
     from hpccoll.evidence.probe_result import ProbeResult
 
     if any(case.transport == "nccl" for case in job.cases):

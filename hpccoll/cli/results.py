@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged
-from hpccoll.common.errors import BadInputError, file_error
+from hpccoll.common.errors import BadInputError, writing
 
 family = typer.Typer()
 
@@ -42,10 +42,8 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
     from hpccoll.store.load_results import read_results
 
     results = read_results(paths)
-    try:
+    with writing(out):
         page = build_report(results, out, title=", ".join(dict.fromkeys(map(results_name, paths))), paths=paths)
-    except OSError as error:
-        raise file_error("--out", out, error, "written") from None
     code = report_damaged(results)
     for line in outcome_lines(results):
         typer.echo(line)

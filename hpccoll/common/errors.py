@@ -4,7 +4,8 @@ import errno
 import mmap
 import os
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
@@ -25,10 +26,7 @@ MAX_COMPARED_CHARACTERS = 100
 def did_you_mean(word: object, known: Iterable[str], min_similarity: float = 0.7) -> str:
     """Return "did you mean X? " for the known word nearest to ``word``; empty if none is near.
 
-    Args:
-        word: the unknown word.
-        known: the valid words.
-        min_similarity: the least similarity of a near word; two letters of three are too few: gpu does not mean cpu.
+    By default two letters of three are too few: gpu does not mean cpu.
     """
     if not isinstance(word, str) or len(word) > MAX_COMPARED_CHARACTERS:
         return ""
@@ -92,12 +90,7 @@ def fault_with_line(error: Exception) -> str:
 
 
 class UnusableError(BadInputError):
-    """Input that cannot be used although no single value is wrong; the line gives the reason.
-
-    Args:
-        key: the input that cannot be used: a file or a request.
-        why: the reason.
-    """
+    """Input, a file or a request, that cannot be used although no single value is wrong; the line says why."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(key, None, why)
@@ -177,8 +170,7 @@ def check_resources(
 
 
 def _check_file_size(nbytes: int) -> None:
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    if limit != resource.RLIM_INFINITY and limit < nbytes:
+    if 0 <= resource.getrlimit(resource.RLIMIT_FSIZE)[0] < nbytes:  # RLIM_INFINITY is -1
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
 
 
@@ -188,6 +180,19 @@ def file_error(key: str, path: object, error: OSError, action: str = "read") -> 
     number = error.errno
     why = describe_errno(number) if number and os.strerror(number) == error.strerror else error.strerror or error
     return kind(key, f"{format_value(str(path))} cannot be {action}: {why}")
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Report an OSError while the output of a command is written as one of the option ``--out``.
+
+    Raises:
+        UnusableError: if ``out`` cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise file_error("--out", out, error, "written") from None
 
 
 def refusal_of(error: BaseException) -> BadInputError | None:
@@ -201,19 +206,15 @@ def refusal_of(error: BaseException) -> BadInputError | None:
             return error
         case OutputError():
             return ResourceError("stdout", f"cannot be written: {describe_errno(error.number)}")
-        case OSError(filename=str() | bytes() | os.PathLike()) if not _is_of_package(error.filename):
-            return file_error("path", os.fsdecode(error.filename), error, "used")
+        case OSError(filename=str() | bytes() | os.PathLike()):
+            if not Path(path := os.fsdecode(error.filename)).is_relative_to(PACKAGE):  # else the installation is broken
+                return file_error("path", path, error, "used")
         case RuntimeError() if str(error).startswith("Symlink loop"):  # of pathlib before Python 3.13
             return UnusableError("path", str(error))
         case FileNotFoundError():  # of getcwd
             return UnusableError("working directory", "it no longer exists; do: change to one that exists")
     number = _errno_of(error)
     return ResourceError("system", describe_errno(number)) if number else None
-
-
-def _is_of_package(path: str | bytes | os.PathLike[str]) -> bool:
-    """Return whether a file belongs to this package: without it the installation is broken."""
-    return Path(os.fsdecode(path)).is_relative_to(PACKAGE)
 
 
 _TEXTS = {"failed to map segment": errno.ENOMEM, "start new thread": errno.EAGAIN}

@@ -1,4 +1,7 @@
-"""Readers of whole files that people or programs wrote: regular files of a bounded size, text and JSON."""
+"""Readers of whole files that people or programs wrote: regular files of at most ``max_bytes`` bytes, text and JSON.
+
+The ``key`` is the option or key that names the file (``CONFIG``, ``--job``, ``table``); it begins each message.
+"""
 
 import errno
 import json
@@ -25,10 +28,6 @@ _KINDS = {
 def open_regular(path: Path, key: str) -> BinaryIO:
     """Open a regular file for reading; opening a pipe or a device may block, and reading it may never end.
 
-    Args:
-        path: the path of the file.
-        key: the option or key that names the file, which begins the message: ``CONFIG``, ``--job``, ``table``.
-
     Raises:
         UnusableError: if the file cannot be opened or is not a regular file.
     """
@@ -36,27 +35,23 @@ def open_regular(path: Path, key: str) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:  # open() of a socket
-            raise UnusableError(
-                key, f"{format_value(str(path))} cannot be read: it is a socket, not a regular file"
-            ) from None
+            raise _refusal(key, path, "cannot be read: it is a socket, not a regular file") from None
         raise file_error(key, path, error) from None
     except ValueError:  # a NUL, or a surrogate that no file system accepts
-        raise UnusableError(key, f"{format_value(str(path))} is not the name of a file") from None
+        raise _refusal(key, path, "is not the name of a file") from None
     kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
     if kind == stat.S_IFREG:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
-    what = _KINDS.get(kind, "something else")
-    raise UnusableError(key, f"{format_value(str(path))} cannot be read: it is {what}, not a regular file")
+    raise _refusal(key, path, f"cannot be read: it is {_KINDS.get(kind, 'something else')}, not a regular file")
+
+
+def _refusal(key: str, path: Path, why: str) -> UnusableError:
+    return UnusableError(key, f"{format_value(str(path))} {why}")
 
 
 def read_bytes(path: Path, key: str, max_bytes: int) -> bytes:
     """Return the content of a regular file.
-
-    Args:
-        path: the path of the file.
-        key: the option or key that names the file.
-        max_bytes: the maximum size of such a file in bytes.
 
     Raises:
         UnusableError: if the file cannot be read, is not a regular file, or has more than ``max_bytes`` bytes.
@@ -90,17 +85,11 @@ def encoding_hint(path: Path, key: str) -> str:
 
 
 def _too_large(path: Path, key: str, max_bytes: int) -> UnusableError:
-    return UnusableError(key, f"{format_value(str(path))} is larger than such a file can be, {format_size(max_bytes)}")
+    return _refusal(key, path, f"is larger than such a file can be, {format_size(max_bytes)}")
 
 
 def read_text(path: Path, key: str, max_bytes: int, errors: str = "strict") -> str:
-    """Return the text of a regular file in UTF-8.
-
-    Args:
-        path: the path of the file.
-        key: the option or key that names the file.
-        max_bytes: the maximum size of such a file in bytes.
-        errors: ``strict`` refuses bytes that are not UTF-8; ``replace`` puts U+FFFD in their place.
+    """Return the text of a regular file in UTF-8; for other bytes ``errors`` is ``strict``, or ``replace`` by U+FFFD.
 
     Raises:
         UnusableError: if the file cannot be read, is not a regular file, is too large or is not text.
@@ -108,7 +97,7 @@ def read_text(path: Path, key: str, max_bytes: int, errors: str = "strict") -> s
     try:
         return read_bytes(path, key, max_bytes).decode(errors=errors)
     except UnicodeDecodeError as error:
-        raise UnusableError(key, f"{format_value(str(path))} is not text in UTF-8, at byte {error.start}") from None
+        raise _refusal(key, path, f"is not text in UTF-8, at byte {error.start}") from None
 
 
 def read_fact(path: Path) -> str:
@@ -121,11 +110,6 @@ def read_fact(path: Path) -> str:
 
 def read_lines(path: Path, key: str, max_bytes: int) -> Iterator[str]:
     """Yield the lines of a regular file that may be large; U+FFFD replaces bytes that are not UTF-8.
-
-    Args:
-        path: the path of the file.
-        key: the option or key that names the file.
-        max_bytes: the maximum size of such a file in bytes.
 
     Raises:
         UnusableError: if the file cannot be read, is not a regular file, or has more than ``max_bytes`` bytes.
@@ -145,21 +129,14 @@ def read_lines(path: Path, key: str, max_bytes: int) -> Iterator[str]:
 def read_json(path: Path, key: str, max_bytes: int) -> Any:
     """Return the value of a JSON file.
 
-    Args:
-        path: the path of the file.
-        key: the option or key that names the file.
-        max_bytes: the maximum size of such a file in bytes.
-
     Raises:
-        UnusableError: if ``read_text`` raises it or the text is not JSON; also for deep nesting,
-            NaN, integers of thousands of digits.
+        UnusableError: if ``read_text`` raises it, or ``parse_json`` refuses the text.
     """
+    text = read_text(path, key, max_bytes)
     try:
-        return parse_json(read_text(path, key, max_bytes))
-    except UnusableError:
-        raise
+        return parse_json(text)
     except ValueError as error:
-        raise UnusableError(key, f"{format_value(str(path))} is not JSON: {error}") from None
+        raise _refusal(key, path, f"is not JSON: {error}") from None
 
 
 def parse_json(text: str) -> Any:

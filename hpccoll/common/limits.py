@@ -3,20 +3,60 @@
 Without bounds, a typing error or a hostile file could take all time and memory of its reader.
 """
 
-import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 from msgspec import Meta
 
 from hpccoll.common.errors import BadInputError
 
+Parsed = TypeVar("Parsed")
+
+
+class Kind(Generic[Parsed]):
+    """A kind of values; its text says which values are valid."""
+
+    __slots__ = ()
+
+    def accepts(self, value: object) -> bool:
+        """Return whether ``value`` is valid."""
+        raise NotImplementedError
+
+    def parse(self, text: str) -> Parsed | None:
+        """Return the value that ``text`` stands for, which need not be valid; None for none."""
+        raise NotImplementedError
+
+    def refusal(self, key: str, value: object) -> BadInputError:
+        """Return the error of a value, or a text, that is not valid; the message says what is."""
+        return BadInputError(key, value, str(self))
+
+    def check(self, key: str, value: object) -> None:
+        """Check that ``value`` is valid.
+
+        Raises:
+            BadInputError: if it is not; the message says what is.
+        """
+        if not self.accepts(value):
+            raise self.refusal(key, value)
+
+    def read(self, key: str, text: str) -> Parsed:
+        """Return the value that ``text`` stands for.
+
+        Raises:
+            BadInputError: if it stands for no valid one; the message says what is.
+        """
+        value = self.parse(text)
+        if value is None or not self.accepts(value):
+            raise self.refusal(key, text)
+        return value
+
 
 @dataclass(frozen=True, slots=True)
-class IntegerRange:
-    """The whole numbers from ``minimum`` to ``maximum``, both included."""
+class IntegerRange(Kind[int]):
+    """The whole numbers from ``minimum`` to ``maximum``, both included; True is not the number 1."""
 
     minimum: int
     maximum: int
@@ -29,28 +69,15 @@ class IntegerRange:
         """The annotation of a field of a record."""
         return Meta(ge=self.minimum, le=self.maximum)
 
-    def check(self, key: str, value: object) -> None:
-        """Check that ``value`` is in the range; True is not the number 1.
+    def accepts(self, value: object) -> bool:
+        return type(value) is int and self.minimum <= value <= self.maximum
 
-        Raises:
-            BadInputError: if it is not; the message names the bounds.
-        """
-        if type(value) is not int or not self.minimum <= value <= self.maximum:
-            raise BadInputError(key, value, str(self))
-
-    def read(self, key: str, text: str) -> int:
-        """Parse a number of the range.
-
-        Raises:
-            BadInputError: if ``text`` is none; the message names the bounds.
-        """
-        if not (re.fullmatch(r"-?[0-9]{1,19}", text) and self.minimum <= int(text) <= self.maximum):
-            raise BadInputError(key, text, str(self))
-        return int(text)
+    def parse(self, text: str) -> int | None:
+        return int(text) if re.fullmatch(r"-?[0-9]{1,19}", text) else None
 
 
 @dataclass(frozen=True, slots=True)
-class PositiveNumber:
+class PositiveNumber(Kind[float]):
     """The numbers above 0 up to ``maximum``, in a unit."""
 
     maximum: float
@@ -64,32 +91,17 @@ class PositiveNumber:
         """The annotation of a field of a record."""
         return Meta(gt=0, le=self.maximum)
 
-    def check(self, key: str, value: object) -> None:
-        """Check that ``value`` is in the range.
+    def accepts(self, value: object) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= self.maximum
 
-        Raises:
-            BadInputError: if it is not; the message names the bound.
-        """
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= self.maximum:
-            raise BadInputError(key, value, str(self))
-
-    def read(self, key: str, text: str) -> float:
-        """Parse a number of the range.
-
-        Raises:
-            BadInputError: if ``text`` is none; the message names the bound.
-        """
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not 0 < number <= self.maximum:
-            raise BadInputError(key, text, str(self))
-        return number
+    def parse(self, text: str) -> float | None:
+        with suppress(ValueError):
+            return float(text)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class OneOfWords:
+class OneOfWords(Kind[str]):
     """One of several words."""
 
     words: tuple[str, ...]
@@ -97,23 +109,14 @@ class OneOfWords:
     def __str__(self) -> str:
         return ", ".join(self.words)
 
-    def check(self, key: str, value: object) -> None:
-        """Check that ``value`` is one of the words.
+    def accepts(self, value: object) -> bool:
+        return value in self.words
 
-        Raises:
-            BadInputError: if it is not; the message names them.
-        """
-        if value not in self.words:
-            raise BadInputError(key, value, self.words)
-
-    def read(self, key: str, text: str) -> str:
-        """Return the word.
-
-        Raises:
-            BadInputError: if it is none; the message names them.
-        """
-        self.check(key, text)
+    def parse(self, text: str) -> str:
         return text
+
+    def refusal(self, key: str, value: object) -> BadInputError:
+        return BadInputError(key, value, self.words)  # the nearest first
 
 
 _PRINTABLE = "^[^\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\ud800-\\udfff]*\\Z"
@@ -121,7 +124,7 @@ _PRINTABLE = "^[^\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\ud800-\\udfff]*\\Z"
 
 
 @dataclass(frozen=True, slots=True)
-class PrintableText:
+class PrintableText(Kind[str]):
     """Printable texts of bounded length; they reach command lines, file names and terminals."""
 
     maximum: int = 4096
@@ -135,14 +138,11 @@ class PrintableText:
         """The annotation of a field of a record."""
         return Meta(min_length=self.minimum, max_length=self.maximum, pattern=_PRINTABLE)
 
-    def check(self, key: str, value: object) -> None:
-        """Check that ``value`` is such a text.
+    def accepts(self, value: object) -> bool:
+        return isinstance(value, str) and self.minimum <= len(value) <= self.maximum and value.isprintable()
 
-        Raises:
-            BadInputError: if it is not; the message names the bounds.
-        """
-        if not (isinstance(value, str) and self.minimum <= len(value) <= self.maximum and value.isprintable()):
-            raise BadInputError(key, value, str(self))
+    def parse(self, text: str) -> str:
+        return text
 
 
 Bound = IntegerRange | PositiveNumber
@@ -150,19 +150,12 @@ Bound = IntegerRange | PositiveNumber
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What can be set.
+    """What can be set."""
 
-    Args:
-        help: a noun phrase.
-        default: the default in a sweep file; a tuple for a list.
-        bound: the bounds of a number, or of each number of a list; None for other values.
-        required: whether a sweep file must set it.
-    """
-
-    help: str
-    default: object = None
-    bound: Bound | None = None
-    required: bool = False
+    help: str  # a noun phrase
+    default: object = None  # in a sweep file; a tuple for a list
+    bound: Bound | None = None  # of a number, or of each number of a list; None for other values
+    required: bool = False  # a sweep file must set it
 
 
 RANKS = IntegerRange(1, 1 << 18)

@@ -37,13 +37,7 @@ def to_builtins(record: object, encode: Callable[[Any], Any] | None = None) -> A
 
 
 def from_builtins(values: object, kind: type[Record], key: str = "", decode: Decoder | None = None) -> Record:
-    """Return the record of a JSON value.
-
-    Args:
-        values: the value, as ``json.loads`` returns it.
-        kind: the type of the record.
-        key: the name of the value in messages; empty for a whole file.
-        decode: decodes values of types that JSON lacks.
+    """Return the record of a JSON value; ``key`` is its name in messages, ``decode`` is for types that JSON lacks.
 
     Raises:
         BadInputError: names the first key that is wrong, its value and what is valid.
@@ -59,15 +53,9 @@ def from_builtins(values: object, kind: type[Record], key: str = "", decode: Dec
 def load_record(
     path: Path, key: str, max_bytes: int, kind: type[Record], what: str, ignored: Sequence[str] = ()
 ) -> Record:
-    """Return the record of a JSON file whose key ``schema`` names its format and version.
+    """Return the record of a JSON file (see ``read_json``) whose key ``schema`` names its format and version.
 
-    Args:
-        path: the path of the file.
-        key: the option or key that names the file.
-        max_bytes: the maximum size of such a file in bytes.
-        kind: the type of the record.
-        what: what such a file is, in words.
-        ignored: further keys that the file may have.
+    In messages ``what`` says what such a file is; ``ignored`` keys may be in it.
 
     Raises:
         BadInputError: if the file cannot be read, is of an earlier version, or has a wrong value.

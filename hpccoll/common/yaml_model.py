@@ -57,28 +57,11 @@ def _number_to_text(value: object) -> object:
 
 MAX_NAME_LENGTH = 255
 """Maximum number of characters of a variable's name."""
-MAX_TEXT_LENGTH = 4096
-"""Maximum number of characters of a text: a launcher, an image, an option."""
 
 
-def _check_text(text: str) -> str:
-    """Check that a text is safe in the environment of a process, in a command line, and on a terminal.
-
-    Raises:
-        BadInputError: if it is not.
-    """
-    limits.PrintableText(MAX_TEXT_LENGTH).check("text", text)
-    return text
-
-
-def _check_variable_value(text: str) -> str:
-    """Check that a text is a valid value of a variable.
-
-    Raises:
-        BadInputError: if it is not.
-    """
-    limits.VARIABLE_VALUE.check("text", text)
-    return text
+def _checked(kind: limits.Kind[str]) -> AfterValidator:
+    """Return the validator of a text, which is safe in an environment, in a command line, and on a terminal."""
+    return AfterValidator(lambda text: kind.read("text", text))
 
 
 def check_variable_names(values: dict[str, str]) -> dict[str, str]:
@@ -121,13 +104,11 @@ OneOrMore = Annotated[
     AfterValidator(_unique),
     _ItemOrListSchema(),
 ]
-Text = Annotated[str, AfterValidator(_check_text)]
+Text = Annotated[str, _checked(limits.PrintableText())]
 Word = Annotated[Text, BeforeValidator(_number_to_text, json_schema_input_type=str | int | float)]
 """A name that may be a number, such as that of an account."""
 VariableValue = Annotated[
-    str,
-    BeforeValidator(_number_to_text, json_schema_input_type=str | int | float),
-    AfterValidator(_check_variable_value),
+    str, BeforeValidator(_number_to_text, json_schema_input_type=str | int | float), _checked(limits.VARIABLE_VALUE)
 ]
 Variables = Annotated[dict[str, VariableValue], AfterValidator(check_variable_names)]
 
@@ -146,12 +127,9 @@ def annotation_of(kind: Any) -> Any:
     if isinstance(kind, limits.PrintableText):
         return Text
     if isinstance(kind, limits.OneOfWords):
-        return Annotated[Text, AfterValidator(lambda value: kind.read("word", value))]
-
-    def read(value: object) -> object:
-        return kind.read("number", str(value))
-
-    return Annotated[int | float, BeforeValidator(read, json_schema_input_type=int | float | str)]
+        return Annotated[Text, _checked(kind)]
+    read = BeforeValidator(lambda value: kind.read("number", str(value)), json_schema_input_type=int | float | str)
+    return Annotated[int | float, read]
 
 
 def field(key: Key, alias: str | None = None) -> Any:
@@ -186,12 +164,7 @@ class _PlainLoader(yaml.SafeLoader):
     def _values(self, node: yaml.Node, known: dict[int, int]) -> int:
         """Return the number of values of a node with aliases expanded.
 
-        Args:
-            node: the node.
-            known: the numbers by the id of the node; 0 while a node is being counted.
-
-        Raises:
-            ComposerError: if a node contains itself, or a mapping has a duplicate key.
+        The ``known`` numbers are by the id of the node, and 0 while a node is counted: it must not contain itself.
         """
         if id(node) not in known:
             known[id(node)] = 0
@@ -205,11 +178,6 @@ class _PlainLoader(yaml.SafeLoader):
         return known[id(node)]
 
     def _check_unique_keys(self, node: yaml.MappingNode) -> None:
-        """Check that a mapping has no duplicate key.
-
-        Raises:
-            ComposerError: if it has one.
-        """
         lines_by_key: dict[Hashable, int] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -235,12 +203,7 @@ Model = TypeVar("Model", bound=YamlSection)
 
 
 def load_yaml(path: Path, model: type[Model], key: str) -> Model:
-    """Read a file into ``model``.
-
-    Args:
-        path: the path of the file.
-        model: the class of the result.
-        key: the command-line argument with the path, such as ``CONFIG``; error messages name it.
+    """Read a file into ``model``; ``key`` is the command-line argument with its path, such as ``CONFIG``.
 
     Raises:
         BadInputError: names the file, the key, the value and the valid choices.
@@ -256,10 +219,6 @@ def load_yaml(path: Path, model: type[Model], key: str) -> Model:
 
 def load_plain_yaml(path: Path, key: str) -> Any:
     """Return the content of a file: mappings and lists of whole numbers and texts.
-
-    Args:
-        path: the path of the file.
-        key: the command-line argument, or the key, with the path; error messages name it.
 
     Raises:
         BadInputError: if the file cannot be read or is no YAML.

@@ -52,7 +52,6 @@ class LogMessage:
 
     @property
     def placed_text(self) -> str:
-        """The text with the place before it, if the place is known."""
         return f"{self.place}: {self.text}" if self.place else self.text
 
 
@@ -129,14 +128,10 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
 
 
 class LoggedCall(NamedTuple):
-    """A call of a collective, as NCCL logs it.
+    """A call of a collective, as NCCL logs it, in the project's names.
 
-    Args:
-        collective: the collective, by the project's name.
-        bytes: the size of the rank's own block, if every rank has one.
-        dtype: the element type, by the project's name.
-        op: the reduction; None without one.
-        ranks: the ranks of the communicator; None if that part of the line is missing.
+    ``bytes`` is the size of the rank's own block, if every rank has one; ``ranks`` is None if that part of the line is
+    missing.
     """
 
     collective: str
@@ -178,7 +173,6 @@ class ParserState:
         self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
 
     def add_line(self, field: str, line: str) -> None:
-        """Add a line, or a word, to a field of the record."""
         self.lines[field][line] = None
 
     def add_unavailable(self, feature: str, reason: str, line: str) -> None:
@@ -187,7 +181,6 @@ class ParserState:
             self.unavailable[Unavailable(feature=feature, reason=reason, line=line)] = None
 
     def record(self) -> LogRecord:
-        """Return the record of all facts."""
         rdma = [path for path in self.paths if path.startswith("NET/") and not TCP_NETWORK.search(path)]
         lines: dict[str, Any] = {field: tuple(lines) for field, lines in self.lines.items()}
         used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
@@ -239,7 +232,6 @@ COMMON_RULES = (rule("", _add_known_reason), rule("", _add_warning))
 
 
 def apply_rules(rules: Sequence[Rule], state: ParserState, message: LogMessage) -> None:
-    """Apply every rule that matches ``message``."""
     for pattern, add_facts in rules:
         if match := pattern.match(message.text):
             add_facts(state, match, message)

@@ -51,12 +51,9 @@ class CollectiveLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """A log line that tells why a requested feature was not used.
+    """A log line, without its header, that tells why a requested feature was not used.
 
-    Args:
-        feature: ``sharp``, ``nvls``, ``rdma``, ``algorithm``, ``gpu`` (several ranks share one), ...
-        reason: the reason in plain words, see ``fallback_reasons.toml``.
-        line: the text of the line, without its header.
+    The features and the reasons in plain words are those of ``fallback_reasons.toml``.
     """
 
     feature: str
@@ -66,13 +63,10 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedFailure:
-    """An error that ended the creation of a communicator of NCCL, or another call.
+    """An error that ended the creation of a communicator of NCCL, or another call: ``communicator`` or ``call``.
 
-    Args:
-        kind: ``communicator`` or ``call``.
-        cause: the warnings before it, with their places in the source; empty if there are none.
-        callers: the callers that returned the error, from the innermost, and its name.
-        processes: the number of processes that logged it.
+    ``cause`` are the warnings before it, with their places in the source; ``callers`` those that returned the error,
+    from the innermost, and its name; ``processes`` is how many logged it.
     """
 
     kind: str
@@ -83,15 +77,7 @@ class LoggedFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelledCost:
-    """One cell of NCCL's own cost model, from the table that NCCL logs at its start.
-
-    Args:
-        collective: the collective, by the project's name.
-        algorithm: as in ``CollectiveLine``.
-        protocol: as in ``CollectiveLine``.
-        latency_s: the latency of a call, in seconds.
-        bytes_per_s: the bandwidth for large messages, in bytes per second.
-    """
+    """A cell of NCCL's own cost model, from the table that it logs at its start; the bandwidth is of large messages."""
 
     collective: str
     algorithm: str

@@ -122,7 +122,6 @@ def _add_communicator(state: ParserState, match: re.Match[str], _message: LogMes
 
 
 def _add_member(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-    """Add the host and the GPU of a rank."""
     found = dict(re.findall(r"(commId|busId|nvmlDev) (\w+)", match["more"]))
     communicator = found.get("commId", ""), int(match["ranks"])
     members = state.members.setdefault(communicator, defaultdict(set))
@@ -233,7 +232,6 @@ NVLS_REFUSED = ("its set-up failed", "NVSwitches refuse multicast memory")
 
 
 def _add_failed_nvls(state: ParserState) -> None:
-    """Add that NVLS is unavailable if its set-up failed."""
     known = any(one.reason in NVLS_REFUSED for one in state.unavailable)
     if not known and (error := next(state.errors.of_source("nvls."), None)):
         state.add_unavailable("nvls", NVLS_REFUSED[0], "; ".join(error.causes) or error.steps[0])

@@ -31,15 +31,10 @@ _PROXY = re.compile(r"(?:^|/)proxy\.\w+:")
 
 @dataclass(slots=True)
 class ErrorTrace:
-    """The course of one error in a process.
+    """The course of one error in a process, which had ``created`` a communicator before or not.
 
-    Args:
-        process: the process.
-        created: whether the process had created a communicator before.
-        causes: the warnings before the error, with their places.
-        code: the code that the callers return.
-        steps: the places of the callers, from the innermost.
-        recovered: whether the thread went on with other messages.
+    The causes are the warnings before the error, with their places; the steps are the places of the callers, from the
+    innermost, that return the code. The thread has recovered if it went on with other messages.
     """
 
     process: str
@@ -57,7 +52,6 @@ class ErrorTrace:
         return bool(self.causes) and (not self.recovered or any(map(_PROXY.search, self.steps)))
 
     def as_failure(self, processes: int) -> LoggedFailure:
-        """Return the failure that ``processes`` processes logged."""
         creation = any(map(_CREATION.search, self.steps)) or not self.created
         steps = ", ".join(f"{place} -> {self.code}" for place in self.steps)
         return LoggedFailure(

@@ -18,14 +18,7 @@ DISTANCES = ("PIX", "PXB", "PHB", "SYS")
 
 @dataclass(frozen=True, slots=True)
 class NearestNics:
-    """The NICs that are nearest to a GPU.
-
-    Args:
-        gpu: the number of the GPU.
-        distance: the distance of these NICs, one of ``DISTANCES``.
-        nics: their names.
-        nvlinks: the number of NVLinks of the GPU; None if unknown.
-    """
+    """The NICs that are nearest to a GPU, their distance, one of ``DISTANCES``, and how many NVLinks the GPU has."""
 
     gpu: int
     distance: str

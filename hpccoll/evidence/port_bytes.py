@@ -25,12 +25,7 @@ class PortBytes:
     Everything else on the wire only adds to the bytes. Too many bytes of a small vector therefore contradict nothing,
     but too few still prove SHARP, if the packets are counted as well and their least overhead is subtracted.
 
-    Args:
-        nbytes: the size S in bytes.
-        ranks: the number of ranks n.
-        nodes: the number of nodes N; None if unknown.
-        sent: the bytes that all ports of a node sent per operation; None if they were not counted.
-        packets: the packets that all ports of a node sent per operation; None if they were not counted.
+    ``sent`` bytes and ``packets`` are what all ports of a node sent per operation; None if they were not counted.
     """
 
     nbytes: int

@@ -38,21 +38,13 @@ _MAX_SIZES = 8
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one case.
+    """What ran in a case, and the evidence for it, such as the log line.
 
-    Args:
-        executed: what ran, with the reason of a fallback: ``ring``, ``sharp (collnet_direct)``,
-            ``ring (fallback: <line>)``, ``unknown``.
-        evidence: the evidence for it, such as the log line.
+    ``executed`` has the reason of a fallback: ``ring``, ``sharp (collnet_direct)``, ``ring (fallback: <line>)``.
     """
 
     executed: str
     evidence: str
-
-    @property
-    def offloaded(self) -> bool:
-        """Whether switches reduced."""
-        return self.executed.partition(" ")[0] in OFFLOADED
 
 
 def judge_collective(

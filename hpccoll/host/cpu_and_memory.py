@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 
 
 def cpu_model() -> str:
-    """Return the model name of the processor."""
     match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return match[1] if match else platform.machine()
 
@@ -120,7 +119,6 @@ class SharedMemorySpace:
 
     @classmethod
     def read(cls, root: Path = Path("/")) -> "SharedMemorySpace":
-        """Return that of this host."""
         directory = root / "dev/shm"
         if not os.access(directory, os.W_OK):
             return cls(0, 0)

@@ -19,7 +19,6 @@ FABRIC_COMPLETED = 3
 
 
 def _active_nvlinks(nvml: Any, handle: Any) -> int:
-    """Return the number of NVLinks that are up."""
     up = 0
     for link in range(MAX_NVLINKS):
         with suppress(nvml.NVMLError):  # the GPU has fewer links

@@ -33,7 +33,6 @@ def gpu_addresses(root: Path = ROOT) -> list[str]:
 
 
 def gpu_models(root: Path = ROOT) -> list[str]:
-    """Return the distinct models of the GPUs."""
     texts = map(read_fact, sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
     return list(dict.fromkeys(match[1] for text in texts if (match := re.search(r"Model:\s*(.+)", text))))
 
@@ -73,7 +72,6 @@ def kernel_release(root: Path = ROOT) -> str:
 
 
 def is_module_loaded(name: str, root: Path = ROOT) -> bool:
-    """Return whether a kernel module is loaded."""
     return (root / "sys/module" / name).exists()
 
 
@@ -206,7 +204,6 @@ def nccl_libraries(root: Path = ROOT) -> list[Path]:
 
 
 def is_from_wheel(library: Path) -> bool:
-    """Return whether pip installed an NCCL library."""
     return library.as_posix().endswith(NCCL_IN_WHEEL.as_posix())
 
 

@@ -37,14 +37,11 @@ class _Process:
 
 @dataclass(frozen=True, slots=True)
 class LoadSample:
-    """Counters of a host at one moment.
+    """Counters of a host at one moment of the monotonic clock, and the processes that are visible, by their ids.
 
-    Args:
-        seconds: the monotonic clock.
-        load_average: the mean number of runnable tasks of the last minute, our own included.
-        total_ticks: the time of all CPUs since the start, idle time included.
-        stolen_ticks: the part of it in which the host of a virtual machine ran something else.
-        processes: the processes that are visible, by their ids.
+    ``load_average`` is the mean number of runnable tasks of the last minute, our own included; ``total_ticks`` the time
+    of all CPUs since the start, idle time included; ``stolen_ticks`` the part of it in which the host of a virtual
+    machine ran something else.
     """
 
     seconds: float

@@ -72,13 +72,7 @@ UP, LOOPBACK = 0x1, 0x8
 
 @dataclass(frozen=True, slots=True)
 class NetworkPort:
-    """A network port of this host.
-
-    Args:
-        name: the name, such as ``eth0`` or ``mlx5_0/1``.
-        kind: ``netdev``, ``infiniband`` or ``cxi`` (Slingshot).
-        path: the directory in sysfs.
-    """
+    """A port of this host such as ``eth0`` or ``mlx5_0/1``, of a kind of COUNTER_FILES, and its directory in sysfs."""
 
     name: str
     kind: str
@@ -150,12 +144,10 @@ Counters = Mapping[tuple[str, str], int]
 
 
 def read_counters(ports: Iterable[NetworkPort]) -> Counters:
-    """Return the current values of all counters of ``ports``."""
     return {(port.name, name): value for port in ports for name, value in _read_port(port)}
 
 
 def _read_port(port: NetworkPort) -> Iterator[tuple[str, int]]:
-    """Yield the readable counters of a port."""
     for name, file in COUNTER_FILES[port.kind].items():
         value = _read_number(port.path / file)
         if value is not None:

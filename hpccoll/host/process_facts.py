@@ -89,7 +89,6 @@ def installed_version(package: str) -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages of ``PACKAGES``."""
     versions = {package: installed_version(package) for package in PACKAGES}
     return {"python": platform.python_version(), **{name: found for name, found in versions.items() if found}}
 

@@ -64,7 +64,6 @@ class GuardCheck:
             self._overwritten = False
 
     def wrong(self) -> int:
-        """Return the number of elements of guards that were overwritten."""
         for found, words in self._views:
             if found != words:
                 self._overwritten = True

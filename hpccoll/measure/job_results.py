@@ -81,7 +81,6 @@ class JobResults:
         (self._journal or self.raw).record(outcome)
 
     def add_provenance(self, more: Mapping[str, object]) -> None:
-        """Add to the provenance of the current attempt."""
         (self._journal or self.raw).add_provenance(more)
 
     def finish(self, stop_signal: int = 0, loss: tuple[str, int] | None = None) -> None:

@@ -31,17 +31,11 @@ Probe = Callable[[Ranks, Job, Callable[[], int], RankGpus], ProbeResult | None]
 class Launch:
     """What surrounds a job: who shows its rounds and may stop it, and what is known of its library.
 
-    Args:
-        show: called at rank 0 after each round of a case, with the job, the history of the case, the number of rounds
-            measured so far, and the number of rounds to measure.
-        pending_signal: returns the number of the signal on which this rank is to stop after the current round; 0 if
-            none has come.
-        exit_limit: returns a context that ends this process if it blocks in it for too long; entered where no watchdog
-            runs.
-        probe_result: the result of a log probe of the same job, None if there was none; used at rank 0.
-        probe: runs a log probe in this launch and returns its result; None if there is none. Called once, if anything
-            is left to be measured.
-        network: the network that the nodes should use, ``rdma`` or ``tcp``; None if unspecified.
+    ``show`` is called at rank 0 after each round of a case, with the job, the history of the case, and how many rounds
+    are measured and to be measured. ``pending_signal`` returns the signal on which this rank is to stop after the
+    current round, 0 if none has come. ``exit_limit`` ends this process if it blocks for too long where there is no
+    watchdog. ``probe`` runs a log probe in this launch if anything is left to be measured; ``probe_result`` is that of
+    another launch, used at rank 0. ``network`` is ``rdma`` or ``tcp`` if the nodes should use it.
     """
 
     show: Show
@@ -170,7 +164,6 @@ class JobRunner:
         return fine
 
     def _run_round(self, runner: AttemptRunner, case: Case, number: int) -> Outcome:
-        """Measure a round of ``case`` and keep its outcome."""
         self.progress.case, self.progress.iteration = case.id, 0
         if self.me == 0:
             self.results.start(case)
@@ -194,7 +187,6 @@ class JobRunner:
         self.note_failure(message)
 
     def note_failure(self, message: str) -> None:
-        """Record the reason why this rank fails next to the journal."""
         failure = Failure(case_id=self.progress.case, rank=self.me, message=message, attempt=self.attempt_number)
         self.results.note_failure(failure)
 

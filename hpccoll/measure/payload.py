@@ -202,7 +202,6 @@ class Payload:
         return self.call.blocks(self.count)
 
     def _length(self, origin: int, unit: int) -> int:
-        """Return the number of elements of unit ``unit`` of the contribution of ``origin``."""
         return self.count if self._blocks is None else int(self._blocks[origin, unit])
 
     def length(self, buffer: str, unit: int) -> int:
@@ -238,13 +237,11 @@ class Payload:
         return unit * (longest + GENERATIONS) + self.generation
 
     def _contribution(self, origin: int, unit: int, extra: int) -> Array:
-        """Return unit ``unit`` of the contribution of ``origin``."""
         length = self._pattern_length(self._length(origin, unit) + extra)
         positions = (self._position(unit) + np.arange(min(length, PERIOD))) % PERIOD
         return np.resize(contribution(self.seed, origin, positions, self.p, self.dtype, self._op), length)
 
     def _expected_unit(self, unit: int, extra: int) -> Array:
-        """Return the content of unit ``unit`` of dst after the operation."""
         parts = self.call.result(self.me, unit)
         if self.call.collective.reduces and len(parts) == self.p:
             whole = reduced_values(self.seed, self.p, self.dtype, self.reduction)

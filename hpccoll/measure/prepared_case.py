@@ -193,7 +193,6 @@ class PreparedCase:
         abort_cases([self])
 
     def _parameters(self, schedules: tuple[Schedule, ...]) -> Mapping[str, Parameter]:
-        """Return all parameters with their values, defaults included."""
         if self.algorithm is None or self.floor:
             return dict(self.case.params)
         params, queued, pipelined = self.case.params, self.case.transport == "nccl", self.algorithm.pipelined

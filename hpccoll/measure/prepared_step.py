@@ -284,7 +284,6 @@ def describe_program(program: StepProgram, rows: range | None = None) -> list[di
 
 
 def _drivable(prepared: PreparedCall) -> Drivable:
-    """Return what starts and drives the operation of a prepared case."""
     if isinstance(prepared.plan, MpiVendorPlan):
         return prepared.plan.nonblocking()
     return cast("Drivable", getattr(prepared.plan, "executor"))  # noqa: B009  of plans over MPI

@@ -78,7 +78,6 @@ class Check:
             np.copyto(blocks.buffer, blocks.values_of(self.generation))
 
     def wrong(self) -> int:
-        """Return the number of wrong elements: in the result, in src, and in the guards."""
         total = self.missized + self._guards.wrong()
         for blocks in self.compared:
             differs = self._differs[: blocks.buffer.size].reshape(blocks.buffer.shape)

@@ -10,7 +10,7 @@ element. Guards are units whose values are the same in all generations.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,37 +18,12 @@ from numpy.typing import NDArray
 from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, VECTOR_BYTES
 from hpccoll.measure.guards import Guard, GuardCheck
 from hpccoll.measure.payload import EXTRA, Array, Payload, bits
+from hpccoll.transports.gpu import Gpu
 
 SOURCE = Path(__file__).with_name("result_check.cu")
 THREADS = 256
 BLOCKS = 4096
 """The maximum number of blocks of a launch, over all segments: several for each multiprocessor."""
-
-
-class Kernel(Protocol):
-    """A GPU kernel, launched on the stream of the GPU."""
-
-    def __call__(self, grid: tuple[int, int], block: tuple[int], arguments: tuple[np.uint64, ...]) -> None:
-        """Queue one launch."""
-
-
-class CheckDevice(Protocol):
-    """The operations of a GPU that the check needs."""
-
-    def upload(self, values: NDArray[Any]) -> Any:
-        """Return a copy of ``values`` in GPU memory, aligned to 16 bytes; the copy is complete."""
-
-    def download(self, array: Any) -> NDArray[Any]:
-        """Return a copy of ``array`` on the host, made after all queued work."""
-
-    def address(self, array: Any) -> int:
-        """Return the address of ``array`` in GPU memory."""
-
-    def kernel(self, source: Path, name: str, itemsize: int) -> Kernel:
-        """Return the kernel ``name`` of the file ``source``, compiled for elements of ``itemsize`` bytes."""
-
-    def synchronize(self) -> None:
-        """Wait for all queued work."""
 
 
 class ValueTable(NamedTuple):
@@ -82,7 +57,7 @@ class ValueTable(NamedTuple):
 class _Segments:
     """Units of buffers on a GPU, with their values in all generations; the units of ``others`` are included."""
 
-    def __init__(self, gpu: CheckDevice, *others: "_Segments") -> None:
+    def __init__(self, gpu: Gpu, *others: "_Segments") -> None:
         self.gpu = gpu
         self.rows: list[tuple[int, ...]] = [row for other in others for row in other.rows]
         self.tables: list[Any] = []
@@ -121,7 +96,7 @@ class GpuCheck:
     """Like ``Check``, with its arguments and results, for buffers on ``gpu``."""
 
     def __init__(
-        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: CheckDevice, *, in_place: bool,
+        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: Gpu, *, in_place: bool,
         generation: int = 0, guards: Sequence[Guard] = (),
     ) -> None:  # fmt: skip
         me, itemsize = payload.me, payload.dtype.itemsize
@@ -161,7 +136,6 @@ class GpuCheck:
         self._gpu.synchronize()
 
     def wrong(self) -> int:
-        """Return the number of wrong elements: in the result, in src, and in the guards."""
         for grid, block, _, segments in self._checks:
             counter = np.uint64(self._gpu.address(self._counter))
             self._count(grid, block, (np.uint64(segments), np.uint64(self.generation), counter))

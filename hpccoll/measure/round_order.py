@@ -27,14 +27,10 @@ def check_cases(job: Job) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The state of a job after earlier attempts.
+    """The state of a job after earlier attempts, of which ``last_attempt`` is the last one, 0 if there was none.
 
-    Args:
-        measured_rounds: the measured rounds of each case, by its id.
-        unfinished: the ids of cases that were started and not finished: their attempt ended, or a rank stalled.
-        last_attempt: the number of the last attempt, 0 if there was none.
-        all_right: whether no result is wrong.
-        has_results: whether any case was measured.
+    Rounds and unfinished cases go by the ids of cases; a case is unfinished if it was started, and its attempt ended or
+    a rank stalled.
     """
 
     measured_rounds: Mapping[str, frozenset[int]] = field(default_factory=dict)

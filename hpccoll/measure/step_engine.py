@@ -79,7 +79,6 @@ class Gemm:
         return bool(self._wanted)
 
     def wait(self) -> None:
-        """Wait until no products are left."""
         with self._changed:
             self._changed.wait_for(lambda: not self._wanted)
 
@@ -100,7 +99,6 @@ class Gemm:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """End the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -136,7 +134,6 @@ class StepEngine:
         return 3 * len(self.operations) + 2 * self.computations
 
     def run(self) -> None:
-        """Run the program once."""
         self.times = times = np.zeros(self.events, np.int64)
         self._begun[:] = self._ended[:] = [False] * len(self.operations)
         if self._gemm:

@@ -111,7 +111,6 @@ class StreamStepEngine:
             self._unread = None
 
     def device_ns(self) -> int:
-        """Return the duration of the last run by the clock of the GPU."""
         return self._gpu.elapsed_ns(self._first, self._last)
 
     def wait_by(self, wait: Wait) -> bool:
@@ -123,7 +122,6 @@ class StreamStepEngine:
         return next(filter(None, (operation.error() for operation in self.operations)), None)
 
     def close(self) -> None:
-        """Drop what computes."""
         self._compute = None
 
 

@@ -6,24 +6,16 @@ of both events, some hundreds of nanoseconds each.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from hpccoll.measure.result_check import Check
+from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 """A function that waits until its first argument returns True, and raises an error if its second argument returns the
 reason why it never will."""
-
-
-class BufferCheck(Protocol):
-    """The check of an operation's buffers."""
-
-    def reset(self) -> None:
-        """Restore the buffers to their state before an operation."""
-
-    def wrong(self) -> int:
-        """Return the number of wrong elements."""
 
 
 class StreamTiming:
@@ -35,7 +27,7 @@ class StreamTiming:
     """
 
     def __init__(
-        self, plan: StreamPlan, gpu: Gpu, check: BufferCheck, operations: int | None = None, *, in_place: bool = False
+        self, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck, operations: int | None, *, in_place: bool
     ) -> None:
         self._plan, self._gpu, self._check = plan, gpu, check
         self._queue_one, self._queue = plan.enqueue, plan.enqueue if operations is None else plan.repeated(operations)
@@ -49,14 +41,12 @@ class StreamTiming:
         self.reset = check.reset
 
     def run(self) -> None:
-        """Run the operations."""
         self._start.record(self._stream)
         self._queue()
         self._end.record(self._stream)
         self._wait()
 
     def wrong(self) -> int:
-        """Return the number of wrong elements."""
         if self._checks_one_more:
             self._check.reset()
             self._queue_one()
@@ -64,7 +54,6 @@ class StreamTiming:
         return self._check.wrong()
 
     def device_ns(self) -> int:
-        """Return the duration of the last run."""
         return self._gpu.elapsed_ns(self._start, self._end)
 
     def wait_by(self, wait: Wait) -> None:

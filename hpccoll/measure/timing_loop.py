@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.case import LEAST_ITERATIONS, Effort
 from hpccoll.executor.structures import LOOP_PHASES
+from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.store.statistics import durations_max, median_interval
 
 Nanoseconds = NDArray[np.int64]
@@ -170,16 +171,6 @@ class PythonLoop:
         return times, wrong
 
 
-class BlockMonitor(Protocol):
-    """Observes the device of a rank between blocks of timed iterations, outside of the timed operations."""
-
-    def begin(self) -> None:
-        """Begin, after the warm-up."""
-
-    def after_block(self, iterations: int) -> None:
-        """Observe the device after a block of ``iterations``."""
-
-
 class _Blocks:
     """Runs iterations in blocks of at most BLOCK_S, because signals are handled between blocks only."""
 
@@ -201,7 +192,7 @@ class _Blocks:
 
 def measure(
     loop: OperationLoop, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
-    *, monitor: BlockMonitor | None = None,
+    *, monitor: GpuMonitor | None = None,
 ) -> Samples:  # fmt: skip
     """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns."""
     began = clock()

@@ -22,11 +22,7 @@ def answer_section(
 ) -> str:
     """Return the answers: sentences, the table of a single collective, and a line on noise.
 
-    Args:
-        results: the results.
-        answers: what to use.
-        collectives: the collectives that have a part of the page.
-        unmeasured: the other collectives that were planned.
+    The ``collectives`` have a part of the page each; the ``unmeasured`` ones were planned, too.
     """
     answered = {name: answers.findings(name) for name in answers.by_collective}
     if steps := step_answers(results):
@@ -72,12 +68,8 @@ def answer_table(answers: Answers, name: str) -> str:
     lines = answers.table(name)
     shown = _shown_lines(lines)
     rest = lines[len(shown) :]
-    return render("answer_table.html", {"shown": shown, "folded": rest, "summary": _summary(rest)})
-
-
-def _summary(folded: Sequence[AnswerLine]) -> str:
-    """Return what folded lines are about: ``4 ranks; 3 ranks: 8 more lines``."""
-    return f"{name_settings(line.where for line in folded)}: {format_count(len(folded), 'more line')}"
+    summary = f"{name_settings(line.where for line in rest)}: {format_count(len(rest), 'more line')}"
+    return render("answer_table.html", {"shown": shown, "folded": rest, "summary": summary})
 
 
 def _shown_lines(lines: Sequence[AnswerLine]) -> list[AnswerLine]:

@@ -33,23 +33,14 @@ MAX_NAMED_SETTINGS = 3
 
 @dataclass(frozen=True, slots=True)
 class AnswerLine:
-    """A line of the table of answers.
+    """A line of the table of answers, in words."""
 
-    Args:
-        setting: what the line is for, among the settings of its collective: ``4 ranks, in place``.
-        sizes: the range of sizes; empty for a collective without sizes.
-        choice: the name of the choice.
-        gain: the speed-up over native, with the least and the most of the rounds; empty for native.
-        certainty: how sure that is, in words.
-        oversubscribed: whether there were more ranks than cores.
-    """
-
-    setting: str
-    sizes: str
+    setting: str  # among the settings of its collective: ``4 ranks, in place``
+    sizes: str  # empty for a collective without sizes
     choice: str
-    gain: str
+    gain: str  # the speed-up over native, with the least and the most of the rounds; empty for native
     certainty: str
-    oversubscribed: bool
+    oversubscribed: bool  # more ranks than cores
 
     @property
     def where(self) -> str:
@@ -193,7 +184,9 @@ class Answers:
         sizes = f" {size_range(each, number)}" if _has_size(each) else ""
         ties = _usual_ties(of_range, lambda rival: self._marked(each, rival))
         if of_range.gain is None:
-            return f"{choice}{sizes}{in_brackets(_clear_sizes(of_range), ties)}"
+            clear = of_range.count("clear")
+            at = f"clear{_of_sizes(clear, len(of_range.verdicts), 'sizes')}" if clear else ""
+            return f"{choice}{sizes}{in_brackets(at, ties)}"
         gain = f"{_compared(of_range.gain.factor)} {_own_call(each)}"
         return f"{choice}{sizes}{in_brackets(ties)}, {gain}{in_brackets(_sure_sizes(of_range))}"
 
@@ -261,10 +254,7 @@ def library_name(version: str) -> str:
 def size_range(each: Recommendation, first: int, last: int | None = None) -> str:
     """Return sizes in words, within the measured ones: ``from 64 KiB to 4 MiB``; all of them are ``at 8 B to 4 MiB``.
 
-    Args:
-        each: the recommendation.
-        first: the number of the first range.
-        last: the number of the last one [the first].
+    They are those of the ranges with the numbers ``first`` to ``last`` [first].
     """
     sizes, after = each.measured.sizes, (first if last is None else last) + 1
     begin = _cut_label(each, first) if first else format_size(sizes[0])
@@ -295,12 +285,6 @@ def _compared(factor: float) -> str:
     """Return a gain before the name of what is slower: ``18 % faster than``, ``2.1 times as fast as``."""
     phrase = _gain_phrase(factor)
     return f"{phrase} {'as' if phrase.endswith('fast') else 'than'}"
-
-
-def _clear_sizes(of_range: RecommendedRange) -> str:
-    """Return at how many sizes a choice is clearly faster than all others: ``clear at 10 of 11 sizes``."""
-    clear, sizes = of_range.count("clear"), len(of_range.verdicts)
-    return f"clear{_of_sizes(clear, sizes, 'sizes')}" if clear else ""
 
 
 def _sure_sizes(of_range: RecommendedRange) -> str:
@@ -358,13 +342,7 @@ def _certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> st
 
 
 def _of_sizes(count: int, sizes: int, noun: str = "") -> str:
-    """Return at how many of the sizes: `` at all 8 sizes``, `` at 3 of 8 sizes``; empty for a single size.
-
-    Args:
-        count: the number of sizes in question.
-        sizes: the number of all sizes.
-        noun: ``sizes``, or nothing where it is clear what is counted: `` at 3 of 8``.
-    """
+    """Return at how many of the sizes: `` at all 8 sizes``, `` at 3 of 8 sizes``; empty for a single size."""
     if sizes == 1:
         return ""
     both = "both sizes" if sizes == 2 else f"all {sizes} sizes"

@@ -176,28 +176,19 @@ def facet_chart(chart: Chart, data: Sequence[ChartRecord], titles: Sequence[str]
     return panels
 
 
-def pale_unless_clear() -> alt.OpacityValue:
-    """Return the opacity of a cell: pale if its choice is not ``clear``."""
-    return alt.OpacityValue(**alt.condition("datum.clear", alt.value(1), alt.value(0.35)))
-
-
 def choice_cells(
     data: Sequence[ChartRecord], colours: Mapping[str, str], x: alt.X, sizes: Sequence[str], fields: Sequence[str]
 ) -> Chart:
     """Return a cell for each size and position, in the colour of the ``series`` of its choice, with its ``lead``.
 
-    Args:
-        data: the cells.
-        colours: of the series.
-        x: the horizontal axis.
-        sizes: from above; one empty size has no axis.
-        fields: of the tooltip.
+    The ``sizes`` are from above; one empty size has no axis. The ``fields`` are those of the tooltip.
     """
     y = alt.Y("size:N", title="size", sort=list(sizes), axis=alt.Undefined if any(sizes) else None)
     base = alt.Chart().encode(x=x, y=y)
     cells = base.mark_rect(stroke=PAPER, strokeWidth=2).encode(
-        color=colour("series", colours, "square"), opacity=pale_unless_clear(), tooltip=tooltip(*fields)
-    )
+        color=colour("series", colours, "square"), tooltip=tooltip(*fields),
+        opacity=alt.OpacityValue(**alt.condition("datum.clear", alt.value(1), alt.value(0.35))),
+    )  # fmt: skip
     labels = base.mark_text(fontSize=12, fontWeight=600).encode(
         text=alt.Text("lead:N"), color=alt.Color("text_colour:N", scale=None)
     )

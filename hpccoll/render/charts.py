@@ -42,22 +42,16 @@ from hpccoll.render.step_timeline_chart import step_timeline_chart
 class Figure:
     """A chart of the report.
 
-    Args:
-        name: a unique name that is valid in a file name.
-        title: a format string with ``{unit}`` (ranks or nodes), ``{by}`` (the unit and the size), ``{least}`` and
-            ``{most}`` (the smallest and the largest size of pairs of ranks).
-        caption: how to read the chart, with the definition of derived quantities.
-        draw: a function that returns the chart of a group; None if there is nothing to draw.
-        pairs_caption: the caption if lines stand for several pairs of ranks; empty: ``caption``.
-        model_caption: an addition to the caption if a library's own model predicts times.
+    Its title is a format string with ``{unit}`` (ranks or nodes), ``{by}`` (the unit and the size), ``{least}`` and
+    ``{most}`` (the smallest and the largest size of pairs of ranks).
     """
 
-    name: str
+    name: str  # unique, and valid in a file name
     title: str
-    caption: str
-    draw: Callable[[ChartGroup], Chart | None]
-    pairs_caption: str = ""
-    model_caption: str = ""
+    caption: str  # how to read the chart, with the definition of derived quantities
+    draw: Callable[[ChartGroup], Chart | None]  # None: there is nothing to draw
+    pairs_caption: str = ""  # the caption if lines stand for several pairs of ranks; empty: the same
+    model_caption: str = ""  # an addition to the caption if a library's own model predicts times
 
     def group_caption(self, group: ChartGroup) -> str:
         """Return the caption for ``group``."""
@@ -202,21 +196,19 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
 
 def port_bytes_chart(group: ChartGroup) -> Chart | None:
     """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
+
+    def panel_title(point: SeriesPoint) -> str:
+        return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
+
     data = [
-        chart_record(group, point, sent) | {"port": port, "panel": _panel_title(group, point), "part": f"{share:.1%}"}
+        chart_record(group, point, sent) | {"port": port, "panel": panel_title(point), "part": f"{share:.1%}"}
         for point in largest_points(group)
         for port, nbytes in point.row.port_sent.items()
         if (sent := in_units_of_size(point.row, nbytes)) is not None
         for share in [nbytes / (sum(point.row.port_sent.values()) or 1)]
     ]
-    return _stacked(group, data) if data else None
-
-
-def _panel_title(group: ChartGroup, point: SeriesPoint) -> str:
-    return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
-
-
-def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:
+    if not data:
+        return None
     ports, present = sorted(distinct(data, "port")), distinct(data, "series")
     series = [name for name in group.legend if name in present]
     bars = (

@@ -55,12 +55,7 @@ MAX_PANELS = 8
 
 
 def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
-    """Write the page of a comparison (html), or its chart alone (svg, png).
-
-    Args:
-        comparison: the comparison.
-        out: the path; its suffix is the format.
-        title: the two runs, in words.
+    """Write the page of a comparison (html), or its chart alone (svg, png); ``title``: the two runs in words.
 
     Raises:
         UnusableError: if the chart has nothing to show.

@@ -33,22 +33,16 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         if load:
             yield f"the {which} run was disturbed: {load}"
     for verdict, most in LISTED.items():
-        yield from _verdict_lines(verdict, comparison.of(verdict), most)
+        cases = comparison.of(verdict)
+        if cases and most != 0:
+            shown = first_few(map(_line, cases), len(cases) if most is None else most, "case")
+            yield from (f"{verdict}:", *(f"  {line}" for line in shown))
     if comparison.beside:
         yield from side_by_side_lines(comparison.beside)
     if comparison.changes:
         yield "what else changed:"
         for name, (old, new) in comparison.changes.items():
             yield f"  {name}: {old} before, {new} now"
-
-
-def _verdict_lines(verdict: str, cases: Sequence[CaseComparison], most: int | None) -> Iterator[str]:
-    """Yield the cases of a verdict, at most as many as ``most`` says."""
-    if not cases or most == 0:
-        return
-    yield f"{verdict}:"
-    every = len(cases) if most is None else most
-    yield from (f"  {line}" for line in first_few(map(_line, cases), every, "case"))
 
 
 def summary(comparison: Comparison) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any
 
 from hpccoll.common.errors import abbreviate
 from hpccoll.common.units import format_count
@@ -17,19 +17,13 @@ from hpccoll.training.workload import Workload
 MAX_ROWS = 18
 """The maximum number of rows of a printed table: of a longer one the middle is left out."""
 
-Lines: TypeAlias = tuple[str, ...]
-
 
 def dry_run_json(
     workload: Workload, workers: int, dtype: str, models: Mapping[str, ModelShape] | None = None
 ) -> dict[str, Any]:
-    """Return what a step would do, as ``hpccoll train --dry-run --json`` prints it.
+    """Return what a step would do on so many ranks, as ``hpccoll train --dry-run --json`` prints it.
 
-    Args:
-        workload: the workload.
-        workers: the number of ranks.
-        dtype: the type of gradients.
-        models: the user's own models by name.
+    The ``dtype`` is that of gradients, ``models`` are the user's own by name.
 
     Returns:
         ``tensors`` in the order of the parameter list, ``buckets`` in bytes, in the order of their collectives, and
@@ -97,11 +91,8 @@ def _model_lines(model: ModelShape, dtype: str) -> Iterator[str]:
     yield f"FLOPs of {model.sample}: {flops:.3g} forward, {BACKWARD_OVER_FORWARD * flops:.3g} backward"
     yield ""
     yield f"{'modules':<28}{'number':>8}{'tensors':>9}{'elements':>18}{'forward FLOPs':>15}"
-    yield from _shortened([_modules_line(name, [*each]) for name, each in groupby(model.modules, _first_name)])
-
-
-def _first_name(module: Module) -> str:
-    return module.name.partition(".")[0]
+    by_name = groupby(model.modules, lambda module: module.name.partition(".")[0])
+    yield from _shortened([_modules_line(name, [*each]) for name, each in by_name])
 
 
 def _modules_line(name: str, modules: Sequence[Module]) -> str:
@@ -159,7 +150,7 @@ def _program_lines(program: StepProgram, parallelism: Parallelism) -> Iterator[s
         yield f"{phase:<10}{axis:<16}{size:>7}  {name:<16}{dtype:<10}{sizes.total():>7}{total:>20,}  {each_call}"
 
 
-def _alike(of_stages: Sequence[Lines]) -> Iterator[tuple[str, Lines]]:
+def _alike(of_stages: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield what is said of each pipeline stage, once for consecutive stages that are alike, with their numbers."""
     first = 0
     for lines, alike in groupby(of_stages):

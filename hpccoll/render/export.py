@@ -38,11 +38,8 @@ def row_record(row: Row) -> dict[str, object]:
     """Return the fields of ``row`` in order, ready for JSON."""
     values = {name: getattr(row, name) for name in ROW_COLUMNS}
     values["params"] = dict(row.params)
-    return {name: None if _is_not_finite(value) else value for name, value in values.items()}
-
-
-def _is_not_finite(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+    absent = (isinstance(value, float) and not math.isfinite(value) for value in values.values())
+    return {name: None if gone else value for (name, value), gone in zip(values.items(), absent, strict=True)}
 
 
 def _json(results: Results) -> str:
@@ -191,12 +188,15 @@ def _lines(results: Results) -> str:
 
     A line has all fields in this order and no blanks in values; absent values are ``none``.
     """
-    texts = (" ".join(f"{name}={_word(row, name)}" for name in LINE_FIELDS) for row in results.rows)
-    return "".join(f"case={row.case_id} {text}\n" for row, text in zip(results.rows, texts, strict=True))
+    lines = []
+    for row in results.rows:
+        record = row_record(row)
+        words = (f"{name}={_word(record[name])}" for name in LINE_FIELDS)
+        lines.append(f"case={row.case_id} {' '.join(words)}\n")
+    return "".join(lines)
 
 
-def _word(row: Row, name: str) -> str:
-    value = row_record(row)[name]
+def _word(value: object) -> str:
     return "none" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
 
 

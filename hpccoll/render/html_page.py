@@ -24,7 +24,6 @@ from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.report_columns import rows_table
 from hpccoll.render.terminal_summary import case_counts
 from hpccoll.store.rows import Gap, Results, Run
-from hpccoll.store.scheduler_log import STATE_DESCRIPTIONS, ScheduledJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,8 @@ def render_page(
 ) -> str:
     """Return the HTML of the page: the answers, then charts and findings, then everything else.
 
-    Args:
-        results: the results.
-        answers: what to use, for each collective.
-        groups: the groups of rows.
-        charts: the charts of the groups, and the overview of several collectives.
-        title: the name of the results.
-        inputs: what the page records of its inputs (see ``output_directory``).
+    The ``charts`` are those of the groups, and the overview of several collectives; ``title`` is the name of the
+    results, and ``inputs`` what the page records of its inputs (see ``output_directory``).
     """
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
     several = len(collectives) > 1
@@ -90,7 +84,7 @@ def render_page(
         "table": rows_table([] if several else groups),
         "others": others,
         "skipped": _by_reason(results.skipped),
-        "jobs": [(job.id, job.job, _state_text(job), job.hosts, job.limit, job.log) for job in results.scheduled],
+        "jobs": [(job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled],
         "runs": [_provenance(run) for run in results.runs],
         "glossary": DEFINITIONS,
         "vega": vega_script() if charts or others.get("chart") else "",
@@ -150,11 +144,6 @@ def _by_reason(missing: Iterable[Gap]) -> list[tuple[str, str, str, list[str]]]:
         cases[gap.status, gap.job, gap.reason].append(gap.case)
     lines = [(*key, of_reason) for key, of_reason in cases.items()]
     return sorted(lines, key=lambda line: (line[0] == "not run", -len(line[3])))
-
-
-def _state_text(job: ScheduledJob) -> str:
-    reason = f", {job.reason}" if job.reason else ""
-    return f"{STATE_DESCRIPTIONS.get(job.state, 'its state')} ({job.state}{reason})"
 
 
 def _provenance(run: Run) -> tuple[str, dict[str, str]]:

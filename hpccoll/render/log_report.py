@@ -62,9 +62,7 @@ def critical_findings(record: LogRecord, expected: str | None) -> Iterator[Findi
 def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding]:
     """Yield the findings about one launch, critical findings first.
 
-    Args:
-        record: the record of the launch.
-        expected: the expected network between nodes, ``rdma`` or ``tcp``; None for no expectation.
+    The ``expected`` network between nodes is ``rdma`` or ``tcp``; None for no expectation.
     """
     yield from critical_findings(record, expected)
     name = " ".join(filter(None, (_LIBRARIES[str(record.library)], record.version)))
@@ -183,12 +181,7 @@ def has_critical_findings(logs: LogSet, expected: str | None) -> bool:
 
 
 def report_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
-    """Yield the lines of the report, critical findings first.
-
-    Args:
-        logs: the logs.
-        expected: the expected network between nodes, ``rdma`` or ``tcp``; None for no expectation.
-    """
+    """Yield the lines of the report, critical findings first."""
     several = len(logs.launches) > 1
     sentences = [
         f"WRONG in launch {number}: {finding.text}"

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from statistics import median
 
 from hpccoll.common.text import table_lines
@@ -17,7 +16,7 @@ from hpccoll.model.validation import Crossing, Errors, Overtaking, Regret, Valid
 
 def model_lines(model: RunModel) -> Iterator[str]:
     """Yield the model of one run as text: errors on held-out measurements first."""
-    files = ", ".join(sorted({_short(raw.path) for raw in model.raw_results}))
+    files = ", ".join(sorted({"/".join(raw.path.parts[-3:]) for raw in model.raw_results}))
     where = f"{files}: {', '.join(model.measured_on)}, over {model.over}"
     if model.fit is None:
         yield f"{where}: no send_recv of {MIN_SIZES} sizes, not modelled"
@@ -33,10 +32,6 @@ def model_lines(model: RunModel) -> Iterator[str]:
             yield f"  {_crossing_text(crossing)}"
         unpredicted = {f"{one.observation.name}: {one.reason}" for one in validated if one.reason}
         yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
-
-
-def _short(path: Path) -> str:
-    return "/".join(path.parts[-3:])
 
 
 def _error_lines(model: RunModel) -> Iterator[str]:

@@ -54,9 +54,7 @@ def other_programs_chart(
 ) -> Mapping[str, object] | None:
     """Return the chart: their times and ours by size, a panel for each operation; None without two sizes of one.
 
-    Args:
-        pairs: the results.
-        libraries: the library of each imported run, which names its series if there are several.
+    The ``libraries`` are those of the imported runs, which name their series if there are several.
     """
     of_run = libraries if libraries and len(set(libraries.values())) > 1 else {}
     panels: defaultdict[str, list[SideBySide]] = defaultdict(list)
@@ -74,15 +72,9 @@ def other_programs_chart(
     x = chart_base.size_axis(pair.theirs.requested_bytes for panel in shown for pair in panels[panel])
     columns = min(2, len(shown))
     whole = chart_base.curves(
-        data,
-        x,
-        chart_base.time_axis,
-        colours,
-        ("series", "size", "time"),
-        titles=shown,
-        columns=columns,
+        data, x, chart_base.time_axis, colours, ("series", "size", "time"), titles=shown, columns=columns,
         symbol="stroke",
-    )
+    )  # fmt: skip
     return chart_base.apply_theme(whole, TITLE, [], names)
 
 

@@ -22,14 +22,10 @@ NOTE = "Dashed: simulated; dotted: modelled. Pale: not the fastest within the wh
 def write_prediction_chart(
     rows: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]], out: Path, title: str, lines: Sequence[str]
 ) -> None:
-    """Write the picture of predictions.
+    """Write the picture of predictions as html, svg or png, by the suffix of ``out``.
 
-    Args:
-        rows: the predictions, as ``hpccoll predict --json`` prints them.
-        cells: the best by nodes and size: such rows with faster_than, factor and clear.
-        out: the path; its suffix is the format, html, svg or png.
-        title: the title.
-        lines: what the predictions are, below the title.
+    The ``rows`` are as ``hpccoll predict --json`` prints them; the ``cells``, the best by nodes and size, are such rows
+    with faster_than, factor and clear; the ``lines`` below the title say what the predictions are.
 
     Raises:
         OSError: if the file cannot be written.
@@ -81,13 +77,6 @@ def _curves(rows: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> Ch
     titles = [format_size(nbytes) for nbytes in sizes]
     fields = ("series", "line", "nodes", "panel", "time")
     return chart_base.curves(
-        data,
-        nodes,
-        chart_base.time_axis,
-        colours,
-        fields,
-        titles=titles,
-        columns=min(2, len(sizes)),
-        symbol="square",
+        data, nodes, chart_base.time_axis, colours, fields, titles=titles, columns=min(2, len(sizes)), symbol="square",
         pick=False,
-    )
+    )  # fmt: skip

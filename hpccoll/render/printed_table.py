@@ -45,23 +45,14 @@ _ITERATIONS, _ROUND_SPREAD, _BEST = ("iters", "", 5), ("rounds", "(%)", 6), ("be
 
 @dataclass(frozen=True, slots=True)
 class _TableRow:
-    """One case in the table.
+    """One case in the table."""
 
-    Args:
-        ranks: the number of ranks and nodes, in words.
-        call: the position of the case's call, and its size: only cases of one call are compared.
-        series: the position of the case's series, whose cases differ in size and placement only.
-        name: the name of the series.
-        result: the result of the case.
-        incomplete: whether rounds are missing, and that is all.
-    """
-
-    ranks: str
-    call: tuple[int, int]
-    series: int
-    name: str
+    ranks: str  # the number of ranks and nodes, in words
+    call: tuple[int, int]  # the position of the case's call, and its size: only cases of one call are compared
+    series: int  # the position of the case's series, whose cases differ in size and placement only
+    name: str  # of the series
     result: Row
-    incomplete: bool
+    incomplete: bool  # rounds are missing, and that is all
 
     @property
     def failure(self) -> str:
@@ -171,7 +162,10 @@ class PrintedTable:
         row = self._row(job, history)
         self._shapes[row.ranks] = None
         if job.effort.rounds > 1 and outcome.rounds:
-            self._announce_round(max(outcome.rounds), job.effort.rounds)
+            number, rounds = max(outcome.rounds), job.effort.rounds
+            if number != self._round:
+                print(f"# round {number} of {rounds}{': the results of all rounds' * (number == rounds)}", flush=True)
+            self._round = number
         key = attempt.number, outcome.case.id
         if row.incomplete and key in self._seen:
             self._show_progress(position, count)
@@ -197,10 +191,7 @@ class PrintedTable:
     ) -> None:
         """Print the table of the cases that ran on as many ranks as those shown; nothing if no case was shown.
 
-        Args:
-            job: the job.
-            histories: the cases of the job so far; those that an earlier launch measured are part of the table.
-            verdicts: what to use in each setting at each size.
+        The ``histories`` are those of the job so far, also of earlier launches; ``verdicts`` say what to use.
         """
         rows = [row for row in (self._row(job, history) for history in histories) if row.ranks in self._shapes]
         if not rows:
@@ -258,12 +249,7 @@ class PrintedTable:
             yield f"{name:>{self._width}} {ends:>8} {which} {failure}"
 
     def _lines(self, row: _TableRow, more: Iterable[tuple[str, int]] = ()) -> list[str]:
-        """Return the line of a case, followed by a line with its reason if its status is not ok.
-
-        Args:
-            row: the case.
-            more: further cells and their widths.
-        """
+        """Return the line of a case, with more cells and widths, and a line with its reason if its status is not ok."""
         r, name = row.result, f"{row.name:>{self._width}}"
         place = f"{name} {format_size(r.bytes):>8} {_placement(r)}"
         if row.failure:
@@ -281,11 +267,6 @@ class PrintedTable:
             [(heading, width) for heading, _, width in columns], [(unit, width) for _, unit, width in columns],
         )]  # fmt: skip
         return [f"#{line[1:]}".rstrip() for line in lines]
-
-    def _announce_round(self, number: int, rounds: int) -> None:
-        if number != self._round:
-            self._round = number
-            print(f"# round {number} of {rounds}{': the results of all rounds' * (number == rounds)}", flush=True)
 
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
         attempt, outcome, runs = history

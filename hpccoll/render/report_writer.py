@@ -22,11 +22,7 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
     The page opens offline. It is written even if there are no results. Each file is written atomically: if the disk is
     full, an earlier report stays readable.
 
-    Args:
-        results: the results to report.
-        out: the directory of the report.
-        title: the title of the page.
-        paths: the inputs of the results; the page records them, so that another report does not replace it unnoticed.
+    The page records the ``paths`` of its inputs, so that another report does not replace it unnoticed.
 
     Raises:
         UnusableError: the page in ``out`` is no report.
@@ -54,15 +50,12 @@ def _group_charts(group: ChartGroup, figures: Iterable[Figure]) -> list[ReportCh
     specifications = ((figure, figure.specification(group)) for figure in figures if group.drawn)
     return [
         ReportChart(
-            figure.title_of(group),
-            figure.group_caption(group),
-            group,
-            _printable(specification),
+            figure.title_of(group), figure.group_caption(group), group, _printable(specification),
             f"charts/{group.name}-{figure.name}",
         )
         for figure, specification in specifications
         if specification
-    ]
+    ]  # fmt: skip
 
 
 def _printable(value: Any) -> Any:

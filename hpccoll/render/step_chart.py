@@ -28,13 +28,10 @@ Row = Mapping[str, Any]
 
 
 def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
-    """Write the picture of steps over nodes: their parts, and the shares of communication.
+    """Write the picture of steps over nodes as html, svg or png, by the suffix of ``out``.
 
-    Args:
-        rows: the predictions, as ``hpccoll predict step --json`` prints them.
-        out: the path; its suffix is the format, html, svg or png.
-        title: the title.
-        lines: what the predictions are, below the title.
+    It has the parts of the step, and the shares of communication. The ``rows`` are as ``hpccoll predict step --json``
+    prints them; the ``lines`` below the title say what the predictions are.
 
     Raises:
         OSError: if the file cannot be written.

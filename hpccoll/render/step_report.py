@@ -28,7 +28,7 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     yield f"  {', '.join(_parallel_words(request.parallel, first))}"
     yield from _table(predicted.predictions)
     yield ""
-    yield from wall_lines(predicted)
+    yield from _wall_lines(predicted)
     used: dict[str, dict[str, None]] = {}
     for work, names in (each for one in predicted.predictions for each in one.algorithms.items()):
         used.setdefault(work, {}).update(dict.fromkeys(names.split(", ")))
@@ -64,7 +64,7 @@ def _table(predictions: Sequence[StepPrediction]) -> Iterator[str]:
     rows = (
         (
             f"{one.layout.workers:,}", f"{one.nodes:,}", *_times(one), _interval(one), f"{one.step.share:.1%}",
-            f"{one.communication_share:.0%}", _busbw(one.busbw, one.link and one.link * one.links),
+            f"{one.communication_share:.0%}", _busbw(one),
         ) for one in predictions
     )  # fmt: skip
     yield from table_lines(head, rows)
@@ -81,11 +81,11 @@ def _interval(one: StepPrediction) -> str:
     return f"{format_seconds(low)} to {format_seconds(high)}"
 
 
-def _busbw(busbw: float | None, link: float | None) -> str:
-    return f"{busbw / 1e9:.3g}/{link / 1e9:.3g} GB/s" if busbw and link else "none"
+def _busbw(one: StepPrediction) -> str:
+    return f"{one.busbw / 1e9:.3g}/{one.link * one.links / 1e9:.3g} GB/s" if one.busbw and one.link else "none"
 
 
-def wall_lines(predicted: StepPredictions) -> Iterator[str]:
+def _wall_lines(predicted: StepPredictions) -> Iterator[str]:
     """Yield on how many nodes communication passes computation, and what would hide it."""
     wall, last = predicted.wall_nodes, predicted.predictions[-1]
     if wall:

@@ -23,12 +23,7 @@ UNFINISHED = "not run", "partial"
 
 
 def _reason_lines(gaps: Iterable[Gap], *, named: bool = False) -> Iterator[str]:
-    """Yield one line for each status and reason.
-
-    Args:
-        gaps: the cases without a result.
-        named: whether an earlier line names their job.
-    """
+    """Yield one line for each status and reason; ``named``: an earlier line names the job of the gaps."""
     by_reason: defaultdict[tuple[str, str], list[Gap]] = defaultdict(list)
     for gap in gaps:
         by_reason[gap.status, gap.reason].append(gap)
@@ -83,18 +78,13 @@ def outcome_lines(results: Results) -> Iterator[str]:
     answers, steps = Answers(recommend(results)), step_answers(results)
     answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
     yield from (*answer_lines(answers), *map(str, steps))
-    yield from _folded_answers(answers)
+    for name in answers.by_collective:
+        if settings := answers.other_settings(name):
+            yield f"{name}: the report has the answers for {name_settings(settings)}."
     yield from unanswered_lines(results, answered)
     if noise := noise_sentence(results):
         yield noise
     yield from remarks.values()
-
-
-def _folded_answers(answers: Answers) -> Iterator[str]:
-    """Yield for which settings only the report has the answers."""
-    for name in answers.by_collective:
-        if settings := answers.other_settings(name):
-            yield f"{name}: the report has the answers for {name_settings(settings)}."
 
 
 def status_lines(results: Results, directory: Path) -> Iterator[str]:

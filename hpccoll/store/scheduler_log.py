@@ -51,11 +51,16 @@ class ScheduledJob:
         return f"Slurm job {self.id}" + (f", log {self.log}" if self.log else "")
 
     @property
-    def description(self) -> str:
-        """The state and its explanation in one line."""
+    def outcome(self) -> str:
+        """The state and its explanation."""
         limit = f" of {self.limit}" if self.state == "TIMEOUT" and self.limit else ""
         reason = f" ({self.reason})" if self.reason else ""
-        return f"{self.state}: {STATE_DESCRIPTIONS.get(self.state, 'its state')}{limit}{reason}; {self.location}"
+        return f"{self.state}: {STATE_DESCRIPTIONS.get(self.state, 'its state')}{limit}{reason}"
+
+    @property
+    def description(self) -> str:
+        """The outcome, and where to read more, in one line."""
+        return f"{self.outcome}; {self.location}"
 
 
 def read_scheduled(directory: Path) -> list[ScheduledJob]:

@@ -68,11 +68,7 @@ def _is_relevant(transports: Sequence[str], name: str) -> bool:
 
 
 def _leak_note(where: str, name: str, value: str, variants: Variants) -> str | None:
-    """Return a note if some variants inherit a variable that others set or that a known variant sets.
-
-    Raises:
-        BadInputError: if the inherited value changes what the variants compare.
-    """
+    """Return a note if some variants inherit a variable that others set or that a known variant sets."""
     setting = [variant for variant, variables in variants.items() if name in variables]
     others = [variant for variant in variants if variant not in setting]
     if (variants and not others) or not (setting or name in VARIABLES):

@@ -86,11 +86,7 @@ def _host_aliases(hosts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _aggregator_hosts(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
-    """Return the hosts for the aggregators of ``job``: those with a Slurm feature.
-
-    Raises:
-        BadInputError: if they are too few.
-    """
+    """Return the hosts for the aggregators of ``job``: those with a Slurm feature."""
     fitting = partitions.hosts_with_feature(feature, hosts)
     if len(fitting) < job.aggregators:
         needed = f"{job.aggregators} that have the feature {feature}"

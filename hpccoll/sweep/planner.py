@@ -7,10 +7,11 @@ from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.cases.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
+from hpccoll.cases.catalogue import load_job
 from hpccoll.cases.plan import PROFILES, Plan, Skip
 from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, planned_nodes, skip_reason
-from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.common.units import format_count, format_size
 from hpccoll.host.cpu_and_memory import testbed_facts
@@ -102,11 +103,7 @@ def estimate_seconds(job: Job) -> float:
 
 
 def _check_count(sweep: Sweep) -> None:
-    """Check that a sweep is small enough to be planned, before its lists are multiplied out.
-
-    Raises:
-        BadInputError: if it has too many cases, jobs, or cases times ranks.
-    """
+    """Check that a sweep is small enough to be planned, before its lists are multiplied out."""
     shapes, variants, request = sweep.shapes(), max(1, len(sweep.variants)), sweep.request()
     counts = {shape: variants * count_cases(request, shape.ranks) for shape in shapes}
     totals = {
@@ -177,11 +174,7 @@ def _raw_file(job: Job, out: Path) -> Path:
 
 
 def _check_none_lost(jobs: Sequence[Job], started: Sequence[Job], out: Path) -> None:
-    """Check that all jobs that have results are still planned.
-
-    Raises:
-        BadInputError: names the first one that is not.
-    """
+    """Check that all jobs that have results are still planned."""
     for job in started:
         raw_file = _raw_file(job, out)
         if job not in jobs and has_results(raw_file) and read_raw(raw_file).measurements:
@@ -305,7 +298,7 @@ def check_output_directory(plan: Plan, out: Path) -> None:
         )
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
-        if _is_started(job, out) and path.exists() and (earlier := Job.load(path)) != job:
+        if _is_started(job, out) and path.exists() and (earlier := load_job(path)) != job:
             raise _changed_plan(f"--out {out}", job, _differences(earlier, job))
 
 
@@ -332,10 +325,8 @@ def write_plan(plan: Plan, out: Path) -> None:
         limit = f"a plan has at most {format_size(JOB_BYTES)}"
         raise UnusableError("sweep", f"its plan has {format_size(size)}; {limit}: reduce the number of cases")
     for path, text in texts.items():
-        try:
+        with writing(out):
             path.parent.mkdir(parents=True, exist_ok=True)
             remove_unfinished(path)
             with replacing_file(path) as unfinished:
                 unfinished.write_text(text)
-        except OSError as error:
-            raise file_error("--out", out, error, "written") from None

@@ -73,9 +73,6 @@ def _snakemake_path(key: str, path: Path) -> str:
     """Return a path that Snakemake passes to its rules unchanged: the absolute path unless the name is plain.
 
     Snakemake parses configuration values as YAML, in a Slurm job twice, and treats braces in file names as wildcards.
-
-    Raises:
-        BadInputError: if neither path is passed unchanged.
     """
     if _PLAIN_NAME.fullmatch(str(path)):
         return str(path)

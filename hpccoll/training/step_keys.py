@@ -12,6 +12,7 @@ from hpccoll.common.limits import (
     MAX_BYTES,
     RANKS_PER_NODE,
     IntegerRange,
+    Kind,
     OneOfWords,
     PositiveNumber,
     PrintableText,
@@ -70,7 +71,7 @@ class StepKey:
 
     help: str  # a noun phrase, with the default in brackets if it is not the value
     default: Any  # the default; 0 bytes and None stand for a default that depends on other keys
-    kind: IntegerRange | PositiveNumber | OneOfWords | PrintableText | NumberWithUnit  # the valid values
+    kind: Kind[Any] | NumberWithUnit  # the valid values
 
     @property
     def help_text(self) -> str:
@@ -84,10 +85,7 @@ class StepKey:
         Raises:
             BadInputError: if it is not valid.
         """
-        if not isinstance(self.kind, PrintableText):
-            return self.kind.read(name, text)
-        self.kind.check(name, text)
-        return text
+        return self.kind.read(name, text)
 
 
 WORKLOAD: Mapping[str, StepKey] = {

@@ -78,7 +78,7 @@ class Here:
         """Return the command of ``hpccoll run`` on so many ranks, which share GPUs where there are too few."""
         from launch import mpiexec
 
-        host = [str(TESTS / "measure" / "timed_ranks.py"), str(self.on_host)]
+        host = [str(TESTS / "measure" / "nccl_on_host_ranks.py"), str(self.on_host)]
         program = host if self.on_host else [str(Path(__file__).with_name("run_ranks.py")), str(self.gpus)]
         return [*mpiexec(ranks), sys.executable, *program, *arguments]
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.cases.case import LEAST_ITERATIONS, MAX_ROUNDS, Case, Effort, Job
+from hpccoll.cases.catalogue import load_job
 from hpccoll.common.errors import BadInputError
 
 efforts = st.builds(
@@ -49,13 +50,13 @@ AGGREGATED = replace(
 @pytest.mark.parametrize("job", [JOB, AGGREGATED])
 def test_a_job_file_is_read_as_it_was_written(job, tmp_path):
     (tmp_path / "a.json").write_text(job.to_json())
-    assert Job.load(tmp_path / "a.json") == job
+    assert load_job(tmp_path / "a.json") == job
 
 
 def test_a_job_that_is_read_has_the_digest_of_the_written_one_whether_a_time_is_1_or_1_0(tmp_path):
     job = replace(JOB, effort=Effort(seconds=1))
     (tmp_path / "a.json").write_text(job.to_json())
-    assert Job.load(tmp_path / "a.json").sha256 == job.sha256 == replace(JOB, effort=Effort(seconds=1.0)).sha256
+    assert load_job(tmp_path / "a.json").sha256 == job.sha256 == replace(JOB, effort=Effort(seconds=1.0)).sha256
 
 
 def test_the_id_of_a_case_has_what_differs_between_the_cases_of_a_job():
@@ -74,7 +75,7 @@ def test_the_id_of_a_case_has_what_differs_between_the_cases_of_a_job():
 def test_a_word_of_a_case_that_is_none_is_refused_with_the_valid_ones(tmp_path, key, word, near):
     (tmp_path / "a.json").write_text(replace(JOB, cases=(replace(JOB.cases[0], **{key: word}),)).to_json())
     with pytest.raises(BadInputError, match=near):
-        Job.load(tmp_path / "a.json")
+        load_job(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_a_word_of_a_case_that_is_none_is_refused_with_the_valid_ones(tmp_path, 
 def test_an_invalid_value_of_a_job_is_bad_input_by_its_key(key, value, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(json.loads(JOB.to_json()) | {key: value}))
     with pytest.raises(BadInputError, match=f"--job: .*{key}"):
-        Job.load(tmp_path / "a.json")
+        load_job(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_an_invalid_value_of_a_case_or_an_effort_is_bad_input_by_its_key(part, k
     (read["cases"][0] if part == "cases" else read[part])[key] = value
     (tmp_path / "a.json").write_text(json.dumps(read))
     with pytest.raises(BadInputError, match=f"--job: .*{part}.*{key}") as caught:
-        Job.load(tmp_path / "a.json")
+        load_job(tmp_path / "a.json")
     assert len(str(caught.value)) < 1500
 
 
@@ -115,4 +116,4 @@ def test_a_job_of_schema_1_is_refused_with_the_version_that_reads_it(tmp_path):
     read = {name: value for name, value in json.loads(JOB.to_json()).items() if name != "schema"}
     (tmp_path / "a.json").write_text(json.dumps(read))
     with pytest.raises(BadInputError, match=r"is of schema 1, .* pip install git"):
-        Job.load(tmp_path / "a.json")
+        load_job(tmp_path / "a.json")

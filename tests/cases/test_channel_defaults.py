@@ -2,7 +2,7 @@
 
 from schedule_examples import case_of
 
-from hpccoll.cases.channel_defaults import default_channels, default_channels_nccl, plan_channels
+from hpccoll.cases.channel_defaults import default_channels, plan_channels
 from hpccoll.schedule import Layout
 
 
@@ -20,8 +20,8 @@ def test_a_pipeline_has_one_channel_per_segment():
 
 def test_over_nccl_only_a_pipeline_has_channels_by_default():
     layout = Layout.of(8)
-    assert default_channels_nccl(1 << 30, layout) == 1
-    assert [default_channels_nccl(size, layout, pipelined=True) for size in (1, 1 << 23, 1 << 30)] == [1, 2, 64]
+    assert default_channels(1 << 30, layout, queued=True) == 1
+    assert [default_channels(n, layout, pipelined=True, queued=True) for n in (1, 1 << 23, 1 << 30)] == [1, 2, 64]
 
 
 def test_requested_channels_and_windows_override_the_defaults():

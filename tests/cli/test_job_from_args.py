@@ -3,8 +3,8 @@
 import pytest
 from job_from_command_line import job
 
-from hpccoll.cases.case import Effort, Job, Shape
-from hpccoll.cases.catalogue import NATIVE
+from hpccoll.cases.case import Effort, Shape
+from hpccoll.cases.catalogue import NATIVE, load_job
 from hpccoll.cases.variants import named_variants
 from hpccoll.cli.job_from_args import parse_shape
 from hpccoll.common.errors import BadInputError
@@ -60,48 +60,6 @@ def test_an_argument_of_a_collective_goes_to_the_library_too(collective, given, 
     assert {case.params[given.partition("=")[0]] for case in cases} == {value}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--rounds", "0"), "--rounds"),
-        (("--rounds", "256"), "--rounds"),
-        (("--rounds", "many"), "--rounds"),
-        ((*NCCL, "--timing", "mean"), "--timing: 'mean' is not valid: choose from single, aggregated"),
-        (("--timing", "aggregated"), "--timing: 'aggregated' is not valid: single over mpi, .*; over nccl"),
-        ((*NCCL, "--operations", "0"), "--operations: '0' is not valid: a whole number from 1 to 10000"),
-        (("-t", "nccl", "--timing", "aggregated"), "transport: 'nccl' is not valid"),
-        (("-a", "rin"), r"algorithm: 'rin' is not valid: did you mean ring\?"),
-        (("-a", "ring", "--param", "radix=2"), "parameter: 'radix' is not valid: .*channels"),
-        (("-a", "bruck"), r"\(it is an algorithm of all_gather, all_to_all\)"),
-        (("-d", "float33"), "dtype: 'float33'"),
-        (("-o", "xor"), "op: 'xor'"),
-        (("-t", "ucx"), "transport: 'ucx'"),
-        (("-b", "8X"), "-b: '8X'"),
-        (("-b", "64", "-e", "8"), "-e: '8' .*-b 64 B"),
-        (("-f", "two"), "-f: 'two' .*from 2 to"),
-        (("-n", "0"), "-n: '0'"),
-        (("-w", "-1"), "-w: '-1'"),
-        (("--seconds", "0"), "--seconds: '0'"),
-        (("--timeout", "inf"), "--timeout: 'inf'"),
-        (("--seed", "x"), "--seed: 'x'"),
-        (("-c", "send_recv", "--param", "pear=1"), "parameter: 'pear' .*copies, graph, messages"),
-        (("--communicator", "max_cta=4"), "--communicator: 'max_cta'"),
-        (("-r", "1"), "root: 1 is not valid: none: all_reduce has no root"),
-        (("-c", "all_to_all_v", "--in-place"), "--in-place: 'all_to_all_v'"),
-        (("--executor", "c"), "--executor: 'c' is not valid: choose from compiled, python"),
-        (("--variant", "nccl-socket", "--communicator", "net_name=IB"), "--communicator.net_name: 'IB' .* NCCL_NET"),
-        (
-            ("-a", "ring", "--param", f"channels={','.join(map(str, range(1, 999)))}", "--param", "window=1,2,3,4"),
-            "cases; a job has at most 100000",
-        ),
-    ],
-)
-def test_an_option_that_is_not_valid_is_refused_in_one_line(arguments, words):
-    with pytest.raises(BadInputError, match=words) as caught:
-        job(*arguments)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("name", named_variants())
 def test_a_named_variant_is_a_label_and_an_environment(name):
     made = job("--variant", name)
@@ -153,4 +111,41 @@ def test_a_job_file_replaces_the_options(tmp_path):
     planned = job("-a", "ring", ranks=3)
     (tmp_path / "job.json").write_text(planned.to_json())
     assert job("--job", str(tmp_path / "job.json"), ranks=7) == planned
-    assert Job.load(tmp_path / "job.json").sha256 == planned.sha256
+    assert load_job(tmp_path / "job.json").sha256 == planned.sha256
+
+
+GPU = " ".join(NCCL)
+MANY = ",".join(map(str, range(1, 999)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--rounds 0", "--rounds"), ("--rounds 256", "--rounds"), ("--rounds many", "--rounds"),
+        (f"{GPU} --timing mean", "--timing: 'mean' .* single, aggregated"),
+        ("--timing aggregated", "--timing: 'aggregated' .* single over mpi, .*; over nccl"),
+        (f"{GPU} --operations 0", "--operations: '0' .* 1 to 10000"),
+        ("-t nccl --timing aggregated", "transport: 'nccl'"),
+        ("-a rin", r"algorithm: 'rin' is not valid: did you mean ring\?"), ("-c all_redus", "collective: 'all_redus'"),
+        ("-a ring --param radix=2", "parameter: 'radix' .*channels"), ("--param channels", "--param: 'channels'"),
+        ("-a bruck", r"\(it is an algorithm of all_gather, all_to_all\)"), ("-d float33", "dtype: 'float33'"),
+        ("-o xor", "op: 'xor'"), ("-t ucx", "transport: 'ucx'"), ("-b 8X", "-b: '8X'"), ("-b 0", "-b: '0'"),
+        ("-b 64 -e 8", "-e: '8' .*-b 64 B"), ("-f two", "-f: 'two' .*from 2 to"), ("-f 1", "-f: '1' .*from 2 to"),
+        ("-n 0", "-n: '0'"), ("-w -1", "-w: '-1'"), ("--seconds 0", "--seconds: '0'"),
+        ("--timeout inf", "--timeout: 'inf'"),
+        ("--seed x", "--seed: 'x'"), ("-c send_recv --param pear=1", "parameter: 'pear' .*copies, graph, messages"),
+        ("--communicator max_cta=4", "--communicator: 'max_cta'"), ("-r 1", "root: 1 .* all_reduce has no root"),
+        ("-c broadcast -r last", "-r: 'last' .*from 0 to"),
+        ("--variant ring", "--variant: 'ring' .*nccl-ring, nccl-tree"),
+        ("-c all_to_all_v --param traffic=rush", "traffic: 'rush' .*uniform, zipf, random"),
+        ("-c all_to_all_v --in-place", "--in-place: 'all_to_all_v'"),
+        ("--executor c", "--executor: 'c' .* compiled, python"),
+        ("--mapping plane", "mapping: 'plane' .*block, cyclic"),
+        ("--variant nccl-socket --communicator net_name=IB", "--communicator.net_name: 'IB' .* NCCL_NET"),
+        (f"-a ring --param channels={MANY} --param window=1,2,3,4", "cases; a job has at most 100000"),
+    ],
+)  # fmt: skip
+def test_an_option_that_is_not_valid_is_refused_in_one_line(arguments, words):
+    with pytest.raises(BadInputError, match=words) as caught:
+        job(*arguments.split())
+    assert "\n" not in str(caught.value)

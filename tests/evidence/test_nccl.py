@@ -1,8 +1,7 @@
 """NCCL's log: the lines of 2.24 to 2.32, the numbers of 2.20 to 2.23, the table of the cost model, and RCCL's lines."""
 
 import pytest
-from cli_runner import invoke
-from library_logs import LOGS, read_log
+from library_logs import read_log
 
 from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS
 from hpccoll.evidence.log_set import read_logs
@@ -419,20 +418,3 @@ def test_numbered_choices_without_calls_are_kept():
     record = read(LINE, NAMED, LINE.replace("Algo 1", "Algo 0"))
     assert (record.choices, record.collectives) == (("4 KiB by ring SIMPLE", "4 KiB by tree SIMPLE"), ())
     assert read(call("AllReduce", 1024), LINE).choices == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        ("rccl-2.16", ["RCCL 2.16.5"]), ("rccl-2.27", ["RCCL 2.27.7, 16 ranks on 2 nodes"]),
-        (
-            "numbers-2.22",
-            [
-                "NCCL 2.22.3, 4 ranks on 2 nodes", "ran: all_reduce of 64 MiB (float32 sum): ring, protocol SIMPLE",
-                "ran: all_gather of 2 KiB a rank (bfloat16): ring, protocol LL128",
-            ],
-        ),
-    ],
-)  # fmt: skip
-def test_the_evidence_command_names_the_library_and_what_ran(name, lines):
-    assert {*lines} <= {*invoke("evidence", LOGS / f"{name}.log").out.splitlines()}

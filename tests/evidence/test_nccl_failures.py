@@ -1,7 +1,6 @@
 """Failures in NCCL's log: the cause with its place, the callers, what failed, and what NCCL recovered from."""
 
 import pytest
-from cli_runner import invoke
 
 from hpccoll.evidence.log_set import read_logs
 
@@ -93,22 +92,6 @@ def test_an_error_after_the_creation_is_that_of_a_call():
 )
 def test_an_error_from_which_nccl_recovers_is_no_failure(lines):
     assert failures_of(*lines) == []
-
-
-def test_a_failure_comes_first_in_the_report_which_gives_no_advice_about_logs(tmp_path):
-    (tmp_path / "a.log").write_text("\n".join(thread(2, FULL, "init.cc:1330 -> 1")))
-    ran = invoke("evidence", tmp_path)
-    assert (ran.code, len(ran.out.splitlines())) == (3, 2)
-    words = "a communicator was not created: include/alloc.h:185: Cuda failure 'out of memory'"
-    assert ran.out.startswith(f"WRONG: {words}")
-
-
-def test_a_set_up_of_nvls_that_fails_has_one_reason_and_is_not_called_available(tmp_path):
-    texts = ["NVLS multicast support is available on dev 0", "transport/nvls.cc:279 NCCL WARN {}", "init.cc:1330 -> 1"]
-    for warning in ("Failed to bind NVLink SHARP (NVLS) Multicast memory of size 8 : CUDA error 1", "Cuda failure 401"):
-        (tmp_path / "a.log").write_text("\n".join(thread(2, *texts)).format(warning))
-        out = invoke("evidence", tmp_path).out
-        assert (out.count("without NVLS"), out.count("is available")) == (1, 0)
 
 
 def test_a_recovered_set_up_of_nvls_is_the_reason_why_it_is_not_used():

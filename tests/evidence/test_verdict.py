@@ -80,14 +80,6 @@ SHARP_LINES = ("SHARP rank", "[group#")
         # port bytes
         ("sharp", "sharp", ("all_reduce", LARGE, 16), {"port_bytes": 2 * 15 / 16 * LARGE}, "unknown"),
         ("sharp", "sharp", ("all_reduce", LARGE, 16), {"port_bytes": 1.02 * LARGE}, "sharp (collnet_direct)"),
-        ("sharp", "sharp", ("all_reduce", LARGE, 2), {"port_bytes": LARGE}, "sharp (collnet_direct)"),
-        ("sharp", "sharp", ("all_reduce", LARGE, 32), {"nodes": 4, "port_bytes": 1.5 * LARGE}, "unknown"),  # of trees
-        ("sharp", "sharp", ("all_reduce", LARGE, 32), {"nodes": 4, "port_bytes": LARGE}, "sharp (collnet_direct)"),
-        ("sharp", "sharp", ("all_reduce", LARGE, 16), {"port_bytes": 0.05 * LARGE}, "sharp (collnet_direct)"),
-        (
-            record_of("sharp", replaced=("67108864 Bytes", "16 Bytes")), "sharp", ("all_reduce", 16, 32),
-            {"nodes": 4, "port_bytes": 180.0}, "sharp (collnet_direct)",  # headers of a small vector contradict nothing
-        ),
         # fallbacks
         (
             record_of("nvls", without=("",), more=(GENERAL, SPECIAL, RING)), "sharp", ("all_reduce", MIB, 16), {},
@@ -115,19 +107,13 @@ SHARP_LINES = ("SHARP rank", "[group#")
         ("hcoll", "sharp", ("all_reduce", MIB, 8), {"nodes": 8}, "unknown"),
         ("hcoll", "sharp", ("all_reduce", MIB, 8), {"nodes": 8, "port_bytes": 1.1 * MIB}, "sharp"),
         ("hcoll", "sharp", ("all_reduce", MIB, 8), {"nodes": 8, "port_bytes": 1.7 * MIB}, "unknown"),
-        ("hcoll", "sharp", ("all_reduce", MIB, 8), {"nodes": 8, "port_bytes": 0.85 * MIB}, "unknown"),
-        ("hcoll", "sharp", ("all_reduce", MIB, 8), {"nodes": 2, "port_bytes": MIB}, "unknown"),
         ("hcoll", "sharp", ("broadcast", MIB, 8), {"nodes": 8, "port_bytes": 1.1 * MIB}, "unknown"),
         ("hcoll", "sharp", ("all_reduce", 512, 8), {"nodes": 8, "port_bytes": 620.0, "port_packets": 2.0}, "sharp"),
-        ("hcoll", "sharp", ("all_reduce", 512, 8), {"nodes": 8, "port_bytes": 620.0}, "unknown"),
-        ("hcoll", "sharp", ("all_reduce", 512, 8), {"nodes": 8, "port_bytes": 1000.0, "port_packets": 4.0}, "unknown"),
-        ("hcoll", "sharp", ("all_reduce", 8, 8), {"nodes": 8, "port_bytes": 90.0, "port_packets": 2.0}, "unknown"),
     ],
 )  # fmt: skip
 def test_a_case_is_labelled_by_what_its_evidence_shows(record, requested, case, about, executed):
     verdict = judge_collective(requested, *case, read_log(record) if isinstance(record, str) else record, **about)
     assert verdict.executed == executed
-    assert verdict.offloaded == executed.startswith(("sharp", "nvls", "collnet", "symmetric_multicast"))
 
 
 def test_the_evidence_names_lines_sizes_types_and_bytes():
@@ -187,7 +173,7 @@ def test_ucc_is_sharp_above_16_kib_only_with_a_streaming_aggregation_tree(functi
 @pytest.mark.parametrize("requested", [None, "ring", "sharp", "symmetric", "nvls"])
 def test_a_log_that_names_nothing_yields_unknown(text, requested):
     verdict = judge_collective(requested, "all_reduce", MIB, 4, read_logs({"a": text}), nodes=4, port_bytes=1.0 * MIB)
-    assert (verdict.executed, verdict.offloaded) == ("unknown", False)
+    assert verdict.executed == "unknown"
 
 
 def shown(record):

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from step_times import are_in_order
 
-from hpccoll.measure.step_computations import BEGIN, END, READY
+from hpccoll.measure.step_computations import END
 from hpccoll.transports.gpu import missing_for_gpu
 
 RANKS = Path(__file__).parents[1] / "measure" / "gpu_step_ranks.py"
@@ -26,9 +27,7 @@ def test_buckets_over_nccl_are_right_and_overlap_with_computations(mpiexec):
     assert order["readings"] == ["clock", "clock", *["event"] * (order["events"] + 1)] * 3
     for name, step in steps.items():
         assert step["wrong"] == 0, name
-        for rank in step["of_ranks"]:
-            operations = [rank["events"][3 * number : 3 * number + 3] for number in range(len(rank["streams"]))]
-            assert all(each[READY] <= each[BEGIN] <= each[END] for each in operations), name
+        assert all(map(are_in_order, step["of_ranks"])), name
     for name in ("ring", "native"):
         events, count = steps[name]["events"], len(steps[name]["streams"])
         assert events[END] < events[-1], name  # the first bucket ends before the last computation

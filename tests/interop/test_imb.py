@@ -1,24 +1,12 @@
 """Outputs of the Intel MPI Benchmarks: a section for each number of processes, which are the first ranks."""
 
 import pytest
-from imported_outputs import OUTPUTS, import_files, read_example, summary_of
+from imported_outputs import OUTPUTS, import_files
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import BenchmarkOutput, SuppliedMetadata
 from hpccoll.interop.imb import read_imb
 
-SCATTER = "reduce_scatter", "native", "MPI_Reduce_scatter", "float32", "sum", False
-RESULTS = {
-    "imb_mpi1.txt": [
-        ("send_recv", "ping_pong", None, "int8", None, False, 1024, 2, 1, 5.0),
-        ("all_reduce", "native", None, "float32", "sum", False, 1024, 2, 1, 3.2),
-        ("all_reduce", "native", None, "float32", "sum", False, 1024, 4, 2, 5.2),
-        (*SCATTER, 1024, 4, 2, 4.25),  # 256 bytes are a rank's block
-        ("barrier", "native", None, "float32", None, False, 1, 4, 2, 2.2),
-    ],
-    "imb_2018_reduce_scatter.txt": [(*SCATTER, 1024, 4, 2, 4.25)],  # in 2018 they are the vector
-    "imb_nbc.txt": [("all_reduce", "native", "MPI_Iallreduce", "float32", "sum", False, 1024, 4, 2, 6.5)],
-}
 TEXT = (OUTPUTS / "imb_mpi1.txt").read_text()
 ROW = "         1024         1000         5.10         5.30         5.20\n"
 
@@ -27,20 +15,6 @@ def read(tmp_path, text, **given):
     path = tmp_path / "imb.txt"
     path.write_text(text)
     return read_imb(path, text.splitlines(keepends=True), SuppliedMetadata(**{"nodes": 2, **given}))
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in OUTPUTS.glob("imb_*")))
-def test_each_line_is_a_result_of_the_processes_of_its_section(name):
-    output = read_example(name)
-    assert [summary_of(result) for result in output.results] == RESULTS[name]
-    assert {(result.case.transport, result.case.device, result.case.timing) for result in output.results} == {
-        ("mpi", "cpu", "single")
-    }
-    assert (output.source, output.ranks, output.truncated) == ("imb", 4, False)
-
-
-def test_what_ours_has_not_and_sizes_that_were_not_measured_become_remarks():
-    assert [len(read_example(name).remarks) for name in ("imb_mpi1.txt", "imb_2018_reduce_scatter.txt")] == [2, 1]
 
 
 def test_the_pure_form_of_a_non_blocking_benchmark_is_a_case_of_its_own(tmp_path):
@@ -68,7 +42,7 @@ def test_groups_that_run_at_once_are_left_out(tmp_path):
         "           0         1024         1000         5.10         5.30         5.20\n"
     )
     output = read(tmp_path, TEXT.replace("# All processes", f"{section}\n# All processes"))
-    assert len(output.results) == len(RESULTS["imb_mpi1.txt"])
+    assert len(output.results) == 5
     assert len(output.remarks) == 3
 
 

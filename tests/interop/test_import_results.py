@@ -40,16 +40,6 @@ def import_text(name, text, out):
 def test_rows_of_an_import_are_the_results_of_the_output(name, tmp_path):
     rows = import_example(name, tmp_path / "imported.h5")
     output = read_example(name)
-    assert {
-        row.case_id: (row.collective, row.algorithm, row.transport, row.device, row.dtype, row.op, row.in_place,
-                      row.root, row.requested_bytes, row.ranks, row.nodes, row.timing, dict(row.params))
-        for row in rows
-    } == {
-        (case := result.case).id: (
-            case.collective, case.algorithm, case.transport, case.device, case.dtype, case.op, case.in_place,
-            case.root, case.bytes, case.ranks, case.nodes, case.timing, dict(case.params))
-        for result in output.results
-    }  # fmt: skip
     seconds = {result.case.id: result.seconds for result in output.results}
     assert {row.case_id: row.median_s for row in rows} == pytest.approx(seconds, abs=1e-9)
     assert {(row.kind, row.source, row.rounds) for row in rows} == {("imported", output.source, 1)}
@@ -209,19 +199,6 @@ def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("outputs")
 
 
-@given(name=st.sampled_from(ALL), data=st.data())
-def test_an_output_that_is_cut_anywhere_is_imported_or_refused(name, data, directory):
-    content = (OUTPUTS / name).read_bytes()
-    check_read(name, content[: data.draw(st.integers(0, len(content)))], directory)
-
-
-@given(name=st.sampled_from(ALL), data=st.data())
-def test_an_output_with_another_byte_is_imported_or_refused(name, data, directory):
-    content = bytearray((OUTPUTS / name).read_bytes())
-    content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    check_read(name, bytes(content), directory)
-
-
 WORDS = (
     "-1",
     "nan",
@@ -239,12 +216,18 @@ WORDS = (
 """What is bad, or at least unusual, in place of a word of an output."""
 
 
-@given(name=st.sampled_from(ALL), word=st.sampled_from(WORDS), data=st.data())
-def test_an_output_with_another_word_is_imported_or_refused(name, word, data, directory):
-    text = (OUTPUTS / name).read_text()
-    words = [word for line in text.splitlines() for word in line.replace(",", " ").replace(":", " ").split()]
-    old = data.draw(st.sampled_from(words))
-    check_read(name, text.replace(old, word).encode(), directory)
+@given(name=st.sampled_from(ALL), damage=st.sampled_from(["cut", "byte", "word"]), data=st.data())
+def test_an_output_that_is_cut_or_has_another_byte_or_word_is_imported_or_refused(name, damage, data, directory):
+    content = (OUTPUTS / name).read_bytes()
+    at = data.draw(st.integers(0, len(content) - 1))
+    if damage == "cut":
+        content = content[:at]
+    elif damage == "byte":
+        content = content[:at] + bytes([data.draw(st.integers(0, 255))]) + content[at + 1 :]
+    else:
+        old = data.draw(st.sampled_from(content.replace(b",", b" ").replace(b":", b" ").split()))
+        content = content.replace(old, data.draw(st.sampled_from(WORDS)).encode())
+    check_read(name, content, directory)
 
 
 def test_each_output_has_one_reader():

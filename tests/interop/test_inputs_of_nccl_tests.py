@@ -12,42 +12,6 @@ from hpccoll.store.load_results import read_results
 INPUTS = Path(__file__).parents[1] / "inputs"
 PLAIN = (INPUTS / "nccl-plain-for-comparison.txt").read_text()
 OLD = (INPUTS / "nccl-before-2.17.txt").read_text()
-AS_PLAIN = {"ranks": {4}, "nodes": {2}, "busbw": [15.57, 15.89, 19.66, 19.91], "source": {"nccl-tests"}}
-
-IMPORTED = {
-    "nccl-plain-for-comparison.txt": AS_PLAIN,
-    "nccl-openmpi-tag-output.txt": AS_PLAIN,
-    "nccl-openmpi-timestamp-output.txt": AS_PLAIN,
-    "nccl-kubectl-timestamps.txt": AS_PLAIN,
-    "nccl-ansi.txt": AS_PLAIN,
-    "nccl-crlf.txt": AS_PLAIN,
-    "nccl-cuda-graph.txt": AS_PLAIN | {"params": [{"graph": 1}]},
-    "nccl-device-line-two-blanks.txt": {"ranks": {8}, "nodes": {2}, "busbw": [303.07, 304.05, 313.17, 313.70]},
-    "nccl-version-with-commit.txt": {
-        "ranks": {2}, "nodes": {2}, "program": "nccl-tests 2.20.0", "library": "NCCL 2.31.2",
-        "busbw": [0.233, 0.272, 0.514, 0.535],
-    },
-    "nccl-two-programs-in-one-log.txt": {
-        "ranks": {4}, "nodes": {2}, "collectives": {"all_reduce", "all_gather"},
-        "busbw": [15.57, 15.89, 19.66, 19.91, 12.89, 13.11, 17.48, 17.87],
-    },
-    "nccl-size-0.txt": {"ranks": {8}, "nodes": {2}, "sizes": {128, 256}, "busbw": [0.0035, 0.0044, 0.0093, 0.0097]},
-    "nccl-out-of-bounds-failed.txt": {"ranks": {2}, "nodes": {2}, "wrong": 17},
-    "rccl-tests-2.17.txt": AS_PLAIN | {
-        "source": {"rccl-tests"}, "transports": {("rccl", "rocm")}, "library": "RCCL 2.28.3",
-        "program": "rccl-tests 2.17.9-develop:1a2b3c4",
-    },
-    "rccl-tests-lines.json": {
-        "ranks": {4}, "nodes": {1}, "source": {"rccl-tests"}, "transports": {("rccl", "rocm")},
-        "busbw": [0.0804188, 0.0783673],
-    },
-}  # fmt: skip
-REFUSED = {
-    "nccl-two-singletons.txt": ("2 processes of 1 rank each", "MPI=1"),
-    "nccl-before-2.17.txt": ("--program", "all_reduce"),
-    "nccl-row-split-by-debug-line.txt": ("line 14",),
-}
-"""The words of the message."""
 
 
 def import_inputs(tmp_path, *files, **options):
@@ -78,39 +42,6 @@ def header(text, **fields):
     for name, value in fields.items():
         text = re.sub(rf"\b{name.replace('_', ' ')}: \d+", f"{name.replace('_', ' ')}: {value}", text)
     return text
-
-
-@pytest.mark.parametrize("name", IMPORTED)
-def test_an_input_is_imported_as_it_was_printed(name, tmp_path):
-    expected = IMPORTED[name]
-    ended = import_inputs(tmp_path, INPUTS / name)
-    rows = imported(tmp_path, ended)
-    if "busbw" in expected:
-        assert sorted(busbw(rows)) == pytest.approx(sorted(expected["busbw"]), rel=0.02)
-    found = {
-        "ranks": {row.ranks for row in rows}, "nodes": {row.nodes for row in rows},
-        "source": {row.source for row in rows}, "collectives": {row.collective for row in rows},
-        "sizes": {row.requested_bytes for row in rows}, "wrong": sum(row.wrong or 0 for row in rows),
-        "transports": {(row.transport, row.device) for row in rows},
-        "params": [dict(params) for params in dict.fromkeys(tuple(row.params.items()) for row in rows)],
-        "program": (provenance := read_results([tmp_path / "imported.h5"]).runs[0].provenance)["program"],
-        "library": provenance["library"],
-    }  # fmt: skip
-    assert {key: value for key, value in found.items() if key in expected and key != "busbw"} == {
-        key: value for key, value in expected.items() if key != "busbw"
-    }
-    assert {row.rounds for row in rows} == {1} or name == "nccl-size-0.txt"
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_an_input_is_refused_with_the_reason(name, tmp_path):
-    assert import_inputs(tmp_path, INPUTS / name).is_bad_input(*REFUSED[name])
-    assert not (tmp_path / "imported.h5").exists()
-
-
-def test_every_input_has_its_expected_result():
-    names = {path.name for path in INPUTS.iterdir() if path.name.startswith(("nccl-", "rccl-tests"))}
-    assert {name for name in names if not name.endswith(".log")} == {*IMPORTED, *REFUSED}
 
 
 # Builds without MPI

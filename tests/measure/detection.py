@@ -5,9 +5,10 @@ python tests/measure/detection.py > results/golden/detection.md
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ and of single elements, in which the result differs, the least over p and over t
 
 MOVED = """
 Where blocks are moved and none is folded, the same faults in blocks of {size}: the least over p and over
-{collectives}.
+{moving}.
 
 | fault | {dtypes} | single elements |
 | --- |{rules} --: |
@@ -150,25 +151,26 @@ def per_cent(share: float) -> str:
     return str(int(100 * share))
 
 
+def row(*labels: str, found: Sequence[Sequence[tuple[float, float]]]) -> str:
+    """Return a row of a table: what is found of each dtype for all p, or the least; and the least of all elements."""
+    cells = []
+    for of_dtype in found:
+        parts = [per_cent(part) for part, _ in of_dtype]
+        cells.append(parts[0] if len(set(parts)) == 1 else " / ".join(parts))
+    least_element = per_cent(min(element for of_dtype in found for _, element in of_dtype))
+    return f"| {' | '.join((*labels, *cells, least_element))} |"
+
+
 def matrix() -> Iterator[str]:
-    """Yield the rows of the table."""
-    for fault in FAULTS:
-        for op in OPS:
-            cells, elements = [], []
-            for dtype in EVERY:
-                found = [least(shares(name, op, dtype, p)[fault] for name in FOLDING) for p in RANKS]
-                parts = [per_cent(part) for part, _ in found]
-                elements += [element for _, element in found]
-                cells.append(parts[0] if len(set(parts)) == 1 else " / ".join(parts))
-            yield f"| {fault} | {op} | {' | '.join(cells)} | {per_cent(min(elements))} |"
+    for fault, op in product(FAULTS, OPS):
+        found = [[least(shares(name, op, dtype, p)[fault] for name in FOLDING) for p in RANKS] for dtype in EVERY]
+        yield row(fault, op, found=found)
 
 
 def moved() -> Iterator[str]:
-    """Yield the rows of the table of collectives that fold nothing."""
     for fault in ALIKE:
         found = [least(shares(name, "sum", dtype, p)[fault] for name in MOVING for p in RANKS) for dtype in EVERY]
-        cells = [per_cent(part) for part, _ in found]
-        yield f"| {fault} | {' | '.join(cells)} | {per_cent(min(element for _, element in found))} |"
+        yield row(fault, found=[[each] for each in found])
 
 
 @cache
@@ -186,12 +188,9 @@ def message_shares(op: str, dtype: str, p: int) -> dict[str, tuple[float, float]
 
 
 def in_message() -> Iterator[str]:
-    """Yield the rows of the table of faults in a contribution."""
-    for fault in IN_MESSAGE:
-        for op in OPS:
-            found = [least(message_shares(op, dtype, p)[fault] for p in RANKS) for dtype in EVERY]
-            cells = [per_cent(part) for part, _ in found]
-            yield f"| {fault} | {op} | {' | '.join(cells)} | {per_cent(min(element for _, element in found))} |"
+    for fault, op in product(IN_MESSAGE, OPS):
+        found = [least(message_shares(op, dtype, p)[fault] for p in RANKS) for dtype in EVERY]
+        yield row(fault, op, found=[[each] for each in found])
 
 
 @cache
@@ -207,31 +206,20 @@ def beside_shares(name: str, dtype: str, p: int) -> dict[str, tuple[float, float
 
 
 def beside() -> Iterator[str]:
-    """Yield the rows of the table of faults beside a right result."""
-    names = (*FOLDING, *MOVING)
     for fault in (*SIZES, *WRITES):
-        of_dtype = [[beside_shares(name, dtype, p) for name in names for p in RANKS] for dtype in EVERY]
+        of_dtype = [[beside_shares(name, dtype, p) for name in (*FOLDING, *MOVING) for p in RANKS] for dtype in EVERY]
         # Where a rank has no src, nothing is written to it.
-        found = [least(shares[fault] for shares in every if fault in shares) for every in of_dtype]
-        cells = [per_cent(faults) for faults, _ in found]
-        yield f"| {fault} | {' | '.join(cells)} | {per_cent(min(elements for _, elements in found))} |"
+        yield row(fault, found=[[least(each[fault] for each in every if fault in each)] for every in of_dtype])
 
 
 def page() -> str:
-    head = HEAD.format(
-        size=SIZE, parts=PARTS, grain=GRAIN, ranks=", ".join(map(str, RANKS)),
-        dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY),
-    )  # fmt: skip
-    message = MESSAGE.format(size=SIZE, dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY))
-    between = MOVED.format(
-        size=SIZE, collectives=", ".join(MOVING), dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY)
-    )
-    others = BESIDE.format(
-        folding=", ".join(FOLDING), moving=", ".join(MOVING), dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY)
-    )
-    foot = FOOT.format(turns=GENERATIONS, twice=2 * GENERATIONS, watched=GUARD_BYTES)
-    tables = (head, matrix()), (message, in_message()), (between, moved()), (others, beside())
-    return "\n".join([*(table + "\n".join(rows) for table, rows in tables), foot])
+    words = {
+        "size": SIZE, "parts": PARTS, "grain": GRAIN, "ranks": ", ".join(map(str, RANKS)),
+        "dtypes": " | ".join(EVERY), "rules": " --: |" * len(EVERY), "folding": ", ".join(FOLDING),
+        "moving": ", ".join(MOVING), "turns": GENERATIONS, "twice": 2 * GENERATIONS, "watched": GUARD_BYTES,
+    }  # fmt: skip
+    tables = (HEAD, matrix()), (MESSAGE, in_message()), (MOVED, moved()), (BESIDE, beside())
+    return "\n".join([*(head.format(**words) + "\n".join(rows) for head, rows in tables), FOOT.format(**words)])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     mpiexec -n 3 python tests/measure/injected_ranks.py [--seed 1] [--faults 200]
 
 Each fault is in a random place of a random case: in a message after it has arrived, in what a rank has copied or
-folded, or in and beside its buffers at the end. The case runs without the fault first. Rank 0 prints a line for each
+folded, or in its result at the end. The case runs without the fault first. Rank 0 prints a line for each
 fault that the check does not see in the first operation, with the reason of results/golden/detection.md, and at the end
 the counts as JSON. Ends with 1 if the check disagrees with a comparison of the buffers of both runs, or if a fault that
 is not seen has no such reason.
@@ -14,7 +14,6 @@ import json
 import random
 import sys
 from collections import Counter
-from ctypes import c_char
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -40,7 +39,6 @@ from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, collective, dtype_of
-from hpccoll.transports.guarded_memory import GUARD_BYTES
 from hpccoll.transports.mpi import persistent
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
@@ -102,10 +100,6 @@ def one_bit(place, draw):
     place.insert(flipped(place.bytes()[byte : byte + 1], draw.randrange(8)))
 
 
-def last_byte(place, draw):
-    place.insert(flipped(place.bytes()[-1:], draw.randrange(8)))
-
-
 def one_ulp(place, draw):
     element = draw.randrange(len(place.memory))
     if place.memory.itemsize == 2:
@@ -147,23 +141,21 @@ def never_done(place, _draw):
         del place.works[place.at - 1]
 
 
-INSIDE = {
-    "one bit": one_bit, "last byte": last_byte, "one ulp": one_ulp, "zeroed": zeroed, "never done": never_done,
-    "swapped": swapped, "displaced": displaced,
+FAULTS = {
+    "one bit": one_bit, "one ulp": one_ulp, "zeroed": zeroed, "never done": never_done, "swapped": swapped,
+    "displaced": displaced,
 }  # fmt: skip
-SMALL = ("one bit", "last byte", "one ulp")
+SMALL = ("one bit", "one ulp")
 OF_SEVERAL = ("swapped", "displaced")
 """Faults of at least two elements."""
-
-BESIDE = ("before dst", "after dst", "before src", "after src", "in src")
 
 
 def reason(case, fault):
     """Return why the fault of a case need not be seen; None if detection.md has no reason."""
     integers = dtype_of(case.dtype).kind == "i"
-    if case.op in ("min", "max") and fault in INSIDE:
+    if case.op in ("min", "max"):
         return "another rank decides the element"
-    if (case.op == "avg" and fault in INSIDE) or (case.op == "sum" and not integers and fault in SMALL):
+    if case.op == "avg" or (case.op == "sum" and not integers and fault in SMALL):
         return "it is rounded off"
     if case.op == "prod" and integers and fault in SMALL:
         return "it passes the range of the type"
@@ -197,15 +189,11 @@ class Injection:
     def __init__(self, draw, case):
         self.draw, self.case, self.fault, self.where = draw, case, None, None
 
-    def into(self, sequences, src, dst, result):
+    def into(self, sequences, result):
         """Return the sequences with the fault; after the last one the result is complete."""
         sequences = [[replace(s, before=[*s.before], after=[*s.after]) for s in steps] for steps in sequences] or [[]]
         sequences[-1].append(last := LoweredStep())
-        fault = self.draw.choice([*INSIDE, *BESIDE])
-        if fault in BESIDE:
-            at_end = result if self.case.algorithm == NATIVE and not self.case.in_place else dst
-            self._beside(fault, last.after, at_end if fault.endswith("dst") else src)
-            return sequences
+        fault = self.draw.choice([*FAULTS])
         found = places(sequences, dtype_of(self.case.dtype))
         if fault != "never done":
             found.append(Place("result", result, last.after, 0, last.before))
@@ -213,22 +201,9 @@ class Injection:
         if found:
             kind = self.draw.choice(sorted({place.kind for place in found}))
             place = self.draw.choice([place for place in found if place.kind == kind])
-            INSIDE[fault](place, self.draw)
+            FAULTS[fault](place, self.draw)
             self.fault, self.where = fault, kind
         return sequences
-
-    def _beside(self, fault, works, buffer):
-        """Flip a bit in src, or in the guards of a buffer."""
-        side, _, name = fault.partition(" ")
-        if not buffer.size or (name == "src" and self.case.in_place):
-            return
-        distances = {
-            "before": -self.draw.randint(1, GUARD_BYTES),
-            "after": buffer.nbytes + self.draw.randrange(GUARD_BYTES),
-        }
-        start = buffer.ctypes.data + distances.get(side, self.draw.randrange(buffer.nbytes))
-        works += flipped(np.frombuffer((c_char * 1).from_address(start), np.uint8), self.draw.randrange(8))
-        self.fault, self.where = fault, "buffer"
 
 
 def spoil(plan_class, injection):
@@ -239,12 +214,11 @@ def spoil(plan_class, injection):
         result = operation.result(dst, comm.rank) if plan_class is persistent.MpiPlan else None
 
         def of_compiled(executor, comm, options, sequences=(), initial=None, **more):
-            wanted = result if result is not None else self.result
-            sequences = injection.into(sequences, src, dst, wanted)
+            sequences = injection.into(sequences, self.result if result is None else result)
             compiled_init(executor, comm, options, sequences, max(1, initial or len(sequences)), **more)
 
         def of_python(executor, comm, sequences, initial, **more):
-            python_init(executor, comm, injection.into(sequences, src, dst, result), max(1, initial), **more)
+            python_init(executor, comm, injection.into(sequences, result), max(1, initial), **more)
 
         ExecutorPlan.__init__, PythonExecutor.__init__ = of_compiled, of_python
         try:
@@ -252,7 +226,7 @@ def spoil(plan_class, injection):
         finally:
             ExecutorPlan.__init__, PythonExecutor.__init__ = compiled_init, python_init
         if plan_class is MpiVendorPlan and self.executor is None:
-            ((*_, last),) = injection.into([], src, dst, self.result)
+            ((*_, last),) = injection.into([], self.result)
             run, works = self.run, [work.call() for work in (*last.before, *last.after)]
             self.run = lambda: (run(), [function(*arguments) for function, arguments in works])
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import raw_examples
 from cli_runner import invoke
+from fake_nccl import Library
 from mpi4py import MPI
 
 from hpccoll.cases.skip_reason import skip_reason
@@ -71,22 +72,6 @@ class NcclError(RuntimeError):
     """An exception with the name of CuPy's."""
 
 
-class FakeNccl:
-    """The part of NCCL that creates and aborts communicators."""
-
-    def __init__(self):
-        self.aborted = 0
-
-    def get_unique_id(self):
-        return b"id"
-
-    def NcclCommunicator(self, _ranks, _unique, _rank):  # noqa: N802  CuPy's name
-        return SimpleNamespace(abort=self._abort)
-
-    def _abort(self):
-        self.aborted += 1
-
-
 def plan_maker(error=None, closed=None):
     def make():
         if error:
@@ -97,13 +82,13 @@ def plan_maker(error=None, closed=None):
 
 
 def test_a_refused_call_gives_the_reason_and_the_next_case_gets_a_new_communicator():
-    library, comm = FakeNccl(), MPI.COMM_SELF
-    first = communicators.nccl_world(comm, library)
+    comm = MPI.COMM_SELF
+    first = communicators.nccl_world(comm, Library)
     assert not isinstance(make_unless_refused(plan_maker(), comm), str)
-    assert communicators.nccl_world(comm, library) is first
+    assert communicators.nccl_world(comm, Library) is first
     assert make_unless_refused(plan_maker(NcclError(REFUSAL)), comm) == f"NCCL refuses it: {REFUSAL}"
-    assert library.aborted == 1
-    assert communicators.nccl_world(comm, library) is not first
+    assert first.communicator.said == ["aborted"]
+    assert communicators.nccl_world(comm, Library) is not first
     communicators.abort_world(comm)
 
 
@@ -151,7 +136,7 @@ def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(com
 def test_of_algorithms_with_the_same_plan_over_nccl_one_is_measured_and_nothing_is_missing(
     mpiexec, nccl_library, tmp_path
 ):
-    ranks, out = Path(__file__).with_name("timed_ranks.py"), tmp_path / "F.h5"
+    ranks, out = Path(__file__).with_name("nccl_on_host_ranks.py"), tmp_path / "F.h5"
     cases = ["-a", "ring,hierarchical,rabenseifner", "-b", "64K", "-e", "64K", "--in-place", "-n", "6"]
     ran = mpiexec(4, ranks, nccl_library, "--device", "cuda", "-t", "nccl", *cases, "--out", out)
     assert ran.returncode == 0, ran.stdout + ran.stderr

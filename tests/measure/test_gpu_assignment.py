@@ -1,6 +1,5 @@
 """Which GPU a rank takes before MPI starts, and what is assumed of MPI and GPU memory."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -182,8 +181,9 @@ def shared_gpus(mpiexec, nccl_library, tmp_path):
     def run(ranks, gpus, **variables):
         out = tmp_path / "F.h5"
         arguments = ("-t", "nccl", "--device", "cuda", "-a", "native,ring", "-b", "4K", "-e", "4K", "-n", "2")
-        program = Path(__file__).with_name("sharing_ranks.py")
-        ran = mpiexec(ranks, program, nccl_library, gpus, json.dumps(variables), *arguments, "--out", out)
+        program = Path(__file__).with_name("nccl_on_host_ranks.py")
+        settings = [f"{name}={value}" for name, value in {"GPUS": gpus, **variables}.items()]
+        ran = mpiexec(ranks, program, nccl_library, *settings, *arguments, "--out", out)
         assert ran.returncode in (0, 3), ran.stdout + ran.stderr  # 3: nothing was measured
         results = read_results([out])
         return results.rows, results.skipped

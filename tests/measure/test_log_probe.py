@@ -9,7 +9,7 @@ import nccl_test_library
 import pytest
 from cli_runner import invoke
 
-RANKS = Path(__file__).with_name("probed_ranks.py")
+RANKS = Path(__file__).with_name("nccl_on_host_ranks.py")
 SMALL = (
     "--device", "cuda", "-t", "nccl", "-a", "native,ring", "-b", "1K", "-e", "64K", "-f", "8", "-n", "5",
     "--rounds", "1",
@@ -25,7 +25,7 @@ def launch(mpiexec, nccl_library, tmp_path):
         (tmp_path / "tmp").mkdir(exist_ok=True)
         out = tmp_path / "a.h5"
         assignments = (f"TMPDIR={tmp_path / 'tmp'}", *variables)
-        ran = mpiexec(ranks, RANKS, library, *assignments, "--", *SMALL, "--out", out, *more)
+        ran = mpiexec(ranks, RANKS, library, *assignments, *SMALL, "--out", out, *more)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert "NCCL INFO" not in ran.stdout + ran.stderr
         comments = [line for line in ran.stdout.splitlines() if line.startswith("#")]

@@ -15,10 +15,8 @@ from hpccoll.schedule import (
     COLLECTIVES,
     DTYPES,
     REDUCTIONS,
-    all_to_all_v,
     collective,
     dtype_of,
-    unequal_blocks,
 )
 
 EVERY = (*DTYPES, BFLOAT16)
@@ -37,10 +35,6 @@ def source(one):
 
 def expected(one, *, in_place=False):
     return concatenated(one.expected(in_place=in_place), one.dtype)
-
-
-def initial(one, *, in_place):
-    return concatenated(one.initial(in_place=in_place), one.dtype)
 
 
 def assert_same(some, others):
@@ -131,31 +125,6 @@ def test_each_rank_decides_nearly_every_element_in_some_operation(p):
 
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize("dtype", EVERY)
-def test_a_zero_or_an_unwritten_element_instead_of_any_contribution_changes_every_element(dtype, op):
-    one, fold = payload(op, dtype, 2000, p=4), REDUCTIONS[op].fold
-    right = expected(one)
-    for origin in range(4):
-        for instead in (one.sentinel(), np.zeros(1, one.dtype)):
-            values = [source(replace(one, me=me)) if me != origin else instead for me in range(4)]
-            with np.errstate(invalid="ignore"):  # NaN in a minimum of bfloat16
-                faulty = reduce(fold, values).copy()
-            one.reduction.scale(faulty, one.p)
-            assert (bits(faulty) != bits(right)).mean() > (0.99 if op == "avg" else 0.999)
-
-
-@pytest.mark.parametrize("dtype", EVERY)
-@pytest.mark.parametrize("op", REDUCTIONS)
-def test_the_expected_all_reduce_is_the_reduction_of_all_contributions(dtype, op):
-    for p, count in ((1, 3), (2, 1), (3, 1000), (7, PERIOD + 100)):
-        one = payload(op, dtype, count, p, me=p - 1, generation=5)
-        folded = reduce(REDUCTIONS[op].fold, [source(replace(one, me=me)) for me in range(p)]).copy()
-        REDUCTIONS[op].scale(folded, p)
-        assert (bits(expected(one)) == bits(folded)).all()
-        assert (bits(initial(one, in_place=True)) == bits(source(one))).all()
-
-
-@pytest.mark.parametrize("op", REDUCTIONS)
-@pytest.mark.parametrize("dtype", EVERY)
 def test_the_sentinel_is_never_a_result_of_up_to_3000_ranks(dtype, op):
     for p in RANKS:
         one = payload(op, dtype, 64, p)
@@ -210,14 +179,6 @@ def test_a_diagnosis_names_the_rank_whose_contribution_is_missing(op, dtype):
             assert " or " not in words
 
 
-@pytest.mark.parametrize("dtype", EVERY)
-@pytest.mark.parametrize("op", ["sum", "prod", "avg"])
-def test_a_diagnosis_names_the_rank_whose_contribution_is_counted_twice(op, dtype):
-    one = payload(op, dtype, 4000, p=4)
-    words = one.diagnose(broken(one, (2, 2)), in_place=False)
-    assert "the contribution of rank 2 is counted twice" in words
-
-
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
@@ -225,6 +186,7 @@ def test_a_diagnosis_names_the_rank_whose_contribution_is_counted_twice(op, dtyp
         ("own", "still the rank's own contribution"),
         ("earlier", "left by an earlier operation"),
         ("garbage", "no single cause explains it"),
+        ((2, 2), "the contribution of rank 2 is counted twice"),
     ],
 )
 def test_a_diagnosis_names_the_cause(fault, words):
@@ -251,18 +213,3 @@ def test_a_diagnosis_over_1000_ranks_takes_no_longer_than_a_measurement():
     dst = expected(one)
     dst -= source(replace(one, me=777))
     assert "the contribution of rank 777 is missing" in one.diagnose(dst, in_place=False)
-
-
-def test_the_longest_block_is_computed_once_for_all_units_and_generations(monkeypatch):
-    sought, call = [], all_to_all_v.call(5)
-    found = unequal_blocks.blocks(call.traffic, 5, 77)
-
-    class Blocks(np.ndarray):
-        def max(self, *more, **most):
-            sought.append(self.shape)
-            return super().max(*more, **most)
-
-    monkeypatch.setattr(unequal_blocks, "blocks", lambda *_: found.view(Blocks))
-    for generation in range(GENERATIONS):
-        Payload(call, REDUCTIONS["sum"], np.dtype("float32"), 77, 2, generation=generation).expected(in_place=False)
-    assert sought == [(5, 5)]

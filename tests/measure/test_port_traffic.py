@@ -41,13 +41,6 @@ def test_a_counter_that_decreased_saturated_or_disappeared_is_unknown(after):
     assert port_traffic.sum_over_ports(moved, SENT) is None
 
 
-def test_a_counter_of_a_single_port_counts_alone():
-    before = {("a", SENT): 1, ("b", SENT): 1, ("b", "port_xmit_wait"): 3}
-    after = {("a", SENT): 2, ("b", SENT): 3, ("b", "port_xmit_wait"): 4}
-    moved = port_traffic.counter_changes(before, after)
-    assert (port_traffic.sum_over_ports(moved, SENT), port_traffic.sum_over_ports(moved, "port_xmit_wait")) == (3, 1)
-
-
 class World:
     """A rank, and a host whose one port sends what its operations and barriers send."""
 

@@ -68,18 +68,6 @@ def test_no_piece_is_larger_than_the_requested_segment(prepared_case, name, algo
     assert made.params["segment"] == segment
 
 
-@pytest.mark.parametrize(("name", "algorithm"), [("all_reduce", "ring"), ("all_to_all_v", "pairwise")])
-def test_the_wire_bytes_of_a_case_are_computed_once(prepared_case, monkeypatch, name, algorithm):
-    counted = []
-    for way in ("unequal_wire_bytes", "cached_crossings"):
-        once = getattr(prepared_case, way)
-        monkeypatch.setattr(prepared_case, way, lambda *what, once=once: counted.append(what) or once(*what))
-    ours = prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4, 2), case(name, algorithm))
-    sent = ours.wire_bytes
-    assert ours.evidence(sent)[1].endswith("the ports sent 1.000 times its wire bytes")
-    assert len(counted) == 1
-
-
 def test_the_choice_of_a_table_is_named_with_its_transport_unless_that_is_mpi(prepared_case):
     def executed(transport):
         chosen = case(algorithm="ring", transport=transport)

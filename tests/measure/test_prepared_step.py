@@ -1,14 +1,14 @@
 """Training steps on four ranks: every collective of every parallelism is right, and runs when the program says so."""
 
 import json
-from itertools import groupby, pairwise
-from operator import itemgetter
 from pathlib import Path
 
 import pytest
+from step_times import are_in_order, computations, operations
+
+from hpccoll.measure.step_computations import READY
 
 RANKS = 4
-READY, BEGIN, END = range(3)
 
 pytestmark = pytest.mark.mpi
 
@@ -22,19 +22,6 @@ def results(mpiexec):
 
 def every_step(results):
     return {**results["steps"], **{f"native {name}": step for name, step in results["native"].items()}}
-
-
-def operations(step, rank):
-    """Return the times of a rank's operations, [operation][ready, begin, end], with their streams."""
-    streams = step["streams"][rank]
-    times = step["events"][rank]
-    return [(stream, times[3 * number : 3 * number + 3]) for number, stream in enumerate(streams)]
-
-
-def computations(step, rank):
-    """Return the begin and the end of each computation of a rank."""
-    times = [time for time in step["events"][rank][3 * len(step["streams"][rank]) :] if time >= 0]
-    return [times[at : at + 2] for at in range(0, len(times), 2)]
 
 
 def test_the_results_of_all_collectives_are_right_in_every_parallelism(results):
@@ -57,29 +44,24 @@ def test_an_operation_left_out_and_a_changed_buffer_are_found(results):
 
 def test_operations_begin_when_they_are_ready_and_those_of_a_stream_one_after_the_other(results):
     for step in every_step(results).values():
-        for rank in range(RANKS):
-            ran = operations(step, rank)
-            assert all(ready <= begin <= end for _, (ready, begin, end) in ran)
-            for _, each in groupby(sorted(ran, key=itemgetter(0)), key=itemgetter(0)):
-                times = [times for _, times in each]
-                assert all(first[END] <= second[BEGIN] for first, second in pairwise(times))
+        assert all(map(are_in_order, step["of_ranks"]))
 
 
 def test_gradients_are_synchronised_during_the_backward_pass_only_with_overlap(results):
-    for rank in range(RANKS):
-        with_overlap, without = (results["steps"][name] for name in ("resnet50", "without overlap"))
-        (_, first), *_ = operations(with_overlap, rank)
-        assert first[READY] < computations(with_overlap, rank)[-1][1]
-        assert all(times[READY] >= computations(without, rank)[-1][1] for _, times in operations(without, rank))
+    for with_overlap, without in zip(
+        *(results["steps"][name]["of_ranks"] for name in ("resnet50", "without overlap")), strict=True
+    ):
+        assert operations(with_overlap)[0][READY] < computations(with_overlap)[-1][1]
+        assert all(times[READY] >= computations(without)[-1][1] for times in operations(without))
 
 
 def test_ranks_compute_as_long_as_the_workload_says_in_every_micro_batch(results):
     for name, passes in (("resnet50", 1), ("accumulated", 3), ("tensor", 1), ("fsdp", 1)):
-        for rank in range(RANKS):
-            computed = sum(end - begin for begin, end in computations(results["steps"][name], rank))
+        for rank in results["steps"][name]["of_ranks"]:
+            computed = sum(end - begin for begin, end in computations(rank))
             assert computed == pytest.approx(passes * 2_000_000, rel=1e-4)
-    assert all(begin == end for begin, end in computations(results["nothing"], 0))
-    assert all(begin < end for begin, end in computations(results["gemm"], 0))
+    assert all(begin == end for begin, end in computations(results["nothing"]["of_ranks"][0]))
+    assert all(begin < end for begin, end in computations(results["gemm"]["of_ranks"][0]))
 
 
 def test_bytes_between_nodes_are_those_of_the_gradients(results):

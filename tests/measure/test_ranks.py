@@ -2,15 +2,20 @@
 
 import subprocess
 import sys
+from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import raw_examples
 from cli_runner import rows
 from namespaces import PROGRAM, unshared
 
-from hpccoll.cases.case import Effort
-from hpccoll.measure.ranks import rank_namer
+from hpccoll.cases.case import Effort, Shape
+from hpccoll.common.errors import UnusableError
+from hpccoll.measure.ranks import check_shape, rank_namer
+from hpccoll.schedule import Layout
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load_results import read_results
@@ -54,23 +59,21 @@ def test_a_hanging_rank_ends_the_job_and_every_rank_reports_its_progress(launch,
     assert [gap.status for gap in results.missing] == ["failed"]
 
 
-def test_an_mpi_error_in_compiled_code_ends_the_job_and_names_the_call_and_the_case(launch):
-    ended, out = launch("raises", raw_examples.case(4096), executor="compiled")
+@pytest.mark.parametrize(
+    ("executor", "message"),
+    [
+        ("compiled", "RuntimeError: the call fails: Invalid root"),
+        ("python", "RuntimeError: the moon is in the wrong house"),
+    ],
+)
+def test_an_error_of_mpi_or_python_on_one_rank_ends_the_job_and_names_the_case(launch, executor, message):
+    ended, out = launch("raises", raw_examples.case(4096), executor=executor)
     assert ended.returncode not in (0, 2, 3)
+    assert f"r1 | {message}" in ended.stderr
     (failure,) = read_journal(journal_path(out)).failures
     assert failure.rank == 1
-    assert failure.message.startswith("RuntimeError: the call fails: Invalid root")
+    assert failure.message.startswith(message)
     assert "(case all_reduce.ring" in failure.message
-
-
-def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(launch):
-    ended, out = launch("raises", raw_examples.case(4096), executor="python")
-    assert ended.returncode not in (0, 2, 3)
-    assert 'raise RuntimeError("the moon is in the wrong house")' in ended.stderr
-    assert "r1 | RuntimeError: the moon is in the wrong house (case all_reduce.ring" in ended.stderr
-    (failure,) = read_journal(journal_path(out)).failures
-    assert failure.rank == 1
-    assert "the moon" in failure.message
 
 
 ABORTS = """
@@ -205,23 +208,20 @@ def test_the_librarys_call_out_of_place_must_not_write_outside_its_result(launch
     assert (outcome.status, outcome.wrong, outcome.reason) == said
 
 
-def test_names_of_ranks_have_the_launchers_number_and_the_host_if_they_differ():
-    places = [RankLocation(host=f"n{me // 2}", node=me // 2, clock=0, pid=1, affinity="0") for me in range(4)]
-    two, one = (
-        raw_examples.attempt(ranks=4, places=tuple(places)),
-        raw_examples.attempt(ranks=2, places=tuple(places[:2])),
+@pytest.mark.parametrize(
+    ("mapping", "nodes", "names"),
+    [
+        (None, 2, ["rank 0 (on n0)", "rank 1 (on n0)", "rank 2 (on n1)", "rank 3 (on n1)"]),
+        ("cyclic", 2, ["rank 0 (MPI rank 0 on n0)", "rank 1 (MPI rank 2 on n1)", "rank 2 (MPI rank 1 on n0)"]),
+        (None, 1, ["rank 0", "rank 1"]), ("block", 1, ["rank 0 (MPI rank 0)", "rank 1 (MPI rank 1)"]),
+    ],
+)  # fmt: skip
+def test_names_of_ranks_have_the_launchers_number_and_the_host_if_they_differ(mapping, nodes, names):
+    places = tuple(
+        RankLocation(host=f"n{me // 2}", node=me // 2, clock=0, pid=1, affinity="0") for me in range(2 * nodes)
     )
-    assert [*map(rank_namer(two, None), range(4))] == [
-        "rank 0 (on n0)",
-        "rank 1 (on n0)",
-        "rank 2 (on n1)",
-        "rank 3 (on n1)",
-    ]
-    assert [*map(rank_namer(two, "cyclic"), range(3))] == [
-        "rank 0 (MPI rank 0 on n0)", "rank 1 (MPI rank 2 on n1)", "rank 2 (MPI rank 1 on n0)",
-    ]  # fmt: skip
-    assert [*map(rank_namer(one, None), range(2))] == ["rank 0", "rank 1"]
-    assert [*map(rank_namer(one, "block"), range(2))] == ["rank 0 (MPI rank 0)", "rank 1 (MPI rank 1)"]
+    namer = rank_namer(raw_examples.attempt(ranks=2 * nodes, places=places), mapping)
+    assert [*map(namer, range(len(names)))] == names
 
 
 def test_a_case_that_does_not_fit_into_memory_is_skipped_with_the_reason(launch):
@@ -264,21 +264,20 @@ def test_no_secret_gets_into_a_file(launch):
     assert not set(attempt.provenance["variables"]) & set(SECRETS)
 
 
-def test_a_case_that_cannot_be_compiled_is_skipped_with_the_reason_and_the_others_are_measured(mpiexec):
-    sizes = ["-b", "1K", "-e", "1K", "-n", "6", "--in-place", "--param", "channels=2000"]
-    ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring,native", *sizes)
-    assert ended.returncode == 0, ended.stderr
-    skipped = next(line for line in rows(ended.stdout) if "ring" in line)
-    assert "skipped: parameter channels: 2000 is not valid: at most" in skipped
-    assert any("native" in line and " in " in line for line in rows(ended.stdout))
-
-
-def test_a_segment_with_too_many_channels_is_named_in_the_reason(mpiexec):
-    sizes = ["-b", "8M", "-e", "8M", "-n", "6", "--in-place", "--param", "segment=1K"]
-    ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring", *sizes)
-    assert ended.returncode == 3, ended.stderr
-    skipped = next(line for line in rows(ended.stdout) if "skipped" in line)
-    assert "skipped: parameter segment: '1 KiB' is not valid: a larger one: 4096 channels follow from it" in skipped
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        ("-a ring,native -b 1K -e 1K --param channels=2000", 0, "channels: 2000 is not valid: at most"),
+        ("-a ring -b 8M -e 8M --param segment=1K", 3, "segment: '1 KiB' is not valid: a larger one: 4096 channels"),
+    ],
+)
+def test_a_case_that_cannot_be_lowered_is_skipped_with_the_reason_and_the_others_are_measured(
+    mpiexec, arguments, code, reason
+):
+    ended = mpiexec(2, "-m", "hpccoll", "run", "-n", "6", "--in-place", *arguments.split())
+    assert ended.returncode == code, ended.stderr
+    assert f"skipped: parameter {reason}" in next(line for line in rows(ended.stdout) if "ring" in line)
+    assert any("native" in line and " in " in line for line in rows(ended.stdout)) == (code == 0)
 
 
 def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
@@ -295,28 +294,21 @@ def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
     assert ended.returncode == 0, ended.stderr
 
 
-def test_what_else_uses_the_machine_is_recorded_and_printed_and_our_ranks_are_not(mpiexec, tmp_path):
-    def run(name):
-        ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring", "-b", "8", "-e", "64", "--out", tmp_path / name)
-        assert ended.returncode == 0, ended.stderr
-        ((attempt, _),) = hdf5.read_raw_file(tmp_path / name).attempts
-        (load,) = attempt.provenance["host_load"]
-        return load, [line for line in ended.stdout.splitlines() if line.startswith("# busy machine: ")]
-
+def test_what_else_uses_the_machine_is_recorded_and_printed(mpiexec, tmp_path):
     burner = tmp_path / "burner"
     burner.symlink_to(sys.executable)  # the name of a process is that of the file that it executes
     with subprocess.Popen([burner, "-c", "while True: pass"]) as other:
-        try:
-            load, printed = run("busy.h5")
-        finally:
-            other.kill()
+        ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring", "-b", "8", "-e", "64", "--out", tmp_path / "a.h5")
+        other.kill()
+    assert ended.returncode == 0, ended.stderr
+    ((attempt, _),) = hdf5.read_raw_file(tmp_path / "a.h5").attempts
+    (load,) = attempt.provenance["host_load"]
     used = {each["name"]: each["cores"] for each in load["busiest"]}
     assert 0 < used["burner"] < 1.2  # the machine may be busy
-    assert load["busiest"][0]["name"] in printed[0]
     assert load["other_cores"] >= used["burner"]
     assert len(load["load_average"]) == 2
-    load, _ = run("later.h5")
-    assert "burner" not in {each["name"] for each in load["busiest"]}
+    (printed,) = [line for line in ended.stdout.splitlines() if line.startswith("# busy machine: ")]
+    assert load["busiest"][0]["name"] in printed
 
 
 @pytest.mark.parametrize("requested", ["node01", "node01,node02"])
@@ -334,44 +326,23 @@ def test_ranks_on_other_hosts_than_requested_are_refused(require, mpiexec, reque
         assert ended.code == 2
 
 
-HOSTS = """
-from types import SimpleNamespace
-from hpccoll.common.errors import BadInputError
-from hpccoll.measure.ranks import check_shape
-from hpccoll.schedule import Layout
-from hpccoll.cases.case import Shape
-from collections import Counter
-
-def fits(names, requested):
-    count = len(names)
-    ranks = SimpleNamespace(
-        ranks_by_node=Counter((name, "boot") for name in names), comm=SimpleNamespace(size=count),
-        layout=lambda _: Layout(tuple(range(count))),
-    )
-    try:
-        check_shape(ranks, Shape(count, count), requested)
-    except BadInputError:
-        return False
-    return True
-
-for one, requested, expected in (
-    ("n1.a.org", "n1", True), ("n1", "n1.a.org", True), ("n1.a.org", "N1", True), ("n1.a.org", "c1=n1", True),
-    ("n1.a.org", "n1.b.org", False), ("n1.a.org", "n", False), ("n1.a.org", "c1=n2", False),
-):
-    assert fits([one], [requested]) == expected
-assert fits(["n2.a.org", "n1.a.org"], ["n1", "n2"])
-assert fits(["n1.a.org", "n1.b.org"], ["n1.b.org", "n1.a.org"])
-assert not fits(["n1.a.org", "n1.b.org"], ["n1", "n1"])
-assert not fits(["n1.a.org", "n1.b.org"], ["n1.a.org", "n1.a.org"])
-assert not fits(["n1.a.org", "n1.b.org"], ["n1.a.org", "n1.c.org"])
-assert fits(["gpu01", "gpu02"], ["n1=gpu01", "n2=gpu02.a.org"])
-assert not fits(["gpu01", "gpu02"], ["n1=gpu01", "n2=gpu01"])
-"""
-
-
-def test_hosts_of_several_domains_are_distinguished(mpiexec):
-    ended = mpiexec(1, "-c", HOSTS)
-    assert ended.returncode == 0, ended.stderr
+@pytest.mark.parametrize(
+    ("names", "requested", "fits"),
+    [
+        ("n1.a.org", "n1", True), ("n1", "n1.a.org", True), ("n1.a.org", "N1", True), ("n1.a.org", "c1=n1", True),
+        ("n1.a.org", "n1.b.org", False), ("n1.a.org", "n", False), ("n1.a.org", "c1=n2", False),
+        ("n2.a.org n1.a.org", "n1 n2", True), ("n1.a.org n1.b.org", "n1.b.org n1.a.org", True),
+        ("n1.a.org n1.b.org", "n1 n1", False), ("n1.a.org n1.b.org", "n1.a.org n1.a.org", False),
+        ("n1.a.org n1.b.org", "n1.a.org n1.c.org", False),
+        ("gpu01 gpu02", "n1=gpu01 n2=gpu02.a.org", True), ("gpu01 gpu02", "n1=gpu01 n2=gpu01", False),
+    ],
+)  # fmt: skip
+def test_hosts_of_several_domains_are_distinguished(names, requested, fits):
+    nodes = Counter((name, "boot") for name in names.split())
+    layout = Layout(tuple(range(nodes.total())))
+    ranks = SimpleNamespace(ranks_by_node=nodes, comm=SimpleNamespace(size=nodes.total()), layout=lambda _: layout)
+    with nullcontext() if fits else pytest.raises(UnusableError):
+        check_shape(ranks, Shape(nodes.total(), nodes.total()), requested.split())
 
 
 QUOTA = f"""

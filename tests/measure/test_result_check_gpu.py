@@ -116,15 +116,3 @@ def test_guards_of_host_copies_are_checked_on_the_host(gpu):
 def test_a_table_of_equal_values_is_one_vector():
     table = ValueTable.of(np.full(PERIOD, 7, np.uint32), 10**9, 3)
     assert (table.vectors.tolist(), table.step) == ([[7, 7, 7, 7]], 0)
-
-
-@given(st.sampled_from([1, 2, 4, 8]), st.integers(0, GENERATIONS - 1), st.integers(0, 10**12))
-def test_the_next_generation_begins_one_step_later(itemsize, generation, vector):
-    each = 16 // itemsize
-    row = np.arange(PERIOD).astype(np.uint64)
-    table = ValueTable.of(row, 10**9, 0) if each == 2 else None
-    step = pow(each, -1, PERIOD)
-    assert each * (vector + generation * step) % PERIOD == (each * vector + generation) % PERIOD
-    if table is not None:
-        first = table.vectors[(vector + generation * table.step) % PERIOD, 0]
-        assert first == (each * vector + generation) % PERIOD

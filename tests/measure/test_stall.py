@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 import raw_examples
 
-from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.critical_findings import find_critical, find_resolved
 from hpccoll.cases.case import Effort
-from hpccoll.render.terminal_summary import status_lines
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load_results import read_results
@@ -97,13 +95,8 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
     assert sorted((row.status, row.ranks) for row in results.rows) == [("failed", 3), ("ok", 2), ("ok", 3)]
     left = {gap.status: gap.reason for gap in results.missing}
     assert left == {"failed": failed.reason, "not run": f"the job ended before it: it needs all ranks: {failed.reason}"}
-    assert {point.row.ranks for group in chart_groups(results) for point in group.points} == {3}
     (stall,) = find_critical(results)
     assert (stall.kind, stall.values["jobs"]) == ("ranks_stalled", ("mpi.p2",))
-    assert stall.values["cause"].startswith(f"{who[0].upper()}{who[1:]} stalled: ")
-    assert find_resolved(results) == ()
-    (status, *_) = status_lines(results, out.parent)
-    assert status == "mpi.p2: 1 of 3 cases, 1 failed, 1 not run, 1 more on fewer ranks"
     again, _ = launch(out.parent, 3, 12, 1, "run", 0, "never")
     assert again.returncode == 0, again.stderr
     raw = hdf5.read_raw_file(out)
@@ -112,35 +105,26 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
     assert [outcome.case.id for _, last in raw.attempts[2:] for outcome in last][-1] == failed.case.id
     results = read_results([out])
     assert (results.missing, find_critical(results)) == ((), ())
-    (resolved,) = find_resolved(results)
-    assert (resolved.kind, resolved.values) == ("stall_resolved", stall.values)
-
-
-@pytest.mark.parametrize(("name", "who"), [("collects", 0), ("ahead", 2)])
-def test_if_a_stalled_rank_returns_in_time_the_case_fails_and_all_ranks_continue(launched, name, who):
-    ended, out = launched[name].result()
-    assert ended.returncode == 3, ended.stdout + ended.stderr
-    ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
-    assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (3, ["ok", "failed", "ok"])
-    assert outcomes[1].reason.startswith(f"rank {who} on {platform.node()}, ")
-    assert "s after the others: " in outcomes[1].reason
-    assert " did not complete in 4.5 s" in outcomes[1].reason
+    assert [(resolved.kind, resolved.values) for resolved in find_resolved(results)] == [
+        ("stall_resolved", stall.values)
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("hangs", "NCCL did not complete in 3 s (on the stream: "),
-        ("fails", "NCCL reports: NCCL_ERROR_SYSTEM_ERROR: unhandled system error at rank 1 on "),
+        ("collects", rf"rank 0 on {platform.node()}, .*s after the others: .* did not complete in 4.5 s"),
+        ("ahead", rf"rank 2 on {platform.node()}, .*s after the others: .* did not complete in 4.5 s"),
+        ("hangs", r"NCCL did not complete in 3 s \(on the stream: .*; all ranks answered and continued$"),
+        ("fails", "NCCL reports: NCCL_ERROR_SYSTEM_ERROR: .* error at rank 1 on .*; all ranks answered and continued$"),
     ],
 )
-def test_after_a_stall_or_an_error_of_nccl_itself_all_ranks_continue(launched, name, reason):
+def test_after_an_error_or_a_stall_that_ends_in_time_the_case_fails_and_all_ranks_continue(launched, name, reason):
     ended, out = launched[name].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
     assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (3, ["ok", "failed", "ok"])
-    assert outcomes[1].reason.startswith(reason)
-    assert outcomes[1].reason.endswith("all ranks answered and continued")
+    assert re.match(reason, outcomes[1].reason)
 
 
 def test_if_too_few_ranks_are_left_the_launch_is_aborted(launched):

@@ -2,14 +2,14 @@
 
 import json
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import raw_examples
+from step_times import are_in_order, computations, operations
 
 from hpccoll.cases.case import Effort
-from hpccoll.measure.step_computations import BEGIN, END, READY
+from hpccoll.measure.step_computations import BEGIN, END
 from hpccoll.store.load_results import read_results
 from hpccoll.training.workload import TRAINING_STEP, Workload
 from hpccoll.transports.gpu import missing_cublas
@@ -36,24 +36,12 @@ def steps_of_four(mpiexec, nccl_library):
     return ran(mpiexec, nccl_library, 4)
 
 
-def operations(step):
-    """Return ready, begin and end of every operation."""
-    count = len(step["streams"])
-    return [step["events"][3 * number : 3 * number + 3] for number in range(count)]
-
-
-def computations(step):
-    """Return begin and end of every computation."""
-    times = step["events"][3 * len(step["streams"]) :]
-    return [*zip(times[::2], times[1::2], strict=True)]
-
-
 @pytest.mark.parametrize("name", [*BOTH, "null", "without overlap", "gemm", "tensor", "zero3"])
 def test_every_collective_of_a_step_is_right_and_its_times_are_in_order(steps, name):
     step = steps[name]
     assert step["wrong"] == 0
     assert len(operations(step)) == sum("label" in each for each in step["program"])
-    assert all(each[READY] <= each[BEGIN] <= each[END] for each in operations(step))
+    assert are_in_order(step)
     assert all(begin <= end for begin, end in computations(step))
     assert step["device_ns"] >= max(step["events"])
 
@@ -95,13 +83,6 @@ def test_a_computation_that_waits_for_a_collective_begins_after_it(steps):
     assert checked > 10
 
 
-def test_operations_of_one_stream_follow_one_another(steps):
-    for step in (steps["ring"], steps["zero3"]):
-        for stream in set(step["streams"]):
-            own = [each for each, name in zip(operations(step), step["streams"], strict=True) if name == stream]
-            assert all(before[END] <= after[BEGIN] for before, after in pairwise(own))
-
-
 @pytest.mark.parametrize("graph", [0, 1])
 @pytest.mark.parametrize("algorithm", BOTH)
 @pytest.mark.parametrize("mesh", ["pp", "tp x pp", "dp x pp", "pp of four"])
@@ -110,11 +91,7 @@ def test_steps_of_pipelines_are_right_on_all_ranks(request, mesh, algorithm, gra
     assert step["wrong"] == 0
     for rank in step["of_ranks"]:
         assert any(stream.startswith("pp") for stream in rank["streams"])
-        ran = operations(rank)
-        assert all(each[READY] <= each[BEGIN] <= each[END] for each in ran)
-        for stream in set(rank["streams"]):
-            own = [each for each, name in zip(ran, rank["streams"], strict=True) if name == stream]
-            assert all(before[END] <= after[BEGIN] for before, after in pairwise(own))
+        assert are_in_order(rank)
 
 
 def test_no_event_is_read_between_the_start_and_the_end_of_the_measured_time(steps):
@@ -136,57 +113,45 @@ def test_the_null_step_takes_at_least_its_computation(steps):
     assert steps["null"]["device_ns"] >= 0.99 * 200e6
 
 
-def test_a_job_measures_steps_and_stores_their_timelines(mpiexec, nccl_library, tmp_path):
-    params = Workload.of({"model": "resnet50", "scale": 4096, "compute_us": 5000}).params
-    steps = [
-        raw_examples.case(
-            25_332, collective=TRAINING_STEP, algorithm=algorithm, transport="nccl", device="cuda", in_place=True,
-            params=params,
-        )
-        for algorithm in ("ring", "null")
-    ]  # fmt: skip
-    effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
-    (tmp_path / "job.json").write_text(raw_examples.job(*steps, effort=effort).to_json())
-    ranks = Path(__file__).with_name("timed_ranks.py")
-    out = tmp_path / "F.h5"
-    ran = mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    results = read_results([out])
-    by_algorithm = {row.algorithm: row for row in results.rows}
-    assert {row.status for row in results.rows} == {"ok"}
-    assert by_algorithm["ring"].exposed_s is not None
-    assert by_algorithm["ring"].device_s > by_algorithm["ring"].backward_s > 0
-    assert len(results.step_times[by_algorithm["ring"].key].ranks) == 2
+@pytest.fixture
+def measured(mpiexec, nccl_library, tmp_path):
+    """Return the results of a job of training steps of ResNet-50 on two ranks."""
+
+    def measured(*steps, **about):
+        cases = [
+            raw_examples.case(
+                25_332, collective=TRAINING_STEP, device="cuda", in_place=True, algorithm=algorithm,
+                params=Workload.of({"model": "resnet50", "scale": 4096, **params}).params,
+                **{"transport": "nccl", **about},
+            )
+            for algorithm, params in steps
+        ]  # fmt: skip
+        effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
+        (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
+        ranks, out = Path(__file__).with_name("nccl_on_host_ranks.py"), tmp_path / "F.h5"
+        mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+        return read_results([out])
+
+    return measured
+
+
+def test_a_job_measures_steps_and_stores_their_timelines(measured):
+    results = measured(("ring", {"compute_us": 5000}), ("null", {"compute_us": 5000}))
+    assert {row.algorithm: row.status for row in results.rows} == {"ring": "ok", "null": "ok"}
+    ring = next(row for row in results.rows if row.algorithm == "ring")
+    assert ring.exposed_s is not None
+    assert ring.device_s > ring.backward_s > 0
+    assert len(results.step_times[ring.key].ranks) == 2
 
 
 @pytest.mark.skipif(bool(find_spec("cupy")) and missing_cublas() is None, reason="cuBLAS is installed")
-def test_without_cublas_a_step_that_multiplies_matrices_is_skipped_and_others_run(mpiexec, nccl_library, tmp_path):
-    steps = [
-        raw_examples.case(
-            25_332, collective=TRAINING_STEP, algorithm="native", transport="nccl", device="cuda", in_place=True,
-            params={"model": "resnet50", "scale": 4096, "compute": compute},
-        )
-        for compute in ("gemm", "none")
-    ]  # fmt: skip
-    effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
-    (tmp_path / "job.json").write_text(raw_examples.job(*steps, effort=effort).to_json())
-    ranks, out = Path(__file__).with_name("timed_ranks.py"), tmp_path / "F.h5"
-    ran = mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    results = read_results([out])
-    (gap,) = results.skipped
+def test_without_cublas_a_step_that_multiplies_matrices_is_skipped_and_others_run(measured):
+    results = measured(*(("native", {"compute": compute}) for compute in ("gemm", "none")))
     assert {row.params["compute"]: row.status for row in results.rows} == {"gemm": "skipped", "none": "ok"}
-    assert "cuBLAS, which multiplies matrices, not found; do: pip install" in gap.reason
-    assert "pip install 'hpccoll[cuda12]'" in gap.reason
+    (gap,) = results.skipped
+    assert "cuBLAS, which multiplies matrices, not found; do: pip install 'hpccoll[cuda12]'" in gap.reason
 
 
-def test_a_step_over_another_transport_than_nccl_is_skipped_with_the_reason(mpiexec, nccl_library, tmp_path):
-    params = Workload.of({"model": "resnet50", "scale": 4096}).params
-    step = raw_examples.case(
-        25_332, collective=TRAINING_STEP, transport="staged", device="cuda", in_place=True, params=params
-    )
-    (tmp_path / "job.json").write_text(raw_examples.job(step).to_json())
-    ranks, out = Path(__file__).with_name("timed_ranks.py"), tmp_path / "F.h5"
-    mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
-    (gap,) = read_results([out]).skipped
+def test_a_step_over_another_transport_than_nccl_is_skipped_with_the_reason(measured):
+    (gap,) = measured(("ring", {}), transport="staged").skipped
     assert "over nccl, not staged" in gap.reason

@@ -13,7 +13,7 @@ from hpccoll.measure.stream_timing import StreamTiming
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 
-RANKS = Path(__file__).with_name("timed_ranks.py")
+RANKS = Path(__file__).with_name("nccl_on_host_ranks.py")
 OPERATIONS = 5
 
 

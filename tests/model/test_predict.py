@@ -4,7 +4,7 @@ import pytest
 from predicted_machines import LATENCIES, LATENCY, NCCL, RATE, RATES, cluster, fitted, in_racks
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
-from hpccoll.cases.channel_defaults import default_channels, default_channels_nccl
+from hpccoll.cases.channel_defaults import default_channels
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.nccl_model import nccl_estimates
 from hpccoll.model.predict import Request, predict
@@ -51,12 +51,10 @@ def test_a_fitted_machine_without_a_layout_has_as_many_ranks_on_a_node_as_were_m
     assert one(fitted(layout=None)).ranks_per_node == 1
 
 
-@pytest.mark.parametrize(
-    ("machine", "channels"), [(cluster(), default_channels), (cluster(nccl=NCCL), default_channels_nccl)]
-)
-def test_channels_are_those_of_a_run(machine, channels):
+@pytest.mark.parametrize(("machine", "queued"), [(cluster(), False), (cluster(nccl=NCCL), True)])
+def test_channels_are_those_of_a_run(machine, queued):
     size = 1 << 24
-    expected = channels(size, machine.layout(4), pipelined=False)
+    expected = default_channels(size, machine.layout(4), queued=queued)
     found = one(machine, 4, size, "ring")
     assert (found.params["channels"], found.params["window"]) == (expected, min(4, expected))
     assert one(machine, 4, size, "ring", parameters={"channels": 3}).params["channels"] == 3

@@ -215,8 +215,8 @@ def test_slurm_jobs_and_partial_runs_are_listed(make_page, of_rows, make_row, ma
     page = make_page(of_rows(make_row(), scheduled=jobs, runs=(make_run(status="partial"),)))
     (table,) = (each for each in page.all("table") if "Slurm job" in each.text)
     assert table.table() == [
-        ["17", "mpi.n4x1", "it reached its time limit (TIMEOUT)", "n[1-4]", "00:01:00", "/logs/17.log"],
-        ["18", "mpi.n2x1", "it was cancelled (CANCELLED, an earlier sweep left it)", "", "", ""],
+        ["17", "mpi.n4x1", "TIMEOUT: it reached its time limit of 00:01:00", "n[1-4]", "00:01:00", "/logs/17.log"],
+        ["18", "mpi.n2x1", "CANCELLED: it was cancelled (an earlier sweep left it)", "", "", ""],
     ]
     assert page.one("div", class_="incomplete").words.endswith("before their last case: run-1.")
 

@@ -7,7 +7,7 @@ from cli_runner import invoke
 from planning_inputs import CLUSTER, TEXT, begin
 from synthetic_timings import measured_table
 
-from hpccoll.cases.case import Job
+from hpccoll.cases.catalogue import load_job
 from hpccoll.cases.plan import Plan
 from hpccoll.common.errors import BadInputError
 from hpccoll.measure.port_traffic import PASS_S, SETTLE_S
@@ -43,7 +43,7 @@ def test_the_table_of_auto_is_in_the_plan_and_its_jobs_and_no_other_file_is_need
     write_plan(plan, tmp_path / "out")
     file.unlink()
     assert Plan.load(tmp_path / "out" / "plan.json") == plan
-    assert Job.load(tmp_path / "out" / "jobs" / "mpi.p2.json").table == measured_table(
+    assert load_job(tmp_path / "out" / "jobs" / "mpi.p2.json").table == measured_table(
         {"ring": {8: 1e-6}}
     ).to_json() | {"created": plan.jobs[0].table["created"]}
     assert {case.algorithm for case in plan.jobs[0].cases} == {"auto", "native"}

@@ -33,11 +33,7 @@ def error_line(child: subprocess.CompletedProcess[str]) -> str:
 
 
 class MachineFacts:
-    """Facts of this machine that several checks use.
-
-    Args:
-        root: the directory that holds dev, etc, proc and sys of the machine.
-    """
+    """Facts of this machine that several checks use."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
@@ -95,11 +91,7 @@ class MachineFacts:
         return installed_version(name)
 
     def python(self, code: str, *launcher: str) -> subprocess.CompletedProcess[str]:
-        """Run Python code in a child process and return its result.
-
-        Args:
-            code: the code.
-            launcher: the command that starts Python, such as ``mpiexec -n 2``; empty for none.
+        """Run Python code in a child process, by a launcher such as ``mpiexec -n 2`` or without, and return its result.
 
         Raises:
             TimeoutExpired: after 60 s.

@@ -3,7 +3,7 @@
 import getpass
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccoll.common.errors import BadInputError, UnusableError
@@ -66,11 +66,11 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
     if chosen is None or chosen not in records:
         raise BadInputError("partition", chosen, records)
     record = records[chosen]
-    nodes = {node for node in _list_nodes(chosen) if feature is None or feature in node.features}
+    listed = slurm_output("sinfo", "-h", "-N", "--noconvert", "-p", chosen, "-o", "%N|%T|%c|%b").splitlines()
+    lines = sorted({tuple(line.split("|")) for line in listed})  # a hidden partition is listed, too
+    nodes = [(state, int(cpus)) for _, state, cpus, features in lines if feature in (None, *features.split(","))]
     up = record.get("State", "UP") == "UP"
-    usable = tuple(
-        node.cpus for node in sorted(nodes, key=lambda node: node.name) if up and not _is_unusable(node.state)
-    )
+    usable = tuple(cpus for state, cpus in nodes if up and not _is_unusable(state))
     limit, accounts = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
     return Partition(
         name=chosen,
@@ -80,23 +80,6 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
         accounts=None if accounts == "ALL" else tuple(accounts.split(",")),
         feature=feature,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmNode:
-    """A node, as sinfo prints it."""
-
-    name: str
-    state: str
-    cpus: int
-    features: frozenset[str]
-
-
-def _list_nodes(name: str) -> Iterator[SlurmNode]:
-    """Yield the nodes of a partition, which may be hidden."""
-    for line in slurm_output("sinfo", "-h", "-N", "--noconvert", "-p", name, "-o", "%N|%T|%c|%b").splitlines():
-        node, state, cpus, features = line.split("|")
-        yield SlurmNode(node, state, int(cpus), frozenset(features.split(",")))
 
 
 def _is_unusable(state: str) -> bool:

@@ -47,11 +47,7 @@ def slurm_output(*command: str) -> str:
 
 
 def _check_reachable(message: str) -> None:
-    """Check that an error message of a command is not about the controller.
-
-    Raises:
-        UnusableError: if the controller did not answer.
-    """
+    """Check that an error message of a command is not about the controller."""
     if UNREACHABLE.search(message):
         raise UnusableError("Slurm", f"{NO_ANSWER}: {message}")
 

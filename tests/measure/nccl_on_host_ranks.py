@@ -1,0 +1,22 @@
+"""``hpccoll run`` over NCCL on the host: nccl_on_host_ranks.py DIRECTORY [NAME=VALUE ...] ARGUMENTS.
+
+The variables are set on all ranks, ``{}`` in a value being the process id; GPUS is how many GPUs the host has.
+"""
+
+import os
+import sys
+import tempfile
+from itertools import takewhile
+from pathlib import Path
+
+import nccl_on_host
+
+from hpccoll.cli.rank_program import main
+
+DIRECTORY, *ARGUMENTS = sys.argv[1:]
+VARIABLES = [*takewhile(lambda word: not word.startswith("-"), ARGUMENTS)]
+os.environ.update(word.format(os.getpid()).split("=", 1) for word in VARIABLES)
+tempfile.tempdir = os.environ.get("TMPDIR")  # without a look at other places
+nccl_on_host.GPUS = int(os.environ.get("GPUS", nccl_on_host.GPUS))
+nccl_on_host.install(Path(DIRECTORY))
+sys.exit(main(ARGUMENTS[len(VARIABLES) :]))
