@@ -234,11 +234,7 @@ class _ImbParser(PrintedTableParser):
         )
 
     def check(self, numbers: Mapping[str, float], size: int, column: str) -> None:
-        """Check the numbers of a line against each other.
-
-        Raises:
-            BadInputError: if they contradict each other.
-        """
+        """Check the numbers of a line against each other; BadInputError if they contradict each other."""
         if "t_avg[usec]" in numbers:
             low, high = numbers.get("t_min[usec]", 0), numbers.get("t_max[usec]", math.inf)
             self.check_between("t_avg[usec]", numbers["t_avg[usec]"], low, high)

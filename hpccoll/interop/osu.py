@@ -270,11 +270,7 @@ class _OsuParser(PrintedTableParser):
         return self.columns
 
     def check(self, reported: Mapping[str, str], size: int, value: float) -> None:
-        """Check the numbers of a line against each other.
-
-        Raises:
-            BadInputError: if they contradict each other.
-        """
+        """Check the numbers of a line against each other; BadInputError if they contradict each other."""
         names = RANGES.get(self.quantity, ())
         if names and {*names} <= {*reported}:
             low, high = (read_number(self.where, name, reported[name]) for name in names)

@@ -118,11 +118,7 @@ class GroupCosts:
     _assumed: dict[str, None] = field(default_factory=dict)
 
     def prepare(self, programs: Iterable[StepProgram], progress: Callable[[], None] = lambda: None) -> None:
-        """Simulate the collectives of programs.
-
-        Raises:
-            BadInputError: if no algorithm can run one of them.
-        """
+        """Simulate the collectives of programs; BadInputError if no algorithm can run one of them."""
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for operation in dict.fromkeys(each for program in programs for each in program.operations):
             sizes[self._key(operation)].add(self._padded(operation))
