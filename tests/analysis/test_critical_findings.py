@@ -64,7 +64,7 @@ def measured(tmp_path):
             else environment or {}
         )
         job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
-        prepared = SimpleNamespace(evidence=lambda _: ("unknown", None), bytes=SIZE, layout=Layout.of(16, nodes))
+        prepared = SimpleNamespace(evidence=lambda _: ("unknown", None), bytes=SIZE, layout=Layout.of(16, 16 // nodes))
         executed, evidence = judge(job, case, found, prepared, None)
         attempt = raw_examples.attempt(
             ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
