@@ -1,6 +1,6 @@
 """The graph of messages between ranks, and its shape: a ring, a torus, trees or levels of switches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccoll.schedule import Layout
@@ -38,7 +38,7 @@ class Graph:
     @property
     def links(self) -> set[Pair]:
         """Pairs of ranks that exchange messages, the lower one first."""
-        return {(min(pair), max(pair)) for pair in self.first}
+        return _undirected(self.first)
 
     @property
     def neighbours(self) -> dict[int, list[int]]:
@@ -63,18 +63,13 @@ class Graph:
 
     def torus(self) -> list[list[int]] | None:
         """Return the columns of a torus if ranks exchange messages with row or column neighbours only, else None."""
-        for down in range(2, self.ranks // 2 + 1):
-            directions = {self._direction(*link, down) for link in self.links} if self.ranks % down == 0 else set()
-            if directions == {"row", "column"}:
+        links, everyone = self.links, range(self.ranks)
+        for down in (down for down in range(2, self.ranks // 2 + 1) if self.ranks % down == 0):
+            columns = _undirected((me, me // down * down + (me + 1) % down) for me in everyone)
+            rows = _undirected((me, (me + down) % self.ranks) for me in everyone)
+            if links <= columns | rows and links & columns and links & rows:
                 return [list(range(first, first + down)) for first in range(0, self.ranks, down)]
         return None
-
-    def _direction(self, a: int, b: int, down: int) -> str:
-        """Return whether two ranks are neighbours in a ``row`` or a ``column`` of ``down`` consecutive ranks."""
-        across = self.ranks // down
-        if a // down == b // down and (b - a) % down in (1, down - 1):
-            return "column"
-        return "row" if a % down == b % down and (b - a) // down % across in (1, across - 1) else ""
 
     def trees(self, root: int | None = None) -> list[Tree] | None:
         """Return the trees that the links form, or None; ``root`` is the root of the call, if it has one.
@@ -102,6 +97,10 @@ class Graph:
         ends, starts = component - {m.source for m in earliest}, component - {m.target for m in earliest}
         roots = (ends, starts) if any(m.folds for m in earliest) else (starts, ends)
         return next((candidate for candidates in roots if len(candidates) == 1 for candidate in candidates), None)
+
+
+def _undirected(pairs: Iterable[Pair]) -> set[Pair]:
+    return {(min(pair), max(pair)) for pair in pairs}
 
 
 def _components(neighbours: Mapping[int, Sequence[int]]) -> list[set[int]]:

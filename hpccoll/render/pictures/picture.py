@@ -32,8 +32,6 @@ from hpccoll.schedule.walk import Trace, trace_schedule
 from hpccoll.store.durable_files import replacing_file
 
 ENDINGS = (".svg", ".png")
-_CLASS = 3.0
-"""The width of a line of the legend that only shows a colour."""
 
 
 def picture(view: ScheduleView, unit: int | None = None) -> str:
@@ -76,29 +74,23 @@ def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[SvgSha
 
 
 def _legend(traces: Sequence[Trace], style: Style) -> list[list[SvgShape]]:
-    """Return the legend of the lines, if there are any."""
-    rows: list[SvgShape] = []
-    for number, (line_style, meaning) in enumerate(_entries(traces, style)):
-        y = 21.0 * number
-        rows += [
-            straight(Point(0, y), Point(32, y), line_style, head=line_style.width < _CLASS),
-            Text(Point(42, y), meaning, anchor="start"),
-        ]
-    return [rows] if rows else []
-
-
-def _entries(traces: Sequence[Trace], style: Style) -> Iterator[tuple[LineStyle, str]]:
-    """Yield each line style that occurs, with its meaning."""
+    """Return the legend: each line style that occurs, with its meaning; nothing if there are no lines."""
     messages = [m for trace in traces for m in trace.messages]
-    for colour, meaning in style.classes:
-        yield LineStyle(colour, width=_CLASS), meaning
     by_arrival = style.by == "arrival"
+    entries = [(LineStyle(colour, width=3.0), meaning) for colour, meaning in style.classes]
     if any(m.folds for m in messages):
-        yield LineStyle(FOLDS if by_arrival else MUTED), "the arrival is reduced"
+        entries.append((LineStyle(FOLDS if by_arrival else MUTED), "the arrival is reduced"))
     if any(not m.folds and not m.copies for m in messages):
-        yield LineStyle(REPLACES if by_arrival else MUTED, dashed=not by_arrival, hollow=True), "the arrival replaces"
+        line_style = LineStyle(REPLACES if by_arrival else MUTED, dashed=not by_arrival, hollow=True)
+        entries.append((line_style, "the arrival replaces"))
     if any(m.copies for m in messages):
-        yield LineStyle(REPLACES, hollow=True, width=1.2), "a loop is a copy"
+        entries.append((LineStyle(REPLACES, hollow=True, width=1.2), "a loop is a copy"))
+    rows: list[SvgShape] = []
+    for number, (line_style, meaning) in enumerate(entries):
+        y = 21.0 * number
+        rows.append(straight(Point(0, y), Point(32, y), line_style, head=number >= len(style.classes)))
+        rows.append(Text(Point(42, y), meaning, anchor="start"))
+    return [rows] if rows else []
 
 
 def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from cli_runner import invoke
 
-from hpccoll.algorithms.null import null
 from hpccoll.render.pictures.schedule_view import MAX_WORKERS
-from hpccoll.schedule import Recv, RecvReduce, Send, Step, all_reduce, peer_if, power_of_two, tmp
+from hpccoll.schedule import RecvReduce, Send, Step, all_reduce, power_of_two
 
 GUIDE = Path(__file__).parents[3] / "hpccoll" / "README.md"
 
@@ -54,15 +53,6 @@ def test_it_draws_into_the_given_file(tmp_path):
     assert "rack 2" in out.read_text()
 
 
-def one_way(layout, me):  # noqa: ARG001
-    yield Step(Send(peer_if(me == 0, 1), 0))
-
-
-def never_read(layout, me):
-    yield Step(Send((me + 1) % layout.workers, 0), RecvReduce((me - 1) % layout.workers, 0))
-    yield Step(Send((me + 1) % layout.workers, tmp[0]), Recv((me - 1) % layout.workers, 0))
-
-
 def beyond(layout, me):
     yield Step(Send((me + 1) % layout.workers, me), RecvReduce((me - 1) % layout.workers, (me - 1) % layout.workers))
     yield Step(Send((me + 1) % layout.workers, me + 1), RecvReduce((me - 1) % layout.workers, me))
@@ -76,8 +66,6 @@ def misspelt(layout, me):
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (one_way, ["step 1", "rank 0 sends rank 1 a message that it never receives"]),
-        (never_read, ["round 2", "rank 0 reads tmp[0], which nothing has defined"]),
         (beyond, ["step 2", "rank 2 names dst[3:4] of 3 units"]),
         (misspelt, ["step 2: rank 0: IndexError: list index out of range (test_show.py, line "]),
     ],
@@ -94,25 +82,16 @@ def short(layout, me):
         yield Step(Send(right, (me - step) % layout.workers), RecvReduce(left, (me - step - 1) % layout.workers))
 
 
-@pytest.mark.parametrize(
-    ("program", "words", "rounds"),
-    [
-        (null, "rank 0 ends without rank 1's unit 0, rank 2's unit 0 in unit 0", ["nothing is sent"]),
-        (
-            short,
-            "after round 1, the last one, rank 0 ends without rank 1's unit 0",
-            ["round 1: every rank r", "is folded in:"],
-        ),
-    ],
-)
-def test_a_schedule_without_the_result_is_one_line_and_shows_its_rounds(program, words, rounds, monkeypatch):
-    faulty = replace(all_reduce.algorithm("ring"), name="faulty", program=program)
+def test_a_schedule_without_the_result_is_one_line_and_shows_its_rounds(monkeypatch):
+    faulty = replace(all_reduce.algorithm("ring"), name="faulty", program=short)
     monkeypatch.setitem(all_reduce.algorithms, "faulty", faulty)
     result = invoke("show", "faulty", "-p", 3)
     assert result.code == 2
     (line,) = result.err.splitlines()
-    assert line.startswith(f"hpccoll: all_reduce by faulty: {words}")
-    assert [text for text in rounds if text not in result.out] == []
+    assert line.startswith(
+        "hpccoll: all_reduce by faulty: after round 1, the last one, rank 0 ends without rank 1's unit 0"
+    )
+    assert result.out.startswith("\nround 1: every rank r")
     assert "proven" not in result.out
 
 
