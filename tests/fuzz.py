@@ -1,8 +1,9 @@
-"""Damaged files, bad inputs and extreme options: each is harmless, or refused in one line.
+"""Damaged files and outputs, bad inputs and extreme options: each is harmless, or refused in one line.
 
     python tests/fuzz.py files --seed 1 --number 600
     python tests/fuzz.py inputs --only planned
     python tests/fuzz.py options
+    python tests/fuzz.py outputs --only osu
 
 prints every defect, and how often each result came; tests/test_fuzz.py tries fewer.
 """
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 CPU_S = 10
-NUMBERS = {"files": 1200, "inputs": 300, "options": 10_000}
+NUMBERS = {"files": 1200, "inputs": 300, "options": 10_000, "outputs": 5000}
 """For each fuzzer, in its file ``fuzz_*.py``, how many are tried."""
 
 
@@ -46,7 +47,7 @@ def main() -> int:
     parse.add_argument("fuzzer", choices=NUMBERS)
     parse.add_argument("--seed", type=int, default=1)
     parse.add_argument("--number", type=int, help=f"how many are tried {NUMBERS}")
-    parse.add_argument("--only", help="inputs of this family, or options of this command")
+    parse.add_argument("--only", help="inputs of this family, options of this command, or outputs of this suite")
     chosen = parse.parse_args()
     number, only = chosen.number or NUMBERS[chosen.fuzzer], {"only": chosen.only} if chosen.only else {}
     counts: Counter[str] = Counter()

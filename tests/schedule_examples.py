@@ -17,6 +17,7 @@ from hpccoll.schedule import (
     Algorithm,
     Collective,
     CollectiveCall,
+    Copy,
     Index,
     Layout,
     Parameter,
@@ -34,6 +35,7 @@ from hpccoll.schedule import (
     peer_if,
     prove,
     then,
+    tmp,
 )
 from hpccoll.schedule.collective import check_parameters
 from hpccoll.schedule.operation import Operation
@@ -365,3 +367,30 @@ def defined_part(operation: Operation, target: Array, me: int) -> Array:
     """Return the part of dst that is defined at rank ``me`` in the end; the rest is workspace."""
     lengths = _lengths(operation, me, sends=False)
     return target[_slice(lengths, operation.call.target(me, len(lengths)))]
+
+
+def rotates(ranks):
+    """Every rank turns its blocks round by copies, among them one onto its own source."""
+
+    def steps(me):
+        yield Step(Copy(dst[me], tmp[0]), Copy(dst[me], tmp[1]))
+        yield Step(Copy(tmp[0:2], tmp[2:4]))
+        yield Step(Copy(tmp[1:4], tmp[0:3]))
+        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
+        if ranks > 1:
+            yield Step(Copy(dst[0:ranks], dst[1:ranks] + dst[0]))
+
+    return Schedule(Layout.of(ranks), ranks, steps)
+
+
+def copies_beside_arrivals(ranks):
+    """In one step a block is replaced, sent, and copied to where it is kept: all of them as it was."""
+
+    def steps(me):
+        right, left = (me + 1) % ranks, (me - 1) % ranks
+        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
+        if ranks > 1:
+            yield Step(Recv(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
+        yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
+
+    return Schedule(Layout.of(ranks), ranks, steps)

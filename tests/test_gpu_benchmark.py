@@ -4,10 +4,8 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -27,7 +25,6 @@ import gpu as benchmark  # noqa: E402
 import mps  # noqa: E402
 import order  # noqa: E402
 import rank_gpu  # noqa: E402
-import rates  # noqa: E402
 import sanitizer  # noqa: E402
 from here import Here  # noqa: E402
 from verdicts import MISSED, NOT_RUN, WRONG  # noqa: E402
@@ -80,18 +77,6 @@ def test_without_a_gpu_every_part_is_listed_with_the_reason_and_nothing_is_writt
     assert reason.startswith("nothing was run: no CUDA device")
     assert [line.split(",")[0] for line in lines] == [name for name in benchmark.PARTS if name != "tests"]
     assert not (tmp_path / "out").exists()
-
-
-def test_parts_that_are_not_named_are_refused_with_the_valid_ones():
-    ran = call("--only", "fold,flod")
-    assert ran.returncode == 2
-    assert f"'flod'; valid: {', '.join(benchmark.PARTS)}" in ran.stderr
-
-
-@pytest.mark.parametrize("text", ["0/4", "5/4", "4", "a/b", "1/0"])
-def test_a_shard_is_one_of_so_many(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="valid: K/N"):
-        benchmark.shard_of(text)
 
 
 def test_parts_over_nccl_without_ranks_run_on_the_test_library(nccl_library, tmp_path):
@@ -179,41 +164,12 @@ def test_a_part_that_hangs_is_ended_and_what_it_had_is_kept(changed_library, tmp
     assert found[-1].got.startswith("ended after 15 s")
 
 
-def test_a_part_that_dies_says_why_and_the_next_one_runs(tmp_path):
-    (tmp_path / "library").mkdir()
-    ran = on_host(tmp_path / "library", tmp_path, "check,order")
-    assert ran.returncode == 1
-    first, second, _ = records(tmp_path)
-    assert (first["what"], second["what"]) == ("check comes to its end", "order comes to its end")
-    assert "libnccl.so.2" in first["got"]
-    assert "Traceback" in (tmp_path / "check.log").read_text()
-
-
 def test_a_part_for_which_no_time_is_left_is_listed(nccl_library, tmp_path):
     ran = on_host(nccl_library, tmp_path, "fold,order", minutes=0.1)
     assert ran.returncode == 1
     statuses = by_status(tmp_path)
     assert [line.split(":")[0] for line in statuses[NOT_RUN]] == ["fold", "order"]
     assert all("no time: it takes about" in line for line in statuses[NOT_RUN])
-
-
-def test_a_killed_call_leaves_what_it_had(nccl_library, tmp_path):
-    words = ["--on-host", nccl_library, "--out", tmp_path, "--only", "fold"]
-    with subprocess.Popen([sys.executable, PROGRAM, *map(str, words)], stdout=subprocess.PIPE, text=True) as started:
-        for line in started.stdout:
-            if line.startswith("| fold"):
-                break
-        started.send_signal(signal.SIGKILL)
-    found = records(tmp_path)
-    assert [record["part"] for record in found] == ["fold"] * len(found)
-    assert found[-1]["what"] in (tmp_path / "README.md").read_text()
-
-
-def test_a_later_call_adds_a_section_and_records(nccl_library, tmp_path):
-    for _ in range(2):
-        on_host(nccl_library, tmp_path, "failure")
-    assert (tmp_path / "README.md").read_text().count("\n## ") == 2
-    assert [record["part"] for record in records(tmp_path)] == ["failure", "beyond"] * 2
 
 
 def test_shards_have_every_test_once():
@@ -232,54 +188,7 @@ def test_shards_have_every_test_once():
         assert sum(left) == (count - 1) * len(tests)
 
 
-def test_the_tests_of_a_shard_are_listed_with_their_outcomes(nccl_library, tmp_path):
-    ran = on_host(nccl_library, tmp_path, "tests", "--shard", "2/8", "-k", "fault_of_the_matrix")
-    assert ran.returncode == 1, ran.stdout + ran.stderr
-    tests = [record for record in records(tmp_path) if record["part"] == "tests"]
-    assert len(tests) == 3  # of 4 x 6
-    assert {(record["status"], record["got"].partition(";")[0]) for record in tests} == {(NOT_RUN, "no CUDA device")}
-
-
-def test_the_outcome_of_a_test_is_written_when_it_is_known(tmp_path, pytestconfig):
-    import suite
-
-    (tmp_path / "test_it.py").write_text(f"import pytest\npytestmark = pytest.mark.gpu\n{OUTCOMES}")
-    read, write = os.pipe()
-    options = ["-p", "suite", "--gpu-results", str(write), "-p", "no:cacheprovider", "-c", str(pytestconfig.inipath)]
-    subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(tmp_path)], pass_fds=[write], check=False, cwd=tmp_path,
-        stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(BENCHMARKS)},
-    )  # fmt: skip
-    os.close(write)
-    with os.fdopen(read) as lines:
-        found = [json.loads(line) for line in lines]
-    assert [(each["test"].rpartition("::")[2], suite.STATUSES[each["status"]], each["reason"]) for each in found] == [
-        ("test_a", "reached", ""), ("test_b", MISSED, "assert 1 == 2"), ("test_c", NOT_RUN, "because"),
-        ("test_d", MISSED, "ValueError: failed on setup"),
-    ]  # fmt: skip
-
-
-OUTCOMES = """
-@pytest.fixture
-def broken():
-    raise ValueError("failed on setup")
-
-def test_a(): pass
-def test_b(): assert 1 == 2
-def test_c(): pytest.skip("because")
-def test_d(broken): pass
-"""
-
-
 # ---- the rooms ------------------------------------------------------------------------------------------------------
-
-
-def test_the_reference_of_bfloat16_is_that_of_ml_dtypes():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    values = folds.values("float32", 100_000, 1)
-    with np.errstate(all="ignore"):
-        wanted = values.astype(ml_dtypes.bfloat16).view(np.uint16)
-    assert not len(folds.differing(folds.rounded_to_bfloat16(values), wanted, "bfloat16"))
 
 
 @pytest.mark.parametrize("element", [*folds.KERNEL_TYPES])
@@ -301,22 +210,6 @@ def test_the_ranges_of_a_launch_have_every_alignment_tail_and_number_of_inputs(e
         stops = each.out.stop
 
 
-@pytest.mark.parametrize("element", ["uint8", "float16", "bfloat16", "float64"])
-def test_values_have_every_kind_and_any_difference_is_found(element):
-    values = folds.values(element, 5000, 1)
-    if element == "uint8":
-        assert len({*values.tolist()}) == 256
-    else:
-        wide = folds.widened(values, element)
-        assert np.isnan(wide).any()
-        assert np.isposinf(wide).any()
-        assert ((wide == 0) & np.signbit(wide)).any()
-    for place in np.flatnonzero(folds.widened(values, element) == folds.widened(values, element))[:20]:
-        other = values.copy()
-        other.view(f"u{values.itemsize}")[place] ^= 1
-        assert folds.differing(other, values, element).tolist() == [place]
-
-
 def test_rank_k_has_gpu_k_and_ranks_share_only_where_gpus_are_too_few(monkeypatch):
     shared = []
     monkeypatch.setattr(rank_gpu, "Gpu", lambda number: number)
@@ -327,12 +220,6 @@ def test_rank_k_has_gpu_k_and_ranks_share_only_where_gpus_are_too_few(monkeypatc
         assert ranked == [rank % gpus for rank in range(ranks)]
         assert shared == ([*range(ranks)] if ranks > gpus else [])
         shared.clear()
-
-
-def test_what_one_gpu_cannot_show_is_run_on_several_and_listed_on_one():
-    assert [name for name, part in benchmark.PARTS.items() if part.several] == ["busbw"]
-    (verdict,) = benchmark.verdicts("busbw", 1, Path(), time.monotonic() + 999, arguments(None))
-    assert (verdict.status, verdict.got) == ("beyond", "one GPU")
 
 
 @pytest.fixture
@@ -367,12 +254,6 @@ def test_a_server_of_mps_has_directories_of_its_own_and_is_ended_by_quit(command
     assert not Path(place).exists()
 
 
-def test_without_mps_ranks_take_turns(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with mps.mps_server() as (more, how):
-        assert (more, how) == ({}, f"in turns: there is no {mps.CONTROL}")
-
-
 @pytest.mark.parametrize(
     ("text", "statuses"),
     [
@@ -404,23 +285,6 @@ def test_costs_are_measured_in_order(host, monkeypatch):
     assert len({verdict.what for verdict in found}) == len(found) == 13
     assert all(isinstance(verdict.got, int | float) and verdict.got > 0 for verdict in found)
     assert found[-1].asked == "below 1"
-
-
-def test_bandwidths_are_shares_of_that_of_a_copy(host, monkeypatch):
-    monkeypatch.setattr(rates, "SIZES", (64 << 10, 1 << 40))
-    monkeypatch.setattr(rates, "LARGE", 64 << 10)
-    monkeypatch.setattr(rates, "copy_call", lambda gpu, nbytes: rates.fold_call(gpu, "float32", nbytes, 1))
-    monkeypatch.setattr(rates, "pinned_copies", lambda _gpu: [])
-    ran = []
-    monkeypatch.setattr(rates, "in_turn", lambda one, other, **_: ran.append((one(), other())) or 1.0)
-    copy, *shares, left_out = rates.bandwidth(host)
-    assert copy.got > 0
-    assert left_out.got.startswith("left out: more than a tenth")
-    assert [verdict.asked for verdict in shares] == ["", "at least 0.90", "", "at least 0.90"] + ["at least 0.80"] * 2
-    assert len(ran) == len(shares)
-    assert all(seconds > 0 for pair in ran for seconds in pair)
-    # Where all take as long as a copy, the share is of the bytes moved alone: n inputs and a result, of two.
-    assert [verdict.got for verdict in shares] == [1.0, 1.5, 2.5, 1.5, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("major", LIBRARIES)

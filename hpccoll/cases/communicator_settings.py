@@ -98,11 +98,7 @@ COMMUNICATOR_SETTINGS: Mapping[str, CommunicatorSetting] = {
 
 
 def check_settings(key: str, settings: Mapping[str, object]) -> None:
-    """Check the names and values of settings.
-
-    Args:
-        key: the name of the settings in messages.
-        settings: the settings as the user wrote them.
+    """Check the names and values of settings, which messages call ``key``.
 
     Raises:
         BadInputError: names the first setting that is not known or has a value that NCCL does not take.

@@ -92,13 +92,7 @@ def memory_needed(
     GPU the values to fill and to compare are periodic tables for each unit. A training step has the buffers of all its
     operations, each estimated as those of an all-reduce of S bytes.
 
-    Args:
-        case: the case.
-        workers: the number of workers of the case.
-        ranks: the number of ranks that share the memory.
-        device: the memory: of a case on a GPU, ``cpu`` has the staged buffers, and ``cuda`` all others.
-        aggregators: the number of aggregators.
-        models: the user's own models of training steps, by name.
+    ``device`` is that of the memory: of a case on a GPU, ``cpu`` has the staged buffers, and ``cuda`` all others.
     """
     family = collective(case.collective)
     if case.collective in WORKLOADS:
@@ -158,9 +152,6 @@ def table_bytes(elements: float) -> float:
     The table of a short unit has one row per generation with up to 8 bytes per element; any other table has PERIOD
     vectors. The smaller bound is concave in the number of elements, so that the mean unit is enough for several
     lengths.
-
-    Args:
-        elements: the elements of the unit, or of the mean unit.
     """
     return min(
         PERIOD * VECTOR_BYTES,

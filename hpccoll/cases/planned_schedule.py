@@ -45,9 +45,7 @@ class PlannedSchedule(NamedTuple):
 def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
     """Return the schedule of a case that can run on ``layout``; None if it has none: the library's own, floors, steps.
 
-    Args:
-        case: the case.
-        layout: the layout of the ranks as its mapping numbers them.
+    The layout has the ranks as the mapping of the case numbers them.
     """
     algorithm = COLLECTIVES[case.collective].algorithms.get(case.algorithm) if case.collective in COLLECTIVES else None
     if algorithm is None or algorithm.floor:

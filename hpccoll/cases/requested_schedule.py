@@ -26,13 +26,7 @@ DTYPE = "float32"
 
 
 class RequestedSchedule(NamedTuple):
-    """An algorithm of a collective on a layout.
-
-    Args:
-        call: the call of the collective.
-        algorithm: the registered algorithm.
-        slices: the schedules in their in-place form, one for each slice of the buffer.
-    """
+    """An algorithm of a collective on a layout: its in-place schedules, one for each slice of the buffer."""
 
     call: CollectiveCall
     algorithm: Algorithm
@@ -47,14 +41,7 @@ def requested_schedule(
     root: int | None = None,
     parameters: Mapping[str, Parameter],
 ) -> RequestedSchedule:
-    """Return the requested schedule.
-
-    Args:
-        algorithm: the bare name of the algorithm.
-        collective_name: the name of its collective [the first that has such an algorithm].
-        layout: the layout of the ranks.
-        root: the root of a rooted collective.
-        parameters: parameters of the call and of the algorithm.
+    """Return the schedule of an algorithm of a collective [the first that has it], with the call's own parameters.
 
     Raises:
         BadInputError: if an argument is invalid, or the algorithm cannot run on the layout.
@@ -91,16 +78,7 @@ def requested_operation(
     dtype: str = DTYPE,
     parameters: Mapping[str, Parameter],
 ) -> RequestedOperation:
-    """Return the requested schedule for messages of a size.
-
-    Args:
-        algorithm: the bare name of the algorithm.
-        collective_name: the name of its collective [the first that has such an algorithm].
-        layout: the layout of the ranks.
-        nbytes: the size S.
-        root: the root of a rooted collective.
-        dtype: the dtype of the elements.
-        parameters: parameters as for ``requested_schedule``, ``channels`` [1] and ``window``.
+    """Return the schedule of ``requested_schedule`` for messages of S bytes, with ``channels`` [1] and ``window``.
 
     Raises:
         BadInputError: if an argument is invalid, or the algorithm cannot run on the layout.
@@ -142,14 +120,7 @@ def _first_with(algorithm: str) -> Collective:
 def requested_layout(
     workers: int, ranks_per_node: int | None, racks: int, aggregators: int, max_workers: int
 ) -> Layout:
-    """Return the requested layout.
-
-    Args:
-        workers: the number of workers.
-        ranks_per_node: workers on each node but the last [all].
-        racks: the number of racks, to which nodes are assigned in blocks.
-        aggregators: the number of aggregators, each on a node of its own.
-        max_workers: the maximum of each of these numbers.
+    """Return a layout with as many workers on each node but the last [all], nodes in blocks of racks, and aggregators.
 
     Raises:
         BadInputError: if a number is out of range, or there are more racks than nodes.

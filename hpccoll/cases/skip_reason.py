@@ -169,8 +169,7 @@ class MeasuredPlans:
     def skip_reason(self, case: Case) -> str | None:
         """Return the reason if ``case`` has the plan of an earlier one; else remember it as measured and return None.
 
-        Args:
-            case: a case of the launch that can run and is not skipped for another reason, in the order of the job.
+        Cases are given in the order of the job, if they can run and are not skipped for another reason.
         """
         if case.transport != "nccl":
             return None

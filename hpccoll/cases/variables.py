@@ -92,11 +92,7 @@ def assignment(name: str, value: str) -> str:
 
 
 def check_variables(key: str, variables: Mapping[str, object]) -> None:
-    """Check the values of those variables whose valid values are known.
-
-    Args:
-        key: the name of the variables in messages.
-        variables: the variables, with values as YAML reads them.
+    """Check the values of those variables whose valid values are known; messages call the variables ``key``.
 
     Raises:
         BadInputError: names the first value that is not valid.

@@ -207,9 +207,7 @@ def _limit(row: Mapping[str, Any]) -> VariantLimit:
 def known_variant(name: str | None, sets: Mapping[str, object]) -> Variant | None:
     """Return the named variant ``name``; None if there is none, or if the sweep overrides one of its values.
 
-    Args:
-        name: the name of the variant in a sweep.
-        sets: its variables and communicator settings there; more of them may be added, and examples replaced.
+    ``sets`` are its variables and communicator settings in the sweep: more may be added, and examples replaced.
     """
     known = named_variants().get(name) if name else None
     if known is None:
@@ -223,10 +221,7 @@ def variant_environment(
 ) -> Mapping[str, object]:
     """Return the environment of a variant of a sweep: that of the table with ``variables`` added.
 
-    Args:
-        name: the name of the variant.
-        variables: the variables in the sweep file, numbers as YAML reads them; None if there are none.
-        settings: the communicator settings in the sweep file.
+    Numbers are as YAML reads them; ``settings`` are the communicator settings in the sweep file.
 
     Raises:
         BadInputError: if the name is not in the table and sets nothing (unless it says so with ``{}`` and is not
@@ -246,12 +241,7 @@ def variant_environment(
 
 
 def variant_communicator(name: str | None, settings: Mapping[str, object], key: str) -> Mapping[str, Any]:
-    """Return the communicator settings of a variant: those of the table with ``settings`` added.
-
-    Args:
-        name: the name of the variant; None for no variant.
-        settings: the settings as the user wrote them.
-        key: the name of these settings in messages.
+    """Return the communicator settings of a variant: those of the table with ``settings``, by ``key`` in messages.
 
     Raises:
         BadInputError: if a setting contradicts the variant of the table, or is not known.

@@ -151,16 +151,19 @@ def import_outputs(
     """
     from hpccoll.common.limits import RANKS
     from hpccoll.interop.benchmark_output import SuppliedMetadata
-    from hpccoll.interop.import_results import check_import_file, imported_lines, notes, read_output, write_imported
+    from hpccoll.interop.import_results import imported_lines, notes, raw_results, read_output
+    from hpccoll.store.hdf5 import check_replaceable, write_raw_file
+    from hpccoll.store.schema import IMPORTED
 
     for key, value in (("--ranks", ranks), ("--nodes", nodes)):
         if value is not None:
             RANKS.check(key, value)
-    check_import_file(out)
+    check_replaceable(out, "imported results", lambda attempt: attempt.kind == IMPORTED)
     given = SuppliedMetadata(ranks=ranks, nodes=nodes, library=library, program=program)
     outputs = {path: read_output(path, given) for path in files}
+    raw = raw_results(outputs, out)
     with writing(out):
-        write_imported(outputs, out)
+        write_raw_file(raw, out)
     truncated = [path for path, output in outputs.items() if output.truncated]
     remarks = [note for path, output in outputs.items() for note in notes(path, output)]
     for line in (*remarks, *(f"{path} ends before its last line: the run was cut short" for path in truncated)):

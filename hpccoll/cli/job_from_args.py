@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
-    """Return the job that the command line describes.
-
-    Args:
-        arguments: the parsed options.
-        launched: the layout of the running ranks.
+    """Return the job that the command line describes, for the layout of the running ranks.
 
     Raises:
         BadInputError: if a value is invalid, or a variable of this process overrides a setting of NCCL's communicators.

@@ -104,7 +104,7 @@ def predict(
         lines = prediction_report.question_lines if question else prediction_report.report_lines
         typer.echo("\n".join(lines(predicted)))
     if as_json or question:
-        for line in prediction_report.left_out_lines(predicted):
+        for line in prediction_report.left_out_lines(predicted.left_out):
             typer.echo(f"hpccoll: {line}", err=True)
     elif out:
         typer.echo(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")
@@ -149,13 +149,14 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 def _write(predicted: "Predictions", out: Path) -> None:
     """Write predictions as a raw file or as a picture."""
     from hpccoll.model.best_choice import map_cells
-    from hpccoll.model.prediction_file import write_predictions
+    from hpccoll.model.prediction_file import raw_predictions
     from hpccoll.render.prediction_chart import write_prediction_chart
     from hpccoll.render.prediction_report import machine_lines
+    from hpccoll.store.hdf5 import write_raw_file
 
     with writing(out):
         if out.suffix == RAW_FILE:
-            write_predictions(predicted, out)
+            write_raw_file(raw_predictions(predicted, out), out)
             return
         rows = [one.row() for one in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"

@@ -150,19 +150,12 @@ Bound = IntegerRange | PositiveNumber
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What can be set.
+    """What can be set."""
 
-    Args:
-        help: a noun phrase.
-        default: the default in a sweep file; a tuple for a list.
-        bound: the bounds of a number, or of each number of a list; None for other values.
-        required: whether a sweep file must set it.
-    """
-
-    help: str
-    default: object = None
-    bound: Bound | None = None
-    required: bool = False
+    help: str  # a noun phrase
+    default: object = None  # in a sweep file; a tuple for a list
+    bound: Bound | None = None  # of a number, or of each number of a list; None for other values
+    required: bool = False  # a sweep file must set it
 
 
 RANKS = IntegerRange(1, 1 << 18)

@@ -51,11 +51,7 @@ def _text_of(exported: Mapping[str, Any]) -> str | None:
 
 
 class PrefixReader:
-    """A reader of lines that remembers the prefixes before anchors, and removes them from other lines too.
-
-    Args:
-        anchor: a pattern of the first words of lines that the program is known to print.
-    """
+    """A reader of lines that remembers the prefixes before an anchor, and removes them from other lines too."""
 
     def __init__(self, anchor: re.Pattern[str]) -> None:
         self._anchor = anchor
@@ -64,12 +60,8 @@ class PrefixReader:
     def split(self, line: str) -> tuple[str, str]:
         """Return the writer of a line and its text.
 
-        Args:
-            line: the line.
-
-        Returns:
-            The prefix without times, which names the writer; empty if no known prefix begins the line. And the text
-            after the prefix, without escape sequences; a text that a collector of logs repeats after ``|`` comes once.
+        The writer is the prefix without times; empty if no known prefix begins the line. The text has no escape
+        sequences; one that a collector of logs repeats after ``|`` comes once.
         """
         text = _CONTROLS.sub("", line)
         first = match.end() if (match := _FIRST_TIME.match(text)) else 0

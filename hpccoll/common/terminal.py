@@ -20,26 +20,18 @@ def printable(text: str) -> str:
 
 
 class OutputError(Exception):
-    """stdout cannot be written; no ``OSError``, because commands take that for an error of their files.
-
-    Args:
-        number: the ``errno`` of the reason.
-    """
+    """stdout cannot be written; no ``OSError``, because commands take that for an error of their files."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.number = number
+        self.number = number  # the errno
 
 
 class PrintableStream:
     """A text stream that writes only printable text; its other attributes are those of the wrapped stream.
 
     Characters that its encoding lacks are written as escapes. After the first error nothing more is written, also not
-    by Python when it exits.
-
-    Args:
-        stream: the wrapped stream.
-        must_succeed: whether an error raises ``OutputError``; messages on stderr may be lost.
+    by Python when it exits; if the stream ``must_succeed``, an error raises ``OutputError``, else messages are lost.
     """
 
     def __init__(self, stream: TextIO, *, must_succeed: bool = True) -> None:

@@ -13,23 +13,14 @@ absent: something is missing that some cases need; info: a fact."""
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A statement about results, logs or a machine, with the sentence that says it.
+    """A statement about results, logs or a machine, with the sentence that says it."""
 
-    Args:
-        kind: the name of the statement, for programs and tests.
-        severity: how serious it is.
-        text: the sentence.
-        title: what the sentence is about; empty if it says that itself.
-        remedy: what it means and what to do; empty if nothing.
-        values: names, and figures in SI units: seconds, bytes, bytes per second, ratios.
-    """
-
-    kind: str
+    kind: str  # the name of the statement, for programs and tests
     severity: Severity
-    text: str
-    title: str = ""
-    remedy: str = ""
-    values: Mapping[str, Any] = field(default_factory=dict)
+    text: str  # the sentence
+    title: str = ""  # what the sentence is about; empty if it says that itself
+    remedy: str = ""  # what it means and what to do; empty if nothing
+    values: Mapping[str, Any] = field(default_factory=dict)  # names, and figures in SI units: seconds, bytes, ratios
 
     def __str__(self) -> str:
         return f"{self.title}: {self.text}" if self.title else self.text

@@ -21,14 +21,10 @@ from hpccoll.evidence.nccl_failures import ErrorTraces
 class LogMessage:
     """A message of a library.
 
-    Args:
-        origin: the library: ``nccl``, ``sharp`` (libsharp), ``ucc``; None for a line without a known header.
-        process: the host and process id of the writer; empty without a header that names them.
-        level: the level, such as ``INFO``; None without one.
-        text: the text after the header.
-        place: file and line of the source, for warnings and errors.
-        thread: the header without time, level and place, which names the thread; without a process also the prefix.
-        time: the time in the line, if it is finer than a second.
+    ``origin`` is ``nccl``, ``sharp`` (libsharp) or ``ucc``, None for a line without a known header; ``process`` the
+    host and process id of the writer, empty if no header names them; ``place`` file and line of the source, for
+    warnings and errors; ``thread`` the header without time, level and place, which names the thread, without a process
+    also with the prefix; ``time`` the time in the line, if it is finer than a second.
     """
 
     origin: str | None

@@ -21,21 +21,12 @@ _WITHOUT_SIZE = ("barrier",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveLine:
-    """A log line in which a library reports how it executes a collective.
+    """A log line, without its header, in which a library reports how it executes a collective; None if it does not say.
 
-    Args:
-        collective: the collective, by the project's name, such as ``all_reduce``.
-        bytes: the size as the library counts it; None if the line has no size.
-        algorithm: ``ring``, ``tree``, ``collnet_direct``, ``collnet_chain``, ``nvls``, ``nvls_tree``, ``pat``; on
-            registered windows ``symmetric``, ``copy_engine``, ``hierarchical_ce``; for UCC the transport layers,
-            such as ``sharp``, ``ucp``, ``cuda``.
-        protocol: ``LL``, ``LL128`` or ``SIMPLE``; the name of a symmetric kernel, or the operation of a copy engine;
-            for UCC the collective layer.
-        channels: the number of channels; None if the line does not name it.
-        dtype: the element type, by the project's name; None if unknown.
-        op: the reduction; None if unknown.
-        memory: the memory type of the buffers, ``host`` or ``cuda``; None if unknown.
-        line: the text of the line, without its header.
+    ``bytes`` is the size as the library counts it. On registered windows the algorithm is ``symmetric``,
+    ``copy_engine`` or ``hierarchical_ce``, for UCC the transport layers, such as ``sharp`` or ``ucp``. The protocol is
+    that of NCCL, the name of a symmetric kernel, the operation of a copy engine, or for UCC the collective layer.
+    ``memory`` is the type of the buffers, ``host`` or ``cuda``.
     """
 
     collective: str

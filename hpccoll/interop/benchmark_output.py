@@ -22,11 +22,7 @@ COUNT = re.compile(r"[0-9]{1,19}")
 
 
 def read_number(where: str, name: str, cell: str) -> float:
-    """Return the number in a cell.
-
-    Raises:
-        BadInputError: if it is not a finite number of at least 0.
-    """
+    """Return the number in a cell; BadInputError if it is not a finite number of at least 0."""
     value = float(cell) if NUMBER.fullmatch(cell) else math.inf
     if value == math.inf:
         raise BadInputError(f"{where}: {name}", cell[:80], "a finite number of at least 0")
@@ -34,11 +30,7 @@ def read_number(where: str, name: str, cell: str) -> float:
 
 
 def read_count(where: str, name: str, cell: str) -> int:
-    """Return the whole number in a cell.
-
-    Raises:
-        BadInputError: if it is not one.
-    """
+    """Return the whole number in a cell; BadInputError if it is not one."""
     if not COUNT.fullmatch(cell):
         raise BadInputError(f"{where}: {name}", cell[:80], "a whole number")
     return int(cell)
@@ -63,11 +55,7 @@ class SuppliedMetadata:
         return None not in (self.ranks, self.nodes)
 
     def need(self, name: str, program: str) -> int:
-        """Return ``ranks`` or ``nodes``.
-
-        Raises:
-            BadInputError: if the user does not say it either.
-        """
+        """Return ``ranks`` or ``nodes``; BadInputError if the user does not say it either."""
         value: int | None = getattr(self, name)
         if value is None:
             raise BadInputError(f"--{name}", None, f"the output of {program} does not say on how many {name} it ran")
@@ -175,11 +163,7 @@ class LineParser:
         self.path, self.output, self.number = path, output, 0
 
     def parse(self, lines: Iterable[str]) -> None:
-        """Read the lines; a line of no known kind becomes a remark.
-
-        Raises:
-            BadInputError: for a line that cannot be read.
-        """
+        """Read the lines; a line of no known kind becomes a remark; BadInputError for a line that cannot be read."""
         for self.number, line in enumerate(lines, 1):
             if text := line.strip():
                 if text[0].isdigit() and not line.endswith(("\n", "\r")):  # the last digits may be missing

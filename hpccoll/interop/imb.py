@@ -15,13 +15,7 @@ from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import (
-    BenchmarkOutput,
-    LineHandlers,
-    SuppliedMetadata,
-    read_count,
-    read_number,
-)
+from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_count, read_number
 from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
 
@@ -234,11 +228,7 @@ class _ImbParser(PrintedTableParser):
         )
 
     def check(self, numbers: Mapping[str, float], size: int, column: str) -> None:
-        """Check the numbers of a line against each other.
-
-        Raises:
-            BadInputError: if they contradict each other.
-        """
+        """Check the numbers of a line against each other; BadInputError if they contradict each other."""
         if "t_avg[usec]" in numbers:
             low, high = numbers.get("t_min[usec]", 0), numbers.get("t_max[usec]", math.inf)
             self.check_between("t_avg[usec]", numbers["t_avg[usec]"], low, high)

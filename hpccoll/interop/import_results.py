@@ -29,7 +29,6 @@ from hpccoll.interop.printed_bandwidth import SINGLETONS
 from hpccoll.interop.rccl_tests import read_rccl_records, recognises_rccl_records
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.hdf5 import check_replaceable, write_raw_file
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 from hpccoll.store.schema import IMPORTED
 
@@ -153,28 +152,6 @@ def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:
         yield from remarks[:MAX_NOTES]
         if len(remarks) > MAX_NOTES:
             yield f"{path}: {format_count(len(remarks) - MAX_NOTES, 'more line')} like these"
-
-
-def check_import_file(path: Path) -> None:
-    """Check that imported results may be written to ``path``.
-
-    Raises:
-        BadInputError: if it holds anything but imported results.
-    """
-    check_replaceable(path, "imported results", lambda attempt: attempt.kind == IMPORTED)
-
-
-def write_imported(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResults:
-    """Write the results of outputs as a raw file, and return its content.
-
-    Raises:
-        BadInputError: if the outputs are of several programs or libraries, or runs on as many ranks and nodes are of
-            several hosts.
-        OSError: if ``out`` cannot be written.
-    """
-    raw = raw_results(outputs, out)
-    write_raw_file(raw, out)
-    return raw
 
 
 def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResults:

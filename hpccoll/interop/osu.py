@@ -15,13 +15,7 @@ from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import (
-    BenchmarkOutput,
-    LineHandlers,
-    SuppliedMetadata,
-    read_count,
-    read_number,
-)
+from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_count, read_number
 from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
 
@@ -270,11 +264,7 @@ class _OsuParser(PrintedTableParser):
         return self.columns
 
     def check(self, reported: Mapping[str, str], size: int, value: float) -> None:
-        """Check the numbers of a line against each other.
-
-        Raises:
-            BadInputError: if they contradict each other.
-        """
+        """Check the numbers of a line against each other; BadInputError if they contradict each other."""
         names = RANGES.get(self.quantity, ())
         if names and {*names} <= {*reported}:
             low, high = (read_number(self.where, name, reported[name]) for name in names)

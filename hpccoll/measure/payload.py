@@ -130,17 +130,10 @@ class Payload:
     Methods with an argument ``extra`` return blocks that are ``extra`` elements longer: the values from the k-th
     element on are those of the block k generations later.
 
-    Args:
-        call: the call, which defines the contributions and results of all ranks.
-        reduction: the reduction operation.
-        dtype: the element type.
-        count: the number of elements of the whole buffer for divisible units, or of one block (the mean one, if blocks
-            differ) for per-rank units.
-        me: this rank.
-        floor: whether the operation must leave dst unchanged.
-        seed: the seed of the values.
-        generation: the number of the operation modulo GENERATIONS; each generation has other values.
-        periodic: whether the values of long blocks are returned as one period, which begins where the block begins.
+    ``count`` is the number of elements of the whole buffer for divisible units, or of one block (the mean one, if
+    blocks differ) for per-rank units. With ``floor`` the operation must leave dst unchanged. ``generation`` is the
+    number of the operation modulo GENERATIONS; each has other values. With ``periodic`` the values of long blocks are
+    returned as one period, which begins where the block begins.
     """
 
     call: CollectiveCall

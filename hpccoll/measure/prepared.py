@@ -29,18 +29,11 @@ DEFAULT_SETTINGS = RunSettings()
 
 
 class Prepared(TimedOperation, Protocol):
-    """A case with its plans and buffers on the ranks of a communicator.
+    """A case, whose algorithm is not ``auto``, with its plans and buffers on the ranks of a communicator.
 
-    Attributes:
-        case: the case, whose algorithm is not ``auto``.
-        layout: the nodes and racks of the ranks.
-        gpu: the GPU of this rank; None in host memory.
-        bytes: the size S that is moved.
-        params: all parameters with their values, defaults included.
-        floor: whether nothing is moved.
-        checked: whether the result is checked.
-        operations: the number of timed operations of an iteration.
-        operations_with_check: the number of operations of an iteration, those of its check included.
+    ``gpu`` is that of this rank, None in host memory; ``bytes`` the size S that is moved; ``params`` has all
+    parameters, defaults included. With ``floor`` nothing is moved. ``operations`` are timed in each iteration; its
+    check may need further ones.
     """
 
     case: Case

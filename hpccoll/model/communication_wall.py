@@ -43,11 +43,8 @@ class Wall:
         if self.algorithm not in ALGORITHMS:
             raise BadInputError("--algorithm", self.algorithm, ALGORITHMS)
         if self.algorithm == "hierarchical" and (self.gpus_per_node < 2 or self.node_link is None):
-            raise BadInputError(
-                "--algorithm",
-                self.algorithm,
-                "with --ranks-per-node of 2 or more, and --node-rate, the rate inside a node",
-            )
+            needed = "with --ranks-per-node of 2 or more, and --node-rate, the rate inside a node"
+            raise BadInputError("--algorithm", self.algorithm, needed)
 
     @property
     def gradient_bytes(self) -> float:
@@ -59,17 +56,9 @@ class Wall:
         """The links of a node that the all-reduce uses at once."""
         return self.gpus_per_node if self.algorithm == "hierarchical" else 1
 
-    def cost(self, gpus: int) -> tuple[float, float, float]:
-        """Return the all-reduce on some GPUs: seconds of latency, seconds inside nodes, and bytes on a GPU's link.
-
-        Raises:
-            BadInputError: if they do not fill nodes that the algorithm needs.
-        """
-        return ALGORITHMS[self.algorithm](self, gpus)
-
     def point(self, gpus: int, least: int) -> "WallPoint":
-        """Return the step on some GPUs."""
-        latency_s, inside_s, sent = self.cost(gpus)
+        """Return the step on some GPUs; BadInputError if they do not fill nodes that the algorithm needs."""
+        latency_s, inside_s, sent = ALGORITHMS[self.algorithm](self, gpus)
         return WallPoint(self, gpus, latency_s + inside_s + 8 * sent / self.link, latency_s + inside_s, sent, least)
 
 

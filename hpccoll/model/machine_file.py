@@ -132,14 +132,9 @@ class MessageCostsSection(YamlSection):
 
     def at(self, bound: Bound) -> MessageCosts:
         """Return the costs with the numbers of a bound."""
-        return MessageCosts(
-            self.from_bytes,
-            self.latency_s.at(bound),
-            self.overhead_s.at(bound),
-            self.gap_s.at(bound),
-            1 / self.bytes_per_s.at(bound, is_rate=True),
-            self.synchronous,
-        )
+        latency_s, overhead_s, gap_s = (each.at(bound) for each in (self.latency_s, self.overhead_s, self.gap_s))
+        byte_s = 1 / self.bytes_per_s.at(bound, is_rate=True)
+        return MessageCosts(self.from_bytes, latency_s, overhead_s, gap_s, byte_s, self.synchronous)
 
 
 def _check_starts(costs: list[MessageCostsSection]) -> list[MessageCostsSection]:
@@ -295,11 +290,7 @@ class MachineFile(YamlSection):
         return self
 
     def check_uplink(self) -> None:
-        """Check that an uplink given by its oversubscription has ports that share it.
-
-        Raises:
-            BadInputError: if it has none.
-        """
+        """Check that an uplink given by its oversubscription has ports that share it; BadInputError if it has none."""
         shares = self.uplink and self.uplink.oversubscription
         if shares and not (self.port and self.geometry and self.geometry.nodes_per_rack):
             expected = "with port.bytes_per_s and layout.nodes_per_rack, the ports that share the uplink"
@@ -400,18 +391,8 @@ class MachineFile(YamlSection):
             "ranks on a node": (ranks_per_node, min(measured.ranks_per_node), max(measured.ranks_per_node)),
             "size": (nbytes, measured.smallest_bytes, measured.largest_bytes),
         }
-        beyond = [
-            *(
-                f"{value / most:.3g} times the measured {what}"
-                for what, (value, _, most) in extents.items()
-                if value > most
-            ),
-            *(
-                f"{value / low:.2g} of the least measured {what}"
-                for what, (value, low, _) in extents.items()
-                if value < low
-            ),
-        ]
+        beyond = [f"{n / most:.3g} times the measured {what}" for what, (n, _, most) in extents.items() if n > most]
+        beyond += [f"{n / low:.2g} of the least measured {what}" for what, (n, low, _) in extents.items() if n < low]
         return " and ".join(beyond) or "within what was measured"
 
     def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:

@@ -19,7 +19,7 @@ from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions, Request
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.hdf5 import check_replaceable, write_raw_file
+from hpccoll.store.hdf5 import check_replaceable
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 
 JOB_NAME = "predict"
@@ -44,21 +44,8 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
     check_replaceable(path, "predictions", lambda attempt: attempt.predicted)
 
 
-def write_predictions(predicted: Predictions, path: Path) -> None:
-    """Write predictions that ``check_file`` accepts as a raw file.
-
-    Raises:
-        OSError: if ``path`` cannot be written.
-    """
-    write_raw_file(raw_predictions(predicted, path), path)
-
-
 def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
-    """Return predictions as the content of a raw file.
-
-    Raises:
-        UnusableError: if there are none.
-    """
+    """Return predictions as the content of a raw file; UnusableError if there are none."""
     machine, request = predicted.machine, predicted.request
     sentences = describe_machine(machine)[: 2 if machine.measured else 1]  # without the source of a description
     provenance = {

@@ -76,11 +76,7 @@ class StepRequest:
     aggregators: int | None = None
 
     def check(self) -> None:
-        """Check what does not depend on the number of nodes.
-
-        Raises:
-            BadInputError: if a value is invalid.
-        """
+        """Check what does not depend on the number of nodes; BadInputError if a value is invalid."""
         known = sorted(collective("all_reduce").components)
         if self.algorithm is not None and self.algorithm not in known:
             raise BadInputError("--algorithm", self.algorithm, known)
@@ -94,11 +90,7 @@ class StepRequest:
             RANKS.check("--nodes", nodes)
 
     def on(self, ranks: int) -> Parallelism:
-        """Return the parallelism of a number of ranks.
-
-        Raises:
-            BadInputError: if they cannot be divided so.
-        """
+        """Return the parallelism of a number of ranks; BadInputError if they cannot be divided so."""
         mesh = Mesh.parse(self.parallel, ranks)
         if self.batch is None:
             return replace(self.parallelism, mesh=mesh)

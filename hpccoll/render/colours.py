@@ -39,11 +39,6 @@ def series_colour(i: int) -> str:
     return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 
-def series_shape(i: int) -> str:
-    """Return the mark that goes with colour number ``i``."""
-    return SHAPES[i % len(SHAPES)]
-
-
 def entry_colour(entry: LegendEntry) -> str:
     """Return the colour of a series: dark for the library's own, grey for floors, that of what it predicts."""
     return GREY if entry.is_floor else INK if entry.number < 0 else series_colour(entry.number)
@@ -57,7 +52,7 @@ def group_colours(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
 def group_shapes(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
     """Return the shape of the points of every series."""
     return {
-        name: PREDICTED_SHAPE if entry.is_predicted else series_shape(entry.number + 1)
+        name: PREDICTED_SHAPE if entry.is_predicted else SHAPES[(entry.number + 1) % len(SHAPES)]
         for name, entry in legend.items()
     }
 

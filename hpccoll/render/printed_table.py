@@ -162,7 +162,10 @@ class PrintedTable:
         row = self._row(job, history)
         self._shapes[row.ranks] = None
         if job.effort.rounds > 1 and outcome.rounds:
-            self._announce_round(max(outcome.rounds), job.effort.rounds)
+            number, rounds = max(outcome.rounds), job.effort.rounds
+            if number != self._round:
+                print(f"# round {number} of {rounds}{': the results of all rounds' * (number == rounds)}", flush=True)
+            self._round = number
         key = attempt.number, outcome.case.id
         if row.incomplete and key in self._seen:
             self._show_progress(position, count)
@@ -264,11 +267,6 @@ class PrintedTable:
             [(heading, width) for heading, _, width in columns], [(unit, width) for _, unit, width in columns],
         )]  # fmt: skip
         return [f"#{line[1:]}".rstrip() for line in lines]
-
-    def _announce_round(self, number: int, rounds: int) -> None:
-        if number != self._round:
-            self._round = number
-            print(f"# round {number} of {rounds}{': the results of all rounds' * (number == rounds)}", flush=True)
 
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
         attempt, outcome, runs = history

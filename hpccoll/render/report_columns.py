@@ -163,8 +163,8 @@ FORMATS: Mapping[str, ColumnFormat] = {
 }
 
 
-Cells: TypeAlias = list[tuple[float | str | None, str]]
-"""What each cell of a column is sorted by, its text where that is None, and its text."""
+Cell: TypeAlias = tuple[float | str | None, str]
+"""What a cell is sorted by, None for its text, and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class RowsTable:
 
     shared: Sequence[str]
     head: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[tuple[float | str | None, str]]]]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
 
 
 def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
@@ -186,7 +186,7 @@ def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
     shared, shown = [], {}
     for column in REPORT_COLUMNS:
-        heading, cells = column.heading.format(rate=unit), column_cells(column, points, scale)
+        heading, cells = column.heading.format(rate=unit), [_cell(column, point, scale) for point in points]
         texts = [text for _, text in cells]
         if (column.always and any(texts)) or len(set(texts)) > 1:
             shown[heading] = cells
@@ -196,14 +196,11 @@ def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
     return RowsTable(shared, list(shown), rows)
 
 
-def column_cells(column: ReportColumn, points: Iterable[SeriesPoint], scale: float) -> Cells:
-    """Return the cells of a column; ``scale`` is the unit of bandwidths in bytes per second."""
-    form, cells = FORMATS[column.format], Cells()
-    for point in points:
-        value = DERIVED[column.key](point) if column.key in DERIVED else getattr(point.row, column.key)
-        if value is None:
-            cells.append(("" if form.sort_key else None, ""))
-        else:
-            key = form.sort_key(value) if form.sort_key else None
-            cells.append((key, form.text(value / scale if column.format == "rate" else value)))
-    return cells
+def _cell(column: ReportColumn, point: SeriesPoint, scale: float) -> Cell:
+    """Return a cell of a column; ``scale`` is the unit of bandwidths in bytes per second."""
+    form = FORMATS[column.format]
+    value = DERIVED[column.key](point) if column.key in DERIVED else getattr(point.row, column.key)
+    if value is None:
+        return "" if form.sort_key else None, ""
+    key = form.sort_key(value) if form.sort_key else None
+    return key, form.text(value / scale if column.format == "rate" else value)

@@ -27,7 +27,7 @@ def share_against_ranks(group: ChartGroup) -> Chart | None:
     name = workload_namer([point.row for point in group.drawn])
     points = [point for point in group.drawn if not point.row.floor]
     counts: dict[tuple[str, ...], set[int]] = {}
-    for point in sorted(points, key=lambda point: (not call_arguments(point.row)["overlap"], bucket_of(point.row))):
+    for point in sorted(points, key=lambda point: (_is_late(point), bucket_of(point.row))):
         counts.setdefault(name(point.row), set()).add(group.axis_value(point.row))
     workloads = [words for words, of_words in counts.items() if len(of_words) > 1][:MAX_WORKLOADS]
     data: list[ChartRecord] = []
@@ -58,7 +58,7 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
     points = list(group.usable)
     name = workload_namer([point.row for point in points], without=("bucket",))
     panels: dict[str, list[SeriesPoint]] = {}
-    for point in sorted(points, key=_foremost):
+    for point in sorted(points, key=lambda p: (p.row.oversubscribed, _is_late(p), -p.row.nodes, -p.row.ranks)):
         panels.setdefault(", ".join((group.shape_label(point.row), *name(point.row))), []).append(point)
     several = [title for title, members in panels.items() if len({bucket_of(p.row) for p in members}) > 1]
     titles = several[:MAX_BUCKET_PANELS]
@@ -78,6 +78,6 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
     return group_curves(group, data, x, step_axis, titles, min(2, len(titles)))
 
 
-def _foremost(point: SeriesPoint) -> tuple[bool, bool, int, int]:
-    row = point.row
-    return row.oversubscribed, not call_arguments(row)["overlap"], -row.nodes, -row.ranks
+def _is_late(point: SeriesPoint) -> bool:
+    """Return whether gradients are exchanged after the backward pass."""
+    return not call_arguments(point.row)["overlap"]

@@ -20,7 +20,7 @@ from hpccoll.common.version import __version__
 from hpccoll.store.durable_files import is_locked, replacing_file
 from hpccoll.store.hdf5_attempt import read_attempt, stored_object, write_attempt
 from hpccoll.store.plausibility import ImplausibleError, check_plausible
-from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
+from hpccoll.store.raw_results import Attempt, Failure, RawResults
 from hpccoll.store.schema import SCHEMA, VERSION
 from hpccoll.store.seal import SIGNATURE, check_seal, reserve_seal, seal
 
@@ -132,14 +132,6 @@ def _check_schema(file: Any, path: Path) -> None:
         raise BadInputError("path", str(path), f"schema {SCHEMA} {VERSION}, it has {schema} {version}")
 
 
-def _without_seal(path: Path, file: IO[bytes]) -> UnusableError:
-    """Return the error of a file of HDF5 without a seal, which HDF5 must not open: its bytes may be damaged."""
-    file.seek(0)
-    if SCHEMA.encode() in file.read(1 << 16):  # the attribute is near the beginning
-        return outdated(path, "path")
-    return UnusableError("path", f"{format_value(str(path))} is no raw file of hpccoll: it has no seal")
-
-
 _UNREADABLE = (
     OSError, RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, MemoryError,
     NotImplementedError,
@@ -182,14 +174,12 @@ def read_raw_file(path: Path, case_ids: Collection[str] | None = None) -> RawRes
         size = path.stat().st_size
         names = [name for name in file if name.startswith(_ATTEMPT_PREFIX)]
         attempts = [read_attempt(stored_object(file, name, size), size, case_ids) for name in names]
-        raw = RawResults(path=path, job=Job.from_json(job_json), attempts=sorted(attempts, key=_number))
+        raw = RawResults(
+            path=path, job=Job.from_json(job_json), attempts=sorted(attempts, key=lambda pair: pair[0].number)
+        )
         if "failures" in file:
             records = stored_object(file, "failures", size).asstr()[:]
             raw.failures = [from_builtins(json.loads(record), Failure) for record in records]
         if case_ids is None:
             check_plausible(raw)
         return raw
-
-
-def _number(pair: tuple[Attempt, list[Outcome]]) -> int:
-    return pair[0].number

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import h5py
@@ -19,13 +19,9 @@ from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, Column
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
 _PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")
 _PER_RANK_OR_NODE = ("cpu_s", *_PER_NODE, *(column.name for column in RANK_RESULT_COLUMNS))
-_NON_ATTRIBUTES = (
-    "places",
-    "ports",
-    "provenance",
-    "evidence",
-)  # fields of an attempt that are no attributes of one value
-_ATTEMPT_ATTRIBUTES = tuple(field.name for field in fields(Attempt) if field.name not in _NON_ATTRIBUTES)
+_ATTEMPT_ATTRIBUTES = tuple(
+    field.name for field in fields(Attempt) if field.name not in ("places", "ports", "provenance", "evidence")
+)
 _LOCATION = tuple(field.name for field in fields(RankLocation))
 EVIDENCE_DATASET = "evidence_json"
 """The dataset of the evidence from logs; only attempts that read logs have it."""
@@ -60,18 +56,17 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
         scale = group.create_dataset(name, data=np.arange(size))
         scale.make_scale(name)
         scale.attrs["long_name"] = name
-    values = [_case_values(outcome) for outcome in outcomes]
+    tables: dict[str, Sequence[Mapping[str, object]]] = {
+        "case": [_case_values(outcome) for outcome in outcomes],
+        "rank": [asdict(place) for place in attempt.places],
+        "port": [{"port_name": name} for name in attempt.ports or [""]],
+    }
     for column in COLUMNS:
-        shape = [sizes[dim] for dim in column.dims]
-        if column.dims == ("case",):
-            dataset = _create_dataset(group, column, data=_column_array(column, [row[column.name] for row in values]))
-        elif column.dims == ("rank",):
-            dataset = _create_dataset(
-                group, column, data=_column_array(column, [getattr(p, column.name) for p in attempt.places])
-            )
-        elif column.dims == ("port",):
-            dataset = _create_dataset(group, column, data=_column_array(column, attempt.ports or [""]))
+        if len(column.dims) == 1:
+            values = [row[column.name] for row in tables[column.dims[0]]]
+            dataset = _create_dataset(group, column, data=_column_array(column, values))
         else:
+            shape = [sizes[dim] for dim in column.dims]
             dataset = _create_dataset(
                 group, column, shape=shape, chunks=_chunks(shape), fillvalue=column.absent, **_COMPRESSION
             )
@@ -202,12 +197,11 @@ def read_attempt(group: Any, file_bytes: int, case_ids: Collection[str] | None =
     if EVIDENCE_DATASET in group:
         attributes["evidence"] = json.loads(stored_object(group, EVIDENCE_DATASET, file_bytes).asstr()[()])
     selected = (number for number, name in enumerate(columns["case_id"]) if case_ids is None or name in case_ids)
-    outcomes = [from_builtins(_outcome_values(columns, number), Outcome, decode=_as_it_is) for number in selected]
+    outcomes = [
+        from_builtins(_outcome_values(columns, number), Outcome, decode=lambda _kind, value: value)
+        for number in selected
+    ]
     return from_builtins(attributes, Attempt), outcomes
-
-
-def _as_it_is(_kind: Any, value: Any) -> Any:
-    return value
 
 
 def _to_python(value: Any) -> Any:

@@ -119,12 +119,7 @@ def _describe_damage(line: Line, error: BaseException, where: str = "") -> str:
 
 
 class _JournalReader:
-    """A reader of journals, line by line.
-
-    Args:
-        path: the path of the journal.
-        job: the job of the journal.
-    """
+    """A reader of journals, line by line."""
 
     def __init__(self, path: Path, job: Job) -> None:
         self.raw, self._check = RawResults(path=path, job=job), OutcomeCheck(job)

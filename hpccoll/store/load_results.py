@@ -146,7 +146,8 @@ def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
             failure = raw.failure_reason(case.id)
             # A Slurm job that was cancelled before it had hosts did not run the case: an earlier one did.
             was_cancelled = scheduled is not None and scheduled.state == "CANCELLED" and bool(scheduled.hosts)
-            if failure and not outcome and (raw.has_failed(case.id) or not was_cancelled):
+            has_note = any(each.case_id == case.id for each in raw.failures)
+            if failure and not outcome and (has_note or not was_cancelled):
                 status = "failed"
             why = _with_slurm_state(failure or not_run, scheduled, known=bool(failure or raw.stop_reason))
             reason = "; ".join(filter(None, (reason, why)))

@@ -317,7 +317,3 @@ class RawResults:
             return None
         why = f": {self.stop_reason}" if self.stop_reason else ", and no rank left a message"
         return f"the job ended while it ran{why}" if case_id in self.started else None
-
-    def has_failed(self, case_id: str) -> bool:
-        """Return whether a rank left a failure note about a case."""
-        return any(failure.case_id == case_id for failure in self.failures)

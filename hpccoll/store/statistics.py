@@ -102,12 +102,7 @@ def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
 
 
 def _device_s(times: CaseTimes, operations: int) -> float | None:
-    """Return the median over iterations of the slowest GPU's time in seconds; None if a GPU has no events.
-
-    Args:
-        times: the times of the case.
-        operations: the number of operations of an iteration.
-    """
+    """Return the median over iterations of the slowest GPU's time in seconds; None if a GPU has no events."""
     elapsed = times.device_ns
     if not elapsed.size or (elapsed < 0).any():
         return None

@@ -97,11 +97,7 @@ class Parallelism:
         return self.sharding in ("fsdp", "hsdp")
 
     def check(self, model: ModelShape) -> None:
-        """Check that a model can be trained like this.
-
-        Raises:
-            BadInputError: if the model cannot be divided so.
-        """
+        """Check that a model can be trained like this; BadInputError if the model cannot be divided so."""
         mesh, transformer = self.mesh, model.transformer
         self._check_passes(model)
         for axis in ("tp", "pp", "ep"):
@@ -119,10 +115,9 @@ class Parallelism:
             raise BadInputError("recompute", 1, f"0: {model.name} has no blocks")
         if (mesh.shard > 1) != (self.sharding == "hsdp"):
             raise BadInputError("parallel shard", mesh.shard, "more than 1 with hsdp, and 1 with other shardings")
-        if self.shards_parameters and mesh.pp > 1:
-            raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with a pipeline")
-        if self.shards_parameters and mesh.ep > 1:
-            raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with expert parallelism")
+        for axis, kind in (("pp", "a pipeline"), ("ep", "expert parallelism")):
+            if self.shards_parameters and getattr(mesh, axis) > 1:
+                raise BadInputError("sharding", self.sharding, f"none, zero1 or zero2 with {kind}")
 
     def _check_passes(self, model: ModelShape) -> None:
         if self.micro_batches > (most := max(1, MAX_PASSES // max(1, len(model.modules)))):

@@ -42,21 +42,13 @@ class NumberWithUnit:
     values: IntegerRange | PositiveNumber
 
     def read(self, key: str, text: str) -> float:
-        """Parse a number with its unit.
-
-        Raises:
-            BadInputError: if ``text`` is none, or the number is not in the range.
-        """
+        """Parse a number with its unit; BadInputError if ``text`` is none, or the number is not in the range."""
         value = self.parse(text, key)
         self.values.check(key, value)
         return value
 
     def check(self, key: str, value: object) -> None:
-        """Check that ``value`` is in the range.
-
-        Raises:
-            BadInputError: if it is not.
-        """
+        """Check that ``value`` is in the range; BadInputError if it is not."""
         self.values.check(key, value)
 
 
@@ -80,11 +72,7 @@ class StepKey:
         return self.help if known else f"{self.help} [{self.default}]"
 
     def read(self, name: str, text: str) -> Any:
-        """Parse a value.
-
-        Raises:
-            BadInputError: if it is not valid.
-        """
+        """Parse a value; BadInputError if it is not valid."""
         return self.kind.read(name, text)
 
 

@@ -1,6 +1,6 @@
 """How often ``hpccoll compare`` finds a change, and how often one that is none: changes injected into recorded rows.
 
-    python tests/compare/power.py results/some-sweep > results/golden/compare.md
+    python tests/analysis/power.py results/some-sweep
 
 The noise is that of recorded rounds: the logarithms of round medians over those of their case. Each trial deals them
 anew to the rounds of 40 cases in two runs, and changes one case, or all of them.

@@ -64,10 +64,8 @@ def test_mappings_share_charts_and_are_named_where_they_differ(make_row, of_rows
     rows = make_row(), make_row(mapping="cyclic"), make_row("hierarchical", mapping="cyclic")
     (group,) = chart_groups(of_rows(*rows))
     assert [point.series for point in group.points] == ["ring block", "ring cyclic", "hierarchical"]
-    assert group.several_mappings
     assert "mapping" not in group.setting
     (alone,) = chart_groups(of_rows(make_row(mapping="cyclic")))
-    assert not alone.several_mappings
     assert "mapping cyclic" in alone.setting
 
 

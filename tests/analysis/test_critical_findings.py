@@ -12,8 +12,7 @@ from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.critical_findings import (
     find_busy_machine,
     find_critical,
-    find_far_gpus,
-    find_hidden_gpus,
+    find_gpu_bindings,
     find_slow_gpus,
     opening_findings,
 )
@@ -65,7 +64,7 @@ def measured(tmp_path):
             else environment or {}
         )
         job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
-        prepared = SimpleNamespace(evidence=lambda _: ("unknown", None), bytes=SIZE, layout=Layout.of(16, nodes))
+        prepared = SimpleNamespace(evidence=lambda _: ("unknown", None), bytes=SIZE, layout=Layout.of(16, 16 // nodes))
         executed, evidence = judge(job, case, found, prepared, None)
         attempt = raw_examples.attempt(
             ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
@@ -99,18 +98,54 @@ def test_the_page_begins_with_tcp_where_rdma_was_expected(measured, provenance, 
     assert f"Expected, because {why}. In nccl.n2x8." in first
 
 
+ONE_NODE = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
+STILL_SHARP = REFUSED.replace(WHY, "nothing").replace("Algo RING", "Algo COLLNET_DIRECT")
+DIRECT = f"{REFUSED}{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
+EXPECTED = "ring", "simple", "one-rail", "sharp-off", "rails-apart"
+
+
 @pytest.mark.parametrize(
-    "provenance",
+    ("log", "about"),
     [
-        {},
-        {"network": "tcp"},
-        {"network": "tcp", "ports": INFINIBAND},
-        {"network": "rdma", "variant": "nccl-socket", "environment": {"NCCL_NET": "Socket"}},
+        (SOCKETS, {}),  # nothing is expected
+        (SOCKETS, {"network": "tcp"}),
+        (SOCKETS, {"network": "tcp", "ports": INFINIBAND}),
+        (SOCKETS, {"network": "rdma", "variant": "nccl-socket", "environment": {"NCCL_NET": "Socket"}}),
+        (ONE_NODE, {"network": "rdma"}),
+        *(
+            (REFUSED, {"variant": f"nccl-{name}"})
+            for name in ("ring", "simple", "one-rail", "sharp-off", "rails-apart")
+        ),
+        (REFUSED, {"variant": "nccl-nvls", "collective": "all_to_all"}),  # of sends and receives
+        (REFUSED, {"variant": "nccl-nvls", "environment": {"NCCL_ALGO": "Ring"}}),  # it is not that of the table
     ],
-    ids=["nothing expected", "tcp expected", "tcp although there is a port", "a variant that asks for it"],
 )
-def test_expected_or_requested_sockets_are_no_finding(measured, provenance):
-    assert find_critical(read_results([measured(SOCKETS, **provenance)])) == ()
+def test_what_is_expected_or_requested_is_no_finding(measured, log, about):
+    assert find_critical(read_results([measured(log, **about)])) == ()
+
+
+BY_MISTAKE = {"network": "rdma", "variables": {"NCCL_IB_DISABLE": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("log", "about", "kind", "words"),
+    [
+        *((SOCKETS, {"variant": name, **BY_MISTAKE}, "network_mismatch", "") for name in (None, "nccl-ring", "mine")),
+        (STILL_SHARP, {"variant": "nccl-sharp-off"}, "control_failed", "COLLNET_DIRECT"),
+        (DIRECT, {"variant": "nccl-gdr-off"}, "control_failed", "NET/IB/GDRDMA"),
+        (DIRECT, {"variant": "nccl-gdr"}, "control_missing", "nccl-gdr-off"),
+        (REFUSED, {"variant": "nccl-sharp"}, "evidence_missing", "a TUNING line with Algo COLLNET_DIRECT"),
+        (REFUSED, {"variant": "nccl-ll"}, "evidence_missing", "a TUNING line with proto LL for each size"),
+        (REFUSED, {"variant": "nccl-gdr"}, "evidence_missing", "channels via NET/.../GDRDMA, all of them"),
+        (REFUSED, {"variant": "nccl-all-rails"}, "evidence_missing", "NET/IB : Using names several ports"),
+        (REFUSED, {"variant": "nccl-nvls"}, "evidence_missing", "lines that say NVLS multicast is available"),
+    ],
+)
+def test_what_contradicts_the_settings_or_lacks_its_evidence_is_a_finding(measured, log, about, kind, words):
+    (finding,) = find_critical(read_results([measured(log, **about)]))
+    assert (finding.kind, finding.severity) == (kind, "critical")
+    assert kind == "network_mismatch" or finding.values["variant"] == about["variant"]
+    assert words in str(finding.values)
 
 
 def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_the_reason(measured):
@@ -129,73 +164,12 @@ def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_
     assert "<b>Fallback:</b> native (sharp asked, ring ran): " in page
 
 
-def test_a_control_that_still_shows_sharp_is_a_finding(measured):
-    log = REFUSED.replace(WHY, "nothing").replace("Algo RING", "Algo COLLNET_DIRECT")
-    (finding,) = find_critical(read_results([measured(log, variant="nccl-sharp-off")]))
-    assert (finding.kind, finding.values["variant"]) == ("control_failed", "nccl-sharp-off")
-    assert "COLLNET_DIRECT" in finding.values["evidence"]
-
-
-@pytest.mark.parametrize("variant", [None, "nccl-ring", "mine"])
-def test_sockets_that_a_site_has_set_by_mistake_are_a_finding(measured, variant):
-    variables = {"NCCL_IB_DISABLE": "1"}
-    (finding,) = find_critical(read_results([measured(SOCKETS, variant=variant, network="rdma", variables=variables)]))
-    assert (finding.kind, finding.severity) == ("network_mismatch", "critical")
-
-
-@pytest.mark.parametrize(
-    ("variant", "words"),
-    [
-        ("nccl-sharp", "a TUNING line with Algo COLLNET_DIRECT"),
-        ("nccl-ll", "a TUNING line with proto LL for each size"),
-        ("nccl-gdr", "channels via NET/.../GDRDMA, all of them"),
-        ("nccl-all-rails", "NET/IB : Using names several ports"),
-        ("nccl-nvls", "lines that say NVLS multicast is available"),
-    ],
-)
-def test_a_variant_without_its_expected_evidence_is_a_finding(measured, variant, words):
-    (finding,) = find_critical(read_results([measured(REFUSED, variant=variant)]))
-    assert (finding.kind, finding.values["variant"]) == ("evidence_missing", variant)
-    assert finding.values["expected"].startswith(words)
-
-
-@pytest.mark.parametrize("variant", ["nccl-ring", "nccl-simple", "nccl-one-rail", "nccl-sharp-off", "nccl-rails-apart"])
-def test_a_variant_with_its_expected_evidence_is_no_finding(measured, variant):
-    assert find_critical(read_results([measured(REFUSED, variant=variant)])) == ()
-
-
 def test_the_network_comes_before_all_else(measured):
-    one_node = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
-    measured(one_node, variant="nccl-nvls", name="a.n1x8", network="rdma")
+    measured(ONE_NODE, variant="nccl-nvls", name="a.n1x8", network="rdma")
     found = find_critical(read_results([measured(SOCKETS, name="b.n2x8", network="rdma")]))
     assert [(finding.kind, finding.values["jobs"]) for finding in found] == [
         ("network_mismatch", ("b.n2x8",)), ("evidence_missing", ("a.n1x8",)),
     ]  # fmt: skip
-
-
-def test_a_collective_built_from_sends_and_receives_needs_no_algorithm(measured):
-    assert find_critical(read_results([measured(REFUSED, variant="nccl-nvls", collective="all_to_all")])) == ()
-
-
-def test_a_variant_with_other_settings_is_not_checked_against_the_table(measured):
-    assert (
-        find_critical(read_results([measured(REFUSED, variant="nccl-nvls", environment={"NCCL_ALGO": "Ring"})])) == ()
-    )
-
-
-def test_evidence_without_its_control_is_a_finding(measured):
-    direct = f"{REFUSED}{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
-    (finding,) = find_critical(read_results([measured(direct, variant="nccl-gdr")]))
-    assert finding.kind == "control_missing"
-    assert finding.values == {"variant": "nccl-gdr", "control": "nccl-gdr-off", "jobs": ("nccl.n2x8",)}
-    (finding,) = find_critical(read_results([measured(direct, variant="nccl-gdr-off")]))
-    assert (finding.kind, finding.values["variant"]) == ("control_failed", "nccl-gdr-off")
-    assert "NET/IB/GDRDMA" in finding.values["evidence"]
-
-
-def test_one_node_needs_no_network(measured):
-    log = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
-    assert find_critical(read_results([measured(log, network="rdma")])) == ()
 
 
 def test_both_executors_in_one_kind_of_memory_are_a_warning(make_row, of_rows):
@@ -216,27 +190,24 @@ def load(host="n0", other_cores=0.0, stolen=0.0):
     }  # fmt: skip
 
 
-def test_ranks_far_from_their_gpu_are_a_warning_with_the_jobs(of_rows, make_row, make_run):
+@pytest.mark.parametrize(
+    ("fact", "kind", "values"),
+    [
+        ("ranks_far_from_gpu", "far_gpus", {"number": 2, "first": 4}),
+        ("ranks_seeing_one_gpu", "hidden_gpus", {"number": 2}),
+    ],
+)
+def test_ranks_far_from_their_gpu_or_that_see_one_only_are_a_warning_with_the_jobs(
+    of_rows, make_row, make_run, fact, kind, values
+):
     runs = [
-        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={"ranks_far_from_gpu": ranks})
+        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={fact: ranks})
         for n, ranks in enumerate([[4, 5], None, [4, 5]])
     ]
-    results = of_rows(make_row(), runs=[*runs, make_run(run_id="old", provenance={})])
-    (found,) = find_far_gpus(results)
+    results = of_rows(make_row(), runs=runs)
+    (found,) = find_gpu_bindings(results)
     assert found in opening_findings(results)
-    assert (found.kind, found.severity) == ("far_gpus", "warning")
-    assert found.values == {"number": 2, "first": 4, "jobs": ("job-0", "job-2")}
-
-
-def test_ranks_that_see_their_own_gpu_only_are_a_warning_with_the_jobs(of_rows, make_row, make_run):
-    runs = [
-        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={"ranks_seeing_one_gpu": ranks})
-        for n, ranks in enumerate([[0, 1, 2, 3], None])
-    ]
-    results = of_rows(make_row(), runs=[*runs, make_run(run_id="old", provenance={})])
-    (found,) = find_hidden_gpus(results)
-    assert found in opening_findings(results)
-    assert (found.kind, found.severity, found.values) == ("hidden_gpus", "warning", {"number": 4, "jobs": ("job-0",)})
+    assert (found.kind, found.severity, found.values) == (kind, "warning", values | {"jobs": ("job-0", "job-2")})
 
 
 def busy_findings(of_rows, make_row, make_run, *loads):

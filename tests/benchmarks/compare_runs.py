@@ -7,23 +7,20 @@ Equal runs follow one another, and each is compared with the next one: a regress
 one. The wire of the slower runs has 91 % of the rate. The figures are those of results/golden/compare.md.
 """
 
-import argparse
 import math
-import os
-import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+
+from testbed_bench import run_settings, run_testbed
 
 from hpccoll.analysis.reference import compare_with_reference, make_reference
 from hpccoll.analysis.run_comparison import IMPROVEMENT, REGRESSION, UNCHANGED, UNDECIDED, Comparison, compare
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Results
 
-TESTBED = Path(__file__).parents[2] / "slurm" / "testbed" / "testbed"
 HOSTS = "--nodes 4 --cpus 1"
 RATE, SLOWER = "100mbit", "91mbit"
 SLOWED = 100 / 91
@@ -35,13 +32,7 @@ RUNS = {"same": 21, "three-rounds": 6, "variable": 1, "slower": 10}
 VARIABLE = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"
 
 
-def run_testbed(*arguments: str, environment: dict[str, str] | None = None) -> None:
-    subprocess.run(
-        [str(TESTBED), *arguments], check=True, stdout=sys.stderr, env={**os.environ, **(environment or {})}
-    )  # fmt: skip
-
-
-def measure(keep: Path) -> None:
+def measure(_name: str, keep: Path) -> None:
     """Measure all runs into ``keep``; those that are there are kept."""
     for rate, kinds in ((RATE, ("same", "three-rounds", "variable")), (SLOWER, ("slower",))):
         try:
@@ -55,7 +46,7 @@ def measure(keep: Path) -> None:
                         command = f"srun -N 4 -n 4 --mpi=pmi2 hpccoll run {RUN} --rounds {rounds} --out {out}"
                         run_testbed("run", *command.split(), environment=environment)
         finally:
-            subprocess.run([str(TESTBED), "down"], stdout=sys.stderr, check=False)
+            run_testbed("down", check=False)
 
 
 def runs_of(keep: Path, kind: str) -> list[Results]:
@@ -101,7 +92,7 @@ def print_slower(same: Sequence[Results], slower: Sequence[Results]) -> Iterator
     yield verdict("found as 10 % +- 3", f"{found} of {len(means)}", reached=found == len(means))
 
 
-def print_all(keep: Path) -> Iterator[bool]:
+def print_all(_name: str, keep: Path) -> Iterator[bool]:
     same = runs_of(keep, "same")
     print(f"`testbed up {HOSTS} --rate {RATE}`, `srun -N 4 hpccoll run {RUN} --rounds 5`: {len(same[0].rows)} cases.")
     compared = [compare(old, new) for old, new in pairwise(same)]
@@ -122,18 +113,5 @@ def print_all(keep: Path) -> Iterator[bool]:
     yield verdict("what changed with a variable of MPICH", str(named), reached=[*named] == [f"variables.{VARIABLE}"])
 
 
-def main() -> int:
-    parse = argparse.ArgumentParser(description="Compare runs on the testbed.")
-    parse.add_argument("--keep", type=Path, help="directory of the raw files [a temporary one]")
-    parse.add_argument("--read", type=Path, help="directory of raw files that were kept: nothing is measured")
-    given = parse.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        keep = given.read or given.keep or Path(temporary)
-        if not given.read:
-            keep.mkdir(parents=True, exist_ok=True)
-            measure(keep.resolve())
-        return 0 if all([*print_all(keep)]) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_settings("Compare runs on the testbed.", ["runs"], measure, print_all))

@@ -1,10 +1,11 @@
 """What benches on the testbed have in common: their command line, their sweeps, and verdicts."""
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import yaml
@@ -15,8 +16,9 @@ ROOT = Path(__file__).parents[2]
 TESTBED = ROOT / "slurm" / "testbed" / "testbed"
 
 
-def run_testbed(*words: str, check: bool = True) -> int:
-    return subprocess.run([str(TESTBED), *words], stdout=sys.stderr, check=check).returncode
+def run_testbed(*words: str, check: bool = True, environment: Mapping[str, str] | None = None) -> int:
+    variables = {**os.environ, **(environment or {})}
+    return subprocess.run([str(TESTBED), *words], stdout=sys.stderr, check=check, env=variables).returncode
 
 
 def run_sweep(name: str, sweep: Mapping[str, object], keep: Path) -> None:
@@ -36,7 +38,7 @@ def verdict(what: str, got: float, most: float) -> bool:
 
 def run_settings(
     description: str, names: Iterable[str], measure: Callable[[str, Path], None],
-    show: Callable[[str, Path], Sequence[bool]], metavar: str = "SETTING",
+    show: Callable[[str, Path], Iterable[bool]], metavar: str = "SETTING",
 ) -> int:  # fmt: skip
     """Measure and show the settings of the command line; return 1 if one does not show what is asked."""
     known = [*names]

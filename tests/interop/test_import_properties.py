@@ -2,9 +2,9 @@
 
 import pytest
 from cli_runner import invoke
+from fuzz_outputs import imported, mistakes, was_printed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mutated_outputs import imported, mistakes, was_printed
 from printed_outputs import SUITES, output_of_seed
 
 from hpccoll.store.load_results import read_results

@@ -65,17 +65,6 @@ def test_a_report_of_an_import_shows_it_in_its_section(name, tmp_path):
     assert 'id="other-programs"' in (tmp_path / "report" / "index.html").read_text()
 
 
-def test_several_outputs_of_a_benchmark_are_rounds(tmp_path):
-    times = ["4.10", "4.30", "4.20"]
-    files = [copy(tmp_path, OSU.name, lambda text, t=t: text.replace("4.10", t), i) for i, t in enumerate(times)]
-    out = tmp_path / "osu.h5"
-    assert import_files(out, *files).code == 0
-    row = next(row for row in read_results([out]).rows if row.requested_bytes == 1024)
-    assert row.round_medians_s == pytest.approx([float(each) * 1e-6 for each in times])
-    assert (row.rounds, row.median_s) == (3, pytest.approx(4.2e-6))
-    assert [each["Avg Latency(us)"] for each in json.loads(row.reported)] == times
-
-
 def test_more_nodes_than_ranks_are_refused(tmp_path):
     assert import_files(tmp_path / "out.h5", OSU, ranks=2, nodes=4).is_bad_input("--nodes", 4, 2)
     assert not (tmp_path / "out.h5").exists()
@@ -132,13 +121,6 @@ def test_results_of_ours_are_never_replaced(tmp_path):
         before = out.read_bytes()
         assert import_files(out, OSU).is_bad_input("--out", out.name)
         assert out.read_bytes() == before
-
-
-def test_an_import_replaces_an_earlier_one(tmp_path):
-    out = tmp_path / "out.h5"
-    import_example("osu_allreduce.txt", out)
-    rows = import_example("osu_barrier.txt", out)
-    assert [row.collective for row in rows] == ["barrier"]
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,6 @@ def test_a_wait_ends_with_its_collective_and_what_follows_begins_then():
     assert times[3] >= times[END]
 
 
-def test_the_step_ends_with_the_last_collective():
-    one = Collective(1000)
-    made = engine([Start(operation("dp"))], [one])
-    made.run()
-    assert one.left == 0
-    assert made.runs[0][END] > 0
-
-
 def test_a_computation_ends_after_its_products_and_every_step_has_the_same_products(monkeypatch):
     multiplied = []
     monkeypatch.setattr(step_engine.np, "matmul", lambda a, _b, out: multiplied.append((len(a), len(out))))

@@ -7,15 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from schedule_examples import ALGORITHMS, cases
-from simulated_cases import (
-    equal_cut,
-    first_case,
-    simulated,
-    simulated_steps,
-    size_of,
-    synchronous,
-    uniform_machine,
-)
+from simulated_cases import equal_cut, first_case, simulated, simulated_steps, size_of, synchronous, uniform_machine
 
 from hpccoll.model.event_simulation import fair_rates, simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
@@ -24,8 +16,6 @@ from hpccoll.schedule import COLLECTIVES, Cost, Layout, Recv, Send, Step, ceil_l
 LATENCY, OVERHEAD, BYTE, FOLD = 3e-6, 7e-7, 1.1e-9, 4e-10
 LOGGP = uniform_machine(MessageCosts(latency_s=LATENCY, overhead_s=OVERHEAD, byte_s=BYTE), fold_s={"float32": FOLD})
 ONLY_BYTES = uniform_machine(MessageCosts(byte_s=1.0))
-MANY = 64
-"""Channels that fill any pipeline here."""
 
 
 def exactly(seconds):
@@ -278,30 +268,6 @@ def test_in_one_piece_it_takes_what_is_declared(name):
                 assert taken.rounds <= declared.rounds
                 if is_power_of_two(p) and name != "send_recv-train":
                     assert taken.rounds == declared.rounds
-
-
-@pytest.mark.parametrize("channels", [1, 2, 5, 32])
-@pytest.mark.parametrize("p", [1, 2, 3, 8])
-def test_a_chain_is_faster_in_segments_as_it_declares(p, channels):
-    chain = COLLECTIVES["broadcast"].algorithm("chain")
-    sent = found(first_case("broadcast", "chain", Layout.of(p, 1)), channels, window=4).sent
-    assert sent == pytest.approx(chain.declared(p, channels=channels).sent)
-
-
-@pytest.mark.parametrize("p", [2, 4, 8, 16, 32])
-def test_two_trees_of_a_power_of_two_take_what_they_declare_in_one_piece(p):
-    trees = COLLECTIVES["all_reduce"].algorithm("double_binary_tree")
-    case = first_case("all_reduce", "double_binary_tree", Layout.of(p, 1))
-    assert found(case) == trees.declared(p, channels=1, window=1)
-
-
-@pytest.mark.parametrize("p", [8, 16])
-def test_with_a_narrow_window_deep_trees_wait_for_it(p):
-    trees = COLLECTIVES["all_reduce"].algorithm("double_binary_tree")
-    case = first_case("all_reduce", "double_binary_tree", Layout.of(p, 1))
-    narrow, wide = (found(case, 32, window).sent for window in (1, MANY))
-    assert narrow > 1.5 * wide
-    assert narrow == pytest.approx(trees.declared(p, channels=32, window=1).sent, rel=0.2)
 
 
 def test_channels_of_a_ring_share_the_bytes_and_their_latencies_pass_together():

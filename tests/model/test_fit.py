@@ -118,16 +118,6 @@ def test_two_sizes_are_no_line():
     assert fit(observed("all_reduce", "ring"), "here") is None
 
 
-def test_small_messages_alone_have_no_rate():
-    sizes = (8, 16, 32, 64)
-    constant = [
-        replace(one, seconds=4e-5, rounds_s=())
-        for name in (("send_recv", "ping_pong"), ("bidirectional", "exchange"))
-        for one in observed(*name, sizes=sizes)
-    ]
-    assert machine_of(constant).port.bytes_per_s.value > UNLIMITED
-
-
 def test_intervals_widen_with_noise_over_rounds():
     def width(noise):
         latency = machine_of(two_ranks(of_rank(), noise=noise)).tiers["rack"][0].latency_s
@@ -294,13 +284,3 @@ def test_patterns_on_more_than_half_of_the_nodes_are_held_out():
     assert found.machine.measured.nodes == [2, 4]
     on_most = fit(two_ranks(of_rank(), Layout.of(8, 1)), "here")
     assert {one.layout.nodes for one in on_most.used} == {8}, "no others show the way between nodes"
-
-
-def test_the_file_says_what_was_measured():
-    about = {"machine": "cluster", "transport": "mpi", "executor": "compiled", "file": "a.h5"}
-    found = machine_of(two_ranks(of_rank(), about=about))
-    measured = found.measured
-    assert (found.kind, found.name) == ("fitted", "here")
-    assert (measured.machine, measured.transport, measured.executor) == ("cluster", "mpi", "compiled")
-    assert (measured.smallest_bytes, measured.largest_bytes) == (8, 1 << 24)
-    assert (measured.nodes, measured.ranks_per_node, measured.files) == ([4], [1], ["a.h5"])

@@ -1,7 +1,6 @@
 """``hpccoll model``: of a real run, as text, as JSON and as the file of a machine."""
 
 import json
-import re
 
 import pytest
 from cli_runner import invoke
@@ -30,40 +29,6 @@ def measured(mpiexec, tmp_path_factory):
         ran = mpiexec(2, "-m", "hpccoll", "run", *words, *sizes, "--out", directory / f"{name}.h5")
         assert ran.returncode == 0, ran.stderr
     return directory
-
-
-@pytest.mark.mpi
-def test_errors_come_first_and_measured_times_are_next_to_predicted_ones(measured):
-    result = invoke("model", measured)
-    assert result.code == 0
-    held_out, fitted, table = (
-        result.out.index(each) for each in ("held out:", "inside a node, from", "all_reduce of 2")
-    )
-    assert held_out < fitted < table
-    assert re.search(r"reduction of float32: \S+ [GM]B/s", result.out)
-    table = result.out.partition("all_reduce of 2 ranks on 1 node,")[2].splitlines()[1:6]
-    assert set(table[0].split()) == {"bytes", "ring", "recursive_doubling", "double_binary_tree"}
-    assert [line.split()[0] for line in table[1:]] == ["65536", "262144", "1048576", "median"]
-    assert "not predicted: native: the algorithm of the library is unknown" in result.out
-    assert re.search(r"over shm: no send_recv of 3 sizes, not modelled\Z", result.out.strip())
-
-
-@pytest.mark.mpi
-def test_as_json_it_has_every_row_and_what_was_fitted(measured):
-    run, shared = json.loads(invoke("model", measured, "--json").out)
-    assert (shared["transport"], shared["machine_file"], len(shared["rows"])) == ("shm", None, 2 * 3)
-    assert {row["reason"] for row in shared["rows"]} == {"the run has no ping-pong"}
-    assert sorted(run["files"]) == sorted(str(measured / f"{name}.h5") for name in RUNS)
-    assert run["transport"] == "mpi"
-    fitted = MachineFile.model_validate(run["machine_file"])
-    assert (fitted.kind, [*fitted.tiers], fitted.measured.nodes) == ("fitted", ["node"], [1])
-    rings = [row for row in run["rows"] if row["algorithm"] == "ring"]
-    assert len(rings) == 3 * 2 * 3  # files, placements, sizes; none of shm
-    assert {row["in_place"] for row in rings} == {False, True}
-    assert {row["collective"] for row in rings if row["held_out"]} == {"all_reduce"}
-    assert all(row["predicted_s"] > 0 for row in rings)
-    native = next(row for row in run["rows"] if row["algorithm"] == "native" and row["collective"] == "all_reduce")
-    assert native["predicted_s"] is None
 
 
 @pytest.mark.mpi

@@ -1,22 +1,19 @@
 """Predictions as raw files: what they say of themselves, who reads them, and what is refused."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import raw_examples
-from cli_runner import invoke
 from predicted_machines import NCCL, cluster, fitted, in_racks
 
 import hpccoll
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.machine_file import write_machine
 from hpccoll.model.observations import observations
 from hpccoll.model.predict import Request, predict
-from hpccoll.model.prediction_file import FILE_RANKS, check_file, raw_predictions, write_predictions
+from hpccoll.model.prediction_file import FILE_RANKS, check_file, raw_predictions
 from hpccoll.model.run_model import models_of
-from hpccoll.store.hdf5 import read_raw_file, write_raw_file
+from hpccoll.store.hdf5 import write_raw_file
 from hpccoll.store.load_results import read_results
 
 SIZES = (1 << 12, 1 << 16)
@@ -28,7 +25,7 @@ def predictions(machine=None, nodes=(2, 4), algorithms=("ring",), **more):
 
 
 def written(path, predicted):
-    write_predictions(predicted, path)
+    write_raw_file(raw_predictions(predicted, path), path)
     return read_results([path])
 
 
@@ -65,12 +62,6 @@ def test_runs_hold_the_machine_file_and_its_error(path):
         assert "7% (median)" in run.provenance["prediction"]
 
 
-def test_a_file_reads_as_it_was_written(path):
-    raw = raw_predictions(predictions(), path)
-    write_raw_file(raw, path)
-    assert raw_examples.comparable(read_raw_file(path)) == raw_examples.comparable(raw)
-
-
 def test_the_model_of_nccl_is_a_kind_of_its_own(path):
     machine = cluster(nccl=NCCL)
     rows = written(path, predictions(machine)).rows
@@ -86,21 +77,6 @@ def test_switches_are_no_ranks_and_their_run_is_assumed(path):
     assumed = {run.run_id: bool(run.provenance["assumed"]) for run in results.runs}
     assert {row.algorithm for row in results.rows if assumed[row.run_id]} == {"sharp_emulated"}
     assert {(row.aggregators, row.ranks) for row in results.rows} == {(0, 4), (0, 8)}
-
-
-def test_ranks_that_aggregate_are_ranks_of_the_attempt(path):
-    rows = written(path, predictions(in_racks(), algorithms=("sharp_emulated",), aggregators=1)).rows
-    assert {(row.aggregators, row.ranks) for row in rows} == {(1, 4), (1, 8)}
-
-
-@pytest.mark.parametrize("collective", ["broadcast", "all_gather", "send_recv", "barrier", "all_to_all_v"])
-def test_every_kind_of_collective_has_a_file(path, collective):
-    predicted = predict(in_racks(), Request(nodes=(2,), sizes=SIZES[:1], collective=collective))
-    assert {row.algorithm for row in written(path, predicted).rows} == {one.algorithm for one in predicted.predictions}
-
-
-def test_a_requested_mapping_is_that_of_the_row(path):
-    assert {row.mapping for row in written(path, predictions(in_racks(), mapping="cyclic")).rows} == {"cyclic"}
 
 
 def test_the_times_of_predictions_open_like_any_other(path):
@@ -138,18 +114,3 @@ def test_predictions_replace_predictions_and_nothing_else(path):
     path.write_text("a text")
     with pytest.raises(BadInputError, match="something else"):
         check_file(path, fitted(), request)
-
-
-def test_the_command_writes_a_file_that_validate_and_export_read(tmp_path, path):
-    machine = tmp_path / "machine.json"
-    write_machine(fitted(), machine)
-    done = invoke("predict", "--machine", machine, "-a", "ring", "--nodes", "2,8", "-b", "64K", "--out", path)
-    assert (done.code, str(path) in done.out) == (0, True)
-    assert invoke("validate", path).code == 0
-    rows = json.loads(invoke("export", path).out)
-    assert [(row["kind"], row["algorithm"], row["nodes"]) for row in rows] == [("simulated", "ring", n) for n in (2, 8)]
-
-
-def test_tune_of_predictions_alone_says_what_they_are(path, tmp_path):
-    written(path, predictions())
-    assert invoke("tune", path, "--out", tmp_path / "table.json").is_bad_input("4 simulated")

@@ -56,32 +56,12 @@ def test_a_bucket_for_each_layer_hides_all_but_the_last_one_behind_a_long_backwa
     assert one.step.communication_s == pytest.approx(LAYERS * ring_s(LAYER_BYTES, 4))
 
 
-def test_a_short_backward_pass_hides_what_it_lasts():
-    each_s = ring_s(LAYER_BYTES, 4)
-    compute_s = 6 * each_s  # 4 for the backward pass, in four parts: each bucket is ready when the one before it ends
-    (one,) = steps([4], buckets=BucketRule("each"), compute=ComputeRate(step_s=compute_s / 2)).predictions
-    first_ready = compute_s / 2 / 3 + compute_s / 3 / LAYERS
-    assert one.step.step_s == pytest.approx(first_ready + LAYERS * each_s)
-
-
-def test_without_overlap_all_communication_is_exposed():
-    (one,) = steps([4], buckets=BucketRule("each"), overlap=False).predictions
-    assert (
-        one.step.exposed_s == pytest.approx(one.step.communication_s) == pytest.approx(LAYERS * ring_s(LAYER_BYTES, 4))
-    )
-
-
 def test_one_rank_communicates_nothing():
     row = steps([1]).predictions[0].row()
     assert (row["communication_s"], row["exposed_s"], row["share"], row["busbw_Bps"], row["hide_rate_bps"]) == (
         0, 0, 0, None, None,
     )  # fmt: skip
     assert row["step_s"] == pytest.approx(0.1)
-
-
-def test_the_share_grows_with_the_number_of_nodes():
-    shares = [each.step.share for each in steps([2, 4, 8, 16, 100, 1000], buckets=BucketRule("one")).predictions]
-    assert shares == sorted(shares)
 
 
 def test_where_communication_passes_computation():
@@ -107,20 +87,6 @@ def test_an_aggregator_that_is_a_rank_takes_what_its_children_send_through_one_p
     (found,) = predict_steps(cluster(tiers=EXACT, port={"bytes_per_s": RATE}), request).predictions
     nbytes = LAYERS * LAYER_BYTES
     assert found.step.communication_s == pytest.approx(2 * (LATENCY + ranks * nbytes / RATE))
-
-
-def test_a_batch_is_divided_into_micro_batches():
-    found = steps([2, 4], batch=16, samples=2).predictions
-    assert [each.parallelism.micro_batches for each in found] == [4, 2]
-    with pytest.raises(BadInputError, match="a multiple of 8"):
-        steps([4], batch=12, samples=2)
-
-
-def test_a_pipeline_has_a_bubble():
-    model = gpt2("toy-gpt", blocks=4, hidden=64, vocabulary=1, sequence=8)
-    (one,) = steps([4], model=model, parallel="pp=4", micro_batches=8, algorithm=None).predictions
-    assert one.step.bubble_s == pytest.approx(0.1 * 3 / 8, rel=0.01)
-    assert one.row()["busbw_Bps"] is None
 
 
 def test_tensor_parallel_ranks_of_a_node_do_not_use_its_port():

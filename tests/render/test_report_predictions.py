@@ -8,7 +8,7 @@ from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.model.predict import Request, predict
-from hpccoll.model.prediction_file import write_predictions
+from hpccoll.model.prediction_file import raw_predictions
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.colours import group_colours, group_shapes
 from hpccoll.render.report_writer import build_report
@@ -42,7 +42,7 @@ def foresee(path, machine=None, nodes=(2, 4, 8), algorithms=("ring", "rabenseifn
     """Write predictions; return their path."""
     request = Request(nodes=nodes, sizes=SIZES, algorithms=algorithms, **more)
     machine = machine or fitted(measured={**MEASURED, "machine": MACHINE}, validation=ERRORS)
-    write_predictions(predict(machine, request), path)
+    write_raw_file(raw_predictions(predict(machine, request), path), path)
     return path
 
 

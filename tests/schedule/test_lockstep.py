@@ -30,7 +30,6 @@ from hpccoll.schedule import (
 )
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
-from hpccoll.transports.transport_interface import aligned_empty
 
 RANKS = (1, 2, 3, 4, 7, 8)
 PLACEMENTS = ((1, True), (3, False), (3, True), (1, False))
@@ -102,14 +101,6 @@ def test_tmp_holds_the_highest_unit_of_the_schedule():
     outputs = [np.array([1, 2, 3], np.int32)]
     run_lockstep(asked, [], outputs)
     assert outputs[0].tolist() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_buffers_are_page_aligned(dtype):
-    buffer = aligned_empty(5, np.dtype(dtype))
-    assert (len(buffer), buffer.dtype) == (5, dtype)
-    assert buffer.ctypes.data % 4096 == 0
-    assert len(aligned_empty(0, np.dtype(dtype))) == 0
 
 
 def test_an_operation_rejects_slices_with_different_units_and_lanes_of_a_token():

@@ -76,16 +76,6 @@ def test_symbolic_links_are_not_followed(out, ending):
     assert target.read_text() == "mine"
 
 
-def test_failure_notes_are_read_after_a_truncated_line(out):
-    begin(out).close(remove=False)
-    with journal_path(out).open("ab") as file:
-        file.write(b'\n{"outcome": {"case"')
-    write_failure_note(out, Failure(case_id=CASES[1].id, rank=1, message="stuck"))
-    read = read_journal(journal_path(out))
-    assert read.failure_reason(CASES[1].id) == "rank 1: stuck"
-    assert len(read.done) == 1
-
-
 def test_a_case_that_ended_the_job_without_a_note_has_a_failure_reason(out):
     begin(out).close(remove=False)
     read = read_journal(journal_path(out))
@@ -124,15 +114,6 @@ def test_the_stop_reason_of_an_attempt_is_kept_until_the_next_begins(out):
     assert read_journal(journal_path(out)).stop_reason is None
 
 
-def test_the_failures_of_a_partial_file_are_kept(out):
-    failure = Failure(case_id=CASES[1].id, rank=1, message="no", attempt=1)
-    earlier = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
-    earlier.failures.append(failure)
-    journal = Journal(out, earlier.job, earlier)
-    journal.close(remove=False)
-    assert journal.raw.failures == read_journal(journal_path(out)).failures == [failure]
-
-
 def test_the_journal_of_another_job_is_refused_and_unchanged(out):
     begin(out).close(remove=False)
     before = journal_path(out).read_bytes()
@@ -162,9 +143,3 @@ def test_an_unwritable_path_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BadInputError, match="cannot be written"):
         Journal(tmp_path / "file" / "F.h5", JOB)
-
-
-def test_records_are_on_disk_before_the_next_case_begins(out):
-    journal = begin(out, done=2)
-    assert len(read_journal(journal_path(out)).done) == 2  # read through another descriptor, nothing flushed here
-    journal.close(remove=True)

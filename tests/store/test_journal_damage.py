@@ -97,15 +97,6 @@ def test_lines_that_are_missing_repeated_or_moved_are_said_and_the_others_are_ke
             assert read_journal(journal_path(out)).complete, (at, to)
 
 
-def test_missing_lines_are_counted(out):
-    begin(out, done=2).close(remove=False)
-    lines = journal_path(out).read_bytes().split(b"\n")
-    journal_path(out).write_bytes(b"\n".join(lines[:5] + lines[7:-1]))
-    damage = read_journal(journal_path(out)).unrecovered_damage
-    assert damage[0].startswith("line 6 does not follow the line before it")
-    assert damage[1:] == ["3 of the 9 lines that were written are missing"]
-
-
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
     """The bytes of a journal with two outcomes, and these outcomes by case id."""
@@ -153,17 +144,6 @@ def test_a_damaged_outcome_is_not_taken_for_the_end_of_the_job(out):
     journal.begin(raw_examples.attempt(2))
     journal.record(raw_examples.outcome(CASES[0]))
     assert (journal.raw.unrecovered_damage, len(journal.raw.damage)) == ([], 1)
-    journal.close(remove=False)
-
-
-def test_a_truncated_last_line_is_a_note_and_no_damage(out):
-    begin(out).close(remove=False)
-    intact = journal_path(out).read_bytes()
-    journal_path(out).write_bytes(intact + b'\n{"sha256": "0123456789abcdef", "start": "al')
-    read = read_journal(journal_path(out))
-    assert (read.damage, read.notes) == ([], ["as by a kill, lines were cut short: 9"])
-    journal = Journal(out, JOB)
-    assert read_journal(journal_path(out)).notes == []  # it may be one that is being written
     journal.close(remove=False)
 
 

@@ -52,31 +52,9 @@ def test_every_gap_has_its_reason(sweep):
     }
     assert [(skip.status, skip.reason) for skip in results.skipped] == [("left out", "needs a power of two")]
     assert results.planned == 6
-
-
-def test_a_row_for_each_outcome_and_for_each_failure(sweep):
-    rows = {row.case_id: row for row in read_results([sweep]).rows}
-    assert {key: row.status for key, row in rows.items()} == {
-        CASES[0].id: "ok",
-        CASES[1].id: "wrong",
-        CASES[2].id: "failed",
-    }
-    assert rows[CASES[2].id].reason == "rank 1: stuck"
-    assert rows[CASES[2].id].median_s is None
-    assert rows[CASES[1].id].wrong == 7
-
-
-def test_rows_are_sorted_by_mapping_in_any_order_of_measurement(tmp_path):
-    cyclic, block = (
-        [raw_examples.case(size, mapping=mapping) for size in SIZES[:2]] for mapping in ("cyclic", "block")
-    )
-    measured = (cyclic[1], block[1], cyclic[0], block[0])
-    hdf5.write_raw_file(
-        raw_examples.raw(*(raw_examples.outcome(case, bytes=case.bytes) for case in measured)), tmp_path / "F.h5"
-    )
-    rows = read_results([tmp_path]).rows
-    assert [row.case_id for row in rows] == [case.id for case in (*block, *cyclic)]
-    assert [row.mapping for row in rows] == ["block", "block", "cyclic", "cyclic"]
+    assert [(row.case_id, row.status, row.wrong) for row in results.rows] == [
+        (CASES[0].id, "ok", 0), (CASES[1].id, "wrong", 7), (CASES[2].id, "failed", None),
+    ]  # fmt: skip
 
 
 def test_a_run_is_partial_until_every_case_has_an_outcome(sweep):
@@ -272,13 +250,3 @@ def test_failures_stay_in_the_finished_file(tmp_path):
     journal.close(remove=True)
     assert hdf5.read_raw_file(out).failures == [Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1)]
     assert read_results([out]).missing == ()
-
-
-def test_failures_of_a_case_measured_later_do_not_count():
-    raw = RawResults(
-        path=None,
-        job=raw_examples.job(CASES[0]),
-        attempts=[(raw_examples.attempt(2), [raw_examples.outcome(CASES[0])])],
-    )
-    raw.failures.append(Failure(case_id=CASES[0].id, rank=0, message="no"))
-    assert raw.complete

@@ -10,7 +10,7 @@ import raw_examples
 
 from hpccoll.cases.case import Effort
 from hpccoll.store import hdf5
-from hpccoll.store.journal import Journal, journal_path, read_journal
+from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load_results import read_results
 
 RANKS = Path(__file__).with_name("dying_ranks.py")
@@ -141,17 +141,3 @@ def test_a_file_of_another_job_is_refused_and_unchanged(job, tmp_path, mpiexec):
     assert "this one holds another job" in stderr
     assert stderr.count("\n") == 1
     assert (tmp_path / "F.h5").read_bytes() == before
-
-
-def test_a_job_without_an_executor_resumes_with_that_of_its_earlier_launch(tmp_path, mpiexec):  # noqa: ARG001
-    first, second = cases = [raw_examples.case(size) for size in (1024, 2048)]
-    (tmp_path / "job.json").write_text((job := raw_examples.job(*cases, effort=EFFORT)).to_json())
-    journal = Journal(tmp_path / "F.h5", job)
-    journal.begin(raw_examples.attempt())  # of a version that had the Python executor only
-    journal.record(raw_examples.outcome(first))
-    journal.close(remove=False)
-    resumed = start(tmp_path)
-    _, stderr = resumed.communicate(timeout=LONG_S)
-    assert resumed.returncode == 0, stderr
-    rows = {row.case_id: row.executor for row in read_results([tmp_path / "F.h5"]).rows}
-    assert rows == {first.id: "python", second.id: "python"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import raw_examples
 
-from hpccoll.cases.case import Case, Effort
+from hpccoll.cases.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
 from hpccoll.store.load_results import read_results
@@ -50,36 +50,6 @@ def test_a_history_names_the_run_of_each_round():
     attempt, outcome, runs = next(resumed_results().histories(CASES[0].id))
     assert outcome.times.round.tolist() == [1] * 4 + [2] * 6 + [3] * 2
     assert (attempt.number, runs) == (2, {1: "run-1", 2: "run-1", 3: "run-2"})
-
-
-def test_histories_are_current_after_every_record():
-    first, second = CASES
-    raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
-    seen = []
-    for number, of in [(1, first), (1, second), (2, second), (2, first)]:
-        raw.record(raw_examples.round_outcome(number, of))
-        ((_, outcome, runs),) = raw.histories(of.id)
-        seen.append((outcome.case, sorted(outcome.rounds), sorted(runs)))
-    assert seen == [(first, [1], [1]), (second, [1], [1]), (second, [1, 2], [1, 2]), (first, [1, 2], [1, 2])]
-    raw.attempts.append((raw_examples.attempt(2), [raw_examples.round_outcome(3, second)]))  # as a file is read
-    assert [history.outcome.case for history in raw.histories()] == [first, second]
-    assert next(raw.histories(second.id)).runs == {1: "run-1", 2: "run-1", 3: "run-2"}
-    assert not [*raw.histories("none of its cases")]
-
-
-def test_the_time_to_record_a_round_does_not_grow_with_the_number_of_cases(monkeypatch):
-    calls, case_id = [], Case.id.fget
-    cases = [raw_examples.case(size) for size in range(1, 101)]
-    raw = RawResults(path=Path("here.h5"), job=raw_examples.job(*cases), attempts=[(raw_examples.attempt(), [])])
-    monkeypatch.setattr(Case, "id", property(lambda case: calls.append(case) or case_id(case)))
-
-    def id_calls(case):
-        calls.clear()
-        raw.record(raw_examples.skipped(case))
-        next(raw.histories(case_id(case)))
-        return len(calls)
-
-    assert len({id_calls(case) for case in cases}) == 1
 
 
 def test_merged_rounds_keep_the_ranks_they_have_in_common():

@@ -60,10 +60,3 @@ def test_a_file_that_a_program_changed_is_refused_with_a_remedy_and_one_that_was
     with h5py.File(file, "a") as opened:
         opened.attrs["remark"] = "mine"
     assert all(words in refusal(file) for words in ('not "r+"', "bring back a copy", "move it away"))
-
-
-def test_a_copy_by_h5repack_is_refused(file, require):
-    require(shutil.which("h5repack"), "there is no h5repack (Debian: hdf5-tools)")
-    packed = file.with_name("packed.h5")
-    subprocess.run(["h5repack", "-f", "GZIP=1", str(file), str(packed)], check=True)
-    assert "seal" in refusal(packed)

@@ -58,13 +58,8 @@ def test_the_lines_of_a_machine_with_everything_and_of_one_with_nothing(here, tm
     monkeypatch.setenv("NCCL_ALGO", "Ring")
     pages = here(RAILS), here(GPUS, SWITCHES, CLOSED, wheels={"cupy-cuda13x": "14.2.0"}), here(OPEN, EFA)
     of_this_machine = {
-        "machine",
-        "load",
-        "memory of killed processes",
-        "shared memory",
-        "compiled executor",
-        "locked memory",
-    }
+        "machine", "load", "memory of killed processes", "shared memory", "compiled executor", "locked memory",
+    }  # fmt: skip
     lines = (line_of(each, tmp_path) for page in pages for title, each in page.items() if title not in of_this_machine)
     assert_golden("doctor_gpu", dict.fromkeys(lines))
 
@@ -216,7 +211,6 @@ def test_the_query_of_device_buffers_has_an_answer_of_a_real_library(mpiexec):
 
 
 def test_a_version_of_nccl_is_asked_of_the_library_that_was_found():
-    code = nccl.VERSION.format(path="/nowhere/libnccl.so.2")
-    child = MachineFacts().python(code)
+    child = MachineFacts().python(nccl.VERSION.format(path="/nowhere/libnccl.so.2"))
     assert child.returncode
     assert "/nowhere/libnccl.so.2" in child.stderr

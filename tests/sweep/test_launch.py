@@ -16,9 +16,8 @@ import slurm_outputs
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.common.errors import BadInputError
-from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_failure_notes, write_failure_note
-from hpccoll.store.raw_results import Failure, RawResults
+from hpccoll.store.raw_results import Failure
 from hpccoll.sweep import child_process
 from hpccoll.sweep.launch import JobLaunch, launch, output_state
 from hpccoll.sweep.site_file import CPUS_ON_NODE, Site
@@ -71,16 +70,9 @@ def test_what_is_measured_is_not_launched_again(here):
     measured(here, CASES[0], CASES[2]).close(remove=False)
     start(here)
     assert calls(here) == ["-N 2 -n 2"]
-
-
-def test_a_complete_file_needs_no_launch(here):
-    (here / "raw").mkdir()
-    hdf5.write_raw_file(
-        RawResults(path=here, job=JOB, attempts=[(raw_examples.attempt(), [*map(raw_examples.outcome, CASES)])]),
-        here / "raw" / "F.h5",
-    )
-    assert start(here)
-    assert not (here / "calls").exists()
+    measured(here, CASES[1]).close(remove=False)
+    assert start(here), "a complete job needs no launch"
+    assert calls(here) == ["-N 2 -n 2"]
 
 
 def test_a_launch_that_fails_is_remembered_in_its_own_words_and_the_next_is_tried(here):
@@ -160,14 +152,16 @@ def change(here, launcher=(), job=()):
     (here / "plan.json").write_text(json.dumps(plan))
 
 
-def test_the_environment_of_a_variant_is_that_of_its_ranks(here):
+def test_ranks_have_the_environment_of_their_variant_and_find_slurm_where_the_sweep_did(here, monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")  # restored by monkeypatch
     setup = ["export SHAPE=round", "export COLOUR=red"]  # the site's; the variant has the last word
-    change(here, {"setup": setup}, {"environment": {"COLOUR": "blue"}})
+    change(here, {"setup": setup, "slurm_conf": "/opt/slurm.conf"}, {"environment": {"COLOUR": "blue"}})
+    names = "COLOUR", "SHAPE", "SLURM_CONF"
     (here / "does.py").write_text(
-        f"import os\nopen('{here}/seen', 'a').write(os.environ['COLOUR'] + os.environ['SHAPE'] + ' ')\n"
+        f"import os\nopen('{here}/seen', 'a').write(','.join(map(os.environ.get, {names})) + ' ')\n"
     )
     start(here)
-    assert (here / "seen").read_text() == "blueround " * 3
+    assert (here / "seen").read_text() == "blue,round,/opt/slurm.conf " * 3
 
 
 def test_ranks_divide_the_cpus_that_slurm_gave_the_job(here, monkeypatch):
@@ -180,15 +174,6 @@ def test_ranks_divide_the_cpus_that_slurm_gave_the_job(here, monkeypatch):
     monkeypatch.setattr(squeue, "cpus_of_node", {"7": 24}.__getitem__)
     start(here)
     assert calls(here) == [f"-N {n} -n {n} --cpus-per-task=12" for n in (1, 2, 4)]
-
-
-def test_commands_in_a_job_find_slurm_where_the_sweep_did(here, monkeypatch):
-    monkeypatch.delenv("SLURM_CONF", raising=False)
-    change(here, {"slurm_conf": "/opt/slurm.conf"})
-    (here / "does.py").write_text(f"import os\nopen('{here}/seen', 'w').write(os.environ['SLURM_CONF'])\n")
-    start(here)
-    assert (here / "seen").read_text() == "/opt/slurm.conf"
-    monkeypatch.delenv("SLURM_CONF")
 
 
 def test_a_job_without_hosts_for_its_aggregators_is_refused_before_it_starts(here, programs, monkeypatch):
@@ -207,30 +192,23 @@ UCX = "MPIDI_UCX_comm_addr_exchange(159)...: ucx function returned with failed s
 SRUN = "srun: error: n1: task 0: Exited with exit code 15"
 
 
-def test_the_first_error_of_a_launch_is_reported_before_its_consequences():
-    between = ["[n1:693:0] address.c:985 UCX ERROR failed to unpack address", "Abort(72500495) on node 0: Fatal error"]
-    after = [SRUN, "slurmstepd-n1: error: *** STEP 13.1 ON n1 CANCELLED ***", "srun: Force Terminated StepId=13.1"]
-    assert child_process.root_cause(["a line", PMI, *between, UCX, *after]) == f"{PMI}; {UCX}; {SRUN}"
-    waited = "Timeout (0:02:30)!"
-    assert child_process.root_cause([PMI, waited, "Thread 0x1:"]).startswith(
-        f"{PMI}; a rank waited too long for the others"
-    )
-    assert (
-        child_process.root_cause([waited, PMI])
-        == f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {waited}"
-    )
-    assert child_process.root_cause(["cannot load", SRUN]) == f"cannot load; {SRUN}"
-    assert child_process.root_cause(["ImportError: no mpi4py", SRUN]) == f"ImportError: no mpi4py; {SRUN}"
-    assert child_process.root_cause([PMI, "r1 | stuck"]) == "r1 | stuck"
-
-
 VICTIM = "srun: error: n1: task 0: Segmentation fault"
 KILLED = "srun: error: n2: task 1: Killed"
 ENDED = "srun: error: n3: task 2: Terminated"
 CANCELLED = "slurmstepd-n1: error: *** STEP 2.1 ON n1 CANCELLED AT 2026-11-25T12:32:00 ***"
 AT_LIMIT = f"{CANCELLED.removesuffix('***')}DUE TO TIME LIMIT ***"
 MANY = [f"srun: error: n{code}: task 0: Exited with exit code {code}" for code in range(1, 9)]
-FAILED_TASKS = {
+BETWEEN = ["[n1:693:0] address.c:985 UCX ERROR failed to unpack address", "Abort(72500495) on node 0: Fatal error"]
+AFTER = [SRUN, "slurmstepd-n1: error: *** STEP 13.1 ON n1 CANCELLED ***", "srun: Force Terminated StepId=13.1"]
+TIMEOUT = "Timeout (0:02:30)!"
+WAITED = f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {TIMEOUT}"
+CAUSES = {
+    "the first error is before its consequences": (["a line", PMI, *BETWEEN, UCX, *AFTER], [PMI, UCX, SRUN]),
+    "an error before a timeout": ([PMI, TIMEOUT, "Thread 0x1:"], [PMI, WAITED]),
+    "an error after a timeout": ([TIMEOUT, PMI], [WAITED]),
+    "the last line": (["cannot load", SRUN], ["cannot load", SRUN]),
+    "an exception": (["ImportError: no mpi4py", SRUN], ["ImportError: no mpi4py", SRUN]),
+    "a rank's own line": ([PMI, "r1 | stuck"], ["r1 | stuck"]),
     "a victim was first": ([VICTIM, "srun: Force Terminated StepId=2.0", KILLED, ENDED], [VICTIM, KILLED]),
     "two of one way": ([KILLED, ENDED, "srun: error: n4: task 3: Killed"], [KILLED]),
     "many ways": (MANY, MANY[: child_process.MAX_SRUN_ERRORS]),
@@ -241,8 +219,8 @@ FAILED_TASKS = {
 }
 
 
-@pytest.mark.parametrize(("lines", "named"), FAILED_TASKS.values(), ids=FAILED_TASKS)
-def test_the_tasks_that_failed_are_named_and_what_only_follows_is_not(lines, named):
+@pytest.mark.parametrize(("lines", "named"), CAUSES.values(), ids=CAUSES)
+def test_causes_are_named_and_what_only_follows_is_not(lines, named):
     assert child_process.root_cause(lines) == "; ".join(named)
 
 

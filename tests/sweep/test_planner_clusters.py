@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 from cli_runner import invoke
-from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin
+from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin, last_of_each_key
 
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Plan
@@ -15,25 +15,6 @@ from hpccoll.sweep.launch import launch
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
 from hpccoll.sweep.sweep_file import load_sweep
-
-
-def test_all_numbers_of_nodes_share_an_allocation_of_the_largest_that_can_be_had(on_cluster):
-    plan = on_cluster()
-    (job,) = plan.jobs
-    assert (job.name, job.shapes) == ("mpi.n4x1", (Shape(1, 1), Shape(2, 2), Shape(4, 4)))
-    assert len({case.id for case in job.cases}) == len(job.cases) == 12
-    assert {(skip.job, skip.reason) for skip in plan.skips} == {
-        ("mpi.n4x1", "6 ranks on 6 nodes: partition work has 6 nodes, 2 of them down or drained")
-    }
-    requested = plan.resources[job.name]
-    assert (requested["nodes"], requested["tasks"], requested["mpi"]) == (4, 4, "srun")
-
-
-def test_aggregators_are_requested_in_addition_to_the_workers(on_cluster):
-    (job,) = (plan := on_cluster("algorithms: [ring, sharp_emulated]\nbytes: 8\nranks: 2\naggregators: 1\n")).jobs
-    requested, (shape,) = plan.resources[job.name], job.shapes
-    assert (requested["tasks"], shape.processes, job.ranks, str(shape)) == (3, 3, 2, "1x2+1")
-
 
 BESIDE = "launcher: srun\naggregators: {partition: all}\n"
 
@@ -62,46 +43,6 @@ def test_aggregators_with_nodes_have_hosts_of_their_own(with_helpers):
     assert {skip.reason for skip in plan.skips} == {f"{lost} or drained"}
 
 
-def test_more_aggregators_than_there_are_hosts_for_are_refused_with_the_reason(with_helpers):
-    with pytest.raises(
-        BadInputError, match="2 nodes and 3 aggregators on other hosts: partition all has 2 nodes with feature"
-    ):
-        with_helpers(CLUSTER.replace("[1, 2, 4, 6]", "2") + "aggregators: 3", BESIDE)
-
-
-def test_the_missing_key_of_a_site_without_aggregators_is_named(on_cluster):
-    with pytest.raises(BadInputError, match="key aggregators"):
-        on_cluster(CLUSTER + "aggregators: 1")
-
-
-def test_separate_scaling_is_a_job_for_each_number_of_nodes(on_cluster):
-    plan = on_cluster(CLUSTER + "scaling: separate")
-    assert [(job.name, job.shapes) for job in plan.jobs] == [
-        ("mpi.n1x1", (Shape(1, 1),)), ("mpi.n2x1", (Shape(2, 2),)), ("mpi.n4x1", (Shape(4, 4),)),
-    ]  # fmt: skip
-    assert [plan.resources[job.name]["mpi"] for job in plan.jobs] == ["", "srun", "srun"]
-    assert {case.id for case in plan.jobs[0].cases} == {case.id for case in plan.jobs[2].cases}
-
-
-def test_numbers_of_ranks_per_node_are_allocations_of_their_own(on_cluster):
-    plan = on_cluster(CLUSTER + "ranks_per_node: [1, 4, 8]")
-    assert [(job.name, job.ranks) for job in plan.jobs] == [("mpi.n4x1", 4), ("mpi.n4x4", 16)]
-    assert "8 ranks on 1 node: no nodes of partition work have 8 CPUs" in {skip.reason for skip in plan.skips}
-
-
-def test_ranks_of_a_sweep_file_are_on_one_node_of_a_cluster(on_cluster):
-    plan = on_cluster("algorithms: ring\nbytes: 8\nranks: [2, 4, 5]\n")
-    assert [(job.name, job.shapes) for job in plan.jobs] == [("mpi.p2", (Shape(1, 2),)), ("mpi.p4", (Shape(1, 4),))]
-    assert {skip.job for skip in plan.skips} == {"mpi.p5"}
-
-
-def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
-    on_cluster(CLUSTER + "scaling: separate")
-    looked = [call for call in on_cluster.calls() if call.startswith("sbatch")]
-    assert len(looked) == 3
-    assert all("--test-only" in call for call in looked)
-
-
 @pytest.mark.parametrize("command", [["sweep"], ["plan", "--profile", "local"]], ids=lambda command: command[0])
 def test_nodes_and_sites_are_not_of_this_machine(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -120,14 +61,6 @@ def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_tha
     assert (plan.offline, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
     with pytest.raises(BadInputError, match="--profile"):
         launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
-
-
-def test_a_key_of_a_site_file_is_named_with_the_file(on_cluster, tmp_path):
-    with pytest.raises(BadInputError) as error:
-        on_cluster(site="partition: wrok\n")
-    assert str(error.value).startswith(
-        f"--site {tmp_path / 'site.yaml'}: partition: 'wrok' is not valid: did you mean work?"
-    )
 
 
 def test_a_site_file_named_like_a_key_is_a_file_and_all_its_mistakes_are_reported(tmp_path, monkeypatch):
@@ -224,19 +157,6 @@ def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_sho
         assert control is None or control in sweep.variants, "what is claimed is compared with its control"
 
 
-@pytest.mark.parametrize(
-    ("device", "site", "warned"),
-    [("cuda", "partition: gpu", True), ("cuda", "gpus_per_node: h100:8", False), ("cpu", "partition: work", False)],
-)
-def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, warned, tmp_path):
-    (tmp_path / "some.yaml").write_text(CLUSTER + f"devices: {device}\n")
-    (tmp_path / "site.yaml").write_text(site + "\n")
-    result = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
-    assert result.code == 0, result.err
-    assert ("no GPUs are requested from Slurm" in result.out) == warned
-    assert "on this machine" not in result.out
-
-
 def _written(text, place):
     (place / "plan.json").write_text(text)
     return place / "plan.json"
@@ -317,6 +237,64 @@ def test_the_profile_that_reads_a_database_is_refused_without_one(cluster, tmp_p
     assert make_plan(tmp_path / "some.yaml", "slurm").profile == "slurm"
 
 
-def test_a_sweep_of_which_nothing_can_be_measured_is_refused_with_the_reason(on_cluster):
-    with pytest.raises(BadInputError, match=r"nodes: \[6\] .*partition work has 6 nodes, 2 of them down or drained"):
-        on_cluster(CLUSTER.replace("[1, 2, 4, 6]", "6"))
+@pytest.mark.parametrize(
+    ("added", "site", "words"),
+    [
+        ("nodes: 2\naggregators: 3\n", BESIDE, "2 nodes and 3 aggregators on other hosts: partition all has 2 nodes"),
+        ("aggregators: 1\n", "launcher: srun\n", "key aggregators"),
+        ("nodes: 6\n", "launcher: srun\n", r"nodes: \[6\] .*partition work has 6 nodes, 2 of them down or drained"),
+        ("", "partition: wrok\n", r"--site .*/site\.yaml: partition: 'wrok' is not valid: did you mean work\?"),
+    ],
+)  # fmt: skip
+def test_what_a_cluster_does_not_have_is_refused_with_the_reason(with_helpers, added, site, words):
+    with pytest.raises(BadInputError, match=words):
+        with_helpers(last_of_each_key(CLUSTER + added), site)
+
+
+ONE, TWO, FOUR = Shape(1, 1), Shape(2, 2), Shape(4, 4)
+UNUSABLE = "6 ranks on 6 nodes: partition work has 6 nodes, 2 of them down or drained"
+
+
+@pytest.mark.parametrize(
+    ("added", "jobs", "reasons"),
+    [
+        ("", {"mpi.n4x1": (ONE, TWO, FOUR)}, {UNUSABLE}),
+        ("scaling: separate", {"mpi.n1x1": (ONE,), "mpi.n2x1": (TWO,), "mpi.n4x1": (FOUR,)}, {UNUSABLE}),
+        (
+            "ranks_per_node: [1, 8]", {"mpi.n4x1": (ONE, TWO, FOUR)},
+            {UNUSABLE, "8 ranks on 1 node: no nodes of partition work have 8 CPUs"},
+        ),
+        ("nodes: [1, 4]\nranks_per_node: 4", {"mpi.n4x4": (Shape(1, 4), Shape(4, 16))}, set()),
+    ],
+)  # fmt: skip
+def test_a_job_is_an_allocation_of_the_largest_shape_that_can_be_had(on_cluster, added, jobs, reasons):
+    plan = on_cluster(last_of_each_key(f"{CLUSTER}{added}\n"))
+    assert {job.name: job.shapes for job in plan.jobs} == jobs
+    assert {skip.reason for skip in plan.skips} >= reasons
+    for job in plan.jobs:
+        requested = plan.resources[job.name]
+        assert (requested["nodes"], requested["tasks"]) == (job.nodes, job.ranks)
+        assert requested["mpi"] == ("srun" if job.ranks > 1 else ""), "the plugin refuses it for a single task"
+        assert len({case.id for case in job.cases}) == len(job.cases) == 4 * len(job.shapes)
+    looked = [call for call in on_cluster.calls() if call.startswith("sbatch")]
+    assert ["--test-only" in call for call in looked] == [True] * len(plan.jobs), "Slurm itself looks at each job"
+
+
+def test_ranks_of_a_sweep_file_are_on_one_node_of_a_cluster_with_its_aggregators(on_cluster):
+    plan = on_cluster("algorithms: [ring, sharp_emulated]\nbytes: 8\nranks: [2, 4]\naggregators: 1\n")
+    (job,) = plan.jobs
+    assert (job.name, job.shapes, str(*job.shapes)) == ("mpi.p2", (Shape(1, 2, 1),), "1x2+1")
+    assert plan.resources[job.name]["tasks"] == 3
+    assert {skip.job for skip in plan.skips} == {"mpi.p4"}
+
+
+@pytest.mark.parametrize(
+    ("device", "site", "warned"),
+    [("cuda", "partition: gpu", True), ("cuda", "gpus_per_node: h100:8", False), ("cpu", "partition: work", False)],
+)
+def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, warned, tmp_path):
+    (tmp_path / "some.yaml").write_text(CLUSTER + f"devices: {device}\n")
+    (tmp_path / "site.yaml").write_text(site + "\n")
+    result = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
+    assert result.code == 0, result.err
+    assert ("no GPUs are requested from Slurm" in result.out) == warned

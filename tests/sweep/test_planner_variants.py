@@ -1,5 +1,7 @@
 """Variants in a plan: a job each, sized by what is left, and never another than its name says."""
 
+from math import prod
+
 import pytest
 import yaml
 from planning_inputs import CLUSTER, TEXT, begin
@@ -21,26 +23,59 @@ def test_a_variant_is_a_job_with_an_environment(planned):
     assert environments == {"plain": {}, "few": {"MPI4PY_RC_THREAD_LEVEL": "funneled", "N": "1"}}
 
 
-def test_the_nodes_of_a_variant_limit_the_library_and_our_schedules(on_cluster):
-    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [1, 2]\nranks_per_node: 2\n"
-    gpus = (
-        text + "devices: cuda\ntransports: [nccl]\nvariants: {nccl-nvls: {NCCL_DEBUG: WARN}, mine: {NCCL_IB_TC: 1}}\n"
-    )
-    plan = on_cluster(gpus)
-    of_one, mine = plan.jobs
-    assert {(case.algorithm, case.nodes) for case in of_one.cases} == {("native", 1), ("ring", 1)}
-    assert len(mine.cases) == 4
-    assert {(skip.job, skip.reason) for skip in plan.skips} == {
-        (of_one.name, "nccl-nvls: the variant takes at most 1 node")
-    }
+SMALL = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nranks_per_node: 2\n"
+GPUS = SMALL + "devices: cuda\ntransports: [nccl]\n"
+ALL_GPU = SMALL + "devices: cuda\ntransports: [nccl, mpi, staged]\nnodes: [2]\n"
+TRAINING = "devices: cuda\ntransports: [nccl]\nnodes: [2]\nranks_per_node: 2\nalgorithms: [native, ring]\n"
+TRAINING += "workloads: [{model: resnet50}]\n"
+BOTH, NATIVE = "native ring nccl 2", "native nccl 2"
 
 
-def test_between_nodes_a_variant_is_no_variant_of_a_node_over_any_transport(on_cluster):
-    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [1, 2]\nranks_per_node: 2\ndevices: cuda\n"
-    (job,) = on_cluster(text + "transports: [mpi, staged]\nvariants: {ucx-one-rail: }\n").jobs
-    assert {(case.algorithm, case.transport, case.nodes) for case in job.cases} == {
-        (algorithm, transport, 2) for algorithm in ("ring", "native") for transport in ("mpi", "staged")
-    }
+@pytest.mark.parametrize(
+    ("text", "variants", "left", "reasons"),
+    [
+        (  # the nodes of a variant limit the library and our schedules, over any transport
+            GPUS + "nodes: [1, 2]\n", "nccl-nvls: {NCCL_DEBUG: WARN}, mine: {NCCL_IB_TC: 1}",
+            {"nccl-nvls": "native ring nccl 1", "mine": "native ring nccl 1 2"},
+            {"nccl-nvls: the variant takes at most 1 node"},
+        ),
+        (
+            ALL_GPU.replace("nccl, ", "").replace("[2]", "[1, 2]"), "ucx-one-rail: ",
+            {"ucx-one-rail": "native ring mpi staged 2"}, set(),
+        ),
+        (  # MPI under the name of nccl-ring would pass for it
+            SMALL + "nodes: [2]\n", "plain: {}, nccl-ring: , mine: {NCCL_IB_TC: 1}", {"plain": "native ring mpi 2"},
+            {f"{name}: its settings affect cases over nccl, not over mpi" for name in ("nccl-ring", "mine")},
+        ),
+        (
+            ALL_GPU, "ucx-one-rail: , mixed: {NCCL_IB_TC: 1, UCX_TLS: rc}",
+            {"ucx-one-rail": "native ring mpi staged 2", "mixed": "native ring mpi nccl staged 2"}, set(),
+        ),
+        (  # our schedules are not measured anew where only collectives of the library change
+            GPUS + "nodes: [2]\n", "plain: {}, nccl-tree: , nccl-ll128: , mine: {NCCL_PROTO: LL}, nccl-gdr-off: ",
+            {"plain": BOTH, "nccl-tree": NATIVE, "nccl-ll128": NATIVE, "mine": NATIVE, "nccl-gdr-off": BOTH},
+            {"nccl-tree: the variant affects the library's own collectives only"},
+        ),
+        (
+            SMALL + "nodes: [2]\n", "ucc-sharp-off: , hcoll-sharp-off: , ucx-one-rail: ",
+            {"ucc-sharp-off": "native mpi 2", "hcoll-sharp-off": "native mpi 2", "ucx-one-rail": "native ring mpi 2"},
+            set(),
+        ),
+        (  # stages of a pipeline send messages
+            TRAINING, "plain: {}, nccl-ring: , nccl-simple: , nccl-nvls-off: , nccl-p2p-ll-off: , nccl-gdr: ",
+            {"plain": BOTH, "nccl-p2p-ll-off": BOTH, "nccl-gdr": BOTH}
+            | dict.fromkeys(("nccl-ring", "nccl-simple", "nccl-nvls-off"), NATIVE), set(),
+        ),
+    ],
+)  # fmt: skip
+def test_a_variant_has_the_cases_that_it_can_change(on_cluster, text, variants, left, reasons):
+    plan = on_cluster(f"{text}variants: {{{variants}}}\n")
+    found = {job.variant: {(case.algorithm, case.transport, case.nodes) for case in job.cases} for job in plan.jobs}
+    properties = {variant: (map(str, sorted({*map(str, values)})) for values in zip(*cases, strict=True))
+                  for variant, cases in found.items()}  # fmt: skip
+    assert {variant: " ".join(map(" ".join, values)) for variant, values in properties.items()} == left
+    assert all(len(cases) == prod(len({*values}) for values in zip(*cases, strict=True)) for cases in found.values())
+    assert reasons <= {skip.reason for skip in plan.skips}
 
 
 NVLS = "devices: cuda\ntransports: [nccl]\nalgorithms: native\nbytes: 8\nin_place: false\nnodes: [1, 2]\n"
@@ -104,23 +139,48 @@ def test_more_ranks_than_gpus_of_a_node_are_left_out_over_nccl_unless_they_are_t
     assert not on_cluster(NVLS + f"ranks_per_node: 4\nvariants: {{mine: {share}}}\n", site).skips
 
 
-def test_a_variable_of_a_site_that_a_variant_sets_is_refused_if_it_selects_and_noted_if_it_describes(on_cluster):
-    text = NVLS + "variants: {default: {}, nccl-ring: , nccl-one-rail: , mine: {A: 1}}\n"
-    with pytest.raises(
-        BadInputError, match=r"--site .*site\.yaml: environment\.NCCL_ALGO: 'Tree' .*nccl-ring.*default"
-    ):
-        on_cluster(text, "environment: {NCCL_ALGO: Tree}\n")
-    plan = on_cluster(text, "environment: {NCCL_IB_HCA: =mlx5_1, NCCL_PROTO: LL, A: 2, B: 3}\n")
-    assert plan.notes == (
-        "NCCL_IB_HCA='=mlx5_1' of the site file also applies to default, nccl-ring, mine; their names do not show it",
+SETTING = "default: {}, nccl-ring: , nccl-one-rail: , mine: {A: 1}"
+
+
+@pytest.mark.parametrize(
+    ("text", "variants", "site", "notes"),
+    [
         (
-            "NCCL_PROTO=LL of the site file also applies to default, nccl-ring, nccl-one-rail, mine; "
-            "their names do not show it"
+            NVLS, SETTING, "NCCL_IB_HCA: =mlx5_1, NCCL_PROTO: LL, A: 2, B: 3",
+            [("NCCL_IB_HCA='=mlx5_1'", "default, nccl-ring, mine;"), ("NCCL_PROTO=LL", "default, nccl-ring, nccl-one"),
+             ("A=2", "default, nccl-ring, nccl-one-rail;")],
         ),
-        "A=2 of the site file also applies to default, nccl-ring, nccl-one-rail; their names do not show it",
-    )
-    assert not on_cluster(NVLS + "variants: {nccl-ring: , nccl-tree: }", "environment: {NCCL_ALGO: Tree}\n").notes
-    assert len(on_cluster(NVLS, "environment: {NCCL_ALGO: Tree}\n").notes) == 1
+        (NVLS, "nccl-ring: , nccl-tree: ", "NCCL_ALGO: Tree", []),  # all of them set it
+        (NVLS, "", "NCCL_ALGO: Tree", [("NCCL_ALGO=Tree", "every job")]),
+        (NVLS, "mine: {NCCL_AGLO: Ring}", "NCCL_IB_HCAS: mlx5", [("NCCL_IB_HCA?", ""), ("NCCL_ALGO? (mine)", "")]),
+        (NVLS, "few: {communicator: {max_ctas: 4}}", "NCCL_MIN_CTAS: 2", []),
+        (CLUSTER, "default: {}, mine: {NCCL_ALGO: Ring, A: 1}", "NCCL_ALGO: Tree", []),  # no case over NCCL
+        (CLUSTER, "", "UCC_CL_BASIC_TLS: ucp", [("UCC_CL_BASIC_TLS=ucp", "every job")]),
+        (NVLS, "", "UCC_CL_BASIC_TLS: ucp", []),  # each library reads its own
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("where", ["site", "shell"])
+def test_a_variable_that_describes_and_that_some_variants_inherit_is_a_note(
+    on_cluster, monkeypatch, where, text, variants, site, notes
+):
+    if where == "shell":
+        for name, value in yaml.safe_load(f"{{{site}}}").items():
+            monkeypatch.setenv(name, str(value))
+    names = f"variants: {{{variants}}}\n" if variants else ""
+    plan = on_cluster(text + names, f"environment: {{{site}}}\n" if where == "site" else "launcher: srun\n")
+    notes = [each for each in notes if where == "site" or "HCA?" not in each[0]]  # the shell's own are not doubted
+    assert len(plan.notes) == len(notes)
+    assert all(variable in note and names in note for (variable, names), note in zip(notes, plan.notes, strict=True))
+
+
+def test_a_variable_that_selects_and_that_some_variants_inherit_is_refused(on_cluster, monkeypatch):
+    text = NVLS + f"variants: {{{SETTING}}}\n"
+    with pytest.raises(BadInputError, match=r"--site .*: environment\.NCCL_ALGO: 'Tree' .*nccl-ring.*default"):
+        on_cluster(text, "environment: {NCCL_ALGO: Tree}\n")
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    with pytest.raises(BadInputError, match="NCCL_ALGO of this shell: 'Tree' is not valid: unset"):
+        on_cluster(text)
+    assert not on_cluster(NVLS, "environment: {NCCL_ALGO: Ring}\n").notes[1:], "the site's wins"
 
 
 @pytest.mark.parametrize("net", ["Libfabric", "SOCKET"])
@@ -147,50 +207,6 @@ def test_a_site_whose_variable_wins_over_a_setting_of_communicators_is_refused(o
         on_cluster(NVLS + "variants: {few: {NCCL_MAX_CTAS: 8, communicator: {max_ctas: 4}}}\n")
 
 
-def test_a_variable_of_the_shell_that_a_variant_sets_is_treated_like_one_of_a_site(on_cluster, monkeypatch):
-    monkeypatch.setenv("NCCL_ALGO", "Tree")
-    assert [note.partition(" also")[0] for note in on_cluster(NVLS).notes] == ["NCCL_ALGO=Tree of this shell"]
-    with pytest.raises(BadInputError, match="NCCL_ALGO of this shell: 'Tree' is not valid: unset"):
-        on_cluster(NVLS + "variants: {default: {}, nccl-ring: }\n")
-    assert not on_cluster(NVLS, "environment: {NCCL_ALGO: Ring}\n").notes[1:], "the site's wins"
-    assert not on_cluster(CLUSTER + "variants: {default: {}, mine: {NCCL_ALGO: Ring, A: 1}}\n").notes, (
-        "none goes over it"
-    )
-    monkeypatch.setenv("UCC_CL_BASIC_TLS", "ucp")
-    assert len(on_cluster(CLUSTER).notes) == len(on_cluster(NVLS).notes) == 1, "each library reads its own"
-
-
-def test_a_variable_that_nccl_does_not_know_is_a_note(on_cluster):
-    plan = on_cluster(NVLS + "variants: {mine: {NCCL_AGLO: Ring}}\n", "environment: {NCCL_IB_HCAS: mlx5}\n")
-    assert ["NCCL_IB_HCA?" in plan.notes[0], "NCCL_ALGO? (mine)" in plan.notes[1]] == [True, True]
-
-
-def test_a_variant_of_nccl_is_none_of_mpi_and_the_other_way_round(on_cluster):
-    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [2]\n"
-    plan = on_cluster(text + "variants: {plain: {}, nccl-ring: , mine: {NCCL_IB_TC: 1}}\n")
-    assert [job.variant for job in plan.jobs] == ["plain"], "MPI under the name of nccl-ring would pass for it"
-    assert {skip.reason for skip in plan.skips} == {
-        f"{name}: its settings affect cases over nccl, not over mpi" for name in ("nccl-ring", "mine")
-    }
-    both = text + "devices: cuda\ntransports: [nccl, mpi, staged]\n"
-    ucx, mixed = on_cluster(both + "variants: {ucx-one-rail: , mixed: {NCCL_IB_TC: 1, UCX_TLS: rc}}\n").jobs
-    assert {case.transport for case in ucx.cases} == {"mpi", "staged"}
-    assert {case.transport for case in mixed.cases} == {"nccl", "mpi", "staged"}
-
-
-def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_library_change(on_cluster):
-    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [2]\nvariants: {plain: {}, "
-    gpus = text.replace("nodes", "devices: cuda\ntransports: [nccl]\nnodes")
-    for names, ours in [(gpus + "nccl-tree: , nccl-sharp: , nccl-ll: , nccl-ll128: , nccl-simple: ", 0),
-                        (gpus + "mine: {NCCL_PROTO: LL}, nccl-gdr-off: ", 1),
-                        (text + "ucc-sharp-off: , hcoll-sharp-off: ", 0), (text + "ucx-one-rail: ", 1)]:  # fmt: skip
-        plan = on_cluster(names + "}")
-        rings = [job.variant for job in plan.jobs for case in job.cases if case.algorithm == "ring"]
-        assert (rings[0], len(rings) - 1) == ("plain", ours)
-    skip = on_cluster(gpus + "nccl-tree: }").skips[0]
-    assert skip.reason == "nccl-tree: the variant affects the library's own collectives only"
-
-
 def test_a_plan_says_if_nccl4py_is_missing_where_ranks_have_the_packages_of_this_program(on_cluster, monkeypatch):
     text = NVLS + "ranks_per_node: 2\nvariants: {nccl-nvls: , nccl-symmetric: , nccl-symmetric-off: }\n"
     reason = "nccl4py not found: pip install 'hpccoll[nccl4py]'"
@@ -201,18 +217,6 @@ def test_a_plan_says_if_nccl4py_is_missing_where_ranks_have_the_packages_of_this
     assert not on_cluster(NVLS + "ranks_per_node: 2\nvariants: {nccl-nvls: }\n").notes
     monkeypatch.setitem(REQUIREMENTS, "nccl4py", lambda _: None)
     assert not on_cluster(text).notes
-
-
-def test_training_steps_are_measured_in_variants_of_kernels_that_their_collectives_have(on_cluster):
-    text = "devices: cuda\ntransports: [nccl]\nnodes: [2]\nranks_per_node: 2\n"
-    text += "algorithms: [native, ring]\nworkloads: [{model: resnet50}]\nvariants: {plain: {}, "
-    plan = on_cluster(f"{text}nccl-ring: , nccl-simple: , nccl-nvls-off: , nccl-p2p-ll-off: , nccl-gdr: }}\n")
-    algorithms = {job.variant: {case.algorithm for case in job.cases} for job in plan.jobs}
-    both, native = {"native", "ring"}, {"native"}
-    assert algorithms == {
-        "plain": both, "nccl-ring": native, "nccl-simple": native, "nccl-nvls-off": native, "nccl-gdr": both,
-        "nccl-p2p-ll-off": both,  # stages of a pipeline send messages
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -241,14 +245,6 @@ KERNELS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", 
 """The collectives for which NCCL has kernels of its own (ncclFunc_t in src/include/nccl_common.h of 2.28.9)."""
 
 
-def of_kernels(case, _ranks_per_node):
-    return case.algorithm == "native" and case.collective in KERNELS
-
-
-def between_nodes(case, _ranks_per_node):
-    return case.nodes > 1
-
-
 def of_messages(case, ranks_per_node):
     """Whether a message in a node may take LL, up to 16 KiB in each of 64 channels; unequal blocks may be small."""
     if case.collective == "all_to_all_v":
@@ -258,24 +254,16 @@ def of_messages(case, ranks_per_node):
     return sends and ranks_per_node > 1 and case.bytes / messages <= 64 * 16384
 
 
-def of_all(_case, _ranks_per_node):
-    return True
-
-
-REACH = {
-    **dict.fromkeys(
-        ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE", "collnet_enable", "cta_policy"),
-        of_kernels,
-    ),
-    **dict.fromkeys(
-        ("NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_IB_HCA", "NCCL_IB_TC", "NCCL_CROSS_NIC", "traffic_class"),
-        between_nodes,
-    ),
-    **dict.fromkeys(("NCCL_SHARP_DISABLE", "SHARP_COLL_LOG_LEVEL"), lambda *_: False),  # next to other settings
-    "NCCL_P2P_LL_THRESHOLD": of_messages,
-    "buffers": of_all,
-}
-"""For each setting of the variants of NCCL, whether it can change a case."""
+def can_change(name, case, ranks_per_node):
+    """Return whether a setting of the variants of NCCL can change a case."""
+    match name:
+        case "NCCL_ALGO" | "NCCL_PROTO" | "NCCL_NVLS_ENABLE" | "NCCL_COLLNET_ENABLE" | "collnet_enable" | "cta_policy":
+            return case.algorithm == "native" and case.collective in KERNELS
+        case "NCCL_NET" | "NCCL_NET_GDR_LEVEL" | "NCCL_IB_HCA" | "NCCL_IB_TC" | "NCCL_CROSS_NIC" | "traffic_class":
+            return case.nodes > 1
+        case "NCCL_P2P_LL_THRESHOLD":
+            return of_messages(case, ranks_per_node)
+    return name == "buffers"  # the others come next to settings that can
 
 
 def unchanged(plan):
@@ -284,7 +272,7 @@ def unchanged(plan):
         (job.variant, case.id)
         for job in plan.jobs
         for case in job.cases
-        if job.sets and not any(REACH[name](case, case.ranks // case.nodes) for name in job.sets)
+        if job.sets and not any(can_change(name, case, case.ranks // case.nodes) for name in job.sets)
     }
 
 

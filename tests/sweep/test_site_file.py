@@ -54,8 +54,6 @@ def uncommented(path):
 def test_names_that_are_numbers_need_no_quotes(site):
     found = site("account: 10319\npartition: 2024\nqos: 1\naggregators: {partition: 7}")
     assert (found.account, found.partition, found.qos, found.aggregators.partition) == ("10319", "2024", "1", "7")
-    with pytest.raises(BadInputError, match="account: False is not valid: one text or number; in quotes"):
-        site("account: no")
 
 
 @pytest.mark.parametrize("path", site_files(), ids=lambda path: path.stem)
@@ -78,35 +76,35 @@ def test_a_profile_has_its_own_site_or_leaves_all_to_slurm():
     assert load_site(None, "slurm") == Site.model_validate({})
 
 
+IMAGE = "container: {runtime: pyxis, image: a}"
 BAD = {
-    "unknown key": ("partitions: work", ["partitions", "'work'", "no such key", "partition, account"]),
-    "unknown runtime": (
-        "container: {runtime: docker, image: a}",
-        ["container.runtime", "choose from pyxis, apptainer"],
-    ),
-    "a container without an image": ("container: {runtime: pyxis}", ["container.image is missing: "]),
-    "no time": ("minutes: 0", ["minutes", "0", "at least 1: "]),
-    "time in words": ("minutes: 1h", ["minutes", "'1h'", "a whole number"]),
-    "another brace": ("launcher: 'mpirun -n {tasks}'", ["launcher", "{tasks}", "{nodes}, {ranks}, {ranks_per_node}"]),
-    "pyxis without srun": ("launcher: mpiexec\ncontainer: {runtime: pyxis, image: a}", ["launcher", "mpiexec", "srun"]),
-    "no option": ("sbatch: switches=1", ["sbatch", "'switches=1'", "a long option of sbatch in one word"]),
-    "a signal after the end": ("minutes: 1", ["signal_s", "60", "less than the time limit, 60 s"]),
-    "an option in two words": ("sbatch: --reservation mine", ["sbatch", "in one word"]),
-    "a value that NCCL does not know": ("environment: {NCCL_PROTO: L}", ["environment.NCCL_PROTO", "'L'", "LL, LL128"]),
-    "a variable that is no name": ("environment: {A B: 1}", ["environment", "'A B'", "letters (A to Z), digits"]),
-    "no GPU": ("gpus_per_node: 0", ["gpus_per_node", "'0'", "GPUs on each node, such as 8 or h100:8"]),
-    "no keys": ("- partition", ["it is no YAML of keys and values: partition, account"]),
-}
+    "partitions: work": "partitions|'work'|no such key|partition, account",
+    "container: {runtime: docker, image: a}": "container.runtime|choose from pyxis, apptainer",
+    "container: {runtime: pyxis}": "container.image is missing: ", "minutes: 0": "minutes|0|at least 1: ",
+    "minutes: 1h": "minutes|'1h'|a whole number", "account: no": "account: False|one text or number; in quotes",
+    "launcher: 'mpirun -n {tasks}'": "launcher|{tasks}|{nodes}, {ranks}, {ranks_per_node}",
+    f"launcher: mpiexec\n{IMAGE}": "launcher|mpiexec|srun", "minutes: 1": "signal_s|60|less than the time limit, 60 s",
+    "sbatch: switches=1": "sbatch|'switches=1'|a long option of sbatch in one word",
+    "sbatch: --reservation mine": "sbatch|in one word", "environment: {A B: 1}": "environment|'A B'|letters (A to Z)",
+    "environment: {NCCL_PROTO: L}": "environment.NCCL_PROTO|'L'|LL, LL128",
+    "gpus_per_node: 0": "gpus_per_node|'0'|GPUs on each node, such as 8 or h100:8",
+    "- partition": "it is no YAML of keys and values: partition, account",
+    **{f"sbatch: ['{option}']": f"sbatch: '{option}'|use {key}" for option, key in {
+        "--account=me": "account", "--part=work": "partition", "--mem=0": "memory_mb", "--time=9": "minutes",
+        "--cpus-per-t=4": "cpus_per_task", "--signal=USR1@9": "signal_s", "--gres=gpu:8": "gpus_per_node",
+        "--nodes=4": "nodes", "--exclusive": "exclusive", "--export=NONE": "environment", "--array=1-2": "nothing",
+        "--requeue": "nothing", "--test-only": "nothing",
+    }.items()},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_a_bad_file_takes_one_line(site, what):
-    text, words = BAD[what]
+@pytest.mark.parametrize("text", BAD)
+def test_a_bad_file_takes_one_line(site, text):
     with pytest.raises(BadInputError) as error:
         site(text)
     message = str(error.value)
     assert "\n" not in message
-    assert not [word for word in words if word not in message], message
+    assert not [word for word in BAD[text].split("|") if word not in message], message
 
 
 def test_an_unknown_site_is_reported_with_the_known_ones():
@@ -114,18 +112,6 @@ def test_an_unknown_site_is_reported_with_the_known_ones():
         BadInputError, match=r"--site: 'hg' is not valid: did you mean hgx\? a file, or one of apptainer, aws-p5, "
     ):
         load_site("hg", "slurm")
-
-
-@pytest.mark.parametrize(
-    ("option", "key"),
-    [("--account=me", "account"), ("--part=work", "partition"), ("--mem=0", "memory_mb"), ("--time=9", "minutes"),
-     ("--cpus-per-t=4", "cpus_per_task"), ("--signal=USR1@9", "signal_s"), ("--gres=gpu:8", "gpus_per_node"),
-     ("--nodes=4", "nodes"), ("--exclusive", "exclusive"), ("--export=NONE", "environment"),
-     ("--array=1-2", "nothing"), ("--requeue", "nothing"), ("--test-only", "nothing")],
-)  # fmt: skip
-def test_an_option_that_has_a_key_is_refused_with_the_key(site, option, key):
-    with pytest.raises(BadInputError, match=f"sbatch: '{option}' is not valid: .*use {key}"):
-        site(f"sbatch: ['{option}']")
 
 
 def test_what_snakemake_would_refuse_when_it_submits_is_refused_when_it_is_planned(site):

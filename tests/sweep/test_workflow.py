@@ -99,7 +99,7 @@ def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_pat
     assert (tmp_path / "logs" / "snakemake.log").read_text() == f"\n$ sh -c '{script}'\nhello\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", workflow.END_SIGNALS)
 def test_an_interrupt_is_forwarded_once_and_the_next_step_is_printed(tmp_path, capsys, number):
     count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
     assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) == workflow.INTERRUPTED
@@ -112,12 +112,18 @@ def test_an_interrupt_is_forwarded_once_and_the_next_step_is_printed(tmp_path, c
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_what_ignores_an_interrupt_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(workflow, "INTERRUPT_S", 0.2)
+@pytest.mark.parametrize("limit", ["INTERRUPT_S", "OUTAGE_INTERRUPT_S"])
+def test_what_ignores_an_interrupt_is_killed_and_not_waited_for_if_it_cannot_cancel_its_jobs(
+    tmp_path, monkeypatch, limit
+):
+    monkeypatch.setattr(workflow, limit, 0.2)
     monkeypatch.setattr(workflow.kill_orphans, "__defaults__", (1.0,))  # seconds of grace
+    monitor = Forgets(0, tmp_path) if limit == "OUTAGE_INTERRUPT_S" else None
+    if monitor:
+        monitor.controller.unreachable, monitor.cancel_all = True, lambda _reason: None
     ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
     interrupted = interrupts(tmp_path, signal.SIGINT)
-    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupted) == workflow.INTERRUPTED
+    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupted, monitor) == workflow.INTERRUPTED
     assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
 
 
@@ -165,15 +171,6 @@ class Forgets:
         self.ended = reason
 
 
-def test_snakemake_that_has_forgotten_its_jobs_is_started_again_and_goes_on(tmp_path, capsys):
-    forgets = Forgets(1, tmp_path / "once")
-    waits = f"echo on; [ -e {tmp_path}/once ] && exit 5; touch {tmp_path}/once; exec sleep 1000"
-    assert workflow.run_workflow(["sh", "-c", waits], tmp_path, lambda: None, forgets) == 5
-    assert (tmp_path / "logs" / "snakemake.log").read_text().count("on\n") == 2
-    assert "it is started again" in capsys.readouterr().err
-    assert forgets.ended == "the sweep ended without it"
-
-
 def test_snakemake_is_not_started_again_where_slurm_does_not_say_that_its_jobs_have_ended(
     tmp_path, capsys, monkeypatch
 ):
@@ -185,13 +182,6 @@ def test_snakemake_is_not_started_again_where_slurm_does_not_say_that_its_jobs_h
     assert workflow.run_workflow(waits, tmp_path, lambda: None, Forgets(1, tmp_path)) == -signal.SIGINT
     assert starts(tmp_path) == 1
     assert "a controller that answers" in capsys.readouterr().err
-
-
-def test_snakemake_that_forgets_again_and_again_is_ended(tmp_path, capsys):
-    waits = ["sh", "-c", "echo on; exec sleep 1000"]
-    assert workflow.run_workflow(waits, tmp_path, lambda: None, Forgets(100, tmp_path)) == -signal.SIGINT
-    assert starts(tmp_path) == workflow.MAX_STARTS
-    assert capsys.readouterr().err.splitlines()[-1].endswith("it is ended")
 
 
 class Outage(Forgets):
@@ -208,33 +198,30 @@ class Outage(Forgets):
         self.outage = False
 
 
-def test_what_failed_while_slurms_controller_was_gone_is_done_again_when_it_is_back(tmp_path, capsys):
-    fails_once = f"[ -e {tmp_path}/once ] && exit 0; touch {tmp_path}/once; exit 1"
-    assert workflow.run_workflow(["sh", "-c", fails_once], tmp_path, lambda: None, Outage()) == 0
-    assert starts(tmp_path) == 2
-    assert "it is started again" in capsys.readouterr().err
+WAITS = "echo on; [ -e {file} ] && exit 5; touch {file}; exec sleep 1000"
+FAILS_ONCE = "[ -e {file} ] && exit 0; touch {file}; exit 1"
+SLEEPS = "touch {file}; exec sleep 1000"
 
 
-def test_what_fails_without_an_outage_has_failed(tmp_path):
-    assert workflow.run_workflow(["sh", "-c", "exit 1"], tmp_path, lambda: None, Forgets(0, tmp_path)) == 1
-    assert starts(tmp_path) == 1
-
-
-def test_snakemake_that_cannot_cancel_its_jobs_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(workflow, "OUTAGE_INTERRUPT_S", 0.2)
-    monkeypatch.setattr(workflow.kill_orphans, "__defaults__", (1.0,))  # seconds of grace
-    monitor = Forgets(0, tmp_path)
-    monitor.controller.unreachable, monitor.cancel_all = True, lambda _reason: None
-    ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
-    interrupted = interrupts(tmp_path, signal.SIGINT)
-    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupted, monitor) == workflow.INTERRUPTED
-    assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_lost_connection_ends_a_sweep_in_good_order(tmp_path, number):
-    waits = ["sh", "-c", "echo on; exec sleep 1000"]
-    assert workflow.run_workflow(waits, tmp_path, interrupts(tmp_path, number)) == workflow.INTERRUPTED
+@pytest.mark.parametrize(
+    ("script", "monitor", "code", "started", "words"),
+    [
+        (WAITS, lambda file: Forgets(1, file), 5, 2, "it is started again"),
+        (SLEEPS, lambda file: Forgets(100, file), -signal.SIGINT, workflow.MAX_STARTS, "it is ended"),
+        (FAILS_ONCE, lambda _: Outage(), 0, 2, "it is started again"),
+        (FAILS_ONCE, lambda file: Forgets(0, file), 1, 1, ""),
+    ],
+    ids=["it forgot its jobs", "again and again", "it failed in an outage", "it failed without an outage"],
+)
+def test_snakemake_is_started_again_after_what_is_not_its_fault(
+    tmp_path, capsys, script, monitor, code, started, words
+):
+    watch = monitor(tmp_path / "once")
+    line = script.format(file=tmp_path / "once")
+    assert workflow.run_workflow(["sh", "-c", line], tmp_path, lambda: None, watch) == code
+    assert starts(tmp_path) == started
+    assert capsys.readouterr().err.strip().endswith(words)
+    assert watch.ended == "the sweep ended without it"
 
 
 def config_of(out, site=None, profile="local"):

@@ -40,21 +40,8 @@ def test_buckets_of_ddp(model, expected):
     assert sizes(model) == expected
 
 
-def test_a_limit_given_by_the_user_leaves_no_small_first_bucket():
-    expected = [30_257_056, 26_255_360, 28_366_848, 17_348_864]
-    assert sizes("resnet50", BucketRule(limit=25 * MIB)) == expected
-
-
 def test_a_first_bucket_given_by_the_user_precedes_those_of_the_limit():
     assert sizes("resnet50", BucketRule(limit=25 * MIB, first=MIB)) == sizes("resnet50")
-
-
-@pytest.mark.parametrize(
-    ("model", "nbytes"),
-    [("resnet50", 102_228_128), ("vgg16", 553_430_176), ("gpt2", 497_759_232), ("bert-large", 1_344_904_432)],
-)
-def test_the_first_iteration_of_ddp_has_one_bucket(model, nbytes):
-    assert sizes(model, BucketRule("one")) == [nbytes]
 
 
 def test_buckets_of_ddp_for_llama_in_16_bits():
@@ -93,19 +80,6 @@ def test_horovod_fuses_whole_tensors_up_to_its_limit():
     found = sizes("gpt2", BucketRule("horovod"))
     assert all(nbytes <= 128 * MIB for nbytes in found[:-1])
     assert found[-1] == 4 * 50257 * 768  # the embedding is larger than the limit
-
-
-def test_megatron_closes_a_bucket_after_40_million_parameters_or_a_million_for_each_rank():
-    few, many = (sizes("llama2-7b", BucketRule("megatron"), 2, ranks) for ranks in (8, 400))
-    assert all(nbytes >= 2 * 40_000_000 for nbytes in few[:-1])
-    assert all(nbytes >= 2 * 400_000_000 for nbytes in many[:-1])
-    assert len(few) > len(many)
-
-
-def test_deepspeed_closes_a_bucket_before_500_million_elements():
-    found = sizes("llama2-7b", BucketRule("deepspeed"), 2)
-    assert all(nbytes <= 2 * 500_000_000 for nbytes in found)
-    assert len(found) == 14
 
 
 def test_buckets_of_deepspeed_have_the_sizes_that_aicb_lists():
@@ -147,12 +121,6 @@ def test_every_tensor_is_in_one_bucket_and_none_is_empty(model, rule, itemsize, 
 def test_buckets_are_in_the_order_in_which_gradients_become_ready(model, rule, itemsize):
     ready = model.tensors[::-1] if rule.framework == "ddp_find_unused" else model.ready
     assert tuple(chain(*rule.buckets(model, itemsize))) == ready
-
-
-def test_a_bucket_of_exactly_the_limit_is_closed():
-    model = ModelShape("any", tuple(Module(f"m{n}", (Tensor("w", 4),)) for n in range(6)), "float32", "", "a test")
-    assert sizes(model, BucketRule("ddp", limit=16)) == [16] * 6
-    assert sizes(model, BucketRule("horovod", limit=32)) == [32] * 3
 
 
 @given(models, st.integers(1, 40_000))

@@ -4,18 +4,18 @@ Of a reduction one unit is followed: a cell names the ranks whose contributions 
 move, a cell names the blocks that a rank has anywhere, and blocks that end at no rank are left out.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_lowercase
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.render.pictures.schedule_view import ScheduleView
-from hpccoll.schedule import Part
+from hpccoll.schedule import CollectiveCall, Part
 from hpccoll.schedule.collective import Contribution
 from hpccoll.schedule.walk import Message, Trace, walk
 
-Cells = dict[tuple[str, int], frozenset[Contribution]]
+Contributions = frozenset[Contribution]
+Cells = dict[tuple[str, int], Contributions]
 """What is folded in each unit, by (buffer, unit), of one rank."""
 
 Symbols = frozenset[int]
@@ -46,14 +46,13 @@ class BufferState:
 
     def cell_text(self, symbols: Symbols, width: int) -> str:
         """Return ``symbols`` as text of at most ``width`` characters, shortened if necessary."""
-        names = [self._name(symbol) for symbol in sorted(symbols)]
         separator = "" if self.letters else ","
-        plain = separator.join(names)
+        plain = separator.join(map(self._name, sorted(symbols)))
         if len(plain) <= min(width, _SPELT):
             return plain
         if symbols == self.all_symbols:
             return ALL_SIGN
-        shorter = separator.join(self._run(run) for run in runs(sorted(symbols)))
+        shorter = separator.join("-".join(map(self._name, sorted({run[0], run[-1]}))) for run in runs(sorted(symbols)))
         return next((text for text in (shorter, f"#{len(symbols)}") if len(text) <= width), "+")
 
     def title(self, width: int) -> str:
@@ -64,10 +63,6 @@ class BufferState:
 
     def _name(self, symbol: int) -> str:
         return ascii_lowercase[symbol] if self.letters else str(symbol)
-
-    def _run(self, run: Sequence[int]) -> str:
-        first, last = self._name(run[0]), self._name(run[-1])
-        return first if len(run) == 1 else f"{first}-{last}"
 
 
 def runs(numbers: Iterable[int]) -> list[list[int]]:
@@ -81,99 +76,92 @@ def spans(numbers: Iterable[int], separator: str = ", ") -> str:
     return separator.join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs(numbers))
 
 
-def buffer_state(view: ScheduleView, trace: Trace, unit: int | None = None) -> BufferState:
-    """Return the state of the buffers in a slice of ``view``.
+def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) -> BufferState:
+    """Return the state of the buffers in a slice of ``call``.
 
     Args:
-        view: the view of the schedule.
+        call: the call of the collective.
         trace: the trace of the slice.
-        unit: the unit to follow; by default unit 0 of a reduction, and all blocks if blocks only move.
+        unit: the unit to follow; by default unit 0 of a reduction, and of blocks all, or unit 0 if several origins
+            have several units.
 
     Raises:
         BadInputError: if there is no such unit.
     """
-    if unit is not None and not 0 <= unit < trace.schedule.units:
-        raise BadInputError("--unit", unit, f"a unit from 0 to {trace.schedule.units - 1}")
-    if view.collective.reduces:
-        return _folded(view, trace, unit or 0)
-    return _blocks(view, trace, unit)
+    layout, units, reduces = trace.schedule.layout, trace.schedule.units, call.collective.reduces
+    if unit is not None and not 0 <= unit < units:
+        raise BadInputError("--unit", unit, f"a unit from 0 to {units - 1}")
+    if reduces:
+        unit = unit or 0
+    ends: list[Contributions] = [
+        frozenset().union(*(call.result(me, i) for i in call.target(me, units) if not reduces or i == unit))
+        for me in range(layout.ranks)
+    ]
+    wanted: Contributions = frozenset().union(*ends)
+    if unit is None and len(wanted) > max(len({origin for origin, _ in wanted}), len({block for _, block in wanted})):
+        unit = 0
+    if not reduces:
+        wanted = frozenset(symbol for symbol in wanted if unit in (None, symbol[1]))
 
+    followed = unit or 0
 
-def _folded(view: ScheduleView, trace: Trace, unit: int) -> BufferState:
-    """Return the ranks whose contributions are folded in ``unit``."""
-    what, everyone = f"whose unit {unit} is folded in", frozenset(range(view.layout.workers))
-    expected = _expected(view, trace)
+    def held(cells: Cells) -> Contributions:
+        if reduces:
+            return cells.get(("dst", followed), frozenset())
+        written = (contributions for (buffer, _), contributions in cells.items() if buffer != "src")
+        return wanted & frozenset().union(*written)
+
+    history = _history(call, trace, held)
+    one_origin = not reduces and len({origin for origin, _ in wanted}) == 1 < len(wanted)
+    # if all units go together, whose they are says more
+    by_unit = one_origin and any(contributions not in (frozenset(), wanted) for row in history for contributions in row)
 
     def to_symbols(contributions: Iterable[Contribution]) -> Symbols:
-        return frozenset(origin for origin, _ in contributions)
+        return frozenset(block if by_unit else origin for origin, block in contributions)
 
-    rows = _walk(view, trace, lambda cells: to_symbols(cells.get(("dst", unit), ())))
-    ends = tuple(to_symbols(wanted.get(unit, ())) for wanted in expected)
-    return BufferState(what, rows, everyone, ends, _lettered(view), unit)
-
-
-def _blocks(view: ScheduleView, trace: Trace, unit: int | None) -> BufferState:
-    """Return the blocks that ranks have: by origin, by unit if all have one origin, else by origin for one unit."""
-    ends = [frozenset().union(*wanted.values()) for wanted in _expected(view, trace)]
-    wanted = frozenset().union(*ends)
-    origins, units = {origin for origin, _ in wanted}, {block for _, block in wanted}
-    if unit is None and len(wanted) > max(len(origins), len(units)):
-        unit = 0
-    wanted = frozenset(symbol for symbol in wanted if unit in (None, symbol[1]))
-    by_unit = len({origin for origin, _ in wanted}) == 1 < len(wanted)
-
-    def to_symbols(contributions: frozenset[Contribution]) -> Symbols:
-        return frozenset(block if by_unit else origin for origin, block in contributions & wanted)
-
-    rows = _walk(view, trace, lambda cells: to_symbols(_anywhere(cells)))
-    if by_unit and all(contributions in (frozenset(), to_symbols(wanted)) for row in rows for contributions in row):
-        by_unit = False  # all units go together: whose they are says more
-        rows = _walk(view, trace, lambda cells: to_symbols(_anywhere(cells)))
-    all_symbols, expected = to_symbols(wanted), tuple(map(to_symbols, ends))
     if by_unit:
-        return BufferState("which units each rank has", rows, all_symbols, expected, letters=False, unit=None)
-    what = "whose block each rank has" if unit is None else f"whose unit {unit} each rank has"
-    return BufferState(what, rows, all_symbols, expected, _lettered(view), unit)
+        what, unit = "which units each rank has", None
+    elif reduces:
+        what = f"whose unit {unit} is folded in"
+    else:
+        what = "whose block each rank has" if unit is None else f"whose unit {unit} each rank has"
+    return BufferState(
+        what,
+        rows=tuple(tuple(map(to_symbols, row)) for row in history),
+        all_symbols=frozenset(range(layout.workers)) if reduces else to_symbols(wanted),
+        expected=tuple(to_symbols(end & wanted) for end in ends),
+        letters=not by_unit and layout.workers <= len(ascii_lowercase),
+        unit=unit,
+    )
 
 
-def _lettered(view: ScheduleView) -> bool:
-    return view.layout.workers <= len(ascii_lowercase)
-
-
-def _expected(view: ScheduleView, trace: Trace) -> list[dict[int, set[Contribution]]]:
-    """Return the contributions that each rank must end with in each unit."""
-    return [view.expected(me, trace.schedule.units) for me in range(view.layout.ranks)]
-
-
-def _anywhere(cells: Cells) -> frozenset[Contribution]:
-    """Return all contributions that a rank has outside src, which is never written."""
-    return frozenset().union(*(contributions for (buffer, _), contributions in cells.items() if buffer != "src"))
-
-
-def _walk(view: ScheduleView, trace: Trace, to_symbols: Callable[[Cells], Symbols]) -> tuple[tuple[Symbols, ...], ...]:
-    """Return the symbols of every rank, which ``to_symbols`` makes of its cells, at the start and after each round."""
-    memory = _Memory(view, trace)
-    rows = [tuple(map(to_symbols, memory.ranks))]
-    walk(trace, memory, lambda: rows.append(tuple(map(to_symbols, memory.ranks))))
-    return tuple(rows)
+def _history(call: CollectiveCall, trace: Trace, held: Callable[[Cells], Contributions]) -> list[list[Contributions]]:
+    """Return what ``held`` sees in the cells of every rank, at the start and after each round."""
+    memory = _Memory(call, trace)
+    rows = [[*map(held, memory.ranks)]]
+    walk(trace, memory, lambda: rows.append([*map(held, memory.ranks)]))
+    return rows
 
 
 class _Memory:
     """The cells of all ranks, which messages change."""
 
-    def __init__(self, view: ScheduleView, trace: Trace) -> None:
+    def __init__(self, call: CollectiveCall, trace: Trace) -> None:
         # A schedule is written in place, where dst begins with what src has, unless it reads src itself.
         buffers = ("src",) if any(m.sent.buffer == "src" for m in trace.messages) else ("src", "dst")
-        everyone = range(view.layout.ranks)
-        units = [view.source_units(me, trace.schedule.units) for me in everyone]
         self.ranks: list[Cells] = [
-            {(buffer, unit): frozenset({(me, unit)}) for buffer in buffers for unit in units[me]} for me in everyone
+            {
+                (buffer, unit): frozenset({(me, unit)})
+                for buffer in buffers
+                for unit in call.source(me, trace.schedule.units)
+            }
+            for me in range(trace.schedule.layout.ranks)
         ]
 
-    def read(self, m: Message) -> list[frozenset[Contribution]]:
+    def read(self, m: Message) -> list[Contributions]:
         return _contributions(self.ranks[m.source], m.sent)
 
-    def land(self, m: Message, arrival: list[frozenset[Contribution]]) -> None:
+    def land(self, m: Message, arrival: list[Contributions]) -> None:
         cells = self.ranks[m.target]
         if m.operand is not None:
             operand = _contributions(cells, m.operand)
@@ -181,5 +169,5 @@ class _Memory:
         cells |= zip(((m.landed.buffer, unit) for unit in m.landed.units), arrival, strict=True)
 
 
-def _contributions(cells: Cells, part: Part) -> list[frozenset[Contribution]]:
+def _contributions(cells: Cells, part: Part) -> list[Contributions]:
     return [cells.get((part.buffer, unit), frozenset()) for unit in part.units]

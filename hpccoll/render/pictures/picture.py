@@ -1,6 +1,7 @@
 """The complete picture of a view: the graph of messages, the messages over time, and the buffers after each round."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 
@@ -18,7 +19,7 @@ from hpccoll.render.pictures.svg import (
     Box,
     LineStyle,
     Point,
-    Shape,
+    SvgShape,
     Text,
     bounds_of,
     side_by_side,
@@ -31,24 +32,17 @@ from hpccoll.schedule.walk import Trace, trace_schedule
 from hpccoll.store.durable_files import replacing_file
 
 ENDINGS = (".svg", ".png")
-_CLASS = 3.0
-"""The width of a line of the legend that only shows a colour."""
 
 
 def picture(view: ScheduleView, unit: int | None = None) -> str:
-    """Return the picture of ``view`` as the text of an SVG file.
-
-    Args:
-        view: the view of a schedule.
-        unit: the unit that the cells follow [chosen].
+    """Return the picture of ``view`` as the text of an SVG file; ``unit`` is the one that the cells follow [chosen].
 
     Raises:
         BadInputError: if there is no such unit.
     """
     traces = [trace_schedule(schedule) for schedule in view.slices]
-    style = Style.of(traces)
-    grid = Grid.of(traces)
-    state = buffer_state(view, traces[0], unit)
+    style, grid = Style.of(traces), Grid.of(traces)
+    state = buffer_state(view.call, traces[0], unit)
     first = "slice 1: " if len(traces) > 1 else ""
     time = spacetime(traces, grid, style)
     graph = stacked([*message_graphs(traces, style, view.root), *_legend(traces, style)], top=bounds_of(time).top)
@@ -56,15 +50,15 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
         [
             ("who talks to whom", graph),
             ("what happens in each round", time),
-            (first + state.title(cell_width(grid)), cells(state, cells_grid(state, grid))),
+            (first + state.title(_cell_width(grid)), cells(state, grid)),
         ]
     )
-    title = f"{view.title}, {layout_text(view.layout)}"
-    heading = list(_heading(title, [view.sentence, f"Cost: {cost_text(view)}."], bounds_of(drawn)))
-    return svg_document([*heading, *drawn], title, f"{view.sentence} Cost: {cost_text(view)}.".strip())
+    title, cost = f"{view.title}, {layout_text(view.layout)}", f"Cost: {cost_text(view)}."
+    heading = _heading(title, [view.sentence, cost], bounds_of(drawn))
+    return svg_document([*heading, *drawn], title, f"{view.sentence} {cost}".strip())
 
 
-def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Shape]:
+def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[SvgShape]:
     """Yield the title and the lines under it, above the panels and, if possible, no wider than they are."""
     size, small = 18.0, 12.5
     width = max(420.0, below.right - below.left)
@@ -73,45 +67,34 @@ def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Shape]
     y = below.top - 22 - 18 * len(paragraphs) - 26 * len(titles)
     for line in titles:
         y += 26
-        yield Text(below.left, y - 12, line, size=size, anchor="start", weight=700)
+        yield Text(Point(below.left, y - 12), line, size=size, anchor="start", weight=700)
     for line in paragraphs:
         y += 18
-        yield Text(below.left, y - 8, line, size=small, anchor="start", colour=MUTED)
+        yield Text(Point(below.left, y - 8), line, size=small, anchor="start", colour=MUTED)
 
 
-def _legend(traces: Sequence[Trace], style: Style) -> list[list[Shape]]:
-    """Return the legend of the lines, if there are any."""
-    rows: list[Shape] = []
-    for number, (line_style, meaning) in enumerate(_entries(traces, style)):
+def _legend(traces: Sequence[Trace], style: Style) -> list[list[SvgShape]]:
+    """Return the legend: each line style that occurs, with its meaning; nothing if there are no lines."""
+    messages = [m for trace in traces for m in trace.messages]
+    by_arrival = style.by == "arrival"
+    entries = [(LineStyle(colour, width=3.0), meaning) for colour, meaning in style.classes]
+    if any(m.folds for m in messages):
+        entries.append((LineStyle(FOLDS if by_arrival else MUTED), "the arrival is reduced"))
+    if any(not m.folds and not m.copies for m in messages):
+        line_style = LineStyle(REPLACES if by_arrival else MUTED, dashed=not by_arrival, hollow=True)
+        entries.append((line_style, "the arrival replaces"))
+    if any(m.copies for m in messages):
+        entries.append((LineStyle(REPLACES, hollow=True, width=1.2), "a loop is a copy"))
+    rows: list[SvgShape] = []
+    for number, (line_style, meaning) in enumerate(entries):
         y = 21.0 * number
-        rows += [
-            straight(Point(0, y), Point(32, y), line_style, head=line_style.width < _CLASS),
-            Text(42, y, meaning, size=12, anchor="start", colour=INK),
-        ]
+        rows.append(straight(Point(0, y), Point(32, y), line_style, head=number >= len(style.classes)))
+        rows.append(Text(Point(42, y), meaning, anchor="start"))
     return [rows] if rows else []
 
 
-def _entries(traces: Sequence[Trace], style: Style) -> Iterator[tuple[LineStyle, str]]:
-    """Yield each line style that occurs, with its meaning."""
-    messages = [m for trace in traces for m in trace.messages]
-    for colour, meaning in style.classes:
-        yield LineStyle(colour, width=_CLASS), meaning
-    by_arrival = style.by == "arrival"
-    if any(m.folds for m in messages):
-        yield LineStyle(FOLDS if by_arrival else MUTED), "the arrival is reduced"
-    if any(not m.folds and not m.copies for m in messages):
-        yield LineStyle(REPLACES if by_arrival else MUTED, dashed=not by_arrival, hollow=True), "the arrival replaces"
-    if any(m.copies for m in messages):
-        yield LineStyle(REPLACES, hollow=True, width=1.2), "a loop is a copy"
-
-
 def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
-    """Draw ``view`` into a file, as SVG or PNG by its ending.
-
-    Args:
-        view: the view of a schedule.
-        path: the file.
-        unit: the unit that the cells follow [chosen].
+    """Draw ``view`` into a file, as SVG or PNG by its ending; ``unit`` is the one that the cells follow [chosen].
 
     Raises:
         BadInputError: if the ending is another one, the file cannot be written, or there is no such unit.
@@ -130,7 +113,7 @@ def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
         raise file_error("--out", path, error, "written") from None
 
 
-def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[Shape]:
+def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[SvgShape]:
     """Return the diagram over time of all slices, one over the other."""
     drawn = [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
     pieces = [piece for arrow in drawn for piece in arrow.pieces]
@@ -141,41 +124,31 @@ _PALE, _DARK, _FULL = (232, 241, 249), (120, 176, 220), "#1f6aa5"
 _SIZE = 10.5
 
 
-def cell_width(grid: Grid) -> int:
+def _cell_width(grid: Grid) -> int:
     """Return the most characters of a cell."""
     return 8 if grid.layout.ranks <= 9 else 6
 
 
-def cells_grid(state: BufferState, time: Grid) -> Grid:
-    """Return the grid of the cells: rounds as in the diagram over time, columns as wide as their text."""
-    longest = max(len(state.cell_text(symbols, cell_width(time))) for row in state.rows for symbols in row)
-    across = max(30.0, longest * CHARACTER * _SIZE + 14) if time.layout.ranks <= 18 else max(8.0, time.across * 0.8)
-    return Grid(time.layout, time.rounds, across, time.down)
-
-
-def cells(state: BufferState, grid: Grid) -> list[Shape]:
-    """Return the cells and the ranks above them; a cell that a round has changed has a dark edge."""
-    return [*rank_heads(grid), *_cells(state, grid)]
-
-
-def _cells(state: BufferState, grid: Grid) -> Iterator[Shape]:
-    half, tall = grid.across / 2 - 1.5, min(14.0, 0.29 * grid.down)
+def cells(state: BufferState, time: Grid) -> list[SvgShape]:
+    """Return the cells, as wide as their text, and the ranks above them; one that a round changed has a dark edge."""
+    texts = [[state.cell_text(symbols, _cell_width(time)) for symbols in row] for row in state.rows]
+    across = max(8.0, time.across * 0.8)
+    if time.layout.ranks <= 18:
+        across = max(30.0, max(len(text) for row in texts for text in row) * CHARACTER * _SIZE + 14)
+    grid = replace(time, across=across)
+    half, tall = across / 2 - 1.5, min(14.0, 0.29 * grid.down)
+    shapes = rank_heads(grid)
     for round_, row in enumerate(state.rows):
         for me, symbols in enumerate(row):
             at = grid.point(me, round_)
-            changed = round_ > 0 and symbols != state.rows[round_ - 1][me]
-            complete = bool(symbols) and (symbols == state.all_symbols or symbols == state.expected[me])
+            complete = bool(symbols) and symbols in (state.all_symbols, state.expected[me])
             fill = _FULL if complete else _shade(len(symbols) / max(1, len(state.all_symbols)))
-            edge = INK if changed else "none" if symbols else FAINT
-            low, high, width = (
-                Point(at.x - half, at.y - tall),
-                Point(at.x + half, at.y + tall),
-                min(1.2, grid.across / 25),
-            )
-            yield Box(*low, *high, fill, edge, width=width, radius=3)
-            text = state.cell_text(symbols, cell_width(grid))
-            if grid.across >= 30 and text:
-                yield Text(at.x, at.y, text, size=_SIZE, colour=PAPER if complete else INK)
+            changed = symbols != state.rows[max(0, round_ - 1)][me]
+            edge, width = INK if changed else "none" if symbols else FAINT, min(1.2, across / 25)
+            shapes.append(Box(at.moved(-half, -tall), at.moved(half, tall), fill, edge, width=width, radius=3))
+            if across >= 30 and texts[round_][me]:
+                shapes.append(Text(at, texts[round_][me], size=_SIZE, colour=PAPER if complete else INK))
+    return shapes
 
 
 def _shade(share: float) -> str:

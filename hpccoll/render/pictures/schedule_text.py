@@ -1,31 +1,38 @@
 """The description of a view as text: its cost, the actions of each round, and the buffers after it as a table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
+from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.units import format_count
 from hpccoll.render.pictures.action_text import round_lines
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.schedule_view import ScheduleView
-from hpccoll.schedule import Cost, Layout
+from hpccoll.schedule import Cost, Cut, Layout, count
+from hpccoll.schedule.collective import parameter_choices
 from hpccoll.schedule.walk import Message, Trace, trace_schedule
+
+WIDTH = 120
+NOTHING = "."
+_MAX_ARROWS = 4
+"""The most messages that a row names."""
+
+_ITEMSIZE = 4
+_GRAINS = 32
+"""Elements of a unit for counting bytes: whole grains, so that all units are equal."""
 
 
 def describe(view: ScheduleView, unit: int | None = None) -> str:
-    """Return ``view`` as text, lines without a newline at the end.
-
-    Args:
-        view: the view of a schedule.
-        unit: the unit that the tables follow [chosen].
+    """Return ``view`` as text, lines without a newline at the end; ``unit`` is the one that tables follow [chosen].
 
     Raises:
         BadInputError: if there is no such unit, or the schedule is invalid or does not do what its collective requires.
     """
     view.check()
-    return "\n".join(_lines(view, unit))
+    return "\n".join([*_heading(view), *round_and_buffer_lines(view, unit)])
 
 
-def _lines(view: ScheduleView, unit: int | None) -> Iterator[str]:
+def _heading(view: ScheduleView) -> Iterator[str]:
     yield f"{view.title} on {layout_text(view.layout)}"
     if view.sentence:
         yield view.sentence
@@ -37,12 +44,14 @@ def _lines(view: ScheduleView, unit: int | None) -> Iterator[str]:
         yield f"floor: the schedule is empty, and the postcondition of {name} does not hold"
     else:
         yield f"proven: the postcondition of {name}"
-    if view.parameters:
-        yield from wrap("parameters: " + "; ".join(view.parameters), WIDTH, subsequent_indent="  ")
-    if view.also_in:
-        also_in = f"{view.name} is one of {', '.join(view.also_in)}, too: -c {view.also_in[0]}"
-        yield from wrap(also_in, WIDTH, subsequent_indent="  ")
-    yield from round_and_buffer_lines(view, unit)
+    if view.algorithm and (choices := parameter_choices(view.algorithm)):
+        defaults = view.algorithm.parameters
+        parameters = "; ".join(f"{parameter}={defaults[parameter]} ({values})" for parameter, values in choices.items())
+        yield from wrap(f"parameters: {parameters}", WIDTH, subsequent_indent="  ")
+    also_in = [other for other, family in COLLECTIVES.items() if other != name and view.name in family.algorithms]
+    if also_in:
+        sentence = f"{view.name} is one of {', '.join(also_in)}, too: -c {also_in[0]}"
+        yield from wrap(sentence, WIDTH, subsequent_indent="  ")
 
 
 def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Iterator[str]:
@@ -54,7 +63,7 @@ def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Itera
             yield f"slice {number + 1} of {len(view.slices)}"
         yield from _rounds(trace)
         yield ""
-        yield from table_lines(buffer_state(view, trace, unit), trace)
+        yield from table_lines(buffer_state(view.call, trace, unit), trace)
 
 
 def _rounds(trace: Trace) -> Iterator[str]:
@@ -69,13 +78,12 @@ def _rounds(trace: Trace) -> Iterator[str]:
 
 def layout_text(layout: Layout) -> str:
     """Return where the ranks are, as text: ``8 workers on 4 nodes of 2, 2 racks, 1 aggregator``."""
-    each = layout.ranks_per_node
     nodes = format_count(layout.nodes, "node")
     if layout.nodes > 1:
-        nodes += f" of {each}" if each else " of unequal size"
+        nodes += f" of {layout.ranks_per_node or 'unequal size'}"
     parts = [f"{format_count(layout.workers, 'worker')} on {nodes}"]
-    if (racks := len(set(layout.rack[: layout.workers]))) > 1:
-        parts.append(f"{racks} racks")
+    if layout.racks > 1:
+        parts.append(f"{layout.racks} racks")
     if layout.aggregators:
         parts.append(format_count(layout.aggregators, "aggregator"))
     return ", ".join(parts)
@@ -83,30 +91,25 @@ def layout_text(layout: Layout) -> str:
 
 def cost_text(view: ScheduleView) -> str:
     """Return the counted cost of the critical path, and the declared one if it differs, as text."""
-    counts, size = view.operation_counts()
-    rounds = Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size)
-    counted_text = _cost(rounds, bytes_too=not view.collective.token)
-    several = len(view.slices) > 1
-    one_by_one = ", bytes of slices in turn" if several else ""
+    units, lanes = view.slices[0].units, len(view.slices)
+    elements = _GRAINS * units * (lanes if view.collective.units == "divisible" else 1)
+    counts = count(view.slices, Cut(view.call, elements, units, lanes, _ITEMSIZE))
+    size = view.call.bytes(elements, _ITEMSIZE)
+    counted = _cost(view, Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size))
+    one_by_one = ", bytes of slices in turn" if lanes > 1 else ""
     if view.declared is None:
-        return f"{counted_text} (counted{one_by_one})"
-    declared = _cost(view.declared, bytes_too=not view.collective.token)
-    if declared == counted_text:
-        return f"{counted_text} (declared and counted)"
-    if several:  # the sums of slices, and one of them
-        return f"{counted_text} (counted{one_by_one}), {declared} (declared, slices at once)"
-    return f"{counted_text} (counted; DIFFERS from the declared cost: {declared})"
+        return f"{counted} (counted{one_by_one})"
+    declared = _cost(view, view.declared)
+    if declared == counted:
+        return f"{counted} (declared and counted)"
+    if lanes > 1:  # the sums of slices, and one of them
+        return f"{counted} (counted{one_by_one}), {declared} (declared, slices at once)"
+    return f"{counted} (counted; DIFFERS from the declared cost: {declared})"
 
 
-def _cost(cost: Cost, *, bytes_too: bool) -> str:
+def _cost(view: ScheduleView, cost: Cost) -> str:
     rounds = format_count(round(cost.rounds), "round")
-    return f"{rounds}, {cost.sent:.4g} S sent, {cost.reduced:.4g} S reduced" if bytes_too else rounds
-
-
-WIDTH = 120
-NOTHING = "."
-_MAX_ARROWS = 4
-"""The most messages that a row names."""
+    return rounds if view.collective.token else f"{rounds}, {cost.sent:.4g} S sent, {cost.reduced:.4g} S reduced"
 
 
 def table_lines(state: BufferState, trace: Trace) -> list[str]:
@@ -124,19 +127,15 @@ def table_lines(state: BufferState, trace: Trace) -> list[str]:
         text = f"{head.ljust(left)}{columns}"
         return (text + note if len(text + note) <= WIDTH else text).rstrip()
 
-    notes = ["", *(_message_notes(state, trace, number) for number in range(trace.rounds))]
+    notes = ["", *(_message_notes(state, landing) for landing in trace.landing)]
     return [f"{state.title(width)}:", line("rank", list(map(str, ranks))), *map(line, heads, cells, notes)]
 
 
-def _message_notes(state: BufferState, trace: Trace, number: int) -> str:
+def _message_notes(state: BufferState, landing: Sequence[Message]) -> str:
     """Return the messages of a round that carry the followed unit: ``0 -> 1, 2 <-> 3``."""
-    pairs = [(m.source, m.target) for m in trace.landing[number] if not m.copies and _carries(m, state.unit)]
-    if not 0 < len(pairs) <= _MAX_ARROWS:
+    carriers = [m for m in landing if state.unit is None or state.unit in {*m.landed.units, *m.sent.units}]
+    pairs = [(m.source, m.target) for m in carriers if not m.copies]
+    if len(pairs) > _MAX_ARROWS:
         return ""
-    both = [(a, b) for a, b in pairs if a < b and (b, a) in pairs]
-    single = [(a, b) for a, b in pairs if (b, a) not in pairs]
-    return ", ".join([*(f"{a} <-> {b}" for a, b in both), *(f"{a} -> {b}" for a, b in single)])
-
-
-def _carries(m: Message, unit: int | None) -> bool:
-    return unit is None or unit in m.landed.units or unit in m.sent.units
+    both = [f"{a} <-> {b}" for a, b in pairs if a < b and (b, a) in pairs]
+    return ", ".join([*both, *(f"{a} -> {b}" for a, b in pairs if (b, a) not in pairs)])

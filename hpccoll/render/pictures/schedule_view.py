@@ -3,8 +3,8 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.requested_schedule import requested_layout, requested_schedule
 from hpccoll.common.errors import BadInputError, UnusableError, fault_with_line
 from hpccoll.common.units import parse_parameter
@@ -13,24 +13,16 @@ from hpccoll.schedule import (
     Collective,
     CollectiveCall,
     Cost,
-    Counts,
-    Cut,
     Layout,
     Schedule,
     ScheduleError,
-    count,
     out_of_place,
     prove,
 )
-from hpccoll.schedule.collective import Contribution, parameter_choices
 from hpccoll.schedule.prove import UnmetPostconditionError
 
 MAX_WORKERS = 128
 """The most workers to draw: lines, arrows and cells grow with the square of the workers."""
-
-_ITEMSIZE = 4
-_GRAINS = 32
-"""Elements of a unit for counting bytes: whole grains, so that all units are equal."""
 
 
 class UnprovenScheduleError(UnusableError):
@@ -60,12 +52,6 @@ class ScheduleView:
         return self.call.collective
 
     @property
-    def also_in(self) -> list[str]:
-        """The other collectives that have an algorithm of this name."""
-        families = COLLECTIVES.values()
-        return [other.name for other in families if other is not self.collective and self.name in other.algorithms]
-
-    @property
     def root(self) -> int | None:
         """The root of the call, if it has one."""
         return self.call.root if self.collective.rooted else None
@@ -80,19 +66,14 @@ class ScheduleView:
         return f"{self.collective.name} by {self.name}"
 
     @property
-    def parameters(self) -> list[str]:
-        """The parameters of the algorithm, with their defaults and valid values: ``levels=3 (1 to 3)``."""
-        algorithm = self.collective.algorithms.get(self.name)
-        if algorithm is None:
-            return []
-        choices = parameter_choices(algorithm)
-        return [f"{name}={algorithm.parameters[name]} ({values})" for name, values in choices.items()]
+    def algorithm(self) -> Algorithm | None:
+        """The registered algorithm, if there is one of this name."""
+        return self.collective.algorithms.get(self.name)
 
     @property
     def floor(self) -> bool:
         """Whether the schedule is empty."""
-        algorithm = self.collective.algorithms.get(self.name)
-        return algorithm is not None and algorithm.floor
+        return self.algorithm is not None and self.algorithm.floor
 
     def check(self) -> None:
         """Check that the schedule is valid and that the postcondition of the collective holds, unless it is a floor.
@@ -114,31 +95,18 @@ class ScheduleView:
             where = next(filter(None, map(_failing_step, self.slices)), "all ranks at once (me is an array)")
             raise UnusableError(self.title, f"{where}: {fault_with_line(error)}") from error
 
-    def source_units(self, me: int, units: int) -> range:
-        """Return the units that rank ``me`` contributes."""
-        return self.call.source(me, units)
-
-    def expected(self, me: int, units: int) -> dict[int, set[Contribution]]:
-        """Return the contributions to each unit of dst that is defined at rank ``me`` at the end."""
-        return {unit: self.call.result(me, unit) for unit in self.call.target(me, units)}
-
-    def operation_counts(self) -> tuple[Counts, int]:
-        """Return the counts of one operation, and its size S in bytes."""
-        units, lanes = self.slices[0].units, len(self.slices)
-        elements = _GRAINS * units * (lanes if self.collective.units == "divisible" else 1)
-        counts = count(self.slices, Cut(self.call, elements, units, lanes, _ITEMSIZE))
-        return counts, self.call.bytes(elements, _ITEMSIZE)
-
 
 def _failing_step(schedule: Schedule) -> str | None:
     """Return the first step whose generator raises an exception, and its rank; None if no rank has one."""
     for me in range(schedule.layout.ranks):
-        done = 0
-        try:
-            for done, _ in enumerate(schedule.steps(me), 1):  # noqa: B007
-                pass
-        except Exception:  # noqa: BLE001 - the caller reports it
-            return f"step {done + 1}: rank {me}"
+        steps = schedule.steps(me)
+        for number in count(1):
+            try:
+                next(steps)
+            except StopIteration:
+                break
+            except Exception:  # noqa: BLE001 - the caller reports it
+                return f"step {number}: rank {me}"
     return None
 
 
@@ -153,17 +121,7 @@ def view_of(
     root: int | None = None,
     parameters: Sequence[str] = (),
 ) -> ScheduleView:
-    """Return the view that the arguments of the command line describe.
-
-    Args:
-        algorithm: the bare name of the algorithm.
-        collective_name: the name of its collective [the first that has such an algorithm].
-        workers: the number of workers, 1 to MAX_WORKERS.
-        ranks_per_node: workers on each node but the last [all].
-        racks: the number of racks, to which nodes are assigned in blocks.
-        aggregators: the number of aggregators, each on a node of its own.
-        root: the root of a rooted collective.
-        parameters: parameters of the call and of the algorithm, each as ``name=value``.
+    """Return the view that the arguments of ``hpccoll show`` describe.
 
     Raises:
         BadInputError: if an argument is invalid.
@@ -171,12 +129,7 @@ def view_of(
     layout = requested_layout(workers, ranks_per_node, racks, aggregators, MAX_WORKERS)
     values = dict(map(parse_parameter, parameters))
     call, registered, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=values)
-    return ScheduleView(call, slices, algorithm, _first_sentence(registered), registered.declared(workers, **values))
-
-
-def _first_sentence(algorithm: Algorithm) -> str:
-    """Return the first sentence of the algorithm's page."""
-    page = inspect.getmodule(algorithm.program)
+    page = inspect.getmodule(registered.program)
     text = " ".join(((page and page.__doc__) or "").strip().partition("\n\n")[0].split())
     first, stop, _ = text.partition(". ")
-    return first + stop.strip()
+    return ScheduleView(call, slices, algorithm, first + stop.strip(), registered.declared(workers, **values))

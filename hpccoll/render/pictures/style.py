@@ -11,7 +11,6 @@ from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Message, Trace
 
 FOLDS, REPLACES = PALETTE[:2]
-PLAIN = "#64748b"
 _TIERS = {1: (PALETTE[0], "inside a node"), 2: (PALETTE[1], "between nodes"), 3: (PALETTE[5], "between racks")}
 _SLICES = (PALETTE[0], *PALETTE[3:1:-1], *PALETTE[4:7])
 
@@ -23,44 +22,36 @@ class Style:
     Args:
         layout: the layout of the ranks.
         by: ``slice`` if there are several, else ``tier`` if messages cross different tiers, else ``arrival``.
-        tiers: the tiers that messages cross, as indices of TIERS.
-        slices: the number of slices.
+        classes: the colours of slices or tiers, each with its meaning.
     """
 
     layout: Layout
     by: str
-    tiers: tuple[int, ...]
-    slices: int
+    classes: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> "Style":
         layout = traces[0].schedule.layout
-        tiers = tuple(sorted({_tier(layout, m) for trace in traces for m in trace.messages if not m.copies}))
-        by = "slice" if len(traces) > 1 else "tier" if len(tiers) > 1 else "arrival"
-        return cls(layout, by, tiers, len(traces))
+        if len(traces) > 1:
+            slices = ((_SLICES[number % len(_SLICES)], f"slice {number + 1}") for number in range(len(traces)))
+            return cls(layout, "slice", tuple(slices))
+        tiers = sorted({_tier(layout, m) for m in traces[0].messages if not m.copies})
+        if len(tiers) > 1:
+            return cls(layout, "tier", tuple(_TIERS[tier] for tier in tiers))
+        return cls(layout, "arrival", ())
 
     def colour(self, m: Message, number: int) -> str:
         """Return the colour of a message of slice ``number``."""
         if self.by == "slice":
-            return _SLICES[number % len(_SLICES)]
-        return _TIERS[_tier(self.layout, m)][0] if self.by == "tier" else FOLDS if m.folds else REPLACES
+            return self.classes[number][0]
+        if self.by == "tier" and not m.copies:
+            return _TIERS[_tier(self.layout, m)][0]
+        return FOLDS if m.folds else REPLACES
 
-    def line_style(self, m: Message, number: int, width: float = 1.6) -> LineStyle:
+    def line_style(self, m: Message, number: int, width: float) -> LineStyle:
         """Return the style of the arrow of a message of slice ``number``."""
-        return LineStyle(
-            self.colour(m, number), dashed=not m.folds and self.by != "arrival", hollow=not m.folds, width=width
-        )
-
-    def edge(self, m: Message, number: int) -> str:
-        """Return the colour of the line between two ranks that stands for all their messages."""
-        return PLAIN if self.by == "arrival" else self.colour(m, number)
-
-    @property
-    def classes(self) -> list[tuple[str, str]]:
-        """The colours of slices or tiers, each with its meaning."""
-        if self.by == "slice":
-            return [(_SLICES[number % len(_SLICES)], f"slice {number + 1}") for number in range(self.slices)]
-        return [_TIERS[tier] for tier in self.tiers] if self.by == "tier" else []
+        dashed = not m.folds and self.by != "arrival"
+        return LineStyle(self.colour(m, number), dashed=dashed, hollow=not m.folds, width=width)
 
 
 def _tier(layout: Layout, m: Message) -> int:

@@ -9,7 +9,7 @@ from hpccoll.render.colours import MUTED
 from hpccoll.render.pictures.buffer_state import runs
 from hpccoll.render.pictures.message_graph import groups
 from hpccoll.render.pictures.rank_positions import rank_shapes
-from hpccoll.render.pictures.svg import Box, LineStyle, Point, Shape, Text, straight
+from hpccoll.render.pictures.svg import Box, LineStyle, Point, SvgShape, Text, straight
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Trace
 
@@ -42,64 +42,59 @@ class Grid:
         layout, rounds = traces[0].schedule.layout, max(trace.rounds for trace in traces)
         across = 54.0 if layout.ranks <= 9 else 44.0 if layout.ranks <= 18 else max(9.0, 800.0 / layout.ranks)
         down = 58.0 if rounds <= 8 else 48.0 if rounds <= 14 else min(40.0, max(12.0, 1600 / rounds))
-        return cls(layout, rounds, across, down + min(100.0, 10.0 * max(0, _widest_fan(traces) - 2)))
+        messages = [(number, m) for number, trace in enumerate(traces) for m in trace.messages if not m.copies]
+        received = Counter((number, m.lands, m.target) for number, m in messages)
+        sent = Counter((number, m.departs, m.source) for number, m in messages)
+        widest_fan = max([*received.values(), *sent.values()], default=0)
+        return cls(layout, rounds, across, down + min(100.0, 10.0 * max(0, widest_fan - 2)))
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """The left and the right end of the diagram, in pixels."""
+        return -self.across / 2, (self.layout.ranks - 0.5) * self.across
 
     @property
     def radius(self) -> float:
         """The radius of a rank, in pixels."""
         return min(13.0, self.across * 0.36)
 
-    def named(self, number: int) -> bool:
-        """Return whether rank ``number`` has its number: all have if there is room."""
-        every = ceil(17 / self.across)
-        return number % every == 0
-
     def point(self, me: int, round_: int) -> Point:
         """Return the point of rank ``me`` after ``round_`` rounds."""
         return Point(me * self.across, round_ * self.down)
 
 
-def _widest_fan(traces: Sequence[Trace]) -> int:
-    """Return the largest number of messages that a rank receives or sends in one round."""
-    messages = [(number, m) for number, trace in enumerate(traces) for m in trace.messages if not m.copies]
-    received = Counter((number, m.lands, m.target) for number, m in messages)
-    sent = Counter((number, m.departs, m.source) for number, m in messages)
-    return max([*received.values(), *sent.values()], default=0)
+def rank_heads(grid: Grid) -> list[SvgShape]:
+    """Return the ranks in a row, above their lines; without room for circles only some numbers."""
+    heads = {me: Point(me * grid.across, _HEADS) for me in range(grid.layout.ranks)}
+    if grid.radius < 8:
+        every = ceil(17 / grid.across)
+        return [Text(at, str(me), size=9, colour=MUTED) for me, at in heads.items() if me % every == 0]
+    return [shape for me, at in heads.items() for shape in rank_shapes(me, at, grid.layout, grid.radius)]
 
 
-def rank_heads(grid: Grid) -> list[Shape]:
-    """Return the ranks in a row, above their lines."""
-    radius = grid.radius
-    positions = ((me, Point(me * grid.across, _HEADS)) for me in range(grid.layout.ranks))
-    if radius < 8:
-        return [Text(at.x, at.y, str(me), size=9, colour=MUTED) for me, at in positions if grid.named(me)]
-    return [shape for me, at in positions for shape in rank_shapes(me, at, grid.layout, radius)]
-
-
-def node_headings(grid: Grid) -> Iterator[Shape]:
+def node_headings(grid: Grid) -> Iterator[SvgShape]:
     """Yield the number of its node, or rack, above each run of ranks in one node or rack."""
-    nodes = groups(grid.layout) or []
-    positions = grid.layout.node if grid.layout.nodes < grid.layout.workers else grid.layout.rack
+    tier, nodes = groups(grid.layout)
     if nodes:
-        what = "node" if positions is grid.layout.node else "rack"
-        yield Text(-grid.across / 2 - 8, _HEADS - 30, what, size=11, anchor="end", colour=MUTED)
-    for home in nodes:
-        for run in runs(home):
+        yield Text(Point(grid.edges[0] - 8, _HEADS - 30), tier, size=11, anchor="end", colour=MUTED)
+    for number, members in nodes.items():
+        for run in runs(members):
             left, right = run[0] * grid.across - grid.radius, run[-1] * grid.across + grid.radius
-            yield Box(left, _HEADS - 21, right, _HEADS - 18, fill=_RANK.colour, radius=1.5)
-            yield Text((left + right) / 2, _HEADS - 30, str(positions[home[0]]), size=11, colour=MUTED)
+            yield Box(Point(left, _HEADS - 21), Point(right, _HEADS - 18), fill=_RANK.colour, radius=1.5)
+            yield Text(Point((left + right) / 2, _HEADS - 30), str(number), size=11, colour=MUTED)
 
 
-def background(grid: Grid) -> Iterator[Shape]:
+def background(grid: Grid) -> Iterator[SvgShape]:
     """Yield the bands of the rounds, their numbers, and the lines of the ranks."""
-    left, right = -grid.across / 2, (grid.layout.ranks - 0.5) * grid.across
+    left, right = grid.edges
     for number in range(grid.rounds):
         top, bottom = number * grid.down, (number + 1) * grid.down
         if number % 2 == 0:
-            yield Box(left, top, right, bottom, fill=_BAND, radius=0)
+            yield Box(Point(left, top), Point(right, bottom), fill=_BAND, radius=0)
         if grid.down > 20 or number % 10 == 9:
-            yield Text(left - 8, (top + bottom) / 2, str(number + 1), size=11, anchor="end", colour=MUTED)
-    yield Text(left - 8, _HEADS, "round", size=11, anchor="end", colour=MUTED)
+            at = Point(left - 8, (top + bottom) / 2)
+            yield Text(at, str(number + 1), size=11, anchor="end", colour=MUTED)
+    yield Text(Point(left - 8, _HEADS), "round", size=11, anchor="end", colour=MUTED)
     for me in range(grid.layout.ranks):
-        start, end = grid.point(me, 0), grid.point(me, grid.rounds)
-        yield straight(Point(start.x, start.y - 16), Point(end.x, end.y + 6), _RANK, head=False)
+        start, end = grid.point(me, 0).moved(0, -16), grid.point(me, grid.rounds).moved(0, 6)
+        yield straight(start, end, _RANK, head=False)

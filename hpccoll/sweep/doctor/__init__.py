@@ -17,11 +17,7 @@ CHECKS: tuple[Callable[[MachineFacts], Iterator[Finding]], ...] = (
 
 
 def examine(root: Path = ROOT) -> Iterator[Finding]:
-    """Yield the findings of all checks.
-
-    Args:
-        root: the directory that holds dev, etc, proc and sys of the machine.
-    """
+    """Yield the findings of all checks; ``root`` holds dev, etc, proc and sys of the machine."""
     machine = MachineFacts(root)
     for check in CHECKS:
         yield from check(machine)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
-from hpccoll.host.gpu_stack import ROOT
+from hpccoll.host.gpu_stack import ROOT, gpu_count
 from hpccoll.host.machine_load import read_load
 from hpccoll.host.process_facts import installed_version
 from hpccoll.sweep.slurm import query
@@ -33,11 +33,7 @@ def error_line(child: subprocess.CompletedProcess[str]) -> str:
 
 
 class MachineFacts:
-    """Facts of this machine that several checks use.
-
-    Args:
-        root: the directory that holds dev, etc, proc and sys of the machine.
-    """
+    """Facts of this machine that several checks use."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
@@ -72,6 +68,10 @@ class MachineFacts:
     def shared_memory(self) -> SharedMemorySpace:
         return SharedMemorySpace.read(self.root)
 
+    @cached_property
+    def gpus(self) -> int:
+        return gpu_count(self.root)
+
     @property
     def settings(self) -> dict[str, str]:
         """The settings of Slurm's controller; empty if it does not answer."""
@@ -95,11 +95,7 @@ class MachineFacts:
         return installed_version(name)
 
     def python(self, code: str, *launcher: str) -> subprocess.CompletedProcess[str]:
-        """Run Python code in a child process and return its result.
-
-        Args:
-            code: the code.
-            launcher: the command that starts Python, such as ``mpiexec -n 2``; empty for none.
+        """Run Python code in a child process, by a launcher such as ``mpiexec -n 2`` or without, and return its result.
 
         Raises:
             TimeoutExpired: after 60 s.

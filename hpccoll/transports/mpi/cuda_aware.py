@@ -113,12 +113,7 @@ def run_transfer(
 
 
 def _communicate(child: "subprocess.Popen[str]", limits: Sequence[float]) -> tuple[str, str] | None:
-    """Return the output of a child, None if it does not end in time.
-
-    Args:
-        child: the process.
-        limits: the limits in seconds; each further one applies only if the child has printed PAIRED by then.
-    """
+    """Return the output of a child, None if it exceeds a limit; after the first it must have printed PAIRED."""
     for limit in limits:
         try:
             return child.communicate(timeout=max(0.0, limit))

@@ -21,18 +21,17 @@ def drawn(one):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_arrows_begin_and_end_at_the_lines_of_their_ranks_in_their_rounds(name):
-    for ranks in (2, 5, 8):
-        for one in views(name, ranks):
-            grid, all_arrows = drawn(one)
-            for arrow in all_arrows:
-                m, start, end = arrow.message, arrow.pieces[0].start, arrow.pieces[-1].end
-                assert start.x == pytest.approx(grid.point(m.source, 0).x, abs=2)
-                assert end.x == pytest.approx(grid.point(m.target, 0).x, abs=2)
-                assert m.departs * grid.down <= start.y < (m.departs + 1) * grid.down
-                assert m.lands * grid.down < end.y <= (m.lands + 1) * grid.down
+    for one in (each for ranks in (2, 5, 8) for each in views(name, ranks)):
+        grid, all_arrows = drawn(one)
+        for arrow in all_arrows:
+            m, start, end = arrow.message, arrow.pieces[0].start, arrow.pieces[-1].end
+            xs = [grid.point(me, 0).x for me in (m.source, m.target)]
+            assert (start.x, end.x) == pytest.approx(xs, abs=2)
+            assert m.departs * grid.down <= start.y < (m.departs + 1) * grid.down
+            assert m.lands * grid.down < end.y <= (m.lands + 1) * grid.down
 
 
-def test_a_rotation_goes_round_the_back_and_stays_inside():
+def test_only_a_rotation_goes_round_the_back_and_stays_inside():
     grid, all_arrows = drawn(view("all_reduce-ring", 6))
     wrapped = [arrow for arrow in all_arrows if len(arrow.pieces) == 2]
     assert {(arrow.message.source, arrow.message.target) for arrow in wrapped} == {(5, 0)}
@@ -40,18 +39,11 @@ def test_a_rotation_goes_round_the_back_and_stays_inside():
         assert (leaves.end.x, comes.start.x) == (5.5 * grid.across, -0.5 * grid.across)
         assert leaves.end.y == pytest.approx(comes.start.y)
         assert (leaves.head, comes.head) == (False, True)
-
-
-@pytest.mark.parametrize(
-    "one",
-    [
-        *(view(name, p) for name in ("all_reduce-recursive_doubling", "broadcast-binomial", "line") for p in (5, 8)),
-        view_of("ring", "all_reduce", 4, aggregators=1),  # aggregators stand between
-    ],
-    ids=lambda one: f"{one.name}-{one.layout.ranks}",
-)
-def test_what_is_no_rotation_goes_straight(one):
-    assert {len(arrow.pieces) for arrow in drawn(one)[1]} == {1}
+    straight = [
+        view(name, p) for name in ("all_reduce-recursive_doubling", "broadcast-binomial", "line") for p in (5, 8)
+    ]
+    straight.append(view_of("ring", "all_reduce", 4, aggregators=1))  # aggregators stand between
+    assert {len(arrow.pieces) for one in straight for arrow in drawn(one)[1]} == {1}
 
 
 def test_arrivals_slices_and_tiers_look_different():
@@ -63,6 +55,11 @@ def test_arrivals_slices_and_tiers_look_different():
     assert {(line.dashed, line.hollow) for line in slices} == {(False, False), (True, True)}
     several = (slices, styles("nodes", 8), styles("racks", 8))
     assert [len({line.colour for line in each}) for each in several] == [2, 2, 3]
+
+
+def test_copies_are_drawn_on_several_nodes():
+    copies = [arrow for arrow in drawn(view_of("bruck", "all_to_all", 4, ranks_per_node=2))[1] if arrow.message.copies]
+    assert {arrow.pieces[0].line_style.colour for arrow in copies} == {REPLACES}
 
 
 def test_messages_that_arrive_together_have_ends_of_their_own():
@@ -83,8 +80,7 @@ def test_every_arrow_says_which_units_it_carries_unless_all_carry_everything():
 def test_cells_have_an_edge_where_a_round_has_changed_them():
     one = view("all_reduce-ring", 4)
     trace = trace_schedule(one.slices[0])
-    grid = Grid.of([trace])
-    boxes = [shape for shape in cells(buffer_state(one, trace), grid) if isinstance(shape, Box)]
+    boxes = [shape for shape in cells(buffer_state(one.call, trace), Grid.of([trace])) if isinstance(shape, Box)]
     assert len(boxes) == 4 * (trace.rounds + 1)
     assert sum(box.stroke != "none" for box in boxes) == trace.rounds
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from drawing_examples import NAMES, view, views
 
-from hpccoll.render.pictures.communication_diagram import message_graphs
-from hpccoll.render.pictures.edge_routes import route
+from hpccoll.render.pictures.communication_diagram import message_graphs, route
 from hpccoll.render.pictures.message_graph import Graph, Tree
 from hpccoll.render.pictures.rank_positions import RADIUS, rank_positions
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.render.pictures.style import Style
+from hpccoll.render.pictures.svg import LineStyle
 from hpccoll.schedule import Layout, Recv, RecvReduce, Schedule, Send, Step
 from hpccoll.schedule.walk import trace_schedule
 
@@ -24,23 +24,26 @@ def positions(one):
     return rank_positions(graph(one), one.layout, one.root)
 
 
+def assert_apart(where, pairs):
+    for a, b in pairs:
+        assert np.hypot(*np.subtract(where.at[a], where.at[b])) > where.radius(a) + where.radius(b)
+
+
 @pytest.mark.parametrize(
-    ("name", "ranks", "kind"),
+    ("kind", "names"),
     [
-        ("all_reduce-ring", 1, "circle"), ("all_reduce-ring", 2, "circle"), ("all_reduce-ring", 3, "ring"),
-        ("all_reduce-ring", 8, "ring"), ("all_reduce-bidirectional_ring", 5, "ring"), ("all_gather-ring", 5, "ring"),
-        ("all_reduce-recursive_doubling", 8, "circle"), ("all_at_once", 5, "circle"), ("all_gather-bruck", 6, "circle"),
-        ("all_reduce-null", 4, "circle"), ("all_to_all-pairwise", 8, "circle"), ("barrier-dissemination", 8, "circle"),
-        ("broadcast-binomial", 2, "tree"), ("broadcast-binomial", 13, "tree"), ("reduce-binomial", 8, "tree"),
-        ("gather-binomial", 2, "tree"), ("scatter-binomial", 8, "tree"), ("all_reduce-binomial_tree", 8, "tree"),
-        ("line", 6, "tree"), ("broadcast-chain", 6, "tree"), ("all_reduce-star", 6, "tree"),
-        ("scatter-direct", 5, "tree"), ("send_recv-ping_pong", 5, "tree"), ("bidirectional-exchange", 2, "tree"),
-        ("all_reduce-torus", 12, "torus"), ("nodes", 8, "nodes"), ("leaders_of_nodes", 7, "nodes"),
-        ("racks", 8, "nodes"), ("flat", 8, "nodes"), ("one_switch", 5, "switches"), ("switches", 9, "switches"),
+        ("circle", "all_reduce-ring@1 all_reduce-ring@2 all_reduce-recursive_doubling@8 all_at_once@5"),
+        ("ring", "all_reduce-ring@3 all_reduce-ring@8 all_reduce-bidirectional_ring@5 all_gather-ring@5"),
+        ("tree", "broadcast-binomial@2 broadcast-binomial@13 reduce-binomial@8 gather-binomial@2 broadcast-chain@6"),
+        ("tree", "all_reduce-binomial_tree@8 line@6 all_reduce-star@6 scatter-direct@5 send_recv-ping_pong@5"),
+        ("torus", "all_reduce-torus@12"),
+        ("nodes", "nodes@8 leaders_of_nodes@7 racks@8 flat@8"),
+        ("switches", "one_switch@5 switches@9"),
     ],
-)  # fmt: skip
-def test_the_kind_follows_from_the_graph_and_the_layout(name, ranks, kind):
-    assert positions(view(name, ranks)).kind == kind
+)
+def test_the_kind_follows_from_the_graph_and_the_layout(kind, names):
+    drawn = {name: positions(view(name.split("@")[0], int(name.split("@")[1]))).kind for name in names.split()}
+    assert drawn == dict.fromkeys(drawn, kind)
 
 
 def test_nodes_of_one_rank_and_idle_aggregators_change_no_kind():
@@ -56,52 +59,34 @@ def test_the_root_of_a_tree_is_on_top(name, root):
     assert min(at, key=lambda me: at[me].y) == root
 
 
-@pytest.mark.parametrize(
-    ("one", "root"),
-    [
-        (view("all_reduce-binomial_tree", 8), 0), (view("all_reduce-star", 8), 0),
-        *((view_of("binomial", name, 8, root=root), root) for name in ("broadcast", "reduce") for root in (0, 3)),
-    ],
-)  # fmt: skip
-def test_the_root_is_where_all_messages_lead_or_come_from_where_the_call_names_none(one, root):
-    assert [tree.rank for tree in graph(one).trees()] == [root]
+def test_the_root_is_where_all_messages_lead_or_come_from_where_the_call_names_none():
+    for one in (view("all_reduce-binomial_tree", 8), view("all_reduce-star", 8)):
+        assert [tree.rank for tree in graph(one).trees()] == [0]
+    leaf = [Tree(me, ()) for me in range(4)]
+    assert graph(view("broadcast-binomial", 4)).trees() == [Tree(0, (leaf[1], Tree(2, (leaf[3],))))]
 
 
-def line_of_three(arrival):
-    """Return the tree of a message from rank 2 to rank 1, and from there to rank 0."""
-
-    def steps(me):
+@pytest.mark.parametrize(("arrival", "root"), [(RecvReduce, 0), (Recv, 2)])
+def test_a_line_has_its_root_where_a_sum_ends_and_where_a_message_begins(arrival, root):
+    def steps(me):  # a message from rank 2 to rank 1, and from there to rank 0
         if me < 2:
             yield Step(arrival(me + 1, 0))
         if me > 0:
             yield Step(Send(me - 1, 0))
 
     (tree,) = Graph.of([trace_schedule(Schedule(Layout.of(3), 1, steps))]).trees()
-    return tree
+    assert tree.rank == root
 
 
-def test_a_line_has_its_root_where_a_sum_ends_and_where_a_message_begins():
-    assert (line_of_three(RecvReduce).rank, line_of_three(Recv).rank) == (0, 2)
-
-
-def test_two_rings_are_no_ring():
+def test_two_rings_are_no_ring_and_one_is_drawn_in_its_own_order():
     def steps(me):
         first = me // 3 * 3
         yield Step(Send(first + (me + 1) % 3, 0), Recv(first + (me - 1) % 3, 0))
 
     assert Graph.of([trace_schedule(Schedule(Layout.of(6), 1, steps))]).cycle() is None
-
-
-def test_a_binomial_tree_has_its_children():
-    leaf = [Tree(me, ()) for me in range(4)]
-    assert graph(view("broadcast-binomial", 4)).trees() == [Tree(0, (leaf[1], Tree(2, (leaf[3],))))]
-
-
-def test_a_ring_is_drawn_in_its_own_order():
-    one = view("all_reduce-ring", 5)
-    traced = trace_schedule(one.slices[0])
-    order = graph(one).cycle()
-    assert {(order[i], order[(i + 1) % 5]) for i in range(5)} == {(m.source, m.target) for m in traced.messages}
+    ring = graph(view("all_reduce-ring", 5))
+    order = ring.cycle()
+    assert {(order[i], order[(i + 1) % 5]) for i in range(5)} == {*ring.first}
 
 
 @pytest.mark.parametrize(
@@ -121,33 +106,24 @@ def test_aggregators_stand_above_the_workers_they_serve():
 
 
 def test_nodes_and_racks_have_boxes_round_their_ranks():
-    frames = positions(view("racks", 8)).frames
-    assert [(frame.label, frame.ranks) for frame in frames if frame.depth == 1] == [
-        (f"node {node}", (2 * node, 2 * node + 1)) for node in range(4)
-    ]
-    assert [(frame.label, frame.ranks) for frame in frames if frame.depth == 2] == [
-        ("rack 0", (0, 1, 2, 3)),
-        ("rack 1", (4, 5, 6, 7)),
+    assert [(frame.label, frame.ranks, frame.depth) for frame in positions(view("racks", 8)).frames] == [
+        *((f"node {node}", (2 * node, 2 * node + 1), 1) for node in range(4)),
+        ("rack 0", (0, 1, 2, 3), 2),
+        ("rack 1", (4, 5, 6, 7), 2),
     ]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_ranks_have_a_place_of_their_own(name):
-    for ranks in (1, 2, 5, 8, 16, 32):
-        for one in views(name, ranks):
-            at = positions(one).at
-            assert sorted(at) == list(range(one.layout.ranks))
-            radius = positions(one).radius
-            for a, b in combinations(at, 2):
-                assert np.hypot(*np.subtract(at[a], at[b])) > radius(a) + radius(b)
+    for one in (each for ranks in (1, 2, 5, 8, 16, 32) for each in views(name, ranks)):
+        where = positions(one)
+        assert sorted(where.at) == list(range(one.layout.ranks))
+        assert_apart(where, combinations(where.at, 2))
 
 
 @pytest.mark.parametrize("ranks", [25, 64, 127])
 def test_on_a_large_circle_the_ranks_that_are_named_do_not_touch(ranks):
-    where = positions(view("all_reduce-ring", ranks))
-    for a in range(ranks):
-        b = (a + 1) % ranks
-        assert np.hypot(*np.subtract(where.at[a], where.at[b])) > where.radius(a) + where.radius(b)
+    assert_apart(positions(view("all_reduce-ring", ranks)), [(a, (a + 1) % ranks) for a in range(ranks)])
 
 
 @pytest.mark.parametrize(
@@ -157,7 +133,7 @@ def test_lines_pass_no_rank_that_they_do_not_join(name):
     one = view(name, 12)
     where = positions(one)
     for a, b in graph(one).first:
-        curve = route(where, a, b, lane=0.0)
+        curve = route(where, a, b, 0.0, LineStyle("black"))
         for me in set(where.at) - {a, b}:
             away = min(np.hypot(*np.subtract(curve.at(i / 50), where.at[me])) for i in range(51))
             assert away > RADIUS, (a, b, me)

@@ -7,25 +7,22 @@ from pathlib import Path
 import pytest
 from cli_runner import invoke
 
-from hpccoll.algorithms.null import null
 from hpccoll.render.pictures.schedule_view import MAX_WORKERS
-from hpccoll.schedule import Recv, RecvReduce, Send, Step, all_reduce, peer_if, power_of_two, tmp
+from hpccoll.schedule import RecvReduce, Send, Step, all_reduce, power_of_two
 
 GUIDE = Path(__file__).parents[3] / "hpccoll" / "README.md"
 
 
 def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = invoke("show", "ring", "-p", 4)
+    result = invoke("show", "ring", "-p", 4, "--unit", 3)
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("all_reduce by ring on 4 workers on 1 node\nRing: p units")
-    assert "round 6: every rank r" in result.out
-    assert result.out.splitlines()[-1].split()[:6] == ["round", "6", "abcd", "abcd", "abcd", "abcd"]
+    assert "whose unit 3 is folded in:" in result.out
     assert not list(tmp_path.iterdir())
 
 
 def test_the_collective_is_the_first_that_has_the_algorithm_unless_named():
-    assert invoke("show", "chain", "-p", 4).out.startswith("broadcast by chain")
     first = invoke("show", "bruck", "-p", 4).out
     assert first.startswith("all_gather by bruck")
     assert "\nbruck is one of all_to_all, too: -c all_to_all\n" in first
@@ -35,19 +32,18 @@ def test_the_collective_is_the_first_that_has_the_algorithm_unless_named():
 GOLDEN = Path(__file__).parents[3] / "results" / "golden"
 
 
-@pytest.mark.parametrize(
-    ("name", "command"),
-    re.findall(r"!\[[^]]*\]\(../results/golden/(\w+\.svg)\)\n\n\*`hpccoll (show .*?)`", GUIDE.read_text()),
-)
+COMMANDS = re.findall(r"!\[[^]]*\]\(../results/golden/(\w+\.svg)\)\n\n\*`hpccoll (show .*?)`", GUIDE.read_text())
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS)
 def test_the_pictures_of_the_guide_are_what_their_commands_draw(name, command, tmp_path):
     assert invoke(*command.split(), "--out", tmp_path / name).code == 0
     assert (tmp_path / name).read_text() == (GOLDEN / name).read_text()
 
 
-def test_the_guide_has_the_ring_the_hierarchical_and_the_aggregation_tree():
-    shown = re.findall(r"\(\.\./results/golden/(\w+)\.svg\)", GUIDE.read_text())
-    assert shown == ["ring", "hierarchical", "sharp_emulated"]
-    assert all((GOLDEN / f"{name}.svg").exists() for name in shown)
+def test_the_guide_has_all_golden_pictures_of_schedules():
+    shown = {path.name for path in GOLDEN.glob("*.svg") if "what happens in each round" in path.read_text()}
+    assert {name for name, _ in COMMANDS} == shown == {"ring.svg", "hierarchical.svg", "sharp_emulated.svg"}
 
 
 def test_it_draws_into_the_given_file(tmp_path):
@@ -55,15 +51,6 @@ def test_it_draws_into_the_given_file(tmp_path):
     text = invoke("show", "ring", "-p", 6, "--ranks-per-node", 2, "--racks", 3, "--out", out).out
     assert text.startswith("all_reduce by ring on 6 workers on 3 nodes of 2, 3 racks")
     assert "rack 2" in out.read_text()
-
-
-def one_way(layout, me):  # noqa: ARG001
-    yield Step(Send(peer_if(me == 0, 1), 0))
-
-
-def never_read(layout, me):
-    yield Step(Send((me + 1) % layout.workers, 0), RecvReduce((me - 1) % layout.workers, 0))
-    yield Step(Send((me + 1) % layout.workers, tmp[0]), Recv((me - 1) % layout.workers, 0))
 
 
 def beyond(layout, me):
@@ -79,8 +66,6 @@ def misspelt(layout, me):
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (one_way, ["step 1", "rank 0 sends rank 1 a message that it never receives"]),
-        (never_read, ["round 2", "rank 0 reads tmp[0], which nothing has defined"]),
         (beyond, ["step 2", "rank 2 names dst[3:4] of 3 units"]),
         (misspelt, ["step 2: rank 0: IndexError: list index out of range (test_show.py, line "]),
     ],
@@ -97,47 +82,30 @@ def short(layout, me):
         yield Step(Send(right, (me - step) % layout.workers), RecvReduce(left, (me - step - 1) % layout.workers))
 
 
-@pytest.mark.parametrize(
-    ("program", "words", "rounds"),
-    [
-        (null, "rank 0 ends without rank 1's unit 0, rank 2's unit 0 in unit 0", ["nothing is sent"]),
-        (
-            short,
-            "after round 1, the last one, rank 0 ends without rank 1's unit 0",
-            ["round 1: every rank r", "is folded in:"],
-        ),
-    ],
-)
-def test_a_schedule_without_the_result_is_one_line_and_shows_its_rounds(program, words, rounds, monkeypatch):
-    faulty = replace(all_reduce.algorithm("ring"), name="faulty", program=program)
+def test_a_schedule_without_the_result_is_one_line_and_shows_its_rounds(monkeypatch):
+    faulty = replace(all_reduce.algorithm("ring"), name="faulty", program=short)
     monkeypatch.setitem(all_reduce.algorithms, "faulty", faulty)
     result = invoke("show", "faulty", "-p", 3)
     assert result.code == 2
     (line,) = result.err.splitlines()
-    assert line.startswith(f"hpccoll: all_reduce by faulty: {words}")
-    assert [text for text in rounds if text not in result.out] == []
+    assert line.startswith(
+        "hpccoll: all_reduce by faulty: after round 1, the last one, rank 0 ends without rank 1's unit 0"
+    )
+    assert result.out.startswith("\nround 1: every rank r")
     assert "proven" not in result.out
-
-
-def test_the_unit_that_is_followed_can_be_chosen():
-    assert "whose unit 3 is folded in:" in invoke("show", "ring", "-p", 4, "--unit", 3).out
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["rong", "-p", 4], ["algorithm", "'rong'", "ring", "recursive_doubling"]),
-        (["native", "-p", 4], ["algorithm", "'native'", "no schedule", "ring"]),
         (["ring", "-p", 4, "-c", "all_redoce"], ["collective", "'all_redoce'", "all_reduce"]),
-        (["ring"], ["-p"]),
         (["ring", "-p", 0], ["--workers", "from 1 to"]),
         (["ring", "-p", MAX_WORKERS + 1], ["--workers", f"to {MAX_WORKERS}"]),
-        (["ring", "-p", 4, "--ranks-per-node", 0], ["--ranks-per-node", "from 1"]),
         (["ring", "-p", 4, "--aggregators", -1], ["--aggregators", "from 0"]),
         (["ring", "-p", 4, "--racks", 2], ["--racks", "number of nodes, which is 1"]),
         (["ring", "-p", 4, "-r", 1], ["root", "all_reduce has no root"]),
         (["ring", "-p", 4, "--unit", 4], ["--unit", "from 0 to 3"]),
-        (["ring", "-p", 4, "--param", "radix"], ["--param", "'radix'", "channels=4"]),
         (["ring", "-p", 4, "--param", "radix=4"], ["parameter of ring", "'radix'"]),
         (["ring", "-p", 4, "--out", "ring.jpg"], ["--out", "'ring.jpg'", ".svg or .png"]),
         (["ring", "-p", 4, "--out", "no/ring.svg"], ["--out", "No such file"]),
@@ -150,7 +118,6 @@ def test_what_cannot_be_shown_takes_one_line(arguments, text, tmp_path, monkeypa
 
 
 def test_a_layout_that_does_not_fit_takes_one_line(monkeypatch):
-
     picky = replace(all_reduce.algorithm("ring"), name="picky", needs=(power_of_two,))
     monkeypatch.setitem(all_reduce.algorithms, "picky", picky)
     assert invoke("show", "picky", "-p", 4).code == 0

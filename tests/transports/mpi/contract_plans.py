@@ -22,45 +22,19 @@ from contract_schedules import (
 )
 from contract_vendor import MpiVendorTransport, vendor
 from mpi4py import MPI
-from schedule_examples import Case, of
+from schedule_examples import Case, copies_beside_arrivals, of, rotates
 
 from hpccoll.executor.lowered_step import LoweredStep, MpiMessage
 from hpccoll.executor.plan_arrays import ExecutorPlan, wait_all
-from hpccoll.schedule import Copy, Layout, Recv, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
+from hpccoll.schedule import Layout, Recv, ScheduleError, Send, Step, all_reduce, barrier
 from hpccoll.transports.transport_interface import PlanMismatchError
 
 
-def a_copy_onto_its_own_source_is_staged() -> None:
-    def steps(_layout: Layout, me: int) -> Iterator[Step]:
-        yield Step(Copy(dst[me], tmp[0]), Copy(dst[me], tmp[1]))
-        yield Step(Copy(tmp[0] + tmp[1], tmp[2] + tmp[3]))
-        yield Step(Copy(tmp[1:4], tmp[0:3]))
-        for other in range(RANKS):
-            yield Step(Copy(dst[me], tmp[4 + other]))
-        for unit in range(RANKS):
-            if unit != me:
-                yield Step(Copy(dst[me], dst[unit]))
-        turned = [*range(1, RANKS), 0]
+def copies_read_what_was_there_before_the_step_and_onto_their_own_source_are_staged() -> None:
+    for way, (channels, window) in product((MpiTransport, TieredTransport), ((1, 1), (3, 2))):
+        agrees_with_lockstep(operation(rotates(RANKS), 50, channels=channels, window=window), way)
         if RANKS > 1:
-            everything, rotated = dst[0], dst[turned[0]]
-            for unit, other in zip(range(1, RANKS), turned[1:], strict=True):
-                everything, rotated = everything + dst[unit], rotated + dst[other]
-            yield Step(Send((me + 1) % RANKS, me), Recv((me - 1) % RANKS, (me - 1) % RANKS))
-            yield Step(Copy(everything, rotated))
-
-    for way in (MpiTransport, TieredTransport):
-        agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50), way)
-
-
-def a_copy_reads_what_was_there_before_the_step() -> None:
-    def steps(_layout: Layout, me: int) -> Iterator[Step]:
-        right, left = (me + 1) % RANKS, (me - 1) % RANKS
-        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(RANKS) if unit != me))
-        yield Step(Recv(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
-        yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
-
-    for way in (MpiTransport, TieredTransport) if RANKS > 1 else ():
-        agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50, channels=3, window=2), way)
+            agrees_with_lockstep(operation(copies_beside_arrivals(RANKS), 50, channels=channels, window=window), way)
 
 
 # ---- checks: the plan -----------------------------------------------------------------------------------------------
@@ -241,8 +215,7 @@ def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
 
 
 CHECKS: list[Callable[[], None]] = [
-    a_copy_onto_its_own_source_is_staged,
-    a_copy_reads_what_was_there_before_the_step,
+    copies_read_what_was_there_before_the_step_and_onto_their_own_source_are_staged,
     what_a_plan_holds_is_freed_on_close,
     ranks_that_ask_for_different_things_are_told_all_of_them,
     a_plan_says_where_it_is,

@@ -1,9 +1,12 @@
-"""nccl4py next to CuPy: the reasons why a process cannot use it. nccl4py_ranks.py uses it."""
+"""nccl4py next to CuPy: its fields, and the reasons why a process cannot use it. nccl4py_ranks.py uses it."""
 
+import sys
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
 
+from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.transports.nccl import communicator_config
 
 
@@ -43,3 +46,25 @@ def test_nccl4py_without_a_library_is_a_reason(missing, monkeypatch):
     monkeypatch.setattr(communicator_config, "_cupy_nccl_version", lambda: 23203)
     monkeypatch.setattr(communicator_config, "_nccl", lambda: SimpleNamespace(get_version=none))
     assert missing(22700) == 'nccl4py finds no NCCL: Failure finding "libnccl.so.2": no such file'
+
+
+@pytest.fixture(scope="module")
+def bindings(require):
+    there = find_spec("nccl") and find_spec("nccl.bindings")
+    require(there or sys.platform != "linux", "nccl4py is not installed: pip install 'hpccoll[nccl4py]'")
+    if not there:
+        pytest.skip("nccl4py is for Linux")
+    from nccl.bindings import nccl
+
+    return nccl
+
+
+def test_nccl4pys_configuration_accepts_every_setting(bindings):
+    config = bindings.Config()
+    untouched = {name: getattr(config, name) for name in COMMUNICATOR_SETTINGS if name != BUFFERS}
+    words = {"cta_policy": "efficiency", "net_name": "IB"}
+    asked = nccl_config({name: words.get(name, 1) for name in untouched})
+    for name, value in asked.items():
+        setattr(config, name, value)
+    assert {name: getattr(config, name) for name in untouched} == asked
+    assert all(untouched[name] != value for name, value in asked.items()), "what is not set is left to NCCL"

@@ -9,13 +9,23 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fake_gpu_cluster import Cluster, DeadlockError, FakeDevice, plans
-from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, defined_part, places
+from schedule_examples import (
+    ALGORITHMS,
+    EXAMPLES,
+    Case,
+    buffers,
+    case_of,
+    cases,
+    copies_beside_arrivals,
+    defined_part,
+    places,
+    rotates,
+)
 
 from hpccoll.schedule import (
     BFLOAT16,
     DTYPES,
     REDUCTIONS,
-    Copy,
     Layout,
     Recv,
     Schedule,
@@ -25,7 +35,6 @@ from hpccoll.schedule import (
     all_reduce,
     dst,
     dtype_of,
-    tmp,
 )
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.lowering import Span
@@ -124,37 +133,10 @@ def test_a_repeated_operation_is_queued_so_often_with_a_graph_in_one_launch(grap
         plan.close()
 
 
-def rotates(ranks):
-    """Every rank turns its blocks round by copies, among them one onto its own source."""
-
-    def steps(me):
-        yield Step(Copy(dst[me], tmp[0]), Copy(dst[me], tmp[1]))
-        yield Step(Copy(tmp[0:2], tmp[2:4]))
-        yield Step(Copy(tmp[1:4], tmp[0:3]))
-        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
-        if ranks > 1:
-            yield Step(Copy(dst[0:ranks], dst[1:ranks] + dst[0]))
-
-    return steps
-
-
-def copies_beside_arrivals(ranks):
-    """In one step a block is replaced, sent, and copied to where it is kept: all of them as it was."""
-
-    def steps(me):
-        right, left = (me + 1) % ranks, (me - 1) % ranks
-        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
-        if ranks > 1:
-            yield Step(Recv(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
-        yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
-
-    return steps
-
-
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 @pytest.mark.parametrize("make", [rotates, copies_beside_arrivals])
 def test_a_copy_reads_the_state_before_its_step(make, ranks):
-    case = Case(all_gather.call(ranks), (Schedule(Layout.of(ranks), ranks, make(ranks)),))
+    case = Case(all_gather.call(ranks), (make(ranks),))
     for channels, window in WAYS:
         check_equals_lockstep(case.operation(50, "int32", in_place=True, channels=channels, window=window))
 
@@ -293,15 +275,6 @@ def test_a_device_returns_nccls_asynchronous_error():
     communicator.error = KeyError("a mistake of ours")
     with pytest.raises(KeyError, match="a mistake of ours"):
         device.error()
-
-
-def test_a_capture_does_not_change_the_current_stream():
-    said = []
-    stream = SimpleNamespace(  # no context manager
-        synchronize=None, begin_capture=lambda: said.append("begins"), end_capture=lambda: said.append("ends")
-    )
-    CupyDevice(SimpleNamespace(stream=stream), None).capture(lambda: said.append("queues"))
-    assert said == ["begins", "queues", "ends"]
 
 
 class Forgetful(FakeDevice):

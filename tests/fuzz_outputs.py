@@ -1,19 +1,13 @@
 """Damages correct outputs of other benchmarks, and checks that no import tells another number than was printed.
 
-``python tests/mutated_outputs.py --seed 1 --mutations 5000`` damages one place of an output at a time: a line is lost,
-doubled or repeated elsewhere, a device gets another number, a column is cut, digits are lost, or the end is missing. In
-some cases another output follows. The reader may refuse the output, and may lose results. What it returns must have the
-ranks, nodes, bytes and bandwidth of a result that was printed.
-
-tests/interop/test_import_properties.py runs fewer.
+``python tests/fuzz.py outputs`` damages one place of an output at a time: a line is lost, doubled or repeated, a device
+gets another number, a column is cut, digits are lost, or the end is missing. In some cases another output
+follows. The reader may refuse the output, and may lose results. What it returns must have the ranks, nodes, bytes and
+bandwidth of a result that was printed. tests/interop/test_import_properties.py runs fewer.
 """
 
-import argparse
 import re
-import sys
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from random import Random
@@ -155,31 +149,9 @@ def mistakes(seed: int, suite: str, path: Path) -> tuple[str, bool, list[str]]:
     ]  # fmt: skip
 
 
-def main() -> int:
-    """Damage outputs as the command line says; return 1 if an import told what was not printed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--mutations", type=int, default=500)
-    parser.add_argument("--keep", type=Path, help="a folder for the outputs with mistakes")
-    chosen = parser.parse_args()
-    counts: Counter[str] = Counter()
-    wrong = 0
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "output.txt"
-        for seed in range(chosen.seed * 1_000_000, chosen.seed * 1_000_000 + chosen.mutations):
-            suite = list(SUITES)[seed % len(SUITES)]
-            name, refused, found = mistakes(seed, suite, path)
-            counts[f"{suite}: {name}: {'WRONG' if found else 'refused' if refused else 'read'}"] += 1
-            wrong += bool(found)
-            if found:
-                print(found[0])
-                if chosen.keep:
-                    (chosen.keep / f"{suite}-{seed}.txt").write_text(path.read_text())
-    for name, count in sorted(counts.items()):
-        print(f"{count:6} {name}")
-    print(f"{wrong} of {chosen.mutations} wrong")
-    return bool(wrong)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def trials(seed: int, number: int, directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:
+    """Yield the damage of outputs, the result of each, and whether that is a defect."""
+    for each in range(seed * 1_000_000, seed * 1_000_000 + number):
+        suite = only or list(SUITES)[each % len(SUITES)]
+        name, refused, found = mistakes(each, suite, directory / "output.txt")
+        yield f"{suite}: {name}", found[0] if found else "refused" if refused else "read", bool(found)
