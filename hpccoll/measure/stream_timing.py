@@ -6,12 +6,14 @@ of both events, some hundreds of nanoseconds each.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from hpccoll.measure.result_check import Check
-from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.stream_plan import StreamPlan
+
+if TYPE_CHECKING:
+    from hpccoll.measure.result_check import Check
+    from hpccoll.measure.result_check_gpu import GpuCheck
 
 Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 """A function that waits until its first argument returns True, and raises an error if its second argument returns the
@@ -27,7 +29,7 @@ class StreamTiming:
     """
 
     def __init__(
-        self, plan: StreamPlan, gpu: Gpu, check: Check | GpuCheck, operations: int | None, *, in_place: bool
+        self, plan: StreamPlan, gpu: Gpu, check: "Check | GpuCheck", operations: int | None, *, in_place: bool
     ) -> None:
         self._plan, self._gpu, self._check = plan, gpu, check
         self._queue_one, self._queue = plan.enqueue, plan.enqueue if operations is None else plan.repeated(operations)
