@@ -9,16 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cli_runner import ENVIRONMENT
-from guide_blocks import (
-    GUIDES,
-    NOT_RUN,
-    ON_SLURM,
-    ROOT,
-    blocks,
-    copy_working_directory,
-    run_here,
-    write_files,
-)
+from guide_blocks import GUIDES, NOT_RUN, ON_SLURM, ROOT, blocks, copy_working_directory, run_here, write_files
 from typer.main import get_command
 
 from hpccoll.cli.main import app

@@ -5,7 +5,7 @@ the name of a series. Series are named after transport, parameters and so on onl
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -82,9 +82,13 @@ class ChartGroup:
     @property
     def emulations(self) -> tuple[str, ...]:
         """The algorithms that emulate hardware in software, with their number of aggregators."""
-        return tuple(
-            filter(None, (_emulation_label(self, name, emulation.label) for name, emulation in EMULATIONS.items()))
-        )
+        labels = []
+        for name, emulation in EMULATIONS.items():
+            counts = {self.shape_label(p.row): p.row.aggregators for p in self.usable if p.row.algorithm == name}
+            where = {shape: f" ({shape})" if len(set(counts.values())) > 1 else "" for shape in counts}
+            numbers = {f"{format_count(count, 'aggregator')}{where[shape]}": None for shape, count in counts.items()}
+            labels += [f"{name}: {emulation.label}, with {', '.join(numbers)}"] if numbers else []
+        return tuple(labels)
 
     @cached_property
     def usable(self) -> tuple[SeriesPoint, ...]:
@@ -100,11 +104,6 @@ class ChartGroup:
     def modelled(self) -> bool:
         """Whether a library's own model predicts the time of a point."""
         return any(point.expected_s for point in self.usable)
-
-    @property
-    def several_mappings(self) -> bool:
-        """Whether several mappings of ranks to nodes were measured."""
-        return len({point.row.mapping for point in self.usable}) > 1
 
     @property
     def several_executors(self) -> bool:
@@ -181,12 +180,8 @@ def chart_groups(
 ) -> tuple[ChartGroup, ...]:
     """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows.
 
-    Settings with other timings than of single operations follow.
-
-    Args:
-        results: the results.
-        recommendations: what to use in their settings.
-        inputs: the name of the input of each run, by run_id; it follows the names of series.
+    Settings with other timings than of single operations follow. ``inputs`` has the name of the input of each run, by
+    run_id; it follows the names of series.
     """
     points = series_points(results, inputs)
     choice_series: dict[tuple[MeasuredCall, Choice], str] = {}
@@ -221,20 +216,16 @@ def chart_groups(
         if choice and (call, choice) in choice_series
     }
     legend = _legend(points, answers)
-    return tuple(
-        ChartGroup(
-            names[key],
-            key[0],
-            key[-1],
-            ", ".join(filter(None, key[1:-1])),
-            tuple(members.get(key, ())),
-            legend,
-            tuple(_recommendations_for(members.get(key, ()), recommendations)),
-            choice_series,
-            tuple(predictions.get(key, ())),
+    groups = []
+    for key in ordered:
+        measured, setting = tuple(members.get(key, ())), ", ".join(filter(None, key[1:-1]))
+        calls = {measured_call(point.row) for point in measured if is_usable(point.row)}
+        of_calls = tuple(each for each in recommendations if not calls.isdisjoint(each.calls))
+        predicted = tuple(predictions.get(key, ()))
+        groups.append(
+            ChartGroup(names[key], key[0], key[-1], setting, measured, legend, of_calls, choice_series, predicted)
         )
-        for key in ordered
-    )
+    return tuple(groups)
 
 
 def _legend(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
@@ -264,23 +255,3 @@ def _groups_of_prediction(
     ]
     fitted = [key for key in of_setting if any(other.machine == point.fitted_to for other in members[key])]
     return fitted or of_setting[:1]
-
-
-def _recommendations_for(
-    points: Iterable[SeriesPoint], recommendations: Iterable[Recommendation]
-) -> Iterator[Recommendation]:
-    """Yield the recommendations for calls of usable points."""
-    calls = {measured_call(point.row) for point in points if is_usable(point.row)}
-    return (each for each in recommendations if not calls.isdisjoint(each.calls))
-
-
-def _emulation_label(group: ChartGroup, name: str, label: str) -> str:
-    """Return an emulating algorithm with its aggregators, for each number of ranks if they differ; empty without it."""
-    counts = {group.shape_label(p.row): p.row.aggregators for p in group.usable if p.row.algorithm == name}
-    if not counts:
-        return ""
-    equal = len(set(counts.values())) == 1
-    aggregators = {
-        f"{format_count(count, 'aggregator')}{'' if equal else f' ({shape})'}": None for shape, count in counts.items()
-    }
-    return f"{name}: {label}, with {', '.join(aggregators)}"

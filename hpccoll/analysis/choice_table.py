@@ -5,7 +5,7 @@ other file; a look-up needs neither raw files nor a fit.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,6 +25,11 @@ from hpccoll.schedule.collective import AUTO
 
 VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
 
+_SETTING_NAMES: Mapping[str, Collection[object]] = {
+    "collective": (*COLLECTIVES, *WORKLOADS), "device": DEVICES, "arithmetic": (*ARITHMETIC, None),
+    "mapping": (*MAPPINGS, "mixed"), "timing": TIMINGS,
+}  # fmt: skip
+"""The valid names in a setting."""
 
 Ratio = Annotated[float, PositiveNumber(1e9).meta]
 
@@ -116,7 +121,12 @@ class TuneTable:
             BadInputError: names the first wrong value.
         """
         for number, entry in enumerate(self.entries):
-            for name, value, known in _names_of(entry):
+            names: list[tuple[str, object, Collection[object]]] = [
+                ("executor", entry.executor, EXECUTORS),
+                *((f"setting.{name}", getattr(entry.setting, name), known) for name, known in _SETTING_NAMES.items()),
+                *(("ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)) for each in entry.ranges),
+            ]
+            for name, value, known in names:
                 if value not in known:
                     raise BadInputError(f"entries.{number}.{name}", value, known)
             for each in entry.ranges:
@@ -156,19 +166,6 @@ class TuneTable:
         raise UnusableError(AUTO, f"no choice for {setting.label}: the table has {labels}")
 
 
-def _names_of(entry: TableEntry) -> Iterator[tuple[str, object, Collection[object]]]:
-    """Yield the names in an entry, by their keys, with the valid ones."""
-    setting = entry.setting
-    yield "setting.collective", setting.collective, (*COLLECTIVES, *WORKLOADS)
-    yield "setting.device", setting.device, DEVICES
-    yield "setting.arithmetic", setting.arithmetic, (*ARITHMETIC, None)
-    yield "setting.mapping", setting.mapping, (*MAPPINGS, "mixed")
-    yield "setting.timing", setting.timing, TIMINGS
-    yield "executor", entry.executor, EXECUTORS
-    for each in entry.ranges:
-        yield "ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)
-
-
 def check_job_table(table: Mapping[str, Any] | None) -> None:
     """Check the table in a job; None is no table.
 
@@ -183,11 +180,7 @@ def check_job_table(table: Mapping[str, Any] | None) -> None:
 
 
 def load_table(path: Path, key: str) -> dict[str, Any]:
-    """Return the JSON document of a table after checking it.
-
-    Args:
-        path: the path of the file.
-        key: the name of the option or key that gave the path, for messages.
+    """Return the JSON document of a table after checking it; ``key`` is the option or key that gave the path.
 
     Raises:
         BadInputError: if the file cannot be read, or is no table.

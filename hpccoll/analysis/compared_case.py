@@ -4,7 +4,6 @@ Of a run a sample is the median of a round; of a reference, which several runs m
 """
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -48,11 +47,6 @@ class ComparedCase:
         mine, others = json.loads(self.identity), json.loads(other.identity)
         names = dict.fromkeys((*mine, *others))
         return [(name, mine.get(name), others.get(name)) for name in names if mine.get(name) != others.get(name)]
-
-    @property
-    def middle(self) -> float:
-        """The geometric mean of the samples in seconds."""
-        return math.exp(sum(map(math.log, self.samples)) / len(self.samples))
 
 
 def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, ComparedCase]:

@@ -28,12 +28,7 @@ class Conditions:
 
 
 def machine_name(machine: str, provenance: Mapping[str, Any]) -> str:
-    """Return the machine of a run in a line; on a testbed with the rates of its wires.
-
-    Args:
-        machine: the machine, as the run recorded it.
-        provenance: the provenance of the run.
-    """
+    """Return the machine of a run, as the run recorded it, in a line; on a testbed with the rates of its wires."""
     testbed = provenance.get("testbed") or {}
     rates = [f"{name} {testbed[key]}" for name, key in (("wires", "rate"), ("uplinks", "uplink")) if testbed.get(key)]
     return ", ".join((machine, *rates))

@@ -29,8 +29,7 @@ def opening_findings(results: Results) -> tuple[Finding, ...]:
     results = results.ours
     return (
         *find_critical(results), *find_resolved(results), *find_several_executors(results),
-        *find_far_gpus(results), *find_hidden_gpus(results), *find_busy_machine(results),
-        *find_slow_gpus(results),
+        *find_gpu_bindings(results), *find_busy_machine(results), *find_slow_gpus(results),
     )  # fmt: skip
 
 
@@ -42,11 +41,9 @@ def find_critical(results: Results) -> tuple[Finding, ...]:
     with_algorithm = {
         row.run_id for row in results.rows if row.collective in NCCL_FUNCTIONS.values() or row.transport != "nccl"
     }
-    stalls = _stalled_runs(results)
     findings = [
         (run, critical("ranks_stalled", f"{cause}. {ON_FEWER_RANKS}.", cause=cause))
-        for run, cause in stalls
-        if run.status == "partial"
+        for run, cause in _stalled_runs(results, "partial")
     ]
     findings += [(run, finding) for run, record in records for finding in _network_findings(run, record)]
     findings += [
@@ -60,12 +57,10 @@ def find_critical(results: Results) -> tuple[Finding, ...]:
 
 def find_resolved(results: Results) -> tuple[Finding, ...]:
     """Return the stalls after which a later launch measured the whole job, each once with its ``jobs``."""
-    stalls = _stalled_runs(results)
     then = f"{ON_FEWER_RANKS}; a later launch measured the whole job."
     return _with_jobs(
         (run, info("stall_resolved", f"{cause}. {then}", cause=cause))
-        for run, cause in stalls
-        if run.status == "complete"
+        for run, cause in _stalled_runs(results, "complete")
     )
 
 
@@ -88,8 +83,8 @@ def find_several_executors(results: Results) -> tuple[Finding, ...]:
     )
 
 
-def find_far_gpus(results: Results) -> tuple[Finding, ...]:
-    """Return a warning with the ``jobs`` in which CPUs of ranks are on another NUMA node than their GPU."""
+def find_gpu_bindings(results: Results) -> tuple[Finding, ...]:
+    """Return warnings with the ``jobs`` in which CPUs of ranks are far from their GPU, or ranks saw one GPU only."""
     found = []
     for run in results.runs:
         if ranks := cast("list[int]", run.provenance.get("ranks_far_from_gpu")):
@@ -99,13 +94,6 @@ def find_far_gpus(results: Results) -> tuple[Finding, ...]:
                 "--cpu-bind), or list the GPUs in the order of the ranks (CUDA_VISIBLE_DEVICES)."
             )
             found.append((run, warning("far_gpus", text, number=len(ranks), first=ranks[0])))
-    return _with_jobs(found)
-
-
-def find_hidden_gpus(results: Results) -> tuple[Finding, ...]:
-    """Return a warning with the ``jobs`` in which ranks saw their own GPU only, although their node has others."""
-    found = []
-    for run in results.runs:
         if ranks := cast("list[int]", run.provenance.get("ranks_seeing_one_gpu")):
             text = (
                 f"{format_count(len(ranks), 'rank')} saw one GPU only, and ranks of the same node used others. If "
@@ -200,33 +188,24 @@ def _with_jobs(findings: Iterable[tuple[Run, Finding]]) -> tuple[Finding, ...]:
     )
 
 
-def _stalled_runs(results: Results) -> Iterator[tuple[Run, str]]:
-    """Yield the runs on fewer ranks than requested, with the cause, capitalised."""
+def _stalled_runs(results: Results, status: str) -> Iterator[tuple[Run, str]]:
+    """Yield the runs of a status on fewer ranks than requested, with the cause, capitalised."""
     for run in results.runs:
-        if cause := run.rank_loss:
+        if (cause := run.rank_loss) and run.status == status:
             yield run, cause[:1].upper() + cause[1:]
 
 
 def _network_findings(run: Run, record: LogRecord) -> Iterator[Finding]:
     expected, reason = expected_network(run)
-    if not _requests_sockets(run.environment) and (mismatch := network_mismatch(record, expected)):
+    # A variant may request TCP itself; variables that a site or a user set do not count.
+    sockets = run.environment.get("NCCL_NET") == "Socket" or run.environment.get("NCCL_IB_DISABLE") == "1"
+    if not sockets and (mismatch := network_mismatch(record, expected)):
         mismatch = mismatch.rstrip(".")
         yield critical("network_mismatch", f"{mismatch}. Expected, because {reason}.", mismatch=mismatch, reason=reason)
 
 
-def _requests_sockets(environment: Mapping[str, str]) -> bool:
-    """Return whether a variant itself requests TCP; variables that a site or a user set do not count."""
-    return environment.get("NCCL_NET") == "Socket" or environment.get("NCCL_IB_DISABLE") == "1"
-
-
 def _variant_findings(run: Run, record: LogRecord, logged_variants: Collection[str | None]) -> Iterator[Finding]:
-    """Yield whether a known variant lacks its expected evidence, or a control run that confirms it.
-
-    Args:
-        run: a launch of the variant.
-        record: the logs of that launch.
-        logged_variants: the variants that left logs.
-    """
+    """Yield whether a known variant lacks its expected evidence, or a control run, with logs, that confirms it."""
     name, known = run.variant or "", known_variant(run.variant, {**run.environment, **run.communicator})
     if known is None or not known.shows_in_logs:
         return

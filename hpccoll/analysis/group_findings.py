@@ -7,8 +7,8 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.executed_labels import offloaded
 from hpccoll.analysis.mapping_comparison import mapping_findings
 from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
-from hpccoll.analysis.rail_usage import rail_findings
 from hpccoll.analysis.rank_pairs import pair_findings
+from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, is_ranked
 from hpccoll.analysis.vendor_findings import vendor_findings

@@ -20,10 +20,7 @@ def held_out_regret(seconds: Mapping[Option, Mapping[Round, float]], chosen: Opt
     """Return the lower estimate of the regret of ``chosen``, as a ratio: the geometric mean over rounds left out.
 
     Options that share fewer than two rounds with ``chosen`` are ignored; None is returned if no other option is left.
-
-    Args:
-        seconds: the median time of every round, by option.
-        chosen: one of the options.
+    ``seconds`` has the median time of every round, by option.
     """
     mine = seconds[chosen]
     rivals = {option: rounds for option, rounds in seconds.items() if len(rounds.keys() & mine.keys()) > 1}

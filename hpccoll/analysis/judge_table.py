@@ -7,16 +7,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 from typing import Any
 
 from hpccoll.analysis.choice_table import TableEntry, TuneTable
 from hpccoll.analysis.held_out_regret import held_out_regret
-from hpccoll.analysis.measured_choices import (
-    ChoiceTime,
-    comparable_seconds,
-    geometric_mean,
-    measured_settings,
-)
+from hpccoll.analysis.measured_choices import ChoiceTime, comparable_seconds, measured_settings
 from hpccoll.analysis.recommendations import lone_rank_reason
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.common.errors import BadInputError
@@ -77,12 +73,8 @@ class TableJudgement:
         """Yield each setting with its regrets, their geometric mean, and that of their lower estimates."""
         for setting in dict.fromkeys(regret.setting for regret in self.regrets):
             regrets = [regret for regret in self.regrets if regret.setting == setting]
-            yield (
-                setting,
-                regrets,
-                geometric_mean(r.regret for r in regrets),
-                geometric_mean(r.held_out for r in regrets),
-            )
+            mean, held_out = geometric_mean(r.regret for r in regrets), geometric_mean(r.held_out for r in regrets)
+            yield setting, regrets, mean, held_out
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -90,10 +82,8 @@ class TableJudgement:
             "held_out": self.held_out,
             "settings": [
                 {
-                    "setting": to_builtins(setting),
-                    "geometric_mean": mean,
-                    "held_out": held_out,
-                    "fixed": self._single_choice(setting),
+                    "setting": to_builtins(setting), "geometric_mean": mean, "held_out": held_out,
+                    "fixed": {"choice": single[0].label, "geometric_mean": single[1]} if single else None,
                     "sizes": [
                         {
                             "bytes": r.nbytes, "choice": r.choice.label, "seconds": r.seconds, "best": r.best.label,
@@ -104,14 +94,11 @@ class TableJudgement:
                     ],
                 }
                 for setting, regrets, mean, held_out in self.by_setting()
+                for single in [self.single_choices.get(setting)]
             ],
             "unjudged": list(self.unjudged),
             "strange": list(self.other_conditions),
         }  # fmt: skip
-
-    def _single_choice(self, setting: Setting) -> dict[str, Any] | None:
-        single = self.single_choices.get(setting)
-        return single and {"choice": single[0].label, "geometric_mean": single[1]}
 
 
 def judge_table(table: TuneTable, results: Results) -> TableJudgement:
@@ -122,10 +109,10 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
     """
     regrets: list[SizeRegret] = []
     unjudged: list[str] = []
-    other_conditions: dict[str, None] = {}
     single_choices: dict[Setting, tuple[Choice, float]] = {}
-    if {row.run_id for row in results.rows} & {run.run_id for run in table.runs}:
-        other_conditions["the table was made from these results, so that noise makes its choices look too good"] = None
+    same_runs = not {row.run_id for row in results.rows}.isdisjoint(run.run_id for run in table.runs)
+    made_from_them = "the table was made from these results, so that noise makes its choices look too good"
+    other_conditions = dict.fromkeys([made_from_them] * same_runs)
     for setting, measured in measured_settings(results).items():
         entry = table.find(setting)
         if entry is None:
@@ -138,9 +125,11 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
         seconds: dict[int, Mapping[Choice, float]] = {}
         not_judged: dict[str, list[int]] = defaultdict(list)
         for size in measured.sizes:
-            times = measured.times_at(size)
-            if why := _why_unjudged(entry.range_of(size).choice, times):
-                not_judged[why].append(size)
+            times, choice = measured.times_at(size), entry.range_of(size).choice
+            if choice not in times:
+                not_judged[f"{choice.label} was not measured"].append(size)
+            elif len(times) == 1:
+                not_judged[f"only {choice.label} was measured"].append(size)
             else:
                 seconds[size] = comparable_seconds(times)
                 regrets.append(_size_regret(setting, entry, size, times, seconds[size]))
@@ -157,39 +146,30 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
     return TableJudgement(tuple(regrets), tuple(unjudged), tuple(other_conditions), single_choices)
 
 
-def _why_unjudged(choice: Choice, times: Mapping[Choice, ChoiceTime]) -> str:
-    """Return why a choice is not judged by the times at a size; empty if it can be."""
-    if choice not in times:
-        return f"{choice.label} was not measured"
-    return "" if len(times) > 1 else f"only {choice.label} was measured"
-
-
 def _size_regret(
     setting: Setting, entry: TableEntry, size: int, times: Mapping[Choice, ChoiceTime], seconds: Mapping[Choice, float]
 ) -> SizeRegret:
     """Return the regret of the choice of ``entry`` at a size, from the times of all choices at that size."""
     choice = entry.range_of(size).choice
     best = min(seconds, key=lambda each: seconds[each])
-    lower = min(
-        max(1.0, held_out_regret({each: time.rounds for each, time in times.items()}, choice) or 1.0),
-        seconds[choice] / seconds[best],
-    )
-    measured = [each for r in entry.ranges for each in r.sizes]
+    rounds = {each: {key: of.median for key, of in time.rounds.items()} for each, time in times.items()}
+    lower = min(max(1.0, held_out_regret(rounds, choice) or 1.0), seconds[choice] / seconds[best])
+    least, most = entry.measured_limits
     return SizeRegret(
         setting, size, choice, seconds[choice], best, seconds[best], lower,
         unpaired=not times[choice].shares_launch(times[best]),
         noise=times[choice].ratio_noise(times[best]) if choice != best else 0.0,
-        extrapolated=not min(measured, default=size) <= size <= max(measured, default=size),
+        extrapolated=not least <= size <= most,
     )  # fmt: skip
 
 
 def _best_single_choice(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:
     """Return the best choice that serves all sizes, and its mean regret; None with fewer than two sizes or choices."""
-    if len(seconds) < 2 or len(set.intersection(*map(set, seconds.values()))) < 2:
+    of_all = set.intersection(*map(set, seconds.values())) if len(seconds) > 1 else set()
+    if len(of_all) < 2:
         return None
     means = {
         choice: geometric_mean(of_size[choice] / min(of_size.values()) for of_size in seconds.values())
-        for choice in sorted(set.intersection(*map(set, seconds.values())), key=str)
+        for choice in sorted(of_all, key=str)
     }
-    best = min(means, key=lambda choice: means[choice], default=None)
-    return None if best is None else (best, means[best])
+    return min(means.items(), key=lambda item: item[1])

@@ -23,12 +23,8 @@ def legend_entries(
 ) -> dict[str, LegendEntry]:
     """Return the entry of every series, in the order of legends.
 
-    Series of different charts may share a number, because the palette is limited.
-
-    Args:
-        rows: a row of each series.
-        charts: the series of each chart.
-        predictions: for each predicted series the one whose number it has.
+    Series of different charts may share a number, because the palette is limited. ``charts`` are the series of each
+    chart, and ``predictions`` has for each predicted series the one whose number it has.
     """
     floors = [name for name in sorted(rows) if rows[name].floor]
     native_names = (name for name in rows if rows[name].algorithm == NATIVE)
@@ -42,12 +38,7 @@ def legend_entries(
 
 
 def _assign_numbers(names: Iterable[str], groups: Iterable[Iterable[str]]) -> dict[str, int]:
-    """Return the lowest number for each of ``names`` that no other name in one of its charts has.
-
-    Args:
-        names: the names, in the order in which they are numbered.
-        groups: the sets of names that share a chart.
-    """
+    """Return for each name, in their order, the lowest number that no other name in one of its groups has."""
     neighbours: Mapping[str, set[str]] = defaultdict(set)
     for group in map(set, groups):
         for name in group:

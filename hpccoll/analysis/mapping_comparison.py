@@ -11,7 +11,6 @@ from hpccoll.analysis.series_points import SeriesPoint, median_seconds, split_by
 from hpccoll.analysis.wire_bandwidth import uncounted_reason
 from hpccoll.common.text import Finding, info
 from hpccoll.store.call_key import CallKey
-from hpccoll.store.rows import Row
 
 MAX_SIZES = 4
 """Maximum number of sizes that have a column."""
@@ -36,7 +35,7 @@ def _comparable_points(group: ChartGroup) -> list[list[SeriesPoint]]:
 
     Each series and size has one point, the faster one. Launches of a resumed job count as one.
     """
-    compared = group.several_mappings and not group.many_pairs
+    compared = len({point.row.mapping for point in group.usable}) > 1 and not group.many_pairs
     by_ranks = defaultdict[CallKey, list[SeriesPoint]](list)
     for point in best_placements(group.points) if compared else ():
         by_ranks[point.key.only("machine", "ranks", "nodes")].append(point)
@@ -60,11 +59,12 @@ def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequen
         largest.values(), key=lambda p: (-p.row.requested_bytes, over[p.series, p.row.requested_bytes])
     ):
         crossed = point.row.rack_bytes_predicted
+        uncounted = uncounted_reason(point.row) if point.row.racks > 1 else ""
         yield [
             point.series,
             _shape_label(group, point),
             *(f"{over[point.series, n]:.2f}x" if (point.series, n) in over else "" for n in sizes),
-            _uncounted(point.row) if crossed is None else f"{crossed / point.row.bytes:.3f} S",
+            f"{crossed / point.row.bytes:.3f} S" if crossed is not None else uncounted,
         ]
 
 
@@ -79,10 +79,6 @@ def _ratios_to_fastest(points: Sequence[SeriesPoint]) -> dict[tuple[str, int], f
         ratios = {point.series: time_ratio(point.row, fastest.row) for point in of_size}
         over |= {(series, nbytes): each / min(ratios.values()) for series, each in ratios.items()}
     return over
-
-
-def _uncounted(row: Row) -> str:
-    return uncounted_reason(row) if row.racks > 1 else ""
 
 
 def _shape_label(group: ChartGroup, point: SeriesPoint) -> str:

@@ -1,6 +1,5 @@
 """The measured times of each choice, by setting and size: the input of making and of judging a table."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Results, Row
-from hpccoll.store.statistics import Interval, RoundStatistics, median_ratio
+from hpccoll.store.statistics import RoundStatistics, median_ratio
 
 RoundKey: TypeAlias = tuple[CallKey, str, int]
 """A round: the call, the id of its run, and its number in that run."""
@@ -29,9 +28,7 @@ class ChoiceTime:
 
     seconds: float  # the median; for several runs or calls the geometric mean of their medians
     noise: float  # its relative uncertainty: half its 95 % interval, or half the spread between runs if that is more
-    rounds: Mapping[RoundKey, float] = field(default_factory=dict)  # the median of each round, in seconds
-    # the 95 % interval of the median of each round, in seconds; None if it is unknown
-    intervals: Mapping[RoundKey, Interval] = field(default_factory=dict)
+    rounds: Mapping[RoundKey, RoundStatistics] = field(default_factory=dict)  # each round that measured it
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "ChoiceTime":
@@ -44,12 +41,7 @@ class ChoiceTime:
             for round_key, statistics in round_statistics(row).items()
             if statistics.median
         }
-        return cls(
-            seconds,
-            max(*half_intervals, float(np.ptp(medians)) / 2 / seconds, 0.0),
-            {each: statistics.median for each, statistics in rounds.items()},
-            {each: statistics.interval for each, statistics in rounds.items()},
-        )
+        return cls(seconds, max(*half_intervals, float(np.ptp(medians)) / 2 / seconds, 0.0), rounds)
 
     def ratio_noise(self, other: "ChoiceTime") -> float:
         """Return the relative uncertainty of the ratio to another time.
@@ -71,15 +63,12 @@ class ChoiceTime:
 
     def round_ratios(self, other: "ChoiceTime") -> dict[RoundKey, float]:
         """Return the ratio of this time to another in each round that measured both."""
-        return {each: self.rounds[each] / other.rounds[each] for each in self.rounds if each in other.rounds}
+        common = [each for each in self.rounds if each in other.rounds]
+        return {each: self.rounds[each].median / other.rounds[each].median for each in common}
 
     def clearly_faster(self, other: "ChoiceTime") -> bool:
         """Return whether this time is clearly shorter than another, in all rounds that measured both."""
-        common = [each for each in self.rounds if each in other.rounds]
-        mine, theirs = (
-            [RoundStatistics(time.rounds[each], time.intervals.get(each)) for each in common] for time in (self, other)
-        )
-        return is_clear_lead(list(zip(mine, theirs, strict=True)))
+        return is_clear_lead([(self.rounds[each], other.rounds[each]) for each in self.rounds if each in other.rounds])
 
     def shares_launch(self, other: "ChoiceTime") -> bool:
         """Return whether one launch measured both."""
@@ -163,27 +152,19 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
             mpi = mpi_version(run.provenance) if run else ""
             conditions = Conditions(machine, mpi, row.executor or PYTHON, row.kind, row.rule)
             rows[Setting.of(row), conditions].append(row)
-    twins = {key: rows.get((replace(key[0], in_place=not key[0].in_place), key[1]), []) for key in rows}
-    with_both = {key: [*rows[key], *map(_moved, filter(_has_one_buffer, twins[key]))] for key in rows}
-    return {
-        key: of_setting for key, of_setting in with_both.items() if any(row.algorithm != AUTO for row in of_setting)
-    }
-
-
-def _has_one_buffer(row: Row) -> bool:
-    """Return whether a row is of a call of the library that knows no placement, and so belongs to both."""
-    return row.algorithm == NATIVE and collective(row.collective).one_buffer
-
-
-def _moved(row: Row) -> Row:
-    return replace(row, in_place=not row.in_place)
+    found = {}
+    for (setting, conditions), of_setting in rows.items():
+        other = replace(setting, in_place=not setting.in_place)
+        one_buffer = collective(setting.collective).one_buffer  # such a call of the library belongs to both placements
+        shared = [row for row in rows.get((other, conditions), ()) if one_buffer and row.algorithm == NATIVE]
+        members = [*of_setting, *(replace(row, in_place=not row.in_place) for row in shared)]
+        if any(row.algorithm != AUTO for row in members):
+            found[setting, conditions] = members
+    return found
 
 
 def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
     """Check that every setting has one machine, MPI library, executor, kind and rule.
-
-    Args:
-        settings: settings with their conditions.
 
     Raises:
         BadInputError: names the conditions of the first setting that has several.
@@ -195,9 +176,3 @@ def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
         if len(several) > 1:
             expected = f"results of one machine, MPI library and executor for {setting.label}"
             raise BadInputError("PATHS", "; ".join(sorted(several)), expected)
-
-
-def geometric_mean(ratios: Iterable[float]) -> float:
-    """Return the geometric mean of at least one ratio."""
-    logs = [math.log(ratio) for ratio in ratios]
-    return math.exp(sum(logs) / len(logs))

@@ -125,7 +125,7 @@ class Recommendation:
     def has_intervals(self) -> bool:
         """Whether a time has a 95 % interval: without any, nothing is clear."""
         times = (time for curve in self.measured.curves.values() for time in curve.values())
-        return any(interval for time in times for interval in time.intervals.values())
+        return any(each.interval for time in times for each in time.rounds.values())
 
     @property
     def verdicts(self) -> dict[int, SizeVerdict]:

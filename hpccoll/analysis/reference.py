@@ -8,6 +8,7 @@ more run (``run_spread``).
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -84,35 +85,27 @@ class _ReferenceFile:
 def make_reference(runs: Sequence[Results]) -> Reference:
     """Make a reference of several runs: of the cases that all of them have, with correct results.
 
-    Args:
-        runs: the results of each run.
-
     Raises:
         UnusableError: if there are fewer than three runs, or they have no case in common.
     """
     if len(runs) < MIN_RUNS:
         raise UnusableError("--make-reference", f"at least {MIN_RUNS} runs are needed: their spread makes the bounds")
     every = [cases_of_rows(results.rows, results.runs) for results in runs]
-    timed = [{key for key, case in of_run.items() if case.timed and case.seconds} for of_run in every]
+    timed = [{key for key, case in of_run.items() if case.timed} for of_run in every]
     common = [key for key in every[0] if all(key in keys for keys in timed)]
     if not common:
         raise UnusableError("--make-reference", "the runs have no case in common")
+    times = [[of_run[key].seconds or 0.0 for of_run in every] for key in common]
+    lows, highs = (ends.tolist() for ends in RunSpread.of(times).bounds)
     cases = [
-        replace(every[-1][key], samples=[of_run[key].seconds or 0.0 for of_run in every], status="ok", reason=None)
-        for key in common
+        ReferenceCase(
+            replace(every[-1][key], seconds=geometric_mean(each), samples=each, status="ok", reason=None), low, high
+        )
+        for key, each, low, high in zip(common, times, lows, highs, strict=True)
     ]
     words = [f"{run.created} on {run.machine}" for results in runs for run in results.runs[:1]]
     facts = facts_of_runs(run for results in runs for run in results.runs)
-    return Reference(words, [*_with_bounds(cases)], facts)
-
-
-def _with_bounds(cases: Sequence[ComparedCase]) -> Sequence[ReferenceCase]:
-    """Return cases with their bounds."""
-    lows, highs = (ends.tolist() for ends in RunSpread.of([case.samples for case in cases]).bounds)
-    return [
-        ReferenceCase(replace(case, seconds=case.middle), low, high)
-        for case, low, high in zip(cases, lows, highs, strict=True)
-    ]
+    return Reference(words, cases, facts)
 
 
 def compare_with_reference(reference: Reference, new: Results, tolerance: float) -> Comparison:
@@ -133,19 +126,16 @@ def write_reference(reference: Reference, path: Path) -> None:
     Raises:
         OSError: if the file cannot be written.
     """
-    with replacing_file(path) as unfinished:
-        unfinished.write_text(to_json(_content(reference)), encoding="utf-8")
-
-
-def _content(reference: Reference) -> _ReferenceFile:
-    cases = tuple(
+    cases = [
         _CaseRecord(
             identity=each.case.identity, case_id=each.case.case_id, case=each.case.label, **each.case.coordinates,
             seconds=each.case.seconds or 0.0, low_s=each.low_s, high_s=each.high_s, times_s=tuple(each.case.samples),
         )
         for each in reference.cases
-    )  # fmt: skip
-    return _ReferenceFile(runs=reference.runs, cases=cases, facts=reference.facts)
+    ]  # fmt: skip
+    content = _ReferenceFile(runs=reference.runs, cases=cases, facts=reference.facts)
+    with replacing_file(path) as unfinished:
+        unfinished.write_text(to_json(content), encoding="utf-8")
 
 
 def read_reference(path: Path) -> Reference:

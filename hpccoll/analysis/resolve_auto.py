@@ -13,12 +13,7 @@ from hpccoll.schedule.collective import AUTO
 
 
 def check_table_given(key: str, table: str | None, algorithms: Sequence[str]) -> None:
-    """Check that a table is given if, and only if, ``auto`` is requested.
-
-    Args:
-        key: the name of the option or key that takes the table, for messages.
-        table: the table; None if none is given.
-        algorithms: the requested algorithms.
+    """Check that a table is given if, and only if, ``auto`` is requested; ``key`` is the option that takes it.
 
     Raises:
         BadInputError: if the table is missing, or not needed.
@@ -34,15 +29,8 @@ def resolve_auto(
 ) -> tuple[Case, str | None]:
     """Return the concrete case for ``case`` on ``layout``, and for ``auto`` the reason of the choice.
 
-    A training step remains as it is: the choice is made for each collective of it.
-
-    Args:
-        case: the case, of any algorithm.
-        layout: the layout of the ranks as they were launched.
-        table: the table by which ``auto`` chooses.
-        variant: the variant of the sweep's job.
-        conditions: the machine, MPI library and executor of this run; the reason names those of the table if these
-            differ.
+    A training step remains as it is: the choice is made for each collective of it. If the ``conditions`` of this run
+    (machine, MPI library and executor) are others than those of the table, the reason names both.
 
     Raises:
         BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for this setting.

@@ -63,9 +63,6 @@ def is_clear_lead(pairs: Sequence[tuple[RoundStatistics, RoundStatistics]]) -> b
 
     With one round, the intervals must be disjoint, because chance alone often puts a median below an interval. A round
     without an interval has no winner.
-
-    Args:
-        pairs: the statistics of both in each common round.
     """
     if len(pairs) == 1:
         return all(disjoint(first.interval, second.interval) for first, second in pairs)

@@ -10,7 +10,7 @@
 | new | only the new run has a result |
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -22,17 +22,16 @@ from hpccoll.analysis.shift import FALSE_DISCOVERIES, Shift, shifts
 from hpccoll.analysis.side_by_side import SideBySide, side_by_side
 from hpccoll.common.errors import UnusableError
 from hpccoll.store.host_load import busy_hosts, describe_busy
-from hpccoll.store.rows import Results, Row, Run
+from hpccoll.store.rows import Results, Row
 
 REGRESSION, IMPROVEMENT, UNCHANGED, UNDECIDED = "regression", "improvement", "unchanged", "undecided"
 MISSING, WRONG, NEW = "missing", "wrong", "new"
-VERDICTS = REGRESSION, WRONG, MISSING, IMPROVEMENT, UNDECIDED, UNCHANGED, NEW
 PLURALS = {
-    REGRESSION: "regressions", IMPROVEMENT: "improvements", UNCHANGED: "unchanged", UNDECIDED: "undecided",
-    MISSING: "missing", WRONG: "wrong", NEW: "new",
+    REGRESSION: "regressions", WRONG: "wrong", MISSING: "missing", IMPROVEMENT: "improvements", UNDECIDED: "undecided",
+    UNCHANGED: "unchanged", NEW: "new",
 }  # fmt: skip
-"""The verdicts in the plural, the keys of the JSON."""
-"""The verdicts, in the order in which they are reported."""
+"""The verdicts in the plural, the keys of the JSON, in the order in which they are reported."""
+VERDICTS = tuple(PLURALS)
 
 BAD = "wrong", "failed"
 """The statuses of results that count as wrong."""
@@ -119,30 +118,16 @@ class Side:
 
     @classmethod
     def of(cls, results: Results, sources: Collection[str | None] | None = None) -> "Side":
-        """Return the side of a run.
-
-        Args:
-            results: the results.
-            sources: the programs whose results count [all].
-        """
+        """Return the side of a run, with the results of the programs ``sources`` [all]."""
+        busy = [load for run in results.runs for load in busy_hosts(run.provenance)]
+        load = describe_busy(busy) if busy else None
         gaps = {gap.case: gap.reason for gap in (*results.skipped, *results.missing)}
         rows = (row for row in results.rows if sources is None or row.source in sources)
-        return cls(cases_of_rows(rows, results.runs), facts_of_runs(results.runs), _load(results.runs), gaps)
-
-    @property
-    def as_one_run(self) -> "Side":
-        """The side with one sample of each case, to be compared with a reference."""
-        cases = {key: replace(case, samples=[case.seconds] if case.seconds else []) for key, case in self.cases.items()}
-        return replace(self, cases=cases)
+        return cls(cases_of_rows(rows, results.runs), facts_of_runs(results.runs), load, gaps)
 
 
 def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Comparison:
-    """Compare two runs.
-
-    Args:
-        old: the results of the old run.
-        new: the results of the new run.
-        tolerance: the smallest change that matters: 0.05 is five per cent.
+    """Compare two runs; a change of less than the tolerance does not matter.
 
     Raises:
         UnusableError: if the runs have no case in common.
@@ -177,7 +162,9 @@ def _imported(results: Results) -> list[Row]:
 
 def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
     """Compare two sides: two runs, or a reference and a run."""
-    before, after = old.cases, (new.as_one_run if old.of_runs else new).cases
+    before, after = old.cases, new.cases
+    if old.of_runs:  # the unit of a reference is the run
+        after = {key: replace(case, samples=[case.seconds] if case.seconds else []) for key, case in after.items()}
     common = [key for key in before if key in after and before[key].timed and after[key].timed]
     samples, of_new = ([side[key].samples for key in common] for side in (before, after))
     found: Sequence[Shift | None] = []
@@ -185,25 +172,17 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
         found = RunSpread.of(samples).shifts([each for (each,) in of_new]) if old.of_runs else shifts(samples, of_new)
     moved = dict(zip(common, found, strict=True))
     pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
-    cases = [
-        _compare_case(*pair, moved.get(key), old, new, tolerance)
-        for key, pair in pairs.items()
-        if any(case and (case.timed or case.status in BAD) for case in pair)  # what neither could measure is no change
-    ]
+    cases = []
+    for key, pair in pairs.items():
+        case, shift = pair[1] or pair[0], moved.get(key)
+        if case and any(each and (each.timed or each.status in BAD) for each in pair):  # else neither could measure it
+            verdict, reason = _verdict(*pair, shift, old, new, tolerance)
+            old_s, new_s = (each.seconds if each and each.timed else None for each in pair)
+            about = case.case_id, case.label, case.coordinates
+            cases.append(CaseComparison(*about, verdict, old_s, new_s, shift, reason))
     cases.sort(key=lambda case: (VERDICTS.index(case.verdict), -(case.shift.factor if case.shift else 0.0), case.label))
     unit = "run" if old.of_runs else "round"
     return Comparison(cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=unit)
-
-
-def _compare_case(
-    before: ComparedCase | None, after: ComparedCase | None, shift: Shift | None, old: Side, new: Side,
-    tolerance: float,
-) -> CaseComparison:  # fmt: skip
-    case = after or before
-    assert case  # noqa: S101  a key is of one of both
-    times = [each.seconds if each and each.timed else None for each in (before, after)]
-    verdict, reason = _verdict(before, after, shift, old, new, tolerance)
-    return CaseComparison(case.case_id, case.label, case.coordinates, verdict, times[0], times[1], shift, reason)
 
 
 def _verdict(
@@ -225,13 +204,7 @@ def _verdict(
 
 
 def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tuple[str, str | None]:
-    """Return the verdict on two results, and its reason if it needs one.
-
-    Args:
-        shift: the shift.
-        rounds: the rounds of the run with fewer of them.
-        tolerance: the smallest change that matters.
-    """
+    """Return the verdict on a shift, and its reason if it needs one; ``rounds`` are those of the run with fewer."""
     if shift is None:
         return UNDECIDED, "the rounds of both runs are too few: measure at least two"
     low, high = 1 / (1 + tolerance), 1 + tolerance
@@ -243,17 +216,8 @@ def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tupl
     return UNDECIDED, f"about {needed} rounds of each run would decide"
 
 
-def _load(runs: Iterable[Run]) -> str | None:
-    busy = [load for run in runs for load in busy_hosts(run.provenance)]
-    return describe_busy(busy) if busy else None
-
-
 def check_tolerance(tolerance: float, key: str = "--tolerance") -> None:
-    """Check that a tolerance is a share between 0 and 1.
-
-    Args:
-        tolerance: the smallest change that matters.
-        key: the option or argument that names it.
+    """Check that a tolerance, which the option or argument ``key`` names, is a share between 0 and 1.
 
     Raises:
         UnusableError: if it is not.

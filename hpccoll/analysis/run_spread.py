@@ -34,11 +34,7 @@ class RunSpread:
 
     @classmethod
     def of(cls, times: Sequence[Sequence[float]]) -> "RunSpread":
-        """Return the spread of at least two runs.
-
-        Args:
-            times: the times of each case in the runs in seconds, [case][run].
-        """
+        """Return the spread of at least two runs, from the seconds of each case in each run: [case][run]."""
         logs = np.log(np.array(times, float))
         cases, runs = logs.shape
         middle = logs.mean(axis=1)
@@ -63,10 +59,6 @@ class RunSpread:
         return np.exp(self.middle - half), np.exp(self.middle + half)
 
     def shifts(self, times: Sequence[float]) -> list[Shift]:
-        """Return how far a further run is from the others.
-
-        Args:
-            times: its time of each case in seconds.
-        """
+        """Return how far a further run is from the others, from its seconds of each case."""
         samples = np.full(len(self.middle), 1 + 1 / self.runs)
         return shifts_of_estimates(np.log(times) - self.middle, self.variance, samples, self.degrees)

@@ -1,7 +1,7 @@
 """Points of charts: rows with the names of their series, and the machine, hosts and wires of their runs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hpccoll.analysis.call_labels import node_of_rank
 from hpccoll.analysis.conditions import mpi_version
@@ -9,7 +9,6 @@ from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.series_names import series_namer
 from hpccoll.analysis.wire_bandwidth import Wire
-from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
@@ -79,9 +78,7 @@ def is_ranked(row: Row) -> bool:
 def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoint]:
     """Return the points of all rows but those of launches that lost ranks, in the order in which runs were created.
 
-    Args:
-        results: the results.
-        inputs: the name of the input of each run, by run_id; it follows the names of series.
+    ``inputs`` has the name of the input of each run, by run_id; it follows the names of series.
     """
     runs = {run.run_id: run for run in results.runs}
     created = {run_id: run.created for run_id, run in runs.items()}
@@ -102,45 +99,27 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
     names = canonical_hosts(host for run in runs.values() for host in _hosts(run))
     hosts = {run_id: tuple(names[host] for host in _hosts(run)) for run_id, run in runs.items()}
     suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
-    return [
-        replace(
-            _series_point(
-                row,
-                name(row) + suffixes.get(row.run_id, ""),
-                runs,
-                hosts,
-                probes,
-                measured_name(row) if row.predicted else "",
-            ),
-            step=results.step_times.get(row.key),
-        )
-        for row in rows
-    ]
 
-
-def _series_point(
-    row: Row,
-    series: str,
-    runs: Mapping[str, Run],
-    hosts: Mapping[str, tuple[str, ...]],
-    probes: Mapping[str, ProbeResult],
-    colour_of: str,
-) -> SeriesPoint:
-    run = runs.get(row.run_id)
-    if run is None:
-        return SeriesPoint(row, series, "unknown machine", (), Wire())
-    if row.predicted:
-        prediction, fitted_to = (str(run.provenance.get(name) or "") for name in ("prediction", "fitted_to"))
+    def point(row: Row) -> SeriesPoint:
+        run, series = runs.get(row.run_id), name(row) + suffixes.get(row.run_id, "")
+        if run is None:
+            return SeriesPoint(row, series, "unknown machine", (), Wire())
+        if row.predicted:
+            prediction, fitted_to = (str(run.provenance.get(key) or "") for key in ("prediction", "fitted_to"))
+            return SeriesPoint(
+                row, series, run.machine, (), Wire(), colour_of=measured_name(row), prediction=prediction,
+                fitted_to=fitted_to,
+            )  # fmt: skip
+        probe = probes[run.run_id]
         return SeriesPoint(
-            row, series, run.machine, (), Wire(), colour_of=colour_of, prediction=prediction, fitted_to=fitted_to
-        )
-    host_sets = {hosts[run_id] for run_id in row.round_run_ids if run_id and run_id in runs}
-    return SeriesPoint(
-        row, series, run.machine, hosts[row.run_id], Wire.of(run), hosts_changed=len(host_sets) > 1,
-        library=library_summary(probes[run.run_id]) if row.algorithm == NATIVE else "",
-        expected_s=expected_s(probes[run.run_id], row), mpi=mpi_version(run.provenance),
-        nccl=nccl_name(run) if row.transport == "nccl" else "",
-    )  # fmt: skip
+            row, series, run.machine, hosts[run.run_id], Wire.of(run),
+            hosts_changed=len({hosts[run_id] for run_id in row.round_run_ids if run_id in hosts}) > 1,
+            library=library_summary(probe) if row.algorithm == NATIVE else "", expected_s=expected_s(probe, row),
+            mpi=mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",
+            step=results.step_times.get(row.key),
+        )  # fmt: skip
+
+    return [point(row) for row in rows]
 
 
 def _hosts(run: Run) -> tuple[str, ...]:

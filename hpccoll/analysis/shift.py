@@ -44,11 +44,7 @@ class Shift:
     freedom: float  # its degrees of freedom
 
     def rounds_to_decide(self, tolerance: float) -> int:
-        """Return about how many rounds of each run make the interval so short that it decides.
-
-        Args:
-            tolerance: the smallest change that matters, such as 0.05.
-        """
+        """Return about how many rounds of each run decide whether a change exceeds the tolerance, such as 0.05."""
         distance = abs(abs(math.log(self.factor)) - math.log1p(tolerance))
         half = max(distance, math.log1p(tolerance) / 4)  # a shift near the tolerance would need any number
         quantile = float(half_width(self.freedom))
@@ -58,9 +54,7 @@ class Shift:
 def shifts(old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> list[Shift | None]:
     """Return the shift of every case; None without a round in one of the runs, or with one round in all of them.
 
-    Args:
-        old: the medians of the rounds of each case in the old run, in seconds.
-        new: likewise in the new run.
+    ``old`` and ``new`` are the medians of the rounds of each case in seconds, [case][round].
     """
     logs = [(np.log(before), np.log(after)) for before, after in zip(old, new, strict=True)]
     usable = [number for number, (before, after) in enumerate(logs) if len(before) and len(after)]

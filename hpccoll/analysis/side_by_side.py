@@ -46,10 +46,6 @@ def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]
 
     Of several of ours the one whose timing, type of elements and placement are theirs is taken, and then the fastest:
     the library's own call has two placements.
-
-    Args:
-        theirs: imported rows.
-        ours: rows that hpccoll measured.
     """
     by_operation = defaultdict[tuple[str, str, CallKey], list[Row]](list)
     for row in ours:

@@ -45,18 +45,16 @@ class SizeRanges:
 
 
 def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:
-    """Return the ranges that serve all ``placements``, by RULE.
-
-    Args:
-        placements: the measurements of one setting, or of both placements of a call, at the same sizes.
+    """Return the ranges, by RULE, that serve one setting, or both placements of a call at the same sizes.
 
     Raises:
         ValueError: if no choice was measured in all placements.
     """
     sizes, price = placements[0].sizes, max(map(cut_price, placements))
     choices = [choice for choice in placements[0].curves if all(choice in other.curves for other in placements)]
-    logs = np.array([log_times(measured.curves, sizes)[_rows_of(measured, choices)] for measured in placements])
-    best = np.array([log_times(measured.curves, sizes).min(axis=0) for measured in placements])
+    every = [dict(zip(measured.curves, log_times(measured.curves, sizes), strict=True)) for measured in placements]
+    logs = np.array([[of_choice[choice] for choice in choices] for of_choice in every])
+    best = np.array([np.min([*of_choice.values()], axis=0) for of_choice in every])
     excess, mean_logs = (logs - best[:, None]).mean(axis=0), logs.mean(axis=0)
     is_native = [choice.is_native for choice in choices]
     entry = np.where(is_native, 0.0, price * any(is_native))
@@ -83,10 +81,6 @@ def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:
     )
     cost = float(excess[rows, range(len(sizes))].sum() + price * (len(starts) - 1) + entry[rows[0]])
     return SizeRanges(ranges, cost, price)
-
-
-def _rows_of(measured: MeasuredSetting, choices: Sequence[Choice]) -> list[int]:
-    return [list(measured.curves).index(choice) for choice in choices]
 
 
 def log_times(curves: Curves, sizes: Sequence[int]) -> Times:
@@ -119,12 +113,9 @@ def ratio_noise(measured: MeasuredSetting) -> float:
 
 
 def _cheapest_rows(excess: Times, price: float, entry: Times) -> list[int]:
-    """Return a row for each column of ``excess`` so that the sum, plus ``price`` for every change, is least.
+    """Return a row for each column of ``excess``, [row, column], so that the sum of costs is least.
 
-    Args:
-        excess: the cost of each row in each column, [row, column].
-        price: the cost of a change.
-        entry: the cost of beginning with each row.
+    A change of the row costs ``price``, and beginning with a row its ``entry``.
     """
     total = excess[:, 0] + entry
     origins = []

@@ -91,9 +91,7 @@ _PLACE = "mapping", "dtype", "variant", "device"
 def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callable[[Row], tuple[str, ...]]:
     """Return a function that returns, in words, what distinguishes the workload of a row from others of its model.
 
-    Args:
-        rows: all rows of training steps.
-        without: the keys that are left out.
+    ``rows`` are all rows of training steps; the keys ``without`` are left out.
     """
     values: dict[tuple[str, str], set[object]] = defaultdict(set)
     for row in rows:
@@ -105,7 +103,9 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
         workload = call_arguments(row)
         differing = [key for key in (*workload, *_PLACE) if len(values[workload["model"], key]) > 1]
         words = (
-            str(getattr(row, key) or "") if key in _PLACE else _coordinate_text(workload, key)
+            str(getattr(row, key) or "")
+            if key in _PLACE
+            else _KEY_WORDS.get(key, lambda w, key=key: f"{key}={w[key]}")(workload)
             for key in differing
             if key not in ("scale", *without)
         )
@@ -114,16 +114,10 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
     return name
 
 
-def _coordinate_text(workload: Workload, key: str) -> str:
-    return _KEY_WORDS[key](workload) if key in _KEY_WORDS else f"{key}={workload[key]}"
-
-
 def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[StepComparison]:
     """Return the steps of each workload and shape: of each model those on most ranks with cores of their own first.
 
-    Args:
-        rows: the rows, of which those of measured steps count.
-        machines: the machine of each run, by run_id; steps of several machines are not compared.
+    Only rows of measured steps count. Steps of several machines, which ``machines`` names by run_id, are not compared.
     """
     rows = [row for row in rows if is_step(row)]
     several_machines = len({machines.get(row.run_id) for row in rows}) > 1
@@ -171,10 +165,6 @@ def product_findings(
     """Yield a warning if computations that are to be products of matrices are too small for one.
 
     It names the workload with the largest share of them. Each pipeline stage counts once.
-
-    Args:
-        compared: the steps.
-        times_of: returns the times of a row, None if they are not known.
     """
     found = []
     for each in compared:

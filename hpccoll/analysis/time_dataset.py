@@ -65,12 +65,10 @@ class RowTimes:
 
 
 def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) -> Iterator[RowTimes]:
-    """Yield the raw times of rows, in their order.
+    """Yield the raw times of timed rows, in their order.
 
-    Args:
-        path: the file of the rows; if its job has ended since, the raw file replaces the journal.
-        run_ids: the launches in the file that were read for the rows.
-        rows: rows that were timed.
+    If the job of the file has ended since, the raw file replaces the journal. Of its launches only ``run_ids``, which
+    were read for the rows, count.
 
     Raises:
         BadInputError: if the file cannot be read or no longer holds the rows.
@@ -149,9 +147,7 @@ def _event_dataset(timed: Sequence[tuple[int, RowTimes]], dataset: xr.Dataset) -
 def _rank_dataset(timed: Sequence[tuple[int, RowTimes]], shape: tuple[int, int, int]) -> xr.Dataset:
     """Return the times and the locations of each rank that any case keeps.
 
-    Args:
-        timed: the times of cases by their positions.
-        shape: the numbers of cases, of rounds, and of iterations in a round.
+    ``timed`` are the times of cases with their positions; ``shape`` is [case, round, iteration].
     """
     kept = [np.arange(each.times.start_ns.shape[1]) * each.times.rank_stride for _, each in timed]
     ranks = np.unique(np.concatenate([np.empty(0, np.int64), *kept]))

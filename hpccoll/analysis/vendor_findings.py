@@ -24,14 +24,15 @@ def vendor_findings(group: ChartGroup) -> Iterator[Finding]:
 
 def _fallbacks(group: ChartGroup) -> Iterator[Finding]:
     """Yield each series that is not what was requested: what ran (None without evidence), how many rows, and why."""
-    rows_by_series: dict[str, list[Row]] = defaultdict(list)
+    rows_by_series = defaultdict[str, list[Row]](list)
     for point in group.usable:
         if fell_back(point.row):
             rows_by_series[point.series].append(point.row)
     for series, rows in rows_by_series.items():
         name, requested = executed_name(rows[0]), rows[0].requested
         ran = "no evidence shows what ran" if name == UNKNOWN else f"{name} ran"
-        reasons = tuple(dict.fromkeys(filter(None, map(_reason, rows))))
+        in_brackets = (row.executed.partition(" (")[2].removesuffix(")") for row in rows)
+        reasons = tuple(dict.fromkeys(filter(None, (row.evidence for row in rows) if name == UNKNOWN else in_brackets)))
         why = "; ".join(first_few(reasons, MAX_REASONS, "reason")) or "no log gives a reason"
         yield warning(
             "fallback",
@@ -39,11 +40,6 @@ def _fallbacks(group: ChartGroup) -> Iterator[Finding]:
             title="Fallback", series=series, requested=requested, executed=None if name == UNKNOWN else name,
             rows=len(rows), reasons=reasons,
         )  # fmt: skip
-
-
-def _reason(row: Row) -> str | None:
-    in_brackets = row.executed.partition(" (")[2].removesuffix(")")
-    return row.evidence if executed_name(row) == UNKNOWN else in_brackets
 
 
 def _libraries(group: ChartGroup) -> Iterator[Finding]:

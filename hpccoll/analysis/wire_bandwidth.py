@@ -156,17 +156,11 @@ def add_headers(payload_bytes: float, mtu: int) -> float:
     return payload_bytes + frames * FRAME_HEADER_BYTES + frames / FRAMES_PER_ACKNOWLEDGEMENT * FRAME_HEADER_BYTES
 
 
-def counted_with_headers(row: Row, wire: Wire) -> float | None:
-    """Return the bytes that all nodes send, counted from the schedule, with headers and acknowledgements."""
-    if row.nodes < 2 or not row.wire_bytes_predicted or wire.mtu is None:
-        return None
-    return add_headers(row.wire_bytes_predicted, wire.mtu)
-
-
 def measured_to_counted(row: Row, wire: Wire) -> float | None:
-    """Return the bytes that the ports sent over those counted from the schedule with headers."""
-    expected = counted_with_headers(row, wire)
-    return row.wire_bytes_measured / expected if expected and row.wire_bytes_measured is not None else None
+    """Return the bytes that the ports sent over those counted from the schedule with headers; None without both."""
+    if row.nodes < 2 or not row.wire_bytes_predicted or wire.mtu is None or row.wire_bytes_measured is None:
+        return None
+    return row.wire_bytes_measured / add_headers(row.wire_bytes_predicted, wire.mtu)
 
 
 def in_units_of_size(row: Row, nbytes: float | None) -> float | None:

@@ -123,7 +123,7 @@ def _simulated(
     from hpccoll.common.units import parse_parameter
     from hpccoll.model.step_prediction import predict_steps
     from hpccoll.model.step_scenarios import step_request
-    from hpccoll.render import step_report
+    from hpccoll.render import prediction_report, step_report
 
     request = step_request(keys, parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
     with progress_counter("numbers of nodes") as progress:
@@ -137,7 +137,7 @@ def _simulated(
         write_step_chart(rows, out, title, [request.compute.text, request.parallel or "data parallel"])
 
     if as_json:
-        for line in step_report.left_out_lines(predicted.left_out):
+        for line in prediction_report.left_out_lines(predicted.left_out):
             typer.echo(f"hpccoll: {line}", err=True)
     return _Answer(rows, list(step_report.step_lines(predicted)), write)
 

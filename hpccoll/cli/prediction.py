@@ -104,7 +104,7 @@ def predict(
         lines = prediction_report.question_lines if question else prediction_report.report_lines
         typer.echo("\n".join(lines(predicted)))
     if as_json or question:
-        for line in prediction_report.left_out_lines(predicted):
+        for line in prediction_report.left_out_lines(predicted.left_out):
             typer.echo(f"hpccoll: {line}", err=True)
     elif out:
         typer.echo(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")

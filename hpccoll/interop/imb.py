@@ -15,13 +15,7 @@ from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import (
-    BenchmarkOutput,
-    LineHandlers,
-    SuppliedMetadata,
-    read_count,
-    read_number,
-)
+from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_count, read_number
 from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
 

@@ -1,8 +1,7 @@
 """Runs a job on all ranks, round by round, and keeps the outcomes."""
 
-import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.job_results import JobResults
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
-from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.ranks import Ranks, print_of_rank
 from hpccoll.measure.recovery import ExcludedError, RankGroup
 from hpccoll.measure.round_order import Completed, check_cases, job_for_remaining_ranks, rounds_left
 from hpccoll.measure.timing_loop import RankProgress
@@ -90,7 +89,7 @@ class JobRunner:
             with watchdog(self.progress, self._where, self.job.effort.timeout, self.report_failure, self._is_excluded):
                 fine = self._run_attempts(shape, left, probe_result)
         except ExcludedError:
-            self._print_message("stalled; the other ranks continued without it, and it ends with them")
+            print_of_rank(self.me, "stalled; the other ranks continued without it, and it ends with them")
             group.end_launch(excluded=True)
             raise
         with launch.exit_limit():
@@ -183,13 +182,9 @@ class JobRunner:
 
     def report_failure(self, message: str) -> None:
         """Print the reason why this rank fails, and record it next to the journal; callable from any thread."""
-        self._print_message(message)
+        print_of_rank(self.me, message)
         self.note_failure(message)
 
     def note_failure(self, message: str) -> None:
         failure = Failure(case_id=self.progress.case, rank=self.me, message=message, attempt=self.attempt_number)
         self.results.note_failure(failure)
-
-    def _print_message(self, message: str) -> None:
-        with suppress(OSError):  # a full disk or a closed pipe must not keep the job from ending
-            print(f"r{self.me} | {message}", file=sys.stderr, flush=True)

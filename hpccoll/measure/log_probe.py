@@ -6,9 +6,8 @@ before it measures, if NCCL can be silenced afterwards. Its communicators end wi
 begins as without one.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.provenance import gather_attempt
-from hpccoll.measure.ranks import Ranks, first_reason
+from hpccoll.measure.ranks import Ranks, first_reason, print_of_rank
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.transports.gpu import gpu_errors, nccl_version
@@ -42,7 +41,7 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
     the signal on which this rank is to stop; 0 if none has come.
     """
     progress = RankProgress()
-    with watchdog(progress, lambda: "", job.effort.timeout, partial(_print_message, ranks.comm.rank)):
+    with watchdog(progress, lambda: "", job.effort.timeout, partial(print_of_rank, ranks.comm.rank)):
         factory = CaseFactory(ranks, job, gather_attempt(ranks, job, 0, gpus.provenance(job.cases)), gpus)
         shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
         for case in probe_cases(job, shape):
@@ -131,8 +130,3 @@ def _result(directory: Path, texts: Sequence[Mapping[str, bytes] | str]) -> Prob
     except (OSError, ValueError) as error:
         return ProbeResult(failure=f"left no readable log: {error}")
     return replace(result, logs="", failure=result.failure and "left no line that is known")
-
-
-def _print_message(rank: int, message: str) -> None:
-    with suppress(OSError):
-        print(f"r{rank} | {message}", file=sys.stderr, flush=True)

@@ -156,6 +156,12 @@ def rank_namer(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
     return name
 
 
+def print_of_rank(rank: int, message: str) -> None:
+    """Print a message of a rank on standard error; callable from any thread."""
+    with suppress(OSError):  # a full disk or a closed pipe must not keep the job from ending
+        print(f"r{rank} | {message}", file=sys.stderr, flush=True)
+
+
 def abort_job(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 1) -> None:
     """Abort the job after the launcher has read the output of this rank.
 

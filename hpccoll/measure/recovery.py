@@ -25,7 +25,6 @@ has lost a rank ends by MPI_Abort after its results are written, because MPI_Fin
 
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +35,7 @@ from mpi4py import MPI
 from hpccoll.cases.case import Case, Job, Shape
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.prepared import Prepared
-from hpccoll.measure.ranks import Ranks, abort_job
+from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
 from hpccoll.measure.timing_loop import Nanoseconds
 
 LIMIT, ANSWER = 1 / 4, 1 / 6
@@ -318,6 +317,5 @@ class RankGroup:
             return
         while self.me:  # rank 0 ends it
             time.sleep(1)
-        with suppress(OSError):  # a full disk or a closed pipe must not keep the launch from ending
-            print(f"r0 | {self._losses[0]['how']}; the launch ends by MPI_Abort", file=sys.stderr, flush=True)
+        print_of_rank(0, f"{self._losses[0]['how']}; the launch ends by MPI_Abort")
         abort_job(MPI.COMM_WORLD, code=3)  # something planned is missing

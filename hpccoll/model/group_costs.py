@@ -10,7 +10,7 @@ simulated by part of their ranks where this changes nothing:
 """
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
@@ -80,20 +80,16 @@ def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
     """Return how groups of ranks share a machine, seen from the first of them."""
     ports: dict[tuple[int, int], set[int]] = defaultdict(set)
     uplinks: dict[tuple[int, int], set[int]] = defaultdict(set)
-    on_node: dict[int, int] = defaultdict(int)
     for number, group in enumerate(groups):
         several_nodes = len({layout.node[me] for me in group}) > 1
         several_racks = len({layout.rack[me] for me in group}) > 1
         for me in group:
-            on_node[layout.node[me]] += 1
             if several_nodes:
                 ports[layout.node[me], layout.rail[me]].add(number)
             if several_racks:
                 uplinks[layout.rack[me], layout.rail[me]].add(number)
-    first = groups[0]
-    mine: dict[int, int] = defaultdict(int)
-    for me in first:
-        mine[layout.node[me]] += 1
+    first, on_node = groups[0], Counter(layout.node[me] for group in groups for me in group)
+    mine = Counter(layout.node[me] for me in first)
     return GroupUse(
         max((len(ports.get((layout.node[me], layout.rail[me]), ())) for me in first), default=1) or 1,
         max((len(uplinks.get((layout.rack[me], layout.rail[me]), ())) for me in first), default=1) or 1,
@@ -144,16 +140,12 @@ class GroupCosts:
 
     def _key(self, operation: StepOperation) -> tuple[str, ...]:
         """Return the collective, the axis, the type and, of a message, the stages between which it goes."""
-        stages = self._stages(operation)
-        return operation.collective, operation.axis, operation.dtype, *map(str, stages)
-
-    def _stages(self, operation: StepOperation) -> tuple[int, ...]:
-        """Return the two stages of a message, the earlier one first."""
-        peer = operation.peer
+        peer, key = operation.peer, (operation.collective, operation.axis, operation.dtype)
         if peer is None:
-            return ()
+            return key
         forward = operation.phase == "forward"
-        return (peer - 1, peer) if forward == operation.sends else (peer, peer + 1)
+        earlier = peer - 1 if forward == operation.sends else peer
+        return *key, str(earlier), str(earlier + 1)
 
     def _padded(self, operation: StepOperation) -> int:
         """Return the size of an operation, padded to whole elements of all ranks, as frameworks do."""
@@ -162,16 +154,12 @@ class GroupCosts:
         grain = itemsize(operation.dtype) * family.blocks(ranks)
         return -(-operation.nbytes // grain) * grain
 
-    def _groups(self, key: tuple[str, ...]) -> list[Sequence[int]]:
-        _, axis, _, *stages = key
-        return self.mesh.pairs(int(stages[0]), int(stages[1])) if stages else self.mesh.groups(axis)
-
     def _simulated(
         self, key: tuple[str, ...], sizes: Sequence[int], progress: Callable[[], None]
     ) -> Iterator[tuple[int, AlgorithmTime]]:
         """Yield the time of the fastest algorithm for each size."""
-        family, _, dtype, *_ = key
-        groups = self._groups(key)
+        family, axis, dtype, *stages = key
+        groups = self.mesh.pairs(int(stages[0]), int(stages[1])) if stages else self.mesh.groups(axis)
         use = group_use(self.layout, groups)
         layout = self.layout.subset(groups[0]).renumbered()
         asked = self.algorithm if self.algorithm in collective(family).components else None
@@ -189,7 +177,8 @@ class GroupCosts:
             likely = {name: simulations[name].seconds(nbytes, progress, ["value"]) for name in usable}
             fastest = min(usable, key=lambda name: likely[name]["value"])
             ends = simulations[fastest].seconds(nbytes, progress, ["low_cost", "high_cost"])
-            self._assumed |= dict.fromkeys(simulations[fastest].assumed)
+            if assumed := simulations[fastest].simulation.assumed:
+                self._assumed[f"{fastest}: {assumed}"] = None
             yield nbytes, AlgorithmTime(fastest, likely[fastest] | ends)
 
 
@@ -220,13 +209,6 @@ class _GroupSimulation:
             aggregators=aggregators if aggregates else None, shared=use.shared,
         )  # fmt: skip
         self.one_way = ONE_WAY if family == "send_recv" else 1.0
-
-    @property
-    def assumed(self) -> list[str]:
-        """The assumptions behind the simulation."""
-        simulation = self.simulation
-        several = f"{simulation.algorithm.name}: {simulation.assumed}" if simulation.assumed else None
-        return [each for each in (several,) if each]
 
     def unpredicted_reason(self, nbytes: int) -> str | None:
         """Return why nothing can be predicted for a size; None if something can."""

@@ -132,8 +132,7 @@ class Predictions:
     machine: MachineFile
     request: Request
     predictions: Sequence[Prediction]  # the predictions, by nodes, algorithms and sizes
-    # the numbers of nodes without a prediction, by algorithm and reason
-    left_out: Mapping[tuple[str, str], Sequence[int]]
+    left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
 
 
 def predict(machine: MachineFile, request: Request, progress: Callable[[int, int], None] | None = None) -> Predictions:
@@ -149,7 +148,7 @@ def predict(machine: MachineFile, request: Request, progress: Callable[[int, int
         machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
     total, done = len(request.nodes) * len(choices) * len(request.sizes), 0
     predictions: list[Prediction] = []
-    left_out: dict[tuple[str, str], list[int]] = defaultdict(list)
+    left_out: dict[str, list[int]] = defaultdict(list)
 
     def report(_messages: int = 0) -> None:
         if progress:
@@ -164,14 +163,14 @@ def predict(machine: MachineFile, request: Request, progress: Callable[[int, int
             )  # fmt: skip
             for nbytes in request.sizes:
                 if reason := simulation.unpredicted_reason(nbytes):
-                    left_out[name, reason].append(nodes)
+                    left_out[f"{name}: {reason}"].append(nodes)
                 else:
                     predictions.append(_prediction(simulation, request, nodes, nbytes, report))
                 done += 1
                 report()
         predictions += _nccl_predictions(machine, request, nodes)
     if not any(each.kind == SIMULATED for each in predictions):
-        raise UnusableError("--algorithms", "; ".join(f"{name}: {reason}" for name, reason in left_out))
+        raise UnusableError("--algorithms", "; ".join(left_out))
     counts = {key: tuple(dict.fromkeys(nodes)) for key, nodes in left_out.items()}
     return Predictions(machine, request, predictions, counts)
 

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import geometric_mean
 
-from hpccoll.analysis.measured_choices import geometric_mean
 from hpccoll.analysis.recommendation import Recommendation, RecommendedRange
 from hpccoll.analysis.recommendations import lone_rank_reason
 from hpccoll.analysis.setting import Choice

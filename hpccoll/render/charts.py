@@ -8,10 +8,10 @@ from altair.utils.schemapi import debug_mode
 
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.rail_usage import largest_points
 from hpccoll.analysis.rank_pairs import curve_points, map_sizes
 from hpccoll.analysis.recommendation import Recommendation, measured_call
 from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_interval, median_seconds
 from hpccoll.analysis.setting import Choice

@@ -10,7 +10,7 @@ from hpccoll.analysis.critical_findings import opening_findings
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.analysis.mapping_comparison import mapping_table
-from hpccoll.analysis.sent_bytes_table import sent_bytes_table
+from hpccoll.analysis.sent_bytes import sent_bytes_table
 from hpccoll.analysis.step_findings import step_findings, step_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import COLLECTIVES

@@ -150,13 +150,13 @@ def _notes(predicted: Predictions) -> Iterator[str]:
         yield "nccl_ring, nccl_tree: modelled, NCCL's own model, by the fastest protocol; never marked as the fastest"
     for assumed in dict.fromkeys((one.algorithm, one.assumed) for one in predictions if one.assumed):
         yield from textwrap.wrap(f"{assumed[0]}: {assumed[1]}; never marked as the fastest", WIDTH)
-    yield from left_out_lines(predicted)
+    yield from left_out_lines(predicted.left_out)
 
 
-def left_out_lines(predicted: Predictions) -> Iterator[str]:
-    """Yield a line for each algorithm and reason for which it was left out."""
-    for (name, reason), nodes in predicted.left_out.items():
-        yield f"left out on {', '.join(map(str, nodes))} nodes: {name}: {reason}"
+def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Yield a line for each reason for which numbers of nodes were left out."""
+    for reason, nodes in left_out.items():
+        yield f"left out on {', '.join(map(str, nodes))} nodes: {reason}"
 
 
 def question_lines(predicted: Predictions) -> Iterator[str]:

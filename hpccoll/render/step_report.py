@@ -1,14 +1,14 @@
 """Predicted training steps in words: tables by the number of GPUs, the communication wall, and what is assumed."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from hpccoll.common.text import table_lines
 from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_seconds
 from hpccoll.model.communication_wall import WallPoint, bubble_share
 from hpccoll.model.step_prediction import StepPrediction, StepPredictions
 from hpccoll.model.step_scenarios import ScenarioPrediction
-from hpccoll.render.prediction_report import WIDTH, machine_lines
+from hpccoll.render.prediction_report import WIDTH, left_out_lines, machine_lines
 
 BUBBLES = (4, 8, 16), (8, 32, 128)
 """The stages and the micro-batches of pipelines whose bubble is printed."""
@@ -97,12 +97,6 @@ def _wall_lines(predicted: StepPredictions) -> Iterator[str]:
             f"  on {last.layout.workers:,} GPUs links of {format_bit_rate(last.hide_rate)} would make both equal; "
             f"a link has {format_bit_rate(8 * last.link)}" + (f", a node has {last.links}" if last.links > 1 else "")
         )
-
-
-def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """Yield a line for each reason for which numbers of nodes were left out."""
-    for reason, nodes in left_out.items():
-        yield f"left out on {', '.join(map(str, nodes))} nodes: {reason}"
 
 
 def closed_form_lines(points: Sequence[WallPoint]) -> Iterator[str]:

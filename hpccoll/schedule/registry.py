@@ -121,11 +121,8 @@ class Algorithm:
         """Return the schedules, one for each slice of the buffer.
 
         Raises:
-            BadInputError: if the algorithm has no such parameter, or cannot run on the layout.
+            UnmetRequirementError: if the algorithm cannot run on the layout.
         """
-        for name in parameters:
-            if name not in self.parameters:
-                raise BadInputError(f"parameter of {self.name}", name, self.parameters or "none: it has no parameters")
         if reason := self.unmet(layout, **parameters):
             raise UnmetRequirementError("algorithm", reason)
         return self._made(layout, **parameters)

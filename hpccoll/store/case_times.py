@@ -1,6 +1,7 @@
 """The times of one case, of each iteration at all ranks or at a subsample of ranks, round after round."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,26 +85,20 @@ class CaseTimes:
     def merge(self, later: "CaseTimes") -> "CaseTimes":
         """Return these times followed by ``later`` ones, of the ranks that both keep."""
         stride = max(self.rank_stride, later.rank_stride)
-        one_clock = len(self.span_ns) and len(later.span_ns)
-        has_events = len(self.device_ns) and len(later.device_ns)
-        has_timeline = len(self.event_ns) and len(later.event_ns)
 
-        def concatenate(name: str) -> Nanoseconds:
-            return np.concatenate([getattr(times, name) for times in (self, later)])
+        def join(name: str, *, by_rank: bool = False) -> Any:
+            """Join two arrays by iteration; the result is empty if one of them is."""
+            first, second = getattr(self, name), getattr(later, name)
+            if not (len(first) and len(second)):
+                return second if len(first) else first
+            if by_rank:
+                first, second = first[:, :: stride // self.rank_stride], second[:, :: stride // later.rank_stride]
+            return np.concatenate([first, second])
 
-        def concatenate_ranks(name: str) -> Nanoseconds:
-            return np.concatenate([getattr(times, name)[:, :: stride // times.rank_stride] for times in (self, later)])
-
+        per_iteration = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank", "round")
+        per_rank = ("start_ns", "end_ns", "device_ns", "event_ns")
         return CaseTimes(
-            start_ns=concatenate_ranks("start_ns"),
-            end_ns=concatenate_ranks("end_ns"),
             rank_stride=stride,
-            min_ns=concatenate("min_ns"),
-            median_ns=concatenate("median_ns"),
-            max_ns=concatenate("max_ns"),
-            span_ns=concatenate("span_ns") if one_clock else np.empty(0, np.int64),
-            slowest_rank=concatenate("slowest_rank"),
-            round=np.concatenate([self.round, later.round]),
-            device_ns=concatenate_ranks("device_ns") if has_events else np.empty((0, 0), np.int64),
-            event_ns=concatenate_ranks("event_ns") if has_timeline else np.empty((0, 0, 0), np.int64),
+            **{name: join(name) for name in per_iteration},
+            **{name: join(name, by_rank=True) for name in per_rank},
         )

@@ -28,6 +28,7 @@ from hpccoll.analysis.size_ranges import MIN_CUT_PRICE, choose_ranges, cut_price
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Layout
 from hpccoll.store.rows import Gap
+from hpccoll.store.statistics import RoundStatistics
 
 CONDITIONS = Conditions("2 nodes", "MPICH 5", "python")
 SIZES = [KIB << 2 * i for i in range(8)]
@@ -65,12 +66,14 @@ def test_a_small_gain_at_many_sizes_makes_a_range_but_not_at_one_size():
         assert [label for _, label in made] == labels
 
 
+def of_rounds(seconds, *drift):
+    """Return the rounds of a choice in one launch: ``seconds`` times the drift of each."""
+    return {("sum", "run-1", number): RoundStatistics(seconds * each, None) for number, each in enumerate(drift)}
+
+
 def test_a_round_that_is_slow_for_all_choices_is_no_noise():
     def curve(factor, drift):
-        turns = {("sum", "run-1", number): d * factor for number, d in enumerate(drift)}
-        return {
-            size: ChoiceTime(s * factor, 2.0, {turn: s * d for turn, d in turns.items()}) for size, s in LATE.items()
-        }
+        return {size: ChoiceTime(s * factor, 2.0, of_rounds(s * factor, *drift)) for size, s in LATE.items()}
 
     def cuts(drift, other):
         late = {size: curve(1.2 if size < SIZES[5] else 0.9, other)[size] for size in SIZES}
@@ -113,14 +116,13 @@ def test_partial_results_have_a_warning():
 
 
 def test_a_choice_without_a_slow_round_is_not_faster_for_it():
-    turns = {("sum", "run-1", number): seconds for number, seconds in ((1, 1.0), (2, 5.0), (3, 5.0))}
-    slow = ChoiceTime(5.0, 0.0, turns)
-    quick = ChoiceTime(1.1, 0.0, {turn: 1.1 * seconds for turn, seconds in turns.items() if turn[2] < 2})
+    slow = ChoiceTime(5.0, 0.0, of_rounds(1.0, 1, 5, 5))
+    quick = ChoiceTime(1.1, 0.0, of_rounds(1.1, 1))
     ring, star = Choice("ring", "mpi"), Choice("star", "mpi")
     assert comparable_seconds({ring: slow, star: quick}) == {ring: pytest.approx(1.0), star: pytest.approx(1.1)}
     curves = {ring: dict.fromkeys(SIZES, slow), star: dict.fromkeys(SIZES, quick)}
     assert [r.choice for r in choose_ranges(MeasuredSetting(curves, ("run-1",), CONDITIONS)).ranges] == [ring]
-    unsure = {Choice("direct", "mpi"): dict.fromkeys(SIZES, ChoiceTime(3.0, 0.5, dict.fromkeys(quick.rounds, 3.0)))}
+    unsure = {Choice("direct", "mpi"): dict.fromkeys(SIZES, ChoiceTime(3.0, 0.5, of_rounds(3.0, 1)))}
     assert (
         cut_price(MeasuredSetting(curves, ("run-1",), CONDITIONS))
         == cut_price(MeasuredSetting(curves | unsure, ("run-1",), CONDITIONS))
@@ -228,13 +230,6 @@ def test_a_table_has_no_choice_for_a_single_rank_and_results_of_one_alone_are_re
 def test_a_choice_holds_its_parameters_and_how_it_moves_bytes():
     made = measured_table({"ring channels=4": EARLY, "ring": LATE}, transport="tiered")
     assert [label for _, label in choices_by_first_size(made)] == ["ring channels=4 over tiered", "ring over tiered"]
-
-
-def test_arguments_of_a_call_are_of_the_setting():
-    curves = {"pairwise traffic=zipf window=2": {8: 1e-6}, "pairwise traffic=uniform": {8: 1e-6}}
-    made = measured_table(curves, collective="all_to_all_v", op=None)
-    assert [dict(entry.setting.arguments) for entry in made.entries] == [{"traffic": "zipf"}, {"traffic": "uniform"}]
-    assert [entry.ranges[0].choice.label for entry in made.entries] == ["pairwise window=2", "pairwise"]
 
 
 def test_a_choice_is_never_extrapolated():

@@ -12,8 +12,7 @@ from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.critical_findings import (
     find_busy_machine,
     find_critical,
-    find_far_gpus,
-    find_hidden_gpus,
+    find_gpu_bindings,
     find_slow_gpus,
     opening_findings,
 )
@@ -192,21 +191,23 @@ def load(host="n0", other_cores=0.0, stolen=0.0):
 
 
 @pytest.mark.parametrize(
-    ("find", "key", "values"),
+    ("fact", "kind", "values"),
     [
-        (find_far_gpus, "ranks_far_from_gpu", {"number": 2, "first": 4}),
-        (find_hidden_gpus, "ranks_seeing_one_gpu", {"number": 2}),
+        ("ranks_far_from_gpu", "far_gpus", {"number": 2, "first": 4}),
+        ("ranks_seeing_one_gpu", "hidden_gpus", {"number": 2}),
     ],
 )
-def test_ranks_that_miss_their_gpus_are_a_warning_with_the_jobs(of_rows, make_row, make_run, find, key, values):
+def test_ranks_far_from_their_gpu_or_that_see_one_only_are_a_warning_with_the_jobs(
+    of_rows, make_row, make_run, fact, kind, values
+):
     runs = [
-        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance=known)
-        for n, known in enumerate(({key: [4, 5]}, {key: None}, {key: [4, 5]}, {}))
+        make_run(run_id=f"run-{n}", job=f"job-{n}", provenance={fact: ranks})
+        for n, ranks in enumerate([[4, 5], None, [4, 5]])
     ]
     results = of_rows(make_row(), runs=runs)
-    (found,) = find(results)
+    (found,) = find_gpu_bindings(results)
     assert found in opening_findings(results)
-    assert (found.severity, found.values) == ("warning", {**values, "jobs": ("job-0", "job-2")})
+    assert (found.kind, found.severity, found.values) == (kind, "warning", values | {"jobs": ("job-0", "job-2")})
 
 
 def busy_findings(of_rows, make_row, make_run, *loads):

@@ -55,63 +55,44 @@ def test_a_variant_stays_known_with_added_variables_and_site_values_but_not_with
     assert known_variant("mine", {}) is known_variant(None, {}) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "case", "reason"),
-    [
-        ("nccl-sharp", ("all_reduce", "float32", "sum", 2, 8), None),
-        ("nccl-sharp", ("all_reduce", "float32", "prod", 2, 8), "the variant takes op sum, min, max, avg, not prod"),
-        ("nccl-sharp", ("all_reduce", "float32", "sum", 1, 8), "the variant takes at least 2 nodes"),
-        ("nccl-sharp", ("all_reduce", "float32", "sum", 2, 9), "the variant takes at most 8 ranks per node"),
-        ("nccl-sharp", ("broadcast", "float32", None, 2, 8), "the variant takes collective all_reduce,"),
-        ("nccl-nvls", ("all_reduce", "float32", "sum", 2, 8), "the variant takes at most 1 node"),
-        ("ucc-sharp", ("all_reduce", "float32", "sum", 2, 2), "the variant takes at most 1 rank per node"),
-    ],
-)
-def test_a_case_outside_the_limits_of_a_variant_gets_the_reason(name, case, reason):
-    *of_case, nodes, per_node = case
-    unmet = named_variants()[name].violation(tuple(of_case), NodeView.of(nodes, per_node))
-    assert unmet == reason or (reason and unmet.startswith(reason))
+NVLS, SYMMETRIC, SHARP = "nccl-nvls", "nccl-symmetric", "nccl-sharp"
 
 
 @pytest.mark.parametrize(
-    ("name", "case", "per_node", "nccl", "allowed"),
+    ("name", "call", "shape", "nccl", "excess"),
     [
-        ("nccl-nvls", ("all_reduce", "float32", "sum"), 8, None, True),
-        ("nccl-nvls", ("all_reduce", "float32", "avg"), 8, None, True),
-        ("nccl-nvls", ("all_reduce", "float32", "min"), 8, None, False),
-        ("nccl-nvls", ("reduce_scatter", "float64", "max"), 8, None, False),
-        ("nccl-nvls", ("all_reduce", "bfloat16", "max"), 8, None, True),
-        ("nccl-nvls", ("all_reduce", "int32", "min"), 8, None, True),
-        ("nccl-nvls", ("all_reduce", "uint8", "sum"), 8, None, False),
-        ("nccl-nvls", ("all_gather", "uint8", None), 8, None, True),
-        ("nccl-nvls", ("all_gather", "int32", None), 33, None, False),
-        ("nccl-nvls", ("all_reduce", "int32", "sum"), 33, None, True),
-        ("nccl-nvls", ("all_reduce", "float32", "sum"), 1, (2, 30, 7), False),
-        ("nccl-nvls", ("all_reduce", "float32", "sum"), 2, (2, 28, 3), False),
-        ("nccl-nvls", ("all_reduce", "float32", "sum"), 2, (2, 28, 7), True),
-        ("nccl-nvls", ("all_reduce", "float32", "sum"), 2, None, True),
-        ("nccl-symmetric", ("all_reduce", "float64", "sum"), 8, None, False),
-        ("nccl-symmetric", ("all_gather", "float64", None), 8, None, True),
-    ],
-)
-def test_nvls_and_windows_depend_on_dtype_and_op_together_and_on_the_version(name, case, per_node, nccl, allowed):
-    assert (named_variants()[name].violation(case, NodeView.of(1, per_node, nccl)) is None) == allowed
-
-
-@pytest.mark.parametrize(
-    ("collective", "nccl", "allowed"),
-    [
-        ("all_reduce", None, False), ("all_reduce", (2, 30, 7), False),
-        ("all_gather", None, True), ("all_gather", (2, 27, 7), False), ("all_gather", (2, 29, 2), True),
-        ("reduce_scatter", (2, 28, 9), False), ("reduce_scatter", (2, 29, 2), False),
-        ("reduce_scatter", (2, 29, 7), True),
+        (SHARP, "all_reduce float32 sum", (2, 8), None, None),
+        (SHARP, "all_reduce float32 prod", (2, 8), None, "op sum, min, max, avg, not prod"),
+        (SHARP, "all_reduce float32 sum", (1, 8), None, "at least 2 nodes"),
+        (SHARP, "all_reduce float32 sum", (2, 9), None, "at most 8 ranks per node"),
+        (SHARP, "broadcast float32", (2, 8), None, "collective all_reduce,"),
+        ("ucc-sharp", "all_reduce float32 sum", (2, 2), None, "at most 1 rank per node"),
+        (NVLS, "all_reduce float32 sum", (2, 8), None, "at most 1 node"),
+        (NVLS, "all_reduce float32 sum", (1, 8), None, None), (NVLS, "all_reduce float32 avg", (1, 8), None, None),
+        (NVLS, "all_reduce float32 min", (1, 8), None, "op"), (NVLS, "all_reduce bfloat16 max", (1, 8), None, None),
+        (NVLS, "reduce_scatter float64 max", (1, 8), None, "op"), (NVLS, "all_reduce int32 min", (1, 8), None, None),
+        (NVLS, "all_reduce uint8 sum", (1, 8), None, "dtype"), (NVLS, "all_gather uint8", (1, 8), None, None),
+        (NVLS, "all_gather int32", (1, 33), None, "at most 32"), (NVLS, "all_reduce int32 sum", (1, 33), None, None),
+        (NVLS, "all_reduce float32 sum", (1, 1), (2, 30, 7), "at least 2 ranks"),
+        (NVLS, "all_reduce float32 sum", (1, 2), (2, 28, 3), "at least"),
+        (NVLS, "all_reduce float32 sum", (1, 2), (2, 28, 7), None),
+        (NVLS, "all_reduce float32 sum", (1, 2), None, None),
+        (SYMMETRIC, "all_reduce float64 sum", (1, 8), None, "dtype"),
+        (SYMMETRIC, "all_gather float64", (1, 8), None, None),
+        (SYMMETRIC, "all_reduce float32 sum", (2, 8), None, "at most 1 node"),
+        (SYMMETRIC, "all_reduce float32 sum", (2, 8), (2, 30, 7), "at most 1 node"),
+        (SYMMETRIC, "all_gather float32", (2, 8), None, None),
+        (SYMMETRIC, "all_gather float32", (2, 8), (2, 27, 7), "at most 1 node"),
+        (SYMMETRIC, "all_gather float32", (2, 8), (2, 29, 2), None),
+        (SYMMETRIC, "reduce_scatter float32 sum", (2, 8), (2, 28, 9), "at most 1 node"),
+        (SYMMETRIC, "reduce_scatter float32 sum", (2, 8), (2, 29, 2), "at most 1 node"),
+        (SYMMETRIC, "reduce_scatter float32 sum", (2, 8), (2, 29, 7), None),
     ],
 )  # fmt: skip
-def test_windows_over_several_nodes_depend_on_the_collective_and_the_version(collective, nccl, allowed):
-    op = None if collective == "all_gather" else "sum"
-    unmet = named_variants()["nccl-symmetric"].violation((collective, "float32", op), NodeView.of(2, 8, nccl))
-    assert (unmet is None) == allowed
-    assert allowed or "at most 1 node" in unmet
+def test_the_limits_of_a_variant_depend_on_call_nodes_and_version(name, call, shape, nccl, excess):
+    collective, dtype, *op = call.split()
+    unmet = named_variants()[name].violation((collective, dtype, *(op or [None])), NodeView.of(*shape, nccl))
+    assert unmet is None if excess is None else f"the variant takes {excess}" in unmet
 
 
 def test_of_unknown_nodes_only_what_exceeds_a_limit_in_any_case_is_reported():
@@ -131,11 +112,15 @@ def test_every_limit_has_keys_of_the_project():
     assert {one for limit in limits for one in (limit.ops or ())} <= {*REDUCTIONS, "avg"}
 
 
-def test_a_known_name_sets_its_environment_and_variables_are_added():
-    assert variant_environment("nccl-ring", None) == {"NCCL_ALGO": "Ring"}
-    assert variant_environment("nccl-ring", {"NCCL_PROTO": "LL"}) == {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}
-    assert variant_environment("nccl-ring", {"NCCL_ALGO": "Ring"}) == {"NCCL_ALGO": "Ring"}
-    assert variant_environment("mine", {"A": 1}) == {"A": 1}
+@pytest.mark.parametrize(
+    ("name", "added", "environment"),
+    [
+        ("nccl-ring", None, {"NCCL_ALGO": "Ring"}), ("nccl-ring", {"NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Ring"}),
+        ("nccl-ring", {"NCCL_PROTO": "LL"}, {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}), ("mine", {"A": 1}, {"A": 1}),
+    ],
+)  # fmt: skip
+def test_a_known_name_sets_its_environment_and_variables_are_added(name, added, environment):
+    assert variant_environment(name, added) == environment
 
 
 @pytest.mark.parametrize("name", named_variants())

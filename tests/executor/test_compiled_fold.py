@@ -28,7 +28,6 @@ from hpccoll.schedule import REDUCTIONS
 COUNTS = (0, 1, 3, 7, 8, 31, 32, 33, 1000)
 """Lengths around those of vector registers."""
 
-FLOATS = ("float16", "float32", "float64", "bfloat16")
 PLACES = ("apart", "target is a", "target is b")
 
 
@@ -90,14 +89,6 @@ def test_a_fold_has_the_bits_of_numpy(operation, dtype, random, count, offset, p
         numbers = ~is_nan(expected)  # which NaN it is may differ
         assert bits(target[numbers]) == bits(expected[numbers])
         assert is_nan(target[~numbers]).all()
-
-
-@pytest.mark.parametrize(("operation", "dtype"), [*product(("minimum", "maximum"), FLOATS)])
-def test_minimum_and_maximum_propagate_nan_from_either_side(operation, dtype):
-    a, b = (np.array(values, dtype_of(dtype)) for values in ([np.nan, 1, np.nan, 2], [1, np.nan, np.nan, 3]))
-    target = np.zeros(4, dtype_of(dtype))
-    fold(operation, dtype, target, a, b)
-    assert np.isnan(target).tolist() == [True, True, True, False]
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])

@@ -7,15 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from schedule_examples import ALGORITHMS, cases
-from simulated_cases import (
-    equal_cut,
-    first_case,
-    simulated,
-    simulated_steps,
-    size_of,
-    synchronous,
-    uniform_machine,
-)
+from simulated_cases import equal_cut, first_case, simulated, simulated_steps, size_of, synchronous, uniform_machine
 
 from hpccoll.model.event_simulation import fair_rates, simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier

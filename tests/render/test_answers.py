@@ -153,7 +153,7 @@ def test_choices_at_sizes_of_their_own_have_no_verdict():
 def test_too_few_iterations_for_an_interval_are_the_reason_for_no_advice():
     (few,) = recommend(measured_results({"ring": LATE, "native": scaled(LATE, 2)}))
     bare = {
-        choice: {size: replace(time, intervals=dict.fromkeys(time.rounds)) for size, time in curve.items()}
+        choice: {size: replace(time, rounds={}) for size, time in curve.items()}
         for choice, curve in few.measured.curves.items()
     }
     undecided = tuple(

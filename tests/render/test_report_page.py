@@ -350,14 +350,11 @@ def small_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.fixture
-def few(make_row, of_rows):
-    """Results of three sizes, which are drawn soon."""
-    return of_rows(*(make_row(name, nbytes=n) for name in ("ring", "native") for n in (1024, 4096, 16384)))
-
-
 @pytest.mark.parametrize("share", [0.0, 0.999])
-def test_a_report_that_finds_a_full_disk_leaves_the_earlier_one_as_it_was(few, tmp_path, small_files, share):
+def test_a_report_that_finds_a_full_disk_leaves_the_earlier_one_as_it_was(
+    make_row, of_rows, tmp_path, small_files, share
+):
+    few = of_rows(*(make_row(name, nbytes=n) for name in ("ring", "native") for n in (1024, 4096, 16384)))
     index = build_report(few, tmp_path, "the first")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     (tmp_path / "other").touch()

@@ -44,45 +44,56 @@ def test_the_small_schedules_meet_their_postconditions(name, ranks):
     EXAMPLES[name].case(ranks).prove()
 
 
+TOLD = [Step(Send(1, 0), Recv(1, 1))], [Step(Send(0, 1), Recv(0, 0))]
+MOVED = [Step(Send(1, 0), Recv(1, tmp[1]))], [Step(Send(0, 0), Recv(0, tmp[1]))]
+BEFORE = [Step(Recv(1, tmp[0]), Send(1, 0), Copy(dst[0], tmp[1]), Recv(1, 0))]
+SENDS = [Step(Send(2, 0))]
+FOLDS = [Step(Recv(0, tmp[0]), RecvReduce(1, tmp[0]), Copy(dst[0], dst[0]))]
+FOLDS_FIRST = [Step(RecvReduce(1, tmp[0]), Recv(0, tmp[0]))]
+
+
 @pytest.mark.parametrize(
-    ("programs", "words"),
+    ("collective", "programs", "units", "words"),
     [
-        ([[EXCHANGE[0]], [EXCHANGE[1]], []], "rank 0 ends without rank 2's unit 0 in unit 0"),
-        ([[EXCHANGE[0]] * 2, [EXCHANGE[1]] * 2], "counts twice in unit 0: rank 0's unit 0, rank 1's unit 0"),
-        ([[Step(Send(1, tmp[0]))], [Step(Recv(0, 0))]], r"rank 0 reads tmp\[0\], which nothing has defined"),
-        ([[Step(Send(1, 0))], [Step(RecvReduce(0, 0, tmp[0]))]], r"rank 1 reads tmp\[0\], which nothing has defined"),
-        ([[Step(Copy(tmp[0], dst[0]))]], r"rank 0 reads tmp\[0\]"),
-        ([[Step(Copy(src[0], dst[0]))]], r"rank 0 reads src\[0\]"),
+        (all_reduce, ([EXCHANGE[0]], [EXCHANGE[1]], []), 1, "rank 0 ends without rank 2's unit 0 in unit 0"),
+        (all_reduce, ([EXCHANGE[0]] * 2, [EXCHANGE[1]] * 2), 1, "twice in unit 0: rank 0's unit 0, rank 1's unit 0"),
+        (all_reduce, ([Step(Send(1, tmp[0]))], [Step(Recv(0, 0))]), 1, r"rank 0 reads tmp\[0\], which nothing has"),
+        (all_reduce, ([Step(Send(1, 0))], [Step(RecvReduce(0, 0, tmp[0]))]), 1, r"rank 1 reads tmp\[0\]"),
+        (all_reduce, ([Step(Copy(src[0], dst[0]))],), 1, r"rank 0 reads src\[0\]"),  # in place
+        (all_gather, (TOLD[0], [Step(Send(0, 1), Recv(0, 1))]), 2, "rank 1 ends without rank 0's unit 0 in unit 0"),
+        (all_gather, ([*TOLD[0], Step(Send(1, 1))], [*TOLD[1], Step(RecvReduce(0, 0))]), 2,
+         "rank 1 ends with rank 1's unit 1 in unit 0"),
+        (all_reduce, MOVED, 2, r"rank 0 puts divisible units \[0\] in the place of \[1\]"),
+        (all_reduce, ([Step(Copy(dst[0], tmp[1]))],), 2, "divisible units"),
+        (all_reduce, (BEFORE, [Step(Send(0, 0), Send(0, 0), Recv(0, tmp[0]))]), 2, "rank 0 puts divisible units"),
+        (all_reduce, ([Step(Copy(dst[0], tmp[0]), Copy(tmp[0], dst[0]))],), 1, r"rank 0 reads tmp\[0\]"),
+        (all_reduce, (SENDS, SENDS, FOLDS), 1, "ends without"),  # not before the end
+        (all_reduce, (SENDS, SENDS, FOLDS_FIRST), 1, r"rank 2 reads tmp\[0\]"),
+    ],
+)  # fmt: skip
+def test_a_postcondition_that_fails_is_named(collective, programs, units, words):
+    with pytest.raises(ScheduleError, match=words):
+        is_proven(collective, [of_lists(*programs, units=units)])
+
+
+@pytest.mark.parametrize(
+    ("collective", "programs", "units", "words"),
+    [
+        (all_reduce, ([EXCHANGE[0]], [EXCHANGE[1]]), 1, r"reads dst\[0\]"),
+        (all_gather, ([Step(Send(1, src[1]))], [Step(Recv(0, dst[1]))]), 2, r"rank 0 reads src\[1\]"),
     ],
 )
-def test_a_postcondition_that_fails_is_named(programs, words):
+def test_out_of_place_a_rank_has_nothing_in_dst_and_only_its_own_units_in_src(collective, programs, units, words):
     with pytest.raises(ScheduleError, match=words):
-        is_proven(all_reduce, [of_lists(*programs)])
+        is_proven(collective, [of_lists(*programs, units=units)], in_place=False)
 
 
-def test_every_slice_meets_the_postcondition():
+def test_every_slice_meets_the_postcondition_and_a_token_may_count_twice():
     good, bad = of_lists([EXCHANGE[0]], [EXCHANGE[1]]), of_lists([], [])
     is_proven(all_reduce, [good, good])
+    is_proven(barrier, [of_lists([EXCHANGE[0]] * 2, [EXCHANGE[1]] * 2)])
     with pytest.raises(ScheduleError, match="ends without"):
         is_proven(all_reduce, [good, bad])
-
-
-def test_what_does_not_belong_to_the_result_is_named():
-    step = Step(Send(1, 0), Recv(1, 1)), Step(Send(0, 1), Recv(0, 1))
-    with pytest.raises(ScheduleError, match="rank 1 ends without rank 0's unit 0 in unit 0"):
-        is_proven(all_gather, [of_lists([step[0]], [step[1]], units=2)])
-    again = Step(Send(1, 1)), Step(RecvReduce(0, 0))
-    right = Step(Send(1, 0), Recv(1, 1)), Step(Send(0, 1), Recv(0, 0))
-    with pytest.raises(ScheduleError, match="rank 1 ends with rank 1's unit 1 in unit 0"):
-        is_proven(all_gather, [of_lists([right[0], again[0]], [right[1], again[1]], units=2)])
-
-
-def test_divisible_units_keep_their_places_because_their_lengths_differ():
-    moved = Step(Send(1, 0), Recv(1, tmp[1])), Step(Send(0, 0), Recv(0, tmp[1]))
-    with pytest.raises(ScheduleError, match=r"rank 0 puts divisible units \[0\] in the place of \[1\]"):
-        is_proven(all_reduce, [of_lists([moved[0]], [moved[1]], units=2)])
-    with pytest.raises(ScheduleError, match="divisible units"):
-        is_proven(all_reduce, [of_lists([Step(Copy(dst[0], tmp[1]))], units=2)])
 
 
 def test_per_rank_units_may_lie_anywhere():
@@ -91,53 +102,11 @@ def test_per_rank_units_may_lie_anywhere():
     is_proven(all_gather, [of_lists(list(first), list(second), units=2)])
 
 
-def test_sends_and_copies_read_what_was_there_before_the_step():
-    step = Step(Recv(1, tmp[0]), Send(1, 0), Copy(dst[0], tmp[1]), Recv(1, 0))
-    with pytest.raises(ScheduleError, match="rank 0 puts divisible units"):
-        is_proven(all_reduce, [of_lists([step], [Step(Send(0, 0), Send(0, 0), Recv(0, tmp[0]))], units=2)])
-    with pytest.raises(ScheduleError, match=r"rank 0 reads tmp\[0\]"):
-        is_proven(all_reduce, [of_lists([Step(Copy(dst[0], tmp[0]), Copy(tmp[0], dst[0]))])])
-
-
-def test_arrivals_are_folded_in_the_order_listed():
-    sends = [Step(Send(2, 0))]
-    receive_first = of_lists(sends, sends, [Step(Recv(0, tmp[0]), RecvReduce(1, tmp[0]), Copy(dst[0], dst[0]))])
-    reduce_first = of_lists(sends, sends, [Step(RecvReduce(1, tmp[0]), Recv(0, tmp[0]))])
-    with pytest.raises(ScheduleError, match="ends without"):  # not before the end
-        is_proven(all_reduce, [receive_first])
-    with pytest.raises(ScheduleError, match=r"rank 2 reads tmp\[0\]"):
-        is_proven(all_reduce, [reduce_first])
-
-
 def test_an_aggregator_contributes_nothing_so_its_first_arrival_cannot_be_folded():
     up, down = [Step(Send(2, 0)), Step(Recv(2, 0))], Step(Send(0, 0), Send(1, 0))
     is_proven(all_reduce, [of_lists(up, up, [Step(Recv(0, 0), RecvReduce(1, 0)), down], aggregators=1)])
     with pytest.raises(ScheduleError, match=r"rank 2 reads dst\[0\]"):
         is_proven(all_reduce, [of_lists(up, up, [Step(RecvReduce(0, 0), RecvReduce(1, 0)), down], aggregators=1)])
-
-
-def test_who_has_heard_twice_has_heard():
-    twice = of_lists([EXCHANGE[0]] * 2, [EXCHANGE[1]] * 2)
-    is_proven(barrier, [twice])
-    with pytest.raises(ScheduleError, match="counts twice"):
-        is_proven(all_reduce, [twice])
-
-
-def test_out_of_place_nothing_is_in_dst_at_the_start():
-    with pytest.raises(ScheduleError, match=r"reads dst\[0\]"):
-        is_proven(all_reduce, [of_lists([EXCHANGE[0]], [EXCHANGE[1]])], in_place=False)
-
-
-def test_in_place_there_is_no_src():
-    from_src = of_lists([Step(Send(1, src[0]), RecvReduce(1, 0))], [Step(Send(0, src[0]), RecvReduce(0, 0))])
-    with pytest.raises(ScheduleError, match=r"reads src\[0\]"):
-        is_proven(all_reduce, [from_src])
-
-
-def test_a_rank_has_only_its_own_unit_of_a_source_that_is_owned():
-    wrong = of_lists([Step(Send(1, src[1]))], [Step(Recv(0, dst[1]))], units=2)
-    with pytest.raises(ScheduleError, match=r"rank 0 reads src\[1\]"):
-        is_proven(all_gather, [wrong], in_place=False)
 
 
 def test_a_message_of_no_ranges_is_no_contribution():

@@ -9,11 +9,9 @@ from hpccoll.schedule import (
     Requirement,
     Schedule,
     Step,
-    all_reduce,
     at_least,
     dst,
     power_of_two,
-    prove,
     tmp,
 )
 from hpccoll.schedule.registry import UnmetRequirementError
@@ -59,13 +57,6 @@ def test_a_declared_cost_is_that_of_the_parameters_it_names_and_channels_each_co
     assert declared(3, segments=2, channels=5, window=2, radix=9) == Cost(15, 2, 0)
     assert Algorithm("fold", "c", fold, lambda _p, channels=1: Cost(channels, 1, 0)).declared(3, channels=5).rounds == 5
     assert Algorithm("fold", "c", fold).declared(3) is None
-
-
-def test_an_unknown_parameter_is_answered_with_the_choices():
-    with pytest.raises(BadInputError, match="parameter of fold: 'chunks' is not valid: choose from segments"):
-        Algorithm("fold", "c", fold).slices(Layout.of(2), chunks=1)
-    with pytest.raises(BadInputError, match="it has no parameters"):
-        Algorithm("one", "c", one).slices(Layout.of(2), chunks=1)
 
 
 def test_a_layout_that_does_not_meet_the_needs_is_refused_with_the_reason():
@@ -117,15 +108,3 @@ def test_an_algorithm_that_uses_aggregators_gets_them():
         assert sum(len(list(schedule.steps(me))) for me in range(5)) == busy
         assert set(seen) == {expected}
         seen.clear()
-
-
-def test_an_algorithm_that_says_nothing_of_aggregators_leaves_them_idle():
-    layout = Layout.of(5, aggregators=2)
-    for algorithm in all_reduce.algorithms.values():
-        if algorithm.aggregates or algorithm.unmet(layout):
-            continue
-        slices = algorithm.slices(layout)
-        for me in (5, 6):
-            assert [list(schedule.steps(me)) for schedule in slices] == [[]] * len(slices)
-        if not algorithm.floor:
-            prove(all_reduce.call(5), slices)

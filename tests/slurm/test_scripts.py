@@ -219,11 +219,6 @@ def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_a
     assert [sorted(words) for words in launches] == [sorted(words) for words in wanted]
 
 
-@pytest.mark.parametrize("name", GPUS)
-def test_who_asks_for_cpus_has_these_and_no_others(name, lines):
-    assert all("--cpus-per-task=7" in words for words in lines(name, SLURM_CPUS_PER_TASK="7"))
-
-
 @pytest.mark.parametrize("name", ["nccl", "sharp"])
 def test_logs_of_an_earlier_launch_are_no_evidence_for_the_next(name, lines, tmp_path):
     old = tmp_path / "results" / name / "2x8.nccl-sharp.h5.logs" / "nccl.n9.1.log"
@@ -247,22 +242,19 @@ def test_nothing_is_launched_after_a_signalled_probe(name, stand_in, lines):
     assert "--probe" in launch
 
 
-def test_on_one_node_hierarchical_is_left_out_because_its_plan_is_that_of_the_ring(lines):
-    assert {words[words.index("-a") + 1] for words in lines("nccl", nodes=1)} == {
-        "native,ring,double_binary_tree,direct"
-    }
-
-
-def test_on_one_node_nvls_is_requested_in_its_single_node_form_next_to_its_control(lines):
+def test_on_one_node_nvls_has_its_single_node_form_and_hierarchical_whose_plan_is_that_of_the_ring_is_left_out(lines):
     launches = lines("nccl", nodes=1)
+    assert {words[words.index("-a") + 1] for words in launches} == {"native,ring,double_binary_tree,direct"}
     assert {words[words.index("--variant") + 1] for words in launches if "--variant" in words} == {
         "nccl-ring", "nccl-tree", "nccl-nvls", "nccl-nvls-off",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_variants_can_be_named_and_are_known(name, lines):
-    launches = lines(name, HPCCOLL_VARIANTS="ucx-one-rail nccl-gdr-off", HPCCOLL_OUT="mine")
+def test_variants_can_be_named_and_are_known_and_the_cpus_of_a_rank_are_those_that_are_asked_for(name, lines):
+    asked = {"HPCCOLL_VARIANTS": "ucx-one-rail nccl-gdr-off", "HPCCOLL_OUT": "mine", "SLURM_CPUS_PER_TASK": "7"}
+    launches = lines(name, **asked)
+    assert all("--cpus-per-task=7" in words for words in launches)
     named = dict.fromkeys(words[words.index("--variant") + 1] for words in launches if "--variant" in words)
     assert list(named) == ["ucx-one-rail", "nccl-gdr-off"]
     assert all("mine/2x8." in words[-1] for words in launches)
@@ -298,13 +290,6 @@ def test_the_script_for_mpi_on_gpus_runs_with_ranks_on_the_host_in_their_place(s
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_a_variant_that_fails_keeps_no_other_from_being_measured(name, stand_in, lines):
-    launches = lines(name, HPCCOLL_VARIANTS="nccl-ring nccl-tree")
-    stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *nccl-ring* ]]')
-    assert lines(name, code=1, HPCCOLL_VARIANTS="nccl-ring nccl-tree") == launches
-
-
-@pytest.mark.parametrize("name", GPUS)
 def test_a_variant_with_failed_cases_does_not_stop_the_others_but_a_signalled_one_does(name, stand_in, lines):
     variants = {"HPCCOLL_VARIANTS": "nccl-ring nccl-tree"}
     launches = lines(name, **variants)
@@ -314,6 +299,8 @@ def test_a_variant_with_failed_cases_does_not_stop_the_others_but_a_signalled_on
     assert lines(name, code=3, **variants) == launches
     stand_in("srun", left.replace("exit 3", 'touch "$raw.interrupted"; exit 3'))
     assert len(lines(name, code=3, **variants)) == (1 if name == "gpu-mpi" else 2)
+    stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *nccl-ring* ]]')
+    assert lines(name, code=1, **variants) == launches
     stand_in("srun", "printf '%s ' \"$@\"; echo; exit 1")  # before the signal of an earlier job could be withdrawn
     assert lines(name, code=1, **variants) == launches
 

@@ -1,6 +1,5 @@
 """Statistics: from raw times to a median, its confidence interval and a row."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -35,15 +34,6 @@ def test_the_interval_is_the_narrowest_with_95_per_cent_confidence():
 @pytest.mark.parametrize("n", range(1, 6))
 def test_with_fewer_than_six_samples_the_interval_spans_all(n):
     assert _interval_ranks(n) == (0, n - 1)
-
-
-@pytest.mark.parametrize("n", [6, 20, 101])
-def test_the_interval_covers_the_true_median_in_95_per_cent_of_experiments(n):
-    random = np.random.default_rng(20)
-    experiments = np.sort(random.lognormal(3, 1, (20_000, n)), axis=1)
-    low, high = _interval_ranks(n)
-    covered = ((experiments[:, low] <= math.exp(3)) & (math.exp(3) <= experiments[:, high])).mean()
-    assert 0.95 - 3 * math.sqrt(0.05 * 0.95 / 20_000) <= covered < 0.98
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1), st.floats(0.01, 100))
@@ -142,10 +132,8 @@ def test_bytes_per_node_are_means_over_nodes_of_workers_and_by_port():
     assert (found.worker_sent_predicted, found.worker_sent_measured) == (18, 20)
     assert (found.worker_received_predicted, found.worker_received_measured) == (None, None)
     assert found.port_sent == {"eth0": 19.0, "rail2": 1.0}
-    earlier = replace(outcome, workers_sent_predicted=None, port_sent=(), wire_bytes_predicted=80)
-    assert make_row(job, replace(attempt, nodes=2), earlier).worker_sent_predicted == 40
-    assert make_row(job, with_aggregator, earlier).worker_sent_predicted is None
-    assert make_row(job, with_aggregator, earlier).port_sent == {}
+    uncounted = make_row(job, with_aggregator, replace(outcome, workers_sent_predicted=None, port_sent=()))
+    assert (uncounted.worker_sent_predicted, uncounted.port_sent) == (None, {})
 
 
 def test_the_device_time_is_that_of_the_slowest_gpu_and_none_without_events():

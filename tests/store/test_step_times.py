@@ -79,10 +79,6 @@ def check(outcome):
     OutcomeCheck(raw.job)(raw.attempts[0][0], outcome)
 
 
-def test_a_plausible_timeline_passes():
-    check(steps({"ring": 12}).attempts[0][1][0])
-
-
 @pytest.mark.parametrize(
     "program", [[stage((1, 2))], [], [stage()] * 3, [{"label": "a"}], [["bucket"]], {"a": 1}, [[{"label": "a"}, {}]]]
 )

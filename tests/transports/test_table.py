@@ -32,23 +32,14 @@ pytestmark = pytest.mark.mpi
 
 @dataclass(frozen=True)
 class Launch:
-    """Ranks of one job.
-
-    Args:
-        workers: that contribute.
-        aggregators: ranks beside them.
-        paired: whether ranks 0 and 1 take themselves for a node, 2 and 3, and so on; else all are on one.
-        whole: whether all sizes, and the first and the last root; else one size, and the last.
-        varied: whether with other parameters, too.
-        only_aggregating: whether only algorithms that aggregators have a part in.
-    """
+    """Ranks of one job."""
 
     workers: int
     aggregators: int = 0
-    paired: bool = False
-    whole: bool = True
-    varied: bool = False
-    only_aggregating: bool = False
+    paired: bool = False  # ranks 0 and 1 take themselves for a node, 2 and 3, and so on; else all are on one
+    whole: bool = True  # all sizes, and the first and the last root; else one size, and the last
+    varied: bool = False  # with other parameters, too
+    only_aggregating: bool = False  # only algorithms that aggregators have a part in
 
     def __str__(self):
         nodes = self.layout.nodes

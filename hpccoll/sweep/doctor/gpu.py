@@ -34,7 +34,7 @@ def cuda(machine: MachineFacts) -> int | None:
 
 def devices(machine: MachineFacts) -> Iterator[Finding]:
     """Check the GPUs and their driver."""
-    number, driver = gpu_stack.gpu_count(machine.root), gpu_stack.gpu_driver(machine.root)
+    number, driver = machine.gpus, gpu_stack.gpu_driver(machine.root)
     if not number:
         remedy = (
             "if compute nodes have some, run srun --gpus-per-node=1 hpccoll doctor" if machine.settings
@@ -57,7 +57,7 @@ def cupy(machine: MachineFacts) -> Iterator[Finding]:
 
     If there is no driver, as on a login node, only check that one is installed and new enough.
     """
-    runs = cuda(machine) if gpu_stack.gpu_count(machine.root) else None
+    runs = cuda(machine) if machine.gpus else None
     fitting = f"cupy-cuda{runs or 'N'}x"
     installed = {name: version for name in gpu_stack.CUPY_PACKAGES if (version := machine.wheel(name))}
     if not installed:
@@ -94,7 +94,7 @@ def cupy(machine: MachineFacts) -> Iterator[Finding]:
 def nvlink(machine: MachineFacts) -> Iterator[Finding]:
     """Check that the fabric manager runs: without it CUDA does not start on GPUs behind NVSwitches."""
     switches = gpu_stack.nvswitch_count(machine.root)
-    if not gpu_stack.gpu_count(machine.root):
+    if not machine.gpus:
         return
     if not switches:
         text = "no NVSwitch is visible: NVLS variants fall back, and their rows show it"
@@ -155,7 +155,7 @@ SWITCHES = {
 
 def aware_mpi(machine: MachineFacts) -> Iterator[Finding]:
     """Check whether the MPI library reports support of device buffers; a job verifies it in child processes."""
-    if not gpu_stack.gpu_count(machine.root) or machine.library.returncode:
+    if not machine.gpus or machine.library.returncode:
         return
     child = machine.python(AWARE)
     if child.returncode:

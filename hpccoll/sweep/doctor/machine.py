@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
-from hpccoll.host.gpu_stack import ROOT
+from hpccoll.host.gpu_stack import ROOT, gpu_count
 from hpccoll.host.machine_load import read_load
 from hpccoll.host.process_facts import installed_version
 from hpccoll.sweep.slurm import query
@@ -67,6 +67,10 @@ class MachineFacts:
     @cached_property
     def shared_memory(self) -> SharedMemorySpace:
         return SharedMemorySpace.read(self.root)
+
+    @cached_property
+    def gpus(self) -> int:
+        return gpu_count(self.root)
 
     @property
     def settings(self) -> dict[str, str]:

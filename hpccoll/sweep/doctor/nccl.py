@@ -16,10 +16,6 @@ print("%d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.val
 """Needs no GPU; from NCCL 2.9 on the number is major x 10000 + minor x 100 + patch (nccl.h)."""
 
 
-def _has_gpus(machine: MachineFacts) -> bool:
-    return gpu_stack.gpu_count(machine.root) > 0
-
-
 def library(machine: MachineFacts) -> Iterator[Finding]:
     """Check which NCCL CuPy loads and which libraries it hides; also without a GPU, as on a login node."""
     libraries = gpu_stack.nccl_libraries(machine.root)
@@ -30,7 +26,7 @@ def library(machine: MachineFacts) -> Iterator[Finding]:
     loaded, *others = libraries
     child = machine.python(VERSION.format(path=str(loaded)))
     if child.returncode:
-        problem = critical if _has_gpus(machine) else warning
+        problem = critical if machine.gpus else warning
         yield problem("nccl_broken", f"{loaded} cannot be loaded ({error_line(child)})", "NCCL")
         return
     found = f"{child.stdout.strip()}, {loaded}"
@@ -55,7 +51,7 @@ def nccl4py(machine: MachineFacts) -> Iterator[Finding]:
 
 def plugins(machine: MachineFacts) -> Iterator[Finding]:
     """Check which plugins NCCL would load, and whether the network needs a missing one."""
-    if not _has_gpus(machine):
+    if not machine.gpus:
         return
     loaded = gpu_stack.nccl_plugins(machine.root)
     kinds = {kind for _, kind in loaded}
@@ -90,7 +86,7 @@ SELECTION_VARIABLES = (
 
 def settings(machine: MachineFacts) -> Iterator[Finding]:
     """Check the settings of NCCL in the environment and in files, which apply to every run."""
-    if not _has_gpus(machine):
+    if not machine.gpus:
         return
     settings_found = gpu_stack.nccl_settings(machine.root)
     by_source: dict[str, list[str]] = {}

@@ -54,7 +54,7 @@ MIN_LOCKED_BYTES = 1 << 30
 
 def limits(machine: MachineFacts) -> Iterator[Finding]:
     """Check the limit of locked memory if the machine has adapters or GPUs."""
-    if not (gpu_stack.rdma_ports(machine.root) or gpu_stack.gpu_count(machine.root)):
+    if not (gpu_stack.rdma_ports(machine.root) or machine.gpus):
         return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and locked < MIN_LOCKED_BYTES:
@@ -74,7 +74,7 @@ def direct(machine: MachineFacts) -> Iterator[Finding]:
     """Check that adapters can access the memory of GPUs (GPUDirect RDMA); EFA's driver needs no module for it."""
     ports = [port for port in gpu_stack.rdma_ports(machine.root) if port.driver != "efa"]
     driver = gpu_stack.gpu_driver(machine.root)
-    if not (ports and driver and gpu_stack.gpu_count(machine.root)):
+    if not (ports and driver and machine.gpus):
         return
     kernel = tuple(map(int, re.findall(r"\d+", gpu_stack.kernel_release(machine.root))[:2]))
     if loaded := next((name for name in PEER if gpu_stack.is_module_loaded(name, machine.root)), None):

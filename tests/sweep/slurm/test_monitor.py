@@ -122,17 +122,11 @@ def test_every_job_is_cancelled_once_and_waited_for(slurm, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("reason", "given_up"),
     [
-        ("ReqNodeNotAvail, UnavailableNodes:n3", True),
-        ("ReqNodeNotAvail, Reserved for maintenance", False),
-        ("PartitionTimeLimit", True),
-        ("QOSMaxWallDurationPerJobLimit", True),
-        ("AssocMaxCpuPerJobLimit", True),
-        ("QOSMaxJobsPerUserLimit", False),
-        ("JobHeldUser", False),
-        ("JobHeldAdmin", True),
-        ("Resources", False),
+        ("ReqNodeNotAvail, UnavailableNodes:n3", True), ("ReqNodeNotAvail, Reserved for maintenance", False),
+        ("PartitionTimeLimit", True), ("QOSMaxWallDurationPerJobLimit", True), ("AssocMaxCpuPerJobLimit", True),
+        ("QOSMaxJobsPerUserLimit", False), ("JobHeldUser", False), ("JobHeldAdmin", True), ("Resources", False),
     ],
-)
+)  # fmt: skip
 def test_jobs_are_given_up_for_what_only_people_end(slurm, tmp_path, reason, given_up):
     slurm(("7", "PENDING", reason), facts="PENDING", reason=reason)
     SlurmMonitor(tmp_path, pending_limit_s=0).poll_now()

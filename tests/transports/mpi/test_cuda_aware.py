@@ -117,21 +117,13 @@ def test_the_library_of_a_process_is_found_among_its_helpers(tmp_path, loaded, l
     assert library_path(maps) == (library and Path(library))
 
 
-def test_no_transfer_is_tested_if_the_library_denies_support(monkeypatch):
-    monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (False, "library: no"))
-    monkeypatch.setattr(cuda_aware, "probe_transfer", pytest.fail)
-    verdict = cuda_aware_verdict(0)
-    assert (verdict.aware, verdict.library, verdict.assumed) == (False, "library: no", False)
-
-
-@pytest.mark.parametrize("supported", [True, None])
-def test_the_transfer_decides_if_the_library_does_not_deny_support(monkeypatch, supported):
+@pytest.mark.parametrize(("supported", "correct"), [(False, None), (True, True), (True, False), (None, True)])
+def test_the_transfer_decides_unless_the_library_denies_support(monkeypatch, supported, correct):
     monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (supported, "library"))
-    for correct in (True, False):
-        monkeypatch.setattr(cuda_aware, "probe_transfer", lambda *_, correct=correct: (correct, "tested"))
-        verdict = cuda_aware_verdict(3)
-        assert (verdict.aware, verdict.assumed) == (correct, False)
-        assert ("HPCCOLL_CUDA_AWARE=yes" in verdict.description) == (not correct)
+    monkeypatch.setattr(cuda_aware, "probe_transfer", pytest.fail if correct is None else lambda *_: (correct, "told"))
+    verdict = cuda_aware_verdict(3)
+    assert (verdict.aware, verdict.library, verdict.assumed) == (bool(correct), "library", False)
+    assert ("HPCCOLL_CUDA_AWARE=yes" in verdict.description) == (correct is False)
 
 
 @pytest.mark.mpi

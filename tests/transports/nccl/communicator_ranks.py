@@ -1,7 +1,5 @@
 """NCCL's communicators of real MPI ranks, with a fake of NCCL: run under mpiexec by test_communicators.py."""
 
-import sys
-
 import pytest
 from fake_nccl import FakeCommunicator, Library
 from mpi4py import MPI
@@ -9,28 +7,6 @@ from mpi4py import MPI
 from hpccoll.transports.nccl import communicators
 
 COMM = MPI.COMM_WORLD
-
-
-def unique_ids_are_exchanged():
-    one = communicators.nccl_world(COMM, Library)
-    assert communicators.nccl_world(COMM, Library) is one
-    assert len(set(COMM.allgather(one.communicator.unique))) == 1
-    assert len(one.communicator.unique) == 128
-    assert (one.communicator.size, one.communicator.rank) == (COMM.size, COMM.rank)
-    assert COMM.allreduce(Library.made) == 1
-    part = one.workers(COMM.size - 1)
-    assert (part is None) == (COMM.rank == COMM.size - 1)
-    assert one.workers(COMM.size) is one.communicator
-    assert one.workers(COMM.size - 1) is part
-    other = COMM.Dup()
-    another = communicators.nccl_world(other, Library)
-    assert another.communicator.unique != one.communicator.unique
-    communicators.close_all_worlds()
-    assert one.communicator.said == another.communicator.said == ["destroyed"]
-    assert part is None or part.said == ["destroyed"]
-    assert communicators.nccl_world(COMM, Library) is not one
-    communicators.close_all_worlds()
-    other.Free()
 
 
 class Failing(Library):
@@ -69,4 +45,4 @@ def fails():
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    fails()
