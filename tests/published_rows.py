@@ -105,12 +105,7 @@ def tables() -> list[dict[str, Any]]:
 
 
 def predicted(table: dict[str, Any], names: Sequence[str] = ()) -> Iterator[tuple[float, PredictedStep]]:
-    """Yield the fitted fraction of the peak and the prediction of each row of a table, the fitted one first.
-
-    Args:
-        table: the table.
-        names: the rows besides the first one [all].
-    """
+    """Yield the fitted fraction of the peak and the prediction of each row: the fitted one, then ``names`` [all]."""
     rate = 0.0
     for number, keys in enumerate(table["rows"]):
         if number and names and keys["name"] not in names:

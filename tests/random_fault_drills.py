@@ -97,16 +97,10 @@ class Scene:
         """Return the start times of what was measured, by case and attempt."""
         found: dict[tuple[str, int], bytes] = {}
         for file in sorted((self.out / "raw").glob("*.h5*")):
-            raw = None
-            with suppress(BadInputError, OSError):
-                raw = (
-                    hdf5.read_raw_file(file)
-                    if file.suffix == ".h5"
-                    else read_journal(file)
-                    if ".journal" in file.name
-                    else None
-                )
-            found |= start_times(raw) if raw else {}
+            read = hdf5.read_raw_file if file.suffix == ".h5" else read_journal
+            if file.suffix == ".h5" or ".journal" in file.name:
+                with suppress(BadInputError, OSError):
+                    found |= start_times(read(file))
         return found
 
     def find(self, part: str, sweep: subprocess.Popen[str]) -> int | None:

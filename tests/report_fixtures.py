@@ -62,16 +62,10 @@ def make_run():
 
     def make(**changes):
         run = Run(
-            run_id="run-1",
-            job="local",
-            attempt=1,
-            created="2026-01-05T10:00:00Z",
-            status="complete",
-            kind="measured",
-            machine="2 cores of Intel Xeon Platinum 8481C on 1 node (alpha)",
-            path="results/quick/raw/local.h5",
+            run_id="run-1", job="local", attempt=1, created="2026-01-05T10:00:00Z", status="complete", kind="measured",
+            machine="2 cores of Intel Xeon Platinum 8481C on 1 node (alpha)", path="results/quick/raw/local.h5",
             provenance={"python": "3.12.3", "mpi": {"library": "MPICH 5.0.2"}, "hosts": ["alpha"]},
-        )
+        )  # fmt: skip
         return replace(run, **changes)
 
     return make

@@ -73,17 +73,13 @@ class Case:
     def operation(self, count: int, dtype="int64", op="sum", *, in_place=None, channels=1, window=1) -> Operation:
         """Return the case as an operation; a token is one byte a unit, and is not cut."""
         token, idempotent = self.call.collective.token, self.call.collective.idempotent
+        in_place = self.placements[0] if in_place is None else in_place and self.placements[0]
+        count, dtype, channels = (self.call.p, "uint8", 1) if token else (count, dtype, channels)
+        reduction = REDUCTIONS["max" if idempotent else op]
         return Operation(
-            self.call,
-            self.layout,
-            self.slices,
-            self.call.p if token else count,
-            np.dtype("uint8" if token else dtype),
-            REDUCTIONS["max" if idempotent else op],
-            in_place=self.placements[0] if in_place is None else in_place and self.placements[0],
-            channels=1 if token else channels,
-            window=window,
-        )
+            self.call, self.layout, self.slices, count, np.dtype(dtype), reduction, in_place=in_place,
+            channels=channels, window=window,
+        )  # fmt: skip
 
 
 # ---- every call of every algorithm ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Hand-made results of training steps: a timeline of round numbers, for each algorithm by what communication takes."""
 
 import json
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -82,10 +83,7 @@ def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, p
                 )
                 for number in range(1, rounds + 1)
             ]
-            merged = parts[0]
-            for part in parts[1:]:
-                merged = merged.merge(part)
-            outcomes.append(merged)
+            outcomes.append(reduce(Outcome.merge, parts))
     job = raw_examples.job(*(each.case for each in outcomes), ranks=ranks, effort=Effort(rounds=rounds))
     of = raw_examples.attempt(ranks=ranks, **{"nodes": ranks, **attempt})
     return RawResults(path=Path(path), job=job, attempts=[(of, outcomes)])

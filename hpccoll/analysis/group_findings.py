@@ -1,22 +1,27 @@
 """The findings about the rows of a group, in the order of the page."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.executed_labels import offloaded
+from hpccoll.analysis.executed_labels import executed_name, fell_back, offloaded
 from hpccoll.analysis.mapping_comparison import mapping_findings
 from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
 from hpccoll.analysis.rank_pairs import pair_findings
 from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
-from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, is_ranked
-from hpccoll.analysis.vendor_findings import vendor_findings
+from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, is_ranked, median_seconds
 from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_label, wire_limit, wire_share
-from hpccoll.common.text import Finding, info
-from hpccoll.common.units import format_rate, format_size
+from hpccoll.common.text import Finding, first_few, info, warning
+from hpccoll.common.units import format_count, format_rate, format_size
+from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import CallKey
+from hpccoll.store.rows import Row
+
+MAX_REASONS = 2
+"""Reasons that a sentence quotes; the table of rows has all of them."""
 
 
 def group_findings(group: ChartGroup) -> list[Finding]:
@@ -25,7 +30,9 @@ def group_findings(group: ChartGroup) -> list[Finding]:
     Warnings come first.
     """
     findings = [
-        *vendor_findings(group),
+        *_fallbacks(group),
+        *_libraries(group),
+        *_model_ratios(group),
         *mapping_findings(group),
         *pair_findings(group),
         *_highest_busbw(group),
@@ -103,3 +110,47 @@ def _wire_shares(group: ChartGroup) -> Iterator[Finding]:
             "up again while the machine is idle."
         )
         yield info("wire_uncalibrated", text, title="Wire not calibrated", wire=label, ratio=ratio)
+
+
+def _fallbacks(group: ChartGroup) -> Iterator[Finding]:
+    """Yield each series that is not what was requested: what ran (None without evidence), how many rows, and why."""
+    rows_by_series = defaultdict[str, list[Row]](list)
+    for point in group.usable:
+        if fell_back(point.row):
+            rows_by_series[point.series].append(point.row)
+    for series, rows in rows_by_series.items():
+        name, requested = executed_name(rows[0]), rows[0].requested
+        ran = "no evidence shows what ran" if name == UNKNOWN else f"{name} ran"
+        in_brackets = (row.executed.partition(" (")[2].removesuffix(")") for row in rows)
+        reasons = tuple(dict.fromkeys(filter(None, (row.evidence for row in rows) if name == UNKNOWN else in_brackets)))
+        why = "; ".join(first_few(reasons, MAX_REASONS, "reason")) or "no log gives a reason"
+        yield warning(
+            "fallback",
+            f"{series}: {requested} was requested, but {ran} in {format_count(len(rows), 'row')}: {why}.",
+            title="Fallback", series=series, requested=requested, executed=None if name == UNKNOWN else name,
+            rows=len(rows), reasons=reasons,
+        )  # fmt: skip
+
+
+def _libraries(group: ChartGroup) -> Iterator[Finding]:
+    """Yield each summary of a library and its network, once for all series that share it."""
+    series: dict[str, dict[str, None]] = defaultdict(dict)
+    for point in group.usable:
+        if point.library:
+            series[point.library][point.series] = None
+    for summary, names in series.items():
+        of_series = "" if len(series) == 1 else f"{', '.join(names)}: "
+        yield info("library", f"{of_series}{summary}.", title="Library", summary=summary, series=tuple(names))
+
+
+def _model_ratios(group: ChartGroup) -> Iterator[Finding]:
+    """Yield for each series the lowest and the highest ratio of its time to that of the library's own model."""
+    ratios: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for point in group.usable:
+        if point.expected_s:
+            ratios[point.series].append((median_seconds(point) / point.expected_s, point.row.requested_bytes))
+    for series, of_series in ratios.items():
+        ends = sorted({min(of_series), max(of_series)})
+        words = [f"{ratio:.2f}{f' (at {group.size_label(n)})' if group.has_size else ''}" for ratio, n in ends]
+        text = f"{series} takes {' to '.join(dict.fromkeys(words))} times as long as NCCL expects of what ran."
+        yield info("library_model", text, title="NCCL's model", series=series, ratios=tuple(ends))

@@ -25,10 +25,9 @@ _DTYPES: dict[object, str] = {
 """The dtype of a column by the type of the field; a column of any other type holds Python objects."""
 
 _COMPARISON_DTYPES = {
-    "verdict": "string", "case_id": "string", "case": "string", "collective": "string", "algorithm": "string",
-    "requested_bytes": "int64", "in_place": "bool", "ranks": "int64", "nodes": "int64", "old_s": "float64",
-    "new_s": "float64", "factor": "float64", "low": "float64", "high": "float64", "p_value": "float64",
-    "reason": "string",
+    **dict.fromkeys(("verdict", "case_id", "case", "collective", "algorithm"), "string"), "requested_bytes": "int64",
+    "in_place": "bool", "ranks": "int64", "nodes": "int64",
+    **dict.fromkeys(("old_s", "new_s", "factor", "low", "high", "p_value"), "float64"), "reason": "string",
 }  # fmt: skip
 """The columns of a comparison."""
 
@@ -41,9 +40,8 @@ def open_results(paths: Iterable[PathLike | Iterable[PathLike]], rule: str) -> "
     if rule not in RULES:
         raise BadInputError("rule", rule, RULES)
     several = ([each] if isinstance(each, str | os.PathLike) else each for each in paths)
-    absolute = [
-        Path(path).expanduser().absolute() for each in several for path in each
-    ]  # a notebook may change its cwd
+    # A notebook may change its working directory.
+    absolute = [Path(path).expanduser().absolute() for each in several for path in each]
     results = read_results(absolute, rule)
     for remark in (*results.damaged, *results.notes):
         warnings.warn(remark, stacklevel=3)  # the line that called hpccoll.open

@@ -23,11 +23,7 @@ REQUEST_BYTES, STATUS_BYTES = (MPI._sizeof(of) for of in (MPI.Request, MPI.Statu
 
 @cache
 def function_address(name: str, *, large: bool = False) -> int:
-    """Return the address of a function of the MPI library that mpi4py has loaded.
-
-    Args:
-        name: the name of the function.
-        large: whether a count exceeds MAX_COUNT, so that the function with counts of type MPI_Count is needed.
+    """Return the address of a function of the MPI library that mpi4py has loaded; ``large`` with counts of MPI_Count.
 
     Raises:
         UnusableError: if the library has no such function.

@@ -34,8 +34,7 @@ class MpiBenchmark:
     def call(self, form: str) -> str | None:
         """Return the parameter ``call``: the MPI function, or a window of messages; None if ours makes the same call.
 
-        Args:
-            form: ``nonblocking``, ``persistent``, or empty for the blocking form.
+        ``form`` is ``nonblocking``, ``persistent``, or empty for the blocking form.
         """
         name = self.function
         if not name:

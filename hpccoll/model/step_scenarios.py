@@ -45,12 +45,7 @@ Scenario: Any = create_model(
 def step_request(
     given: Mapping[str, Any], nodes: Sequence[int], parameters: Mapping[str, Parameter] | None
 ) -> StepRequest:
-    """Return the step that values of the keys of PREDICTED describe.
-
-    Args:
-        given: the values by key; None stands for the default.
-        nodes: the numbers of nodes.
-        parameters: the parameters of the algorithm.
+    """Return the step that values of the keys of PREDICTED describe, on numbers of nodes; None is a default.
 
     Raises:
         BadInputError: if a value is invalid, or not exactly one key says how fast GPUs compute.
@@ -123,12 +118,7 @@ def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = 
 
 
 def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelShape:
-    """Return the model of this name, or of a user's own file.
-
-    Args:
-        name: the name, or the path of the file.
-        key: the option that names it.
-        tokens: of a transformer, the tokens of a sample [as many as its own]; FLOPs are in proportion.
+    """Return the model of this name, or of a file; the samples of a transformer have ``tokens`` [as many as its own].
 
     Raises:
         BadInputError: if there is no such model, the file is invalid, or the model is no transformer.

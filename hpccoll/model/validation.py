@@ -199,11 +199,8 @@ def _measured_lead(one: Observation, other: Observation) -> float:
 def overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
     """Return which of two algorithms overtakes the other, and at which sizes.
 
-    Args:
-        a: the first algorithm.
-        b: the second algorithm.
-        behind: by size, the logarithm of the time of ``a`` over that of ``b``. Its changes of sign are interpolated
-            over log sizes; after a tie, the faster one overtakes at the tie.
+    ``behind`` is by size the logarithm of the time of ``a`` over that of ``b``. Its changes of sign are interpolated
+    over log sizes; after a tie, the faster one overtakes at the tie.
     """
     leads = {n: log if abs(log) > TOLERANCE else 0.0 for n, log in sorted(behind.items())}
     last, sizes = 0.0, []

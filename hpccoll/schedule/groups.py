@@ -155,9 +155,7 @@ def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Sche
 
     The ranks beyond the largest power of two send their vectors to others first, and receive the sum at the end.
 
-    Args:
-        layout: of all ranks.
-        inner: returns the all-reduce of a power of two of them, which only sends, receives and reduces.
+    ``inner`` returns the all-reduce of a power of two of them, which only sends, receives and reduces.
     """
     p = layout.workers
     core = 1 << floor_log2(p)

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 def run_lockstep(operation: "Operation", src: "Sequence[Array]", dst: "Sequence[Array]") -> None:
     """Run ``operation`` once on the buffers of all ranks.
 
-    Args:
-        operation: the operation to run.
-        src: the source buffer of each rank, ``operation.elements("src", rank)`` long; unused in place.
-        dst: the destination buffer of each rank, ``operation.elements("dst", rank)`` long.
+    ``src`` and ``dst`` have the buffer of each rank, ``operation.elements`` long; src is unused in place.
     """
     traces = [trace_schedule(operation.lane_schedule(number)) for number in range(len(operation.schedules))]
     for lane in range(operation.lanes):

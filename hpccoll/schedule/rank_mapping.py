@@ -35,9 +35,7 @@ MAPPINGS: Mapping[str, Callable[[Groups], list[int]]] = {
 def numbering(layout: Layout, mapping: str) -> tuple[int, ...]:
     """Return the ranks in the order in which ``mapping`` numbers them: the i-th becomes rank i; aggregators stay last.
 
-    Args:
-        layout: where the ranks are; places are taken in the order of their first rank.
-        mapping: a word of MAPPINGS.
+    Places are taken in the order of their first rank.
     """
     sequence = MAPPINGS[mapping]
     racks: dict[int, list[list[int]]] = {}

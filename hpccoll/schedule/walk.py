@@ -113,10 +113,7 @@ class Memory(Protocol[Payload]):
 def walk(trace: Trace, memory: Memory[Payload], after_round: Callable[[], None] = lambda: None) -> None:
     """Move all messages of a trace through a memory.
 
-    Args:
-        trace: the messages.
-        memory: the buffers of all ranks, which the messages change.
-        after_round: is called after each round.
+    ``memory`` is that of all ranks; ``after_round`` is called after each round.
     """
     carried: dict[Message, Payload] = {}
     for departing, landing in zip(trace.departing, trace.landing, strict=True):

@@ -43,12 +43,7 @@ class CallKey:
 
     @classmethod
     def of(cls, row: Row, machine: str = "") -> "CallKey":
-        """Return the key of a row.
-
-        Args:
-            row: the row.
-            machine: the machine of its run.
-        """
+        """Return the key of a row of a run on ``machine``."""
         return cls(
             collective=row.collective, **_call_fields(row.collective, row.root, row.params, row.ranks), dtype=row.dtype,
             op=row.op, requested_bytes=row.requested_bytes, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
@@ -67,19 +62,11 @@ class CallKey:
         )  # fmt: skip
 
     def without(self, *names: str) -> "CallKey":
-        """Return the key without some of its fields.
-
-        Raises:
-            TypeError: for a name that is no field.
-        """
+        """Return the key without some of its fields; TypeError for a name that is no field."""
         return replace(self, **dict.fromkeys(names))
 
     def only(self, *names: str) -> "CallKey":
-        """Return the key with some of its fields only.
-
-        Raises:
-            AttributeError: for a name that is no field.
-        """
+        """Return the key with some of its fields only; AttributeError for a name that is no field."""
         return CallKey(**{name: getattr(self, name) for name in names})
 
     def label(self, among: Iterable["CallKey"]) -> str:

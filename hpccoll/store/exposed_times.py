@@ -17,10 +17,7 @@ def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list
 
     Of several such steps the one of the same launch counts, else one of the same job, else one on the same machine. The
     interval contains all differences of the intervals of the two medians.
-
-    Args:
-        rows: the rows.
-        machines: the machine of each run, by run_id.
+    ``machines`` has the machine of each run by run_id.
     """
     rows = list(rows)
     bare: dict[CallKey, list[Row]] = defaultdict(list)

@@ -158,11 +158,7 @@ def _check_not_open_elsewhere(file: IO[bytes], path: Path) -> None:
 
 
 def read_raw_file(path: Path, case_ids: Collection[str] | None = None) -> RawResults:
-    """Read a raw file.
-
-    Args:
-        path: the path of the file.
-        case_ids: the cases whose outcomes are read, of a file that was read before [all].
+    """Read a raw file, or only the outcomes of some cases of one that was read before.
 
     Raises:
         BadInputError: if the file cannot be read, or its content differs from what was written or is implausible.

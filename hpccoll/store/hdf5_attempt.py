@@ -169,13 +169,7 @@ def stored_object(group: Any, name: str, file_bytes: int) -> Any:
 
 
 def read_attempt(group: Any, file_bytes: int, case_ids: Collection[str] | None = None) -> tuple[Attempt, list[Outcome]]:
-    """Read an attempt and its outcomes.
-
-    Args:
-        group: the group of the attempt.
-        file_bytes: the size of the file.
-        case_ids: the cases whose outcomes are read [all].
-    """
+    """Read an attempt of a file of ``file_bytes``, and the outcomes of its cases, or of the given ones."""
     columns: dict[str, Any] = {}
     for column in COLUMNS:
         dataset = stored_object(group, column.name, file_bytes)

@@ -198,11 +198,7 @@ def has_records(path: Path) -> bool:
 
 
 def read_journal(path: Path, *, is_writer: bool = False) -> RawResults:
-    """Read a journal; ``damage`` of the result lists its damaged lines.
-
-    Args:
-        path: the path of the journal.
-        is_writer: True if this process writes the journal.
+    """Read a journal, which this process may write; ``damage`` of the result lists its damaged lines.
 
     Raises:
         BadInputError: if the file is not a journal, is of schema 1, or both records of its job are damaged.

@@ -82,11 +82,7 @@ def _raise_first(violations: Iterable[Violation]) -> None:
 
 
 class OutcomeCheck:
-    """Check outcomes against a job.
-
-    Args:
-        job: the job of the outcomes.
-    """
+    """Checks outcomes against their job."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

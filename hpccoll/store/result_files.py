@@ -47,9 +47,7 @@ def has_results(raw_file: Path) -> bool:
 def read_raw(path: Path, case_ids: Collection[str] | None = None) -> RawResults:
     """Read a raw file, or its journal if that holds more; a note says if the raw file cannot be read.
 
-    Args:
-        path: the raw file, or a file that accompanies it.
-        case_ids: the cases whose outcomes are needed, of a file that was read before [all].
+    ``path`` may be a file that accompanies it; of a file that was read before, only some cases may be needed.
 
     Raises:
         BadInputError: if neither can be read.

@@ -22,12 +22,7 @@ from hpccoll.store.step_times import STEP_FIGURES, StepTimes
 
 
 def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the duration of each iteration by the rule ``max``: the longest over ranks, each by its own clock.
-
-    Args:
-        start_ns: the starts, [iteration, rank].
-        end_ns: the ends, [iteration, rank].
-    """
+    """Return the longest duration over ranks of each iteration, given starts and ends, [iteration, rank]."""
     longest: NDArray[np.int64] = (end_ns - start_ns).max(axis=1)
     return longest
 
@@ -165,7 +160,7 @@ def make_row(
         rule: the rule for the time of a single operation; ``max`` if the case has no ``span``.
         runs: the id of the run that measured each round [the run of ``attempt``].
     """
-    case, times = outcome.case, outcome.times
+    case, times, workers = outcome.case, outcome.times, attempt.ranks - attempt.aggregators
     median = p99 = algbw = busbw = None
     interval: Interval = None
     rounds: dict[int, RoundStatistics] = {}
@@ -183,9 +178,8 @@ def make_row(
         factor = collective(case.collective).busbw
         if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:
             algbw = outcome.bytes / median
-            busbw = algbw * factor(attempt.ranks - attempt.aggregators)
+            busbw = algbw * factor(workers)
     low, high = interval or (None, None)
-    workers = attempt.ranks - attempt.aggregators
     step = None if times is None else StepTimes.of(times, outcome.program, workers)
     status, reason = status_and_reason(job, outcome)
     ran = times is not None and attempt.ours
@@ -198,7 +192,7 @@ def make_row(
         dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=case.mapping or attempt.mapping, root=case.root,
         params=case.params, variant=job.variant,
         bytes=case.bytes if outcome.bytes is None else outcome.bytes, requested_bytes=case.bytes,
-        ranks=attempt.ranks - attempt.aggregators, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
+        ranks=workers, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
         racks=attempt.layout.racks, aggregators=attempt.aggregators,
         iterations=0 if times is None else len(times.max_ns), timing=case.timing,
         rule=None if attempt.kind == IMPORTED else "span" if by_span else "max",

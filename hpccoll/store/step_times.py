@@ -77,13 +77,7 @@ class StepTimes:
 
     @classmethod
     def of(cls, times: CaseTimes, program: str | None, workers: int) -> "StepTimes | None":
-        """Return the times of a case; None if it is no training step.
-
-        Args:
-            times: the raw times.
-            program: its programs, as JSON.
-            workers: the number of workers, which are the first ranks.
-        """
+        """Return the times of a case with this program (JSON) on so many workers; None if it is no training step."""
         if not program or not times.event_ns.size:
             return None
         programs = stage_programs(program)
@@ -163,10 +157,6 @@ class StepTimes:
         return durations
 
     def _slowest(self, seconds: Callable[[int, NDArray[np.int64]], Seconds]) -> float:
-        """Return the largest over ranks, the median over iterations.
-
-        Args:
-            seconds: returns the seconds of ranks, given their stage and their positions, [iteration, rank].
-        """
+        """Return the largest over ranks, the median over iterations, of the seconds of the ranks of each stage."""
         of_stages = [seconds(stage, np.flatnonzero(self.stages == stage)) for stage in np.unique(self.stages).tolist()]
         return float(np.median(np.concatenate(of_stages, axis=1).max(axis=1)))

@@ -204,12 +204,9 @@ class Gpu:
         return address(array)
 
     def kernel(self, source: Path, name: str, itemsize: int) -> Callable[..., None]:
-        """Return a function that queues a kernel, given its grid, block and arguments.
+        """Return a function that queues a kernel of CUDA C++, given its grid, block and arguments.
 
-        Args:
-            source: the file of CUDA C++.
-            name: the name of the kernel.
-            itemsize: the bytes of an element, which the source sees as ITEMSIZE.
+        The source sees the bytes of an element as ITEMSIZE.
         """
         function, stream = _function(self.number, source, name, itemsize), self.stream
 

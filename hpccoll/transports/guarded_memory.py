@@ -43,12 +43,7 @@ def allocate_guarded(
 ) -> GuardedBuffer:
     """Return a buffer of ``count`` elements between two margins; an empty buffer has no margins.
 
-    Args:
-        allocate: the function that allocates the memory.
-        count: the length of the buffer in elements.
-        dtype: the dtype of the elements.
-        front: whether a margin precedes the buffer; otherwise the buffer begins where the memory does.
-        on_host: whether the buffer is the host copy of a GPU buffer.
+    Without ``front`` the buffer begins where the memory does.
     """
     margin = MARGIN_BYTES // dtype.itemsize if count else 0
     start = margin if front else 0
@@ -56,12 +51,7 @@ def allocate_guarded(
 
 
 class GuardedBuffers:
-    """The base of transports: it keeps each buffer that a transport allocates, with its guards.
-
-    Args:
-        allocate: the function that allocates memory.
-        front: whether a margin precedes each buffer; see ``allocate_guarded``.
-    """
+    """The base of transports: it keeps each buffer that a transport allocates, with its guards."""
 
     def __init__(self, allocate: Allocate, *, front: bool = True) -> None:
         self.guarded: list[GuardedBuffer] = []

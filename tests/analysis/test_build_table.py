@@ -232,13 +232,6 @@ def test_a_choice_holds_its_parameters_and_how_it_moves_bytes():
     assert [label for _, label in choices_by_first_size(made)] == ["ring channels=4 over tiered", "ring over tiered"]
 
 
-def test_arguments_of_a_call_are_of_the_setting():
-    curves = {"pairwise traffic=zipf window=2": {8: 1e-6}, "pairwise traffic=uniform": {8: 1e-6}}
-    made = measured_table(curves, collective="all_to_all_v", op=None)
-    assert [dict(entry.setting.arguments) for entry in made.entries] == [{"traffic": "zipf"}, {"traffic": "uniform"}]
-    assert [entry.ranges[0].choice.label for entry in made.entries] == ["pairwise window=2", "pairwise"]
-
-
 def test_a_choice_is_never_extrapolated():
     made = measured_table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {16 * KIB: 9.0, 64 * KIB: 9.0}})
     assert choices_by_first_size(made) == [(0, "ring"), (8 * KIB, "star")]

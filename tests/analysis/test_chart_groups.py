@@ -1,9 +1,9 @@
+"""Which rows share a chart, and the names of groups and series."""
+
+import pytest
+
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render.colours import INK, PALETTE, group_colours, group_shapes
-
-
-def names(results):
-    return [group.name for group in chart_groups(results)]
 
 
 def test_rows_of_one_setting_are_one_group(results):
@@ -13,9 +13,62 @@ def test_rows_of_one_setting_are_one_group(results):
     assert len(group.points) == len(results.rows)
 
 
-def test_every_setting_of_a_collective_is_a_group_named_by_what_differs(make_row, of_rows):
-    found = of_rows(make_row(), make_row(dtype="float64"), make_row(collective="all_gather", op=None))
-    assert names(found) == ["all_reduce-float32", "all_reduce-float64", "all_gather"]
+UNEQUAL = {"collective": "all_to_all_v", "op": None, "algorithm": "pairwise"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        (
+            [{}, {"dtype": "float64"}, {"collective": "all_gather", "op": None}],
+            ["all_reduce-float32", "all_reduce-float64", "all_gather"],
+        ),
+        ([{}, {"kind": "measured on a testbed"}], ["all_reduce-measured", "all_reduce-measured_on_a_testbed"]),
+        (
+            [{"ranks": 4, "ranks_per_node": 4}, {"ranks": 4, "nodes": 4, "ranks_per_node": 1}],
+            ["all_reduce-1_rank_per_node", "all_reduce-4_ranks_per_node"],
+        ),
+        (
+            [UNEQUAL, UNEQUAL | {"params": {"traffic": "random"}}],
+            ["all_to_all_v-traffic_random", "all_to_all_v-traffic_zipf"],
+        ),
+        (
+            [{"device": "a/b"}, {"device": "a b"}, {"device": "../b"}],
+            ["all_reduce-.._b_memory", "all_reduce-a_b_memory", "all_reduce-a_b_memory-2"],
+        ),
+    ],
+)
+def test_every_setting_is_a_group_with_a_file_name_of_what_differs(make_row, of_rows, changes, names):
+    found = chart_groups(of_rows(*(make_row(**each) for each in changes)))
+    assert [group.name for group in found] == names
+
+
+NATIVE, COMPILED, PYTHON = {"algorithm": "native"}, {"executor": "compiled"}, {"executor": "python"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "series"),
+    [
+        ([{}, {"params": {"channels": 2}}, NATIVE | {"transport": "vendor"}], ["ring", "ring channels=2", "native"]),
+        ([NATIVE | {"variant": "funneled"}], ["native"]),
+        ([NATIVE | {"variant": "funneled"}, NATIVE], ["native funneled", "native"]),
+        ([{"algorithm": "tree"} | PYTHON, {"status": "skipped", "median_s": None}], ["tree", "ring"]),
+        ([{"algorithm": "tree"} | PYTHON, NATIVE | COMPILED], ["tree (python)", "native"]),
+        ([COMPILED, PYTHON | {"mapping": "cyclic"}], ["ring block", "ring (python) cyclic"]),
+        ([COMPILED, PYTHON | {"device": "cuda"}], ["ring", "ring"]),  # executors differ in one kind of memory only
+    ],
+)
+def test_a_series_is_named_by_the_algorithm_and_only_by_what_differs(make_row, of_rows, changes, series):
+    groups = chart_groups(of_rows(*(make_row(**each) for each in changes)))
+    assert [point.series for group in groups for point in group.points] == series
+
+
+def test_only_correct_rows_with_a_time_are_usable(make_row, of_rows):
+    partial = make_row(status="partial", reason="2 of 3 rounds")
+    bad = [make_row(status=status) for status in ("wrong", "failed", "skipped")]
+    bad += [make_row(wrong=3), make_row(seconds=1.0, median_s=None), make_row(status="partial", median_s=None)]
+    (group,) = chart_groups(of_rows(partial, *bad, make_row()))
+    assert [point.row for point in group.usable] == [partial, make_row()]
 
 
 def test_timings_are_different_groups_and_those_of_single_operations_come_first(make_row, of_rows):
@@ -25,28 +78,6 @@ def test_timings_are_different_groups_and_those_of_single_operations_come_first(
     assert [group.distinguishing_setting(groups) for group in groups] == [
         "single timing", "aggregated timing",
     ]  # fmt: skip
-
-
-def test_kinds_of_measurements_are_different_groups(make_row, of_rows):
-    found = of_rows(make_row(), make_row(kind="measured on a testbed"))
-    assert names(found) == ["all_reduce-measured", "all_reduce-measured_on_a_testbed"]
-
-
-def test_the_same_ranks_on_more_nodes_are_another_group(make_row, of_rows):
-    found = of_rows(make_row(ranks=4, ranks_per_node=4), make_row(ranks=4, nodes=4, ranks_per_node=1))
-    assert names(found) == ["all_reduce-1_rank_per_node", "all_reduce-4_ranks_per_node"]
-
-
-def test_group_names_are_unique_after_escaping(make_row, of_rows):
-    found = names(of_rows(make_row(device="a/b"), make_row(device="a b"), make_row(device="../b")))
-    assert len(set(found)) == 3
-    assert not any("/" in name for name in found)
-
-
-def test_a_line_is_named_by_the_algorithm_and_only_by_what_differs_in_it(make_row, of_rows):
-    rows = make_row(), make_row(params={"channels": 2}), make_row("native", transport="vendor")
-    (group,) = chart_groups(of_rows(*rows))
-    assert [point.series for point in group.points] == ["ring", "ring channels=2", "native"]
 
 
 def test_series_are_named_with_their_transport_if_there_are_several(make_row, of_rows):
@@ -78,18 +109,6 @@ def test_colours_are_the_same_in_all_groups_and_different_in_one(make_row, of_ro
     assert len(set(group_colours(first.legend).values())) == 4
 
 
-def test_a_row_with_missing_rounds_is_usable(make_row, of_rows):
-    partial = make_row(status="partial", reason="2 of 3 rounds")
-    (group,) = chart_groups(of_rows(partial, make_row(status="partial", median_s=None)))
-    assert [point.row for point in group.usable] == [partial]
-
-
-def test_a_wrong_failed_or_skipped_row_is_never_usable(make_row, of_rows):
-    bad = [make_row(status=status) for status in ("wrong", "failed", "skipped")]
-    (group,) = chart_groups(of_rows(*bad, make_row(wrong=3), make_row(seconds=1.0, median_s=None), make_row()))
-    assert [point.row for point in group.usable] == [make_row()]
-
-
 def test_points_stand_in_the_order_in_which_their_runs_were_created(make_row, make_run, of_rows):
     late, early = make_run(run_id="late", created="2026-02-01"), make_run(run_id="early", created="2026-01-01")
     (group,) = chart_groups(of_rows(make_row(run_id="late"), make_row(run_id="early"), runs=(late, early)))
@@ -115,37 +134,6 @@ def test_the_setting_names_the_ranks_per_node_if_all_nodes_have_the_same(
     assert (two.unit, two.unit_title, two.shape_label(rows[1])) == ("nodes", "nodes (2 ranks each)", "4 nodes")
 
 
-def test_one_machine_is_counted_in_ranks(results):
-    (group,) = chart_groups(results)
-    assert (group.unit, group.unit_title, group.shape_label(results.rows[0])) == ("ranks", "ranks", "2 ranks")
-
-
-def test_a_variant_is_in_the_name_of_a_line_where_it_differs(make_row, of_rows):
-    (one,) = chart_groups(of_rows(make_row("native", variant="funneled")))
-    assert [point.series for point in one.points] == ["native"]
-    (two,) = chart_groups(of_rows(make_row("native", variant="funneled"), make_row("native")))
-    assert [point.series for point in two.points] == ["native funneled", "native"]
-
-
-def series_of(of_rows, *rows):
-    return [point.series for group in chart_groups(of_rows(*rows)) for point in group.points]
-
-
-def test_rows_of_the_python_executor_are_another_series_only_in_reports_that_have_both(make_row, of_rows):
-    python, compiled = make_row("tree", executor="python"), make_row("native", executor="compiled")
-    skipped = make_row(status="skipped", median_s=None, nbytes=8)
-    assert series_of(of_rows, python, skipped) == ["tree", "ring"]
-    assert series_of(of_rows, compiled, skipped) == ["native", "ring"]
-    assert series_of(of_rows, python, compiled, skipped) == ["tree (python)", "native", "ring"]
-    both = make_row(executor="compiled"), make_row(executor="python", mapping="cyclic")
-    assert series_of(of_rows, *both) == ["ring block", "ring (python) cyclic"]
-
-
-def test_rows_on_a_gpu_have_the_name_of_compiled_rows(make_row, of_rows):
-    on_host, on_gpu = make_row(executor="compiled"), make_row(executor="python", device="cuda")
-    assert series_of(of_rows, on_host, on_gpu) == ["ring", "ring"]
-
-
 def settings_of(of_rows, *rows):
     return [group.setting for group in chart_groups(of_rows(*rows))]
 
@@ -156,14 +144,6 @@ def test_a_root_is_in_the_setting_only_where_it_is_not_always_the_first_rank(mak
     assert "root" not in plain
     several = settings_of(of_rows, make_row(**rooted), make_row(**rooted, root=1))
     assert [setting.split(", ")[0] for setting in several] == ["root 0", "root 1"]
-
-
-def test_rows_of_different_traffic_are_different_settings_and_the_same_line(make_row, of_rows):
-    unequal = {"collective": "all_to_all_v", "op": None, "algorithm": "pairwise"}
-    rows = make_row(**unequal), make_row(**unequal, params={"traffic": "random"})
-    found = chart_groups(of_rows(*rows))
-    assert [group.name for group in found] == ["all_to_all_v-traffic_random", "all_to_all_v-traffic_zipf"]
-    assert {point.series for group in found for point in group.points} == {"pairwise"}
 
 
 def test_pairs_at_once_are_a_setting(make_row, of_rows):

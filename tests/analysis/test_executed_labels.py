@@ -77,16 +77,13 @@ def test_switches_have_no_share_of_a_wire_but_their_algbw(make_node_row, make_be
         return group
 
     assert "wire_share" in kinds_of(group_of(executed="ring"))
+    for executed in ("ring (fallback: no nvls)", "unknown"):
+        assert not offloaded(make_node_row("native", 4, executed=executed))
     for executed in ("nvls", "sharp (by CollNet)", "collnet_chain"):
         group = group_of(executed=executed)
         assert "wire_share" not in kinds_of(group)
         assert only_values(group, "highest_busbw")["offloaded_algbw"] == pytest.approx(1e7)
     assert "wire_share" not in kinds_of(group_of(executed="ring", kind=ON_SHARED_GPU))
-
-
-def test_ring_is_not_offloaded_and_what_is_unknown_is_not_either(make_row):
-    assert not offloaded(make_row("native", executed="ring (fallback: no nvls)"))
-    assert not offloaded(make_row("native", executed="unknown"))
 
 
 def test_the_balance_of_gpus_and_adapters_is_part_of_the_library_finding(make_row, make_run, of_rows):

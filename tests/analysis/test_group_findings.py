@@ -86,20 +86,6 @@ def test_ranks_that_share_cores_have_the_highest_bandwidth_only_if_all_do(make_r
     assert highest(group_of(crowded)) == (2e9, 64)
 
 
-def test_a_burst_above_the_wire_is_not_the_highest_bandwidth(make_node_row, make_bed_run, group_of):
-    burst, sustained = make_node_row(nbytes=1024, busbw_Bps=33e6), make_node_row(busbw_Bps=12e6)
-    assert highest(group_of(burst, sustained, runs=(make_bed_run(),))) == (12e6, 4 << 20)
-    assert "highest_busbw" not in kinds_of(group_of(burst, runs=(make_bed_run(),)))
-
-
-def test_a_burst_above_the_line_rate_is_none_either_if_the_wire_was_calibrated_on_a_busy_machine(
-    make_node_row, make_bed_run, group_of
-):
-    busy = (make_bed_run(wire_Bps=9_829_694, calibration=[{"bytes": 4 << 20, "Bps": 9_829_694}]),)
-    burst, sustained = make_node_row(nbytes=1024, busbw_Bps=33e6), make_node_row(busbw_Bps=12e6)
-    assert highest(group_of(burst, sustained, runs=busy)) == (12e6, 4 << 20)
-
-
 @pytest.mark.parametrize(
     "may",
     [
@@ -112,6 +98,16 @@ def test_a_burst_above_the_line_rate_is_none_either_if_the_wire_was_calibrated_o
 def test_what_may_exceed_the_wire_is_no_burst(may, make_node_row, make_bed_run, group_of):
     row = replace(make_node_row(nbytes=1024, busbw_Bps=33e6), **may)
     assert highest(group_of(row, runs=(make_bed_run(),))) == (33e6, 1024)
+
+
+BUSY = {"wire_Bps": 9_829_694, "calibration": [{"bytes": 4 << 20, "Bps": 9_829_694}]}
+
+
+@pytest.mark.parametrize("wire", [{}, BUSY], ids=["calibrated", "calibrated on a busy machine"])
+def test_a_burst_above_the_wire_is_not_the_highest_bandwidth(wire, make_node_row, make_bed_run, group_of):
+    burst, sustained = make_node_row(nbytes=1024, busbw_Bps=33e6), make_node_row(busbw_Bps=12e6)
+    assert highest(group_of(burst, sustained, runs=(make_bed_run(**wire),))) == (12e6, 4 << 20)
+    assert "highest_busbw" not in kinds_of(group_of(burst, runs=(make_bed_run(**wire),)))
 
 
 def test_a_burst_on_two_rails_exceeds_both(make_node_row, make_bed_run, group_of):

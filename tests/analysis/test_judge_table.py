@@ -67,27 +67,20 @@ def test_means_are_geometric_by_setting_and_over_all(made):
     assert words.startswith("all_reduce in place, 2 ranks on 2 nodes: ")
 
 
-def test_a_choice_without_measurement_is_not_judged(made):
-    judgement = judge_table(
-        made, measured_results({"recursive_doubling": {KIB: 1.0}, "star": {KIB: 9.0, 16 * KIB: 9.0}})
-    )
+@pytest.mark.parametrize(
+    ("others", "alone", "why"),
+    [
+        ({"star": {KIB: 9.0, 16 * KIB: 9.0}}, {"star": {16 * KIB: 1.0}}, "recursive_doubling was not measured"),
+        ({"ring": {KIB: 2.0}}, {"recursive_doubling": {16 * KIB: 1.0}}, "only recursive_doubling was measured"),
+    ],
+)
+def test_a_choice_without_measurement_or_without_another_one_is_not_judged(made, others, alone, why):
+    sizes = [KIB] if "star" in others else [KIB, 16 * KIB]
+    judgement = judge_table(made, measured_results({"recursive_doubling": dict.fromkeys(sizes, 1.0), **others}))
     assert [regret.nbytes for regret in judgement.regrets] == [KIB]
-    assert judgement.unjudged == (
-        "all_reduce out of place, 2 ranks on 2 nodes: recursive_doubling was not measured at 16 KiB",
-    )
-    with pytest.raises(BadInputError, match=r"PATHS: .*: recursive_doubling was not measured at 1 KiB"):
-        judge_table(made, measured_results({"star": {KIB: 1.0}}))
-
-
-def test_a_choice_without_another_one_is_not_judged(made):
-    times = {"recursive_doubling": {KIB: 1.0, 4 * KIB: 1.0}, "ring": {KIB: 2.0}}
-    judgement = judge_table(made, measured_results(times))
-    assert [regret.nbytes for regret in judgement.regrets] == [KIB]
-    assert judgement.unjudged == (
-        "all_reduce out of place, 2 ranks on 2 nodes: only recursive_doubling was measured at 4 KiB",
-    )
-    with pytest.raises(BadInputError, match=r"PATHS: .*: only recursive_doubling was measured at 4 KiB"):
-        judge_table(made, measured_results({"recursive_doubling": {4 * KIB: 1.0}}))
+    assert judgement.unjudged == (f"all_reduce out of place, 2 ranks on 2 nodes: {why} at 16 KiB",)
+    with pytest.raises(BadInputError, match=f"PATHS: .*: {why} at 16 KiB"):
+        judge_table(made, measured_results(alone))
 
 
 def test_the_best_single_choice_is_listed_with_its_mean(made):

@@ -74,21 +74,21 @@ def test_a_line_is_the_median_pair_with_the_range_of_all(group):
     assert BY_NAME["time"].group_caption(group) == BY_NAME["time"].pairs_caption
 
 
-@pytest.mark.parametrize("name", ["pairs-time", "pairs-busbw"])
-def test_a_cell_of_the_map_is_a_pair_and_a_panel_an_algorithm(group, name):
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("pairs-time", "time of each pair of ranks at 8 B"),
+        ("pairs-busbw", "bus bandwidth of each pair of ranks at 1 MiB"),
+    ],
+)
+def test_a_cell_of_the_map_is_a_pair_and_a_panel_an_algorithm(group, name, title):
     specification, data = drawn(group, name)
+    assert specification["title"]["text"].endswith(title)
+    assert "2 (beta)" in json.dumps(specification)
     assert specification["facet"]["sort"] == ["native", "ping_pong"]
     for panel in ("native", "ping_pong"):
         assert {(d["first"], d["second"]) for d in data if d["panel"] == panel} == set(US)
     assert len({d["size"] for d in data}) == 1
-
-
-def test_the_maps_have_their_size_and_the_hosts_of_the_ranks(group):
-    slow, _ = drawn(group, "pairs-time")
-    fast, _ = drawn(group, "pairs-busbw")
-    assert slow["title"]["text"].endswith("time of each pair of ranks at 8 B")
-    assert fast["title"]["text"].endswith("bus bandwidth of each pair of ranks at 1 MiB")
-    assert "2 (beta)" in json.dumps(slow)
 
 
 @pytest.mark.parametrize("name", ["time", "busbw", "pairs-time", "pairs-busbw"])
@@ -109,18 +109,12 @@ def test_the_finding_names_the_fastest_and_the_slowest_pair(group):
     assert only_values(group, "highest_busbw")["pair"] == "ranks 0 (alpha) and 1 (alpha)"
 
 
-def test_pairs_within_the_noise_have_no_slowest_one(make_pair, of_rows):
+def test_pairs_within_the_noise_have_no_slowest_one_and_neither_has_one_pair(make_pair, of_rows):
     wide = {"ci_low_s": 4e-6, "ci_high_s": 8e-6, "nbytes": 8, "nodes": 2, "ranks_per_node": 2}
     rows = [make_pair(0, second, seconds=us * 1e-6, **wide) for second, us in ((2, 5), (3, 6))]
-    found = of_rows(*rows)
-    (group,) = chart_groups(found, recommend(found))
-    assert only_values(group, "pair_extremes")["clear"] is False
-
-
-def test_one_pair_has_no_slowest_one(make_pair, of_rows):
-    found = of_rows(*(make_pair(0, 2, nbytes=n, nodes=2, ranks_per_node=2) for n in (8, 64)))
-    (group,) = chart_groups(found, recommend(found))
-    assert values_of_kind(group, "pair_extremes") == []
+    ((both,), (one,)) = (chart_groups(of_rows(*some)) for some in (rows, rows[:1]))
+    assert only_values(both, "pair_extremes")["clear"] is False
+    assert values_of_kind(one, "pair_extremes") == []
 
 
 def test_pairs_are_compared_each_with_itself(group):

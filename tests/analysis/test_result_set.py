@@ -237,8 +237,3 @@ def test_columns_of_a_comparison_have_the_same_types_without_shifts(tmp_path):
     assert one.dtypes.to_dict() == several.dtypes.to_dict()
     assert one.factor.isna().all()
     assert several.reason.isna().all()
-
-
-def test_results_without_a_common_case_are_not_compared(tmp_path, file):
-    with pytest.raises(BadInputError, match="no case in common"):
-        hpccoll.open(file).compare(hpccoll.open(write_run(tmp_path / "old.h5")))

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from cli_runner import invoke
 from compared_runs import SIZES, results
 from row_examples import make_row
 
@@ -164,7 +163,3 @@ def test_false_regressions_are_rare():
 def test_a_tolerance_that_is_no_share_is_refused(tolerance):
     with pytest.raises(UnusableError, match="--tolerance"):
         check_tolerance(tolerance)
-
-
-def test_the_command_refuses_what_is_not_there(tmp_path):
-    assert invoke("compare", tmp_path / "none", tmp_path).is_bad_input("none")

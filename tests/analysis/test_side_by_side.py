@@ -82,12 +82,6 @@ def test_options_of_the_other_program_are_in_the_label():
     assert "agg_iters=16" in label
 
 
-def test_operations_that_are_queued_stand_next_to_ours_that_are_aggregated():
-    single, aggregated = ours(seconds=1e-6), ours(timing="aggregated")
-    (pair,) = side_by_side([theirs(timing="aggregated", source="nccl-tests")], [single, aggregated])
-    assert pair.ours == aggregated
-
-
 def test_a_result_without_a_time_is_left_out():
     assert side_by_side([theirs(median_s=None)], [ours()]) == []
 

@@ -123,6 +123,7 @@ def test_jobs_of_several_sizes_are_joined_and_padded(tmp_path):
     assert dict(times.sizes) == {"case": 4, "round": 2, "iteration": 4, "rank": 4}
     assert times.case.values.tolist() == results.rows.index.tolist()
     assert times.case_id.values.tolist() == results.rows.case_id.tolist()
+    assert (times.root.values.tolist(), times.params.values.tolist()) == ([-1] * 4, ["{}"] * 4)
     by_job = {(row.job, row.case_id): row.Index for row in results.rows.itertuples()}
     small = times.sel(case=by_job["mpi.p2", CASES[0].id])
     large = times.sel(case=by_job["mpi.p4", CASES[0].id])
@@ -197,24 +198,6 @@ def test_ranks_that_were_not_kept_are_announced_and_times_are_of_all(tmp_path):
         warnings.simplefilter("error")
         assert results.times(CASES[1].id)["rank"].size == 6
         assert "start_ns" not in results.times(per_rank=False)
-
-
-def test_a_pair_of_ranks_is_named_by_root_and_params(tmp_path):
-    pairs = [
-        raw_examples.case(collective="send_recv", algorithm="ping_pong", op=None, root=0, params={"peer": peer})
-        for peer in (1, 2)
-    ]
-    outcomes = [
-        raw_examples.outcome(case, times=raw_examples.times(4, 3), cpu_s=np.zeros(3), bytes=case.bytes)
-        for case in pairs
-    ]
-    raw = RawResults(
-        path=tmp_path, job=raw_examples.job(*pairs, ranks=3), attempts=[(raw_examples.attempt(ranks=3), outcomes)]
-    )
-    hdf5.write_raw_file(raw, tmp_path / "F.h5")
-    times = hpccoll.open(tmp_path).times()
-    assert times.root.values.tolist() == [0, 0]
-    assert times.params.values.tolist() == ['{"peer": 1}', '{"peer": 2}']
 
 
 def test_times_stay_those_of_the_rows_while_the_job_goes_on(tmp_path):

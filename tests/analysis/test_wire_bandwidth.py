@@ -86,15 +86,17 @@ def test_aggregation_has_no_per_cent_of_a_wire_that_it_spares(row):
     assert wire_share(replace(ring, busbw_Bps=1.75 * 6_200_000), CALIBRATED) is None
 
 
-def test_unequal_blocks_have_no_per_cent_of_the_wire(row):
-    assert wire_share(row, CALIBRATED) is not None
-    assert wire_share(replace(row, collective="all_to_all_v"), CALIBRATED) is None
-
-
-def test_ranks_that_share_a_node_have_no_per_cent_of_its_wire(row):
-    assert wire_share(replace(row, ranks=4, ranks_per_node=2), CALIBRATED) is None
-    assert wire_share(replace(row, ranks=2, nodes=1, ranks_per_node=2), CALIBRATED) is None
-    assert wire_share(replace(row, ranks=1, nodes=1), CALIBRATED) is None
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"collective": "all_to_all_v"},
+        {"ranks": 4, "ranks_per_node": 2},
+        {"ranks": 2, "nodes": 1, "ranks_per_node": 2},
+        {"ranks": 1, "nodes": 1},
+    ],
+)
+def test_unequal_blocks_and_ranks_that_share_a_node_have_no_per_cent_of_its_wire(row, changes):
+    assert wire_share(replace(row, **changes), CALIBRATED) is None
 
 
 def test_bytes_are_compared_with_headers_and_only_where_the_frames_are_known(row):

@@ -156,7 +156,6 @@ def test_every_collective_has_the_postcondition_written_here(row):
     [
         (lambda: all_reduce.call(4, 0), "root: 0 is not valid: all_reduce has no root"),
         (lambda: broadcast.call(4, 4), "root: 4 is not valid: a rank from 0 to 3"),
-        (lambda: broadcast.call(4, -1), "root: -1 is not valid: a rank from 0 to 3"),
         (lambda: all_reduce.call(4, peer=1), "argument of all_reduce: 'peer' is not valid: it has none"),
         (
             lambda: send_recv.call(4, traffic="zipf"),
@@ -165,13 +164,10 @@ def test_every_collective_has_the_postcondition_written_here(row):
         (lambda: send_recv.call(4, 1, peer=1), "peer: 1 is not valid: another rank of 4 than the root, 1"),
         (lambda: send_recv.call(4, 3), "peer: -1 is not valid: another rank of 4 than the root, 3"),
         (lambda: send_recv.call(4, peer=4), "peer: 4 is not valid: another rank of 4"),
-        (lambda: send_recv.call(4, peer="a"), "peer: 'a' is not valid: another rank of 4"),
-        (lambda: send_recv.call(1), "peer: -1 is not valid: another rank of 1"),
         (
             lambda: multi_pair.call(4, concurrent=3),
             r"concurrent: 3 is not valid: a number of pairs from 0 \(all\) to 2",
         ),
-        (lambda: multi_pair.call(4, concurrent="all"), "concurrent: 'all' is not valid: a number of pairs"),
         (lambda: multi_pair.call(1), "concurrent: 0 is not valid: left out: 1 rank has no partner"),
         (lambda: all_to_all_v.call(4, traffic="none"), "traffic: 'none' is not valid: choose from uniform, zipf"),
     ],

@@ -31,10 +31,6 @@ def test_a_host_is_busy_above_a_tenth_of_a_core_or_two_per_cent_of_stolen_time(l
     assert [each.host for each in busy_hosts({KEY: loads})] == busy
 
 
-def test_a_provenance_of_an_earlier_version_has_no_busy_hosts():
-    assert busy_hosts({}) == []
-
-
 def test_the_words_name_the_busiest_host_and_its_processes():
     words = describe_busy(busy_hosts({KEY: [load(0.5), load(1.25, 0.031, "n1", cc1=0.9, make=0.35)]}))
     assert [word for word in ("1.25 cores of n1", "cc1 0.90", "make 0.35", "3.1 %") if word not in words] == []
@@ -52,6 +48,7 @@ def test_what_is_known_at_the_end_of_an_attempt_is_kept(tmp_path):
     journal.close(remove=True)
 
 
-def test_a_damaged_load_names_no_busy_host():
+def test_an_absent_or_damaged_load_names_no_busy_host():
+    assert busy_hosts({}) == []
     for damaged in ([3], "n0", [{"other_cores": "many", "stolen": 0, "busiest": []}], [{"other_cores": 1.0}]):
         assert busy_hosts({KEY: damaged}) == []

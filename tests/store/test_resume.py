@@ -106,20 +106,6 @@ def test_a_job_resumes_with_the_remaining_rounds(tmp_path, mpiexec):  # noqa: AR
     assert stdout.index("# round 3 of 3") < stdout.index(rows[0])
 
 
-def test_the_journal_of_a_complete_file_is_removed_and_the_file_unchanged(job, tmp_path, mpiexec):  # noqa: ARG001
-    outcomes = [raw_examples.outcome(case) for case in job.cases]
-    raw = raw_examples.raw(*outcomes)
-    raw.job = job
-    hdf5.write_raw_file(raw, tmp_path / "F.h5")
-    journal_path(tmp_path / "F.h5").write_text("whatever")
-    before = (tmp_path / "F.h5").read_bytes()
-    process = start(tmp_path)
-    process.communicate(timeout=LONG_S)
-    assert process.returncode == 0
-    assert (tmp_path / "F.h5").read_bytes() == before
-    assert not journal_path(tmp_path / "F.h5").exists()
-
-
 def test_a_partial_file_without_a_journal_is_resumed(job, tmp_path, mpiexec):  # noqa: ARG001
     raw = raw_examples.raw(*(raw_examples.outcome(case) for case in job.cases[:-2]))
     raw.job = job
@@ -130,14 +116,3 @@ def test_a_partial_file_without_a_journal_is_resumed(job, tmp_path, mpiexec):  #
     read = hdf5.read_raw_file(tmp_path / "F.h5")
     assert [len(outcomes) for _, outcomes in read.attempts] == [len(job.cases) - 2, 2]
     assert raw_examples.comparable(read.attempts[0]) == raw_examples.comparable(raw.attempts[0])
-
-
-def test_a_file_of_another_job_is_refused_and_unchanged(job, tmp_path, mpiexec):  # noqa: ARG001
-    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "F.h5")
-    before = (tmp_path / "F.h5").read_bytes()
-    process = start(tmp_path)
-    _, stderr = process.communicate(timeout=LONG_S)
-    assert process.returncode == 2
-    assert "this one holds another job" in stderr
-    assert stderr.count("\n") == 1
-    assert (tmp_path / "F.h5").read_bytes() == before

@@ -4,7 +4,7 @@ Of a reduction one unit is followed: a cell names the ranks whose contributions 
 move, a cell names the blocks that a rank has anywhere, and blocks that end at no rank are left out.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_lowercase
@@ -111,7 +111,9 @@ def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) ->
         written = (contributions for (buffer, _), contributions in cells.items() if buffer != "src")
         return wanted & frozenset().union(*written)
 
-    history = _history(call, trace, held)
+    memory = _Memory(call, trace)
+    history = [[*map(held, memory.ranks)]]
+    walk(trace, memory, lambda: history.append([*map(held, memory.ranks)]))
     one_origin = not reduces and len({origin for origin, _ in wanted}) == 1 < len(wanted)
     # if all units go together, whose they are says more
     by_unit = one_origin and any(contributions not in (frozenset(), wanted) for row in history for contributions in row)
@@ -133,14 +135,6 @@ def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) ->
         letters=not by_unit and layout.workers <= len(ascii_lowercase),
         unit=unit,
     )
-
-
-def _history(call: CollectiveCall, trace: Trace, held: Callable[[Cells], Contributions]) -> list[list[Contributions]]:
-    """Return what ``held`` sees in the cells of every rank, at the start and after each round."""
-    memory = _Memory(call, trace)
-    rows = [[*map(held, memory.ranks)]]
-    walk(trace, memory, lambda: rows.append([*map(held, memory.ranks)]))
-    return rows
 
 
 class _Memory:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 
-from hpccoll.common.errors import BadInputError, file_error
+from hpccoll.common.errors import BadInputError, writing
 from hpccoll.render.colours import FAINT, INK, MUTED, PAPER
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.communication_diagram import message_graphs
@@ -106,11 +106,8 @@ def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
         from hpccoll.render.chart_base import chart_engine
 
         content = chart_engine().svg_to_png(content.decode(), scale=2)
-    try:
-        with replacing_file(path.resolve()) as unfinished:
-            unfinished.write_bytes(content)
-    except OSError as error:
-        raise file_error("--out", path, error, "written") from None
+    with writing(path), replacing_file(path.resolve()) as unfinished:
+        unfinished.write_bytes(content)
 
 
 def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[SvgShape]:

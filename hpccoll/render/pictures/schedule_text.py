@@ -61,19 +61,15 @@ def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Itera
         yield ""
         if len(view.slices) > 1:
             yield f"slice {number + 1} of {len(view.slices)}"
-        yield from _rounds(trace)
+        if not trace.rounds:
+            yield "nothing is sent"
+        for round_ in range(trace.rounds):
+            head = f"round {round_ + 1}: "
+            indent = " " * len(head)
+            for i, line in enumerate(round_lines(trace, round_)):
+                yield from wrap(line, WIDTH, initial_indent=indent if i else head, subsequent_indent=f"{indent}  ")
         yield ""
         yield from table_lines(buffer_state(view.call, trace, unit), trace)
-
-
-def _rounds(trace: Trace) -> Iterator[str]:
-    if not trace.rounds:
-        yield "nothing is sent"
-    for number in range(trace.rounds):
-        head = f"round {number + 1}: "
-        indent = " " * len(head)
-        for i, line in enumerate(round_lines(trace, number)):
-            yield from wrap(line, WIDTH, initial_indent=indent if i else head, subsequent_indent=f"{indent}  ")
 
 
 def layout_text(layout: Layout) -> str:

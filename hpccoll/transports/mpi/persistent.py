@@ -41,11 +41,7 @@ CHANNELS_KEY = "parameter channels"
 
 
 class MpiTransport(GuardedBuffers):
-    """Schedules over the point-to-point messages of an MPI library.
-
-    Args:
-        options: how the compiled executor runs plans; None for the Python executor.
-    """
+    """Schedules over the point-to-point messages of an MPI library; without ``options`` Python runs the plans."""
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
         super().__init__(aligned_empty)
@@ -59,10 +55,7 @@ class TieredTransport(GuardedBuffers):
     """Schedules over shared memory inside nodes and over messages between them.
 
     A receiver on the sender's node reads the part directly from the sender's memory: a receive is one copy, a fold
-    none. On a single node this transport is called ``shm``.
-
-    Args:
-        options: how the compiled executor runs plans; None for the Python executor.
+    none. On a single node this transport is called ``shm``. Without ``options`` Python runs the plans.
     """
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:

@@ -17,11 +17,7 @@ from hpccoll.transports.transport_interface import TransportPlan, aligned_empty
 
 
 class MpiVendorTransport(GuardedBuffers):
-    """The collectives of an MPI library, at its default settings.
-
-    Args:
-        options: how the compiled executor makes the calls; None for calls of mpi4py.
-    """
+    """The collectives of an MPI library, at its default settings; without ``options`` mpi4py makes the calls."""
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
         super().__init__(aligned_empty)
@@ -32,11 +28,7 @@ class MpiVendorTransport(GuardedBuffers):
 
 
 class MpiVendorPlan:
-    """One call of the library among the workers; an average is the library's sum, divided by this plan.
-
-    Args:
-        options: how the compiled executor makes the call; None for a call of mpi4py.
-    """
+    """One call of the library among the workers; an average is the library's sum, divided by this plan."""
 
     def __init__(
         self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array, options: ExecutorOptions | None = None
@@ -107,12 +99,7 @@ class MpiVendorPlan:
 
 
 class NonblockingCall:
-    """A call of the library that returns at once, and progresses when it is tested.
-
-    Args:
-        call: the call; None on a rank without one.
-        finish: what follows when it has ended, if anything.
-    """
+    """A call of the library, if this rank has one, that returns at once, progresses when tested, and then finishes."""
 
     def __init__(self, call: Callable[[], MPI.Request] | None, finish: Callable[[], None] | None) -> None:
         self._call, self._finish, self._request = call, finish, MPI.REQUEST_NULL

@@ -56,11 +56,7 @@ def nccl_error_text(error: Exception) -> str:
 
 
 def raise_nccl_failure(errors: Sequence[str | None], what: str) -> None:
-    """Raise an exception if NCCL failed on any rank; all ranks call this with the same arguments.
-
-    Args:
-        errors: NCCL's error on each rank, None without an error.
-        what: the failed action as a verb phrase, such as ``makes no communicator``.
+    """Raise an exception if NCCL failed on any rank, with the failed action as a verb phrase; all ranks call this.
 
     Raises:
         NcclRefusedError: if NCCL rejected a call on any rank.

@@ -5,7 +5,7 @@ from drawing_examples import NAMES, view, views
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
-from hpccoll.render.pictures.schedule_text import WIDTH, table_lines
+from hpccoll.render.pictures.schedule_text import table_lines
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule.walk import trace_schedule
 
@@ -50,15 +50,13 @@ def test_by_default_the_first_unit_of_several_origins_is_followed_and_unequal_bl
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_rank_ends_with_the_postcondition_and_the_table_fits_a_terminal(name):
+def test_every_rank_ends_with_the_postcondition(name):
     for one in (each for ranks in (1, 5, 8, 16) for each in views(name, ranks)):
         state, trace = followed(one)
         if name != "all_reduce-null":
             for end, expected in zip(state.rows[-1], state.expected, strict=True):
                 assert expected <= end <= state.all_symbols
-        lines = table_lines(state, trace)
-        assert len(lines) == trace.rounds + 3
-        assert max(map(len, lines)) <= WIDTH
+        assert len(table_lines(state, trace)) == trace.rounds + 3
 
 
 @pytest.mark.parametrize("unit", [-1, 4])
