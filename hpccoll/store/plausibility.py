@@ -15,9 +15,11 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import AGGREGATED, Case, Job
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS
 from hpccoll.store.stage_program import stage_programs
+
+if TYPE_CHECKING:
+    from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 
 _COUNTS = (
     *(column.name for column in RESULT_COLUMNS if column.dtype == "int64"),
@@ -37,7 +39,7 @@ Violation = tuple[str, bool]
 """The message of a possible violation, and True if the value violates the rule."""
 
 
-def check_plausible(raw: RawResults) -> None:
+def check_plausible(raw: "RawResults") -> None:
     """Check that results are plausible.
 
     Raises:
@@ -50,7 +52,7 @@ def check_plausible(raw: RawResults) -> None:
             check_outcome(attempt, outcome)
 
 
-def check_attempt(attempt: Attempt) -> None:
+def check_attempt(attempt: "Attempt") -> None:
     """Check that an attempt is plausible.
 
     Raises:
@@ -88,7 +90,7 @@ class OutcomeCheck:
         self.job = job
         self._cases = frozenset(map(_case_id_without_shape, job.cases))
 
-    def __call__(self, attempt: Attempt, outcome: Outcome) -> None:
+    def __call__(self, attempt: "Attempt", outcome: "Outcome") -> None:
         """Check that ``attempt`` can have measured ``outcome``.
 
         Raises:
@@ -110,14 +112,14 @@ def _case_id_without_shape(case: Case) -> str:
     return replace(case, ranks=None, nodes=None).id
 
 
-def _status_violations(outcome: Outcome) -> Iterator[Violation]:
+def _status_violations(outcome: "Outcome") -> Iterator[Violation]:
     status, timed = outcome.status, outcome.times is not None
     yield f"a case is {status}, and has {'times' if timed else 'no times'}", timed != outcome.timed
     yield f"a case is ok, and {outcome.wrong} elements are wrong", status == "ok" and bool(outcome.wrong)
     yield "a case is wrong, and none of its elements is", status == "wrong" and outcome.wrong == 0
 
 
-def _is_valid_size(outcome: Outcome, workers: int) -> bool:
+def _is_valid_size(outcome: "Outcome", workers: int) -> bool:
     """Return True if the moved bytes are the maximum number of whole elements within the requested size."""
     case, family = outcome.case, collective(outcome.case.collective)
     if outcome.bytes is None:
@@ -128,7 +130,7 @@ def _is_valid_size(outcome: Outcome, workers: int) -> bool:
     return outcome.bytes == family.elements(case.bytes, size, workers) * family.blocks(workers) * size
 
 
-def _count_violations(outcome: Outcome, ranks: int) -> Iterator[Violation]:
+def _count_violations(outcome: "Outcome", ranks: int) -> Iterator[Violation]:
     counts = {name: getattr(outcome, name) for name in _COUNTS}
     counts |= {f"counter {name}": value for name, value in (outcome.counters or {}).items()}
     yield from ((f"{name} is {value}", value is not None and value < 0) for name, value in counts.items())
