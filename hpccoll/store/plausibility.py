@@ -7,6 +7,7 @@ cannot exclude that another program wrote it, or that results of another program
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
