@@ -350,7 +350,7 @@ def job_without_a_node(sandbox):
 WATCH_JOBS = """
 import sys, time
 from pathlib import Path
-from hpccoll.sweep.slurm.monitor import SlurmMonitor
+from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
 monitor, until = SlurmMonitor(Path(sys.argv[1]), every_s=0.2, pending_limit_s=1.0), time.monotonic() + 120
 while not any(job.state == "CANCELLED" for job in monitor._known.values()) and time.monotonic() < until:
     monitor.poll()

@@ -14,8 +14,8 @@ from pathlib import Path
 from cli_runner import CommandResult, invoke
 
 from hpccoll.store import hdf5
+from hpccoll.store.checksummed_lines import starts_with_key
 from hpccoll.store.journal import read_journal
-from hpccoll.store.json_lines import starts_with_key
 
 LONG_S = 600
 """How long a drill has for what should take a fraction of it: two cores may be busy."""

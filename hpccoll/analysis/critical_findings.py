@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, cast
 
 from hpccoll.analysis.library_evidence import probe_of_run
-from hpccoll.cases.requested_algorithm import NCCL_FUNCTIONS
+from hpccoll.cases.library_request import NCCL_FUNCTIONS
 from hpccoll.cases.variants import known_variant
 from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, warning
 from hpccoll.common.units import format_count

@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.host_ranges import jobs_and_hosts
+from hpccoll.analysis.compact_host_names import jobs_and_hosts
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.series_comparisons import mixed_hosts, repeated_points
 from hpccoll.analysis.series_points import SeriesPoint

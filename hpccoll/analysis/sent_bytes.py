@@ -17,7 +17,7 @@ from hpccoll.analysis.wire_bandwidth import (
     ports_used,
     uncounted_reason,
 )
-from hpccoll.cases.requested_algorithm import SWITCH_REQUESTS
+from hpccoll.cases.library_request import SWITCH_REQUESTS
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_size
 from hpccoll.evidence.port_bytes import PortBytes

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import SINGLE, Case, Job, Shape
 from hpccoll.cases.catalogue import distinct_placements
-from hpccoll.cases.requested_algorithm import requested_by_environment
+from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.cases.variants import named_variants
 from hpccoll.schedule.collective import NATIVE
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from hpccoll.cases.requested_algorithm import NCCL_FUNCTIONS
+from hpccoll.cases.library_request import NCCL_FUNCTIONS
 from hpccoll.common.errors import BadInputError, did_you_mean
 
 VARIABLES: Mapping[str, str] = {

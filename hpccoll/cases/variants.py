@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hpccoll.cases.communicator_settings import CommunicatorSettings, check_settings
-from hpccoll.cases.requested_algorithm import requested_by_environment
+from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.cases.variables import SITE_VARIABLES, check_variables
 from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.common.units import format_count, format_size

@@ -107,7 +107,7 @@ def status(directory: Annotated[Path, typer.Argument(help="directory of the resu
     from hpccoll.render.terminal_summary import measurement_progress, status_lines
     from hpccoll.store.load_results import read_results
     from hpccoll.store.scheduler_log import read_scheduled
-    from hpccoll.sweep.slurm.monitor import SlurmMonitor
+    from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
     from hpccoll.sweep.slurm.squeue import LIVE_STATES
     from hpccoll.sweep.workflow import is_running
 

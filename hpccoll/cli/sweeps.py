@@ -39,7 +39,7 @@ def sweep(
     from hpccoll.sweep.paths import default_sweep
     from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
     from hpccoll.sweep.progress import MeasurementCounter, progress_display
-    from hpccoll.sweep.slurm.monitor import SlurmMonitor
+    from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
 
     if context.args and "--" not in sys.argv:
         raise BadInputError("sweep", shlex.join(context.args), "one sweep file; arguments of Snakemake come after --")

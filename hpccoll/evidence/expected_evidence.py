@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
-from hpccoll.cases.requested_algorithm import SWITCH_ALGORITHMS
+from hpccoll.cases.library_request import SWITCH_ALGORITHMS
 from hpccoll.cases.variants import Variant
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 

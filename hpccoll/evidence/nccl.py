@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
-from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS
+from hpccoll.cases.library_request import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 from hpccoll.common.units import format_size
 from hpccoll.evidence.log_parser import (
     COMMON_RULES,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
+from hpccoll.cases.library_request import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
 from hpccoll.common.units import format_size
 from hpccoll.evidence.expected_evidence import has_needed_tree, names_switches
 from hpccoll.evidence.fallback_reasons import reason_ranks

@@ -43,7 +43,7 @@ from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.library_calls import result_span
-from hpccoll.transports.mpi.persistent import CHANNELS_KEY
+from hpccoll.transports.mpi.transport import CHANNELS_KEY
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.transport_interface import TransportPlan
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.host_ranges import jobs_and_hosts
+from hpccoll.analysis.compact_host_names import jobs_and_hosts
 from hpccoll.analysis.series_comparisons import mixed_hosts
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import EMULATIONS

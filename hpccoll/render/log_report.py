@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hpccoll.cases.requested_algorithm import requested_by_environment
+from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import Finding, critical, in_brackets, info, warning
 from hpccoll.common.units import format_count, format_seconds, format_size

@@ -23,7 +23,7 @@ from hpccoll.schedule.collective_table import (
 from hpccoll.schedule.compose import relabel, reverse, then
 from hpccoll.schedule.count import Counts, count, crossings, smallest_message_units, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.cut import Cut
-from hpccoll.schedule.groups import in_groups, on_power_of_two
+from hpccoll.schedule.group_composition import in_groups, on_power_of_two
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.out_of_place import out_of_place

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TypeAlias, cast
 
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.schedule.groups import with_idle_aggregators
+from hpccoll.schedule.group_composition import with_idle_aggregators
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.step import Step, is_power_of_two

@@ -1,8 +1,8 @@
 """The journal of a job: one record per event, each on disk before the next round of a case begins.
 
 ``NAME.h5.journal`` lies next to the raw file ``NAME.h5`` until that is complete. The workflow does not declare it; the
-next attempt resumes from it. Each line has its own checksum and that of the line before it (json_lines.py): damaged,
-missing, repeated and moved lines are reported, and what was lost is measured again.
+next attempt resumes from it. Each line has its own checksum and that of the line before it (checksummed_lines.py):
+damaged, missing, repeated and moved lines are reported, and what was lost is measured again.
 
 Only rank 0 writes the journal, because not every file system keeps appends from several nodes whole. Ranks that fail
 write their failure notes to files of their own (``NAME.h5.failure-3``), also as JSON lines.
@@ -21,6 +21,7 @@ from hpccoll.cases.case import Case, Job
 from hpccoll.common.errors import BadInputError, file_error
 from hpccoll.common.files import open_regular
 from hpccoll.common.records import from_builtins
+from hpccoll.store.checksummed_lines import ChainEnd, append_records, read_json_lines
 from hpccoll.store.durable_files import (
     append_bytes,
     is_locked,
@@ -32,7 +33,6 @@ from hpccoll.store.durable_files import (
 )
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal_records import COPIES, JournalRecord, all_records, read_records
-from hpccoll.store.json_lines import ChainEnd, append_records, read_json_lines
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
 
 

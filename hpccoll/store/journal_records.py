@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hpccoll.cases.case import Job
 from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.common.records import from_builtins, outdated, to_builtins
-from hpccoll.store.json_lines import ChainEnd, JsonObject, Line, read_json_lines
+from hpccoll.store.checksummed_lines import ChainEnd, JsonObject, Line, read_json_lines
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt
 from hpccoll.store.raw_results import Attempt, DamagedLine, Failure, Outcome, RawResults
 from hpccoll.store.schema import VERSION

@@ -17,7 +17,7 @@ from hpccoll.store import hdf5
 from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import has_results, read_raw
-from hpccoll.sweep import child_process, probe_launch
+from hpccoll.sweep import child_process, evidence_probe
 from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.site_file import CPUS_ON_NODE
 from hpccoll.sweep.slurm import partitions, query, squeue
@@ -63,7 +63,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         for shape in left:
             attempts = _count_attempts(_read_output(out))
             evidence = job_launch.probe(shape, job_file, out)
-            if probe_launch.was_interrupted(out, job, shape):
+            if evidence_probe.was_interrupted(out, job, shape):
                 _record_failure(out, f"the probe of {shape.text} was interrupted by a signal")
                 break  # Slurm sends the signal once
             if failure := job_launch.measure(shape, job_file, out, evidence):
@@ -195,17 +195,17 @@ class JobLaunch:
         Returns:
             The evidence file; None if no case needs a probe, or the logs could not be written.
         """
-        file, where = probe_launch.evidence_file(out, self.job, shape), probe_launch.allocation_id(self.hosts)
-        if not probe_launch.needs_probe(self.job, shape):
+        file, where = evidence_probe.evidence_file(out, self.job, shape), evidence_probe.allocation_id(self.hosts)
+        if not evidence_probe.needs_probe(self.job, shape):
             return None
-        if probe_launch.has_evidence(file, self.job, where):
+        if evidence_probe.has_evidence(file, self.job, where):
             return file
         line = self._line(
-            shape, "--probe", str(probe_launch.log_directory(out, self.job, shape)), "--job", str(job_file)
+            shape, "--probe", str(evidence_probe.log_directory(out, self.job, shape)), "--job", str(job_file)
         )
         print(f"$ {line}", flush=True)
         try:
-            result = probe_launch.run_probe(
+            result = evidence_probe.run_probe(
                 self._command(line), self.launcher.start_timeout_s, out, self.job, shape, where
             )
         except (OSError, UnusableError) as error:  # the disk is full, or a log is larger than LOG_BYTES

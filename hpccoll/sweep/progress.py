@@ -14,8 +14,8 @@ from hpccoll.cases.case import Job
 from hpccoll.cases.plan import Plan
 from hpccoll.common.terminal import show_status
 from hpccoll.common.units import format_wait
+from hpccoll.store.checksummed_lines import starts_with_key
 from hpccoll.store.journal import journal_path
-from hpccoll.store.json_lines import starts_with_key
 
 SKIPPED = b'"status": "skipped"'
 """Marks the journal record of a skipped case, which has no further rounds."""

@@ -20,7 +20,7 @@ from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.files import open_regular
 from hpccoll.store.durable_files import is_locked, lock_exclusively, open_without_links
 from hpccoll.sweep.paths import workflow_directory
-from hpccoll.sweep.slurm.monitor import SlurmMonitor
+from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
 
 SWEEP_VARIABLE = "HPCCOLL_SWEEP"

@@ -9,9 +9,9 @@ from here import Here
 from numpy.typing import NDArray
 from verdicts import Verdict, right
 
-from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES, THREADS, UNROLL, VECTOR_BYTES, FoldLauncher
+from hpccoll.transports.shared_lowering import Span
 
 INPUTS = 5
 TAILS = 34

@@ -10,10 +10,10 @@ from timing import device_seconds
 from verdicts import Verdict, bound, holds, recorded
 
 from hpccoll.common.errors import GpuFailedError
-from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.fold_kernel import FoldLauncher
+from hpccoll.transports.shared_lowering import Span
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu, GpuArray

@@ -17,9 +17,9 @@ from verdicts import Verdict, bound, recorded, right
 from hpccoll.common.units import format_size
 from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.gpu import gpu_dtype
-from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.fold_kernel import FoldLauncher
+from hpccoll.transports.shared_lowering import Span
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu

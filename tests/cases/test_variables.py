@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.cases import variables
-from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
+from hpccoll.cases.library_request import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
 from hpccoll.cases.variables import (
     CHOICE_VARIABLES,
     FABRIC_VARIABLES,

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
-from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS
+from hpccoll.cases.library_request import NCCL_ALGORITHMS
 from hpccoll.cases.variables import CHOICE_VARIABLES, LIST_VARIABLES, SITE_VARIABLES
 from hpccoll.cases.variants import (
     NodeView,

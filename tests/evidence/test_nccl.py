@@ -3,7 +3,7 @@
 import pytest
 from library_logs import read_log
 
-from hpccoll.cases.requested_algorithm import NCCL_ALGORITHMS
+from hpccoll.cases.library_request import NCCL_ALGORITHMS
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.evidence.nccl import FORCED_SOCKETS, NUMBERED_ALGORITHMS, ONLY_SOCKETS
 from hpccoll.evidence.verdict import judge_collective, network_mismatch

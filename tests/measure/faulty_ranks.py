@@ -17,7 +17,7 @@ from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.executor.structures import CALL
 from hpccoll.measure import case_factory
 from hpccoll.schedule import all_reduce
-from hpccoll.transports.mpi.persistent import MpiPlan
+from hpccoll.transports.mpi.transport import MpiPlan
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 
 FAULT, *ARGUMENTS = sys.argv[1:]

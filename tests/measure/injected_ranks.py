@@ -39,7 +39,6 @@ from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, collective, dtype_of
-from hpccoll.transports.mpi import persistent
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 
@@ -211,7 +210,7 @@ def spoil(plan_class, injection):
     init, compiled_init, python_init = plan_class.__init__, ExecutorPlan.__init__, PythonExecutor.__init__
 
     def faulty_init(self, comm, operation, src, dst, *more, **options):
-        result = operation.result(dst, comm.rank) if plan_class is persistent.MpiPlan else None
+        result = operation.result(dst, comm.rank) if plan_class is transport.MpiPlan else None
 
         def of_compiled(executor, comm, options, sequences=(), initial=None, **more):
             sequences = injection.into(sequences, self.result if result is None else result)
@@ -272,7 +271,7 @@ class Trials:
 
         The last generation is not the first one: its values may be in the memory that the next plan allocates.
         """
-        end = spoil(MpiVendorPlan if case.algorithm == NATIVE else persistent.MpiPlan, injection) if injection else None
+        end = spoil(MpiVendorPlan if case.algorithm == NATIVE else transport.MpiPlan, injection) if injection else None
         try:
             prepared = PreparedCase(COMM, layout, case, settings=RunSettings(executor=compiled))
         finally:
@@ -292,7 +291,7 @@ class Trials:
         draw = random.Random(f"{self.seed} {number}")  # noqa: S311
         case, layout, compiled = self.draw_case(draw)
         at, generation = draw.randrange(COMM.size), draw.randrange(GENERATIONS)
-        persistent.SharedMemory = NodeMemory if case.transport == "tiered" else SharedMemory
+        transport.SharedMemory = NodeMemory if case.transport == "tiered" else SharedMemory
         wrong, later, right = self.run(case, layout, compiled, generation)
         self.counts["without a fault"] += 1
         self.counts["false alarms"] += bool(wrong or later)

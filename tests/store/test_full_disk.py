@@ -6,8 +6,8 @@ import pytest
 from journal_examples import begin
 
 from hpccoll.store import journal as journal_module
+from hpccoll.store.checksummed_lines import append_records
 from hpccoll.store.journal import read_failure_notes, write_failure_note
-from hpccoll.store.json_lines import append_records
 from hpccoll.store.raw_results import Failure
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from journal_examples import CASES, JOB, begin
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.store.checksummed_lines import append_records
 from hpccoll.store.journal import (
     LAUNCHER_RANK,
     Journal,
@@ -19,7 +20,6 @@ from hpccoll.store.journal import (
     remove_failure_notes,
     write_failure_note,
 )
-from hpccoll.store.json_lines import append_records
 from hpccoll.store.raw_results import Failure
 
 

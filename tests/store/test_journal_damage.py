@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from journal_examples import CASES, JOB, begin
 
-from hpccoll.store import json_lines
+from hpccoll.store.checksummed_lines import ChainEnd, append_records
 from hpccoll.store.journal import Journal, journal_path, read_journal
-from hpccoll.store.json_lines import ChainEnd, append_records
 
 
 def test_after_truncation_whole_records_are_kept_and_the_next_attempt_resumes(out):
@@ -151,11 +150,11 @@ def test_very_long_lines_are_one_damaged_line_each(out, monkeypatch):
     begin(out).close(remove=False)
     with journal_path(out).open("ab") as file:
         file.write(b"\n" + b'{"sha256": "x' * 3000 + b"\n" + b"\0" * 100_000 + b"}")
-    monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 50_000)
+    monkeypatch.setattr(checksummed_lines, "MAX_LINE_BYTES", 50_000)
     read = read_journal(journal_path(out))
     assert len(read.done) == 1
     assert len(read.damage) + len(read.notes) > 0
-    assert [line.number for line in json_lines.read_json_lines(journal_path(out))][-1] == 10
+    assert [line.number for line in checksummed_lines.read_json_lines(journal_path(out))][-1] == 10
 
 
 def test_outcomes_of_a_damaged_attempt_are_not_added_to_another_attempt(out):

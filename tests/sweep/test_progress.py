@@ -9,7 +9,7 @@ import pytest
 from hpccoll.cases.case import Case, Effort, Job
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.common.terminal import ERASE_LINE, PrintableStream
-from hpccoll.store.json_lines import ChainEnd
+from hpccoll.store.checksummed_lines import ChainEnd
 from hpccoll.sweep.progress import ALL_MEASURED, MeasurementCount, MeasurementCounter, TimeLeft, progress_display
 
 

@@ -8,7 +8,7 @@ from schedule_examples import Case
 
 from hpccoll.schedule import Copy, Layout, Part, Recv, RecvReduce, Schedule, Send, Step, all_reduce
 from hpccoll.schedule.step import Range, parts_of
-from hpccoll.transports.lowering import Lowering, Span, align_pieces
+from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 from cli_runner import ENVIRONMENT, invoke, spawn
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.store.checksummed_lines import starts_with_key
 from hpccoll.store.journal import read_journal
-from hpccoll.store.json_lines import starts_with_key
 from hpccoll.store.result_files import read_raw
 from hpccoll.sweep.workflow import kill_orphans
 

@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
-from hpccoll.transports.mpi.persistent import MpiPlan
+from hpccoll.transports.mpi.transport import MpiPlan
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 from hpccoll.transports.transport_interface import TransportPlan, address
 

@@ -26,8 +26,8 @@ from hpccoll.executor.lowered_step import (
 )
 from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.lowering import Lowering, Span, align_pieces, overlap
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
+from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces, overlap
 from hpccoll.transports.transport_interface import address, aligned_empty
 
 if TYPE_CHECKING:

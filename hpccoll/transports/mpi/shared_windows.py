@@ -15,7 +15,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.executor.lowered_step import DeferredCall
 from hpccoll.schedule.operation import Array
 from hpccoll.transports.guarded_memory import MARGIN_BYTES, GuardedBuffer, allocate_guarded
-from hpccoll.transports.lowering import Span
+from hpccoll.transports.shared_lowering import Span
 
 PAGE_BYTES = 4096
 

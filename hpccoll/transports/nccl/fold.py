@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from hpccoll.transports.lowering import Span
+from hpccoll.transports.shared_lowering import Span
 
 
 @dataclass(frozen=True, slots=True)

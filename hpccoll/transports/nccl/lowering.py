@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeAlias
 
 from hpccoll.schedule import Copy, RecvReduce, Send, Step
 from hpccoll.schedule.operation import Operation
-from hpccoll.transports.lowering import Lowering, Span, align_pieces, overlap
 from hpccoll.transports.nccl.fold import Fold, fold_waves
 from hpccoll.transports.nccl.message_times import message_times
+from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces, overlap
 
 PieceLengths: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """The messages between two ranks: the group of each, and the lengths of its pieces in elements."""

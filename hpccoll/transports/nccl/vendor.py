@@ -13,12 +13,12 @@ import numpy as np
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.communicators import nccl_world
 from hpccoll.transports.nccl.cupy_device import CupyDevice, StreamCall, group_calls
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.nccl.transport import NcclTransportBase
+from hpccoll.transports.shared_lowering import Span
 from hpccoll.transports.transport_interface import address
 
 NCCL_TYPES = {

@@ -16,7 +16,6 @@ from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, Layout, Schedule, all_gather, dtype_of
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
-from hpccoll.transports.mpi import persistent
 from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, GpuVendorTransport, StagedMpiTransport
 from hpccoll.transports.transport_interface import Transport
 
@@ -24,7 +23,7 @@ COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
 OPTIONS = ExecutorOptions(oversubscribed=True) if "compiled" in sys.argv else None
 MpiTransport, TieredTransport = (
-    partial(transport, options=OPTIONS) for transport in (persistent.MpiTransport, persistent.TieredTransport)
+    partial(kind, options=OPTIONS) for kind in (transport.MpiTransport, transport.TieredTransport)
 )
 IN_TURN = [(1, 1), (3, 1), (3, 3), (4, 2)]
 """Channels and window."""
@@ -166,7 +165,7 @@ def every_dtype_and_op_agrees_with_lockstep() -> None:
 
 
 def above_the_cap_requests_are_made_anew() -> None:
-    kept, persistent.MAX_PERSISTENT_REQUESTS = persistent.MAX_PERSISTENT_REQUESTS, 0
+    kept, transport.MAX_PERSISTENT_REQUESTS = transport.MAX_PERSISTENT_REQUESTS, 0
     try:
         for name, window in product((RING, "two_way_ring", BRUCK, "shift_by_one"), (1, 3)):
             agrees_with_lockstep(operation(name, 1000, channels=3, window=window))
@@ -174,7 +173,7 @@ def above_the_cap_requests_are_made_anew() -> None:
         assert not plan.executor.requests
         plan.close()
     finally:
-        persistent.MAX_PERSISTENT_REQUESTS = kept
+        transport.MAX_PERSISTENT_REQUESTS = kept
 
 
 def parts_of_several_ranges_are_derived_datatypes() -> None:

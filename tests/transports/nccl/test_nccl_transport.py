@@ -37,10 +37,10 @@ from hpccoll.schedule import (
     dtype_of,
 )
 from hpccoll.schedule.lockstep import run_lockstep
-from hpccoll.transports.lowering import Span
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.lowering import NcclLowering
 from hpccoll.transports.nccl.stream_plan import StreamPlan
+from hpccoll.transports.shared_lowering import Span
 
 WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
 """Channels and window."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.cases.requested_algorithm import forced_algorithms, requested_by_environment
+from hpccoll.cases.library_request import forced_algorithms, requested_by_environment
 
 ALL, GATHER, OTHER, ANY = "all_reduce", "all_gather", "broadcast", None
 

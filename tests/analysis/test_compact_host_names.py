@@ -1,6 +1,6 @@
 """Host names as ranges."""
 
-from hpccoll.analysis.host_ranges import host_ranges
+from hpccoll.analysis.compact_host_names import host_ranges
 
 
 def test_hosts_are_written_in_short():

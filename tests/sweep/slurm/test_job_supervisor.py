@@ -6,7 +6,7 @@ import pytest
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
-from hpccoll.sweep.slurm.monitor import SlurmMonitor
+from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
 
 FACTS = """\
