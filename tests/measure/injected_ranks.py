@@ -39,6 +39,7 @@ from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, collective, dtype_of
+from hpccoll.transports.mpi import transport
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from journal_examples import CASES, JOB, begin
 
+from hpccoll.store import checksummed_lines
 from hpccoll.store.checksummed_lines import ChainEnd, append_records
 from hpccoll.store.journal import Journal, journal_path, read_journal
 

@@ -16,6 +16,7 @@ from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, Layout, Schedule, all_gather, dtype_of
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
+from hpccoll.transports.mpi import transport
 from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, GpuVendorTransport, StagedMpiTransport
 from hpccoll.transports.transport_interface import Transport
 
