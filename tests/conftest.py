@@ -19,6 +19,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 # Ranks share cores with other tests: MPICH's wait yields with this level only. Guides run with the default.
 os.environ["MPI4PY_RC_THREAD_LEVEL"] = "multiple"
 sys.path.append(str(Path(__file__).parent))  # schedule_examples.py and others that several rooms of tests share
+pytest.register_assert_rewrite("golden_page", "page_elements", "imported_outputs")  # their failures show what differs
 
 settings.register_profile(
     "hpccoll", deadline=None, max_examples=25, derandomize=True, database=None,

@@ -62,7 +62,7 @@ class SeriesPoint:
 def is_usable(row: Row) -> bool:
     """Return whether ``row`` may be drawn and compared: its result is correct, and it has a time and a size.
 
-    A row with missing rounds is usable.
+    A row with missing rounds is usable, and so are the floor and ``auto``: see ``is_ranked``.
     """
     return row.status in ("ok", "partial") and not row.wrong and bool(row.median_s) and row.bytes > 0
 

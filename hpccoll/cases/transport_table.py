@@ -70,15 +70,15 @@ _MPI, _NCCL = "hpccoll.transports.mpi", "hpccoll.transports.nccl"
 
 TRANSPORTS: Mapping[str, TransportSpec] = {
     "mpi": TransportSpec(
-        schedules={"cpu": f"{_MPI}.persistent:MpiTransport", "cuda": f"{_MPI}.gpu_memory:GpuMpiTransport"},
+        schedules={"cpu": f"{_MPI}.transport:MpiTransport", "cuda": f"{_MPI}.gpu_memory:GpuMpiTransport"},
         native={"cpu": f"{_MPI}.vendor:MpiVendorTransport", "cuda": f"{_MPI}.gpu_memory:GpuVendorTransport"},
     ),
     "shm": TransportSpec(
-        schedules={"cpu": f"{_MPI}.persistent:TieredTransport"},
+        schedules={"cpu": f"{_MPI}.transport:TieredTransport"},
         needs=(Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),),
     ),
     "tiered": TransportSpec(
-        schedules={"cpu": f"{_MPI}.persistent:TieredTransport"},
+        schedules={"cpu": f"{_MPI}.transport:TieredTransport"},
         needs=(Requirement("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
     ),
     "staged": TransportSpec(

@@ -114,6 +114,7 @@ def launch(
     return 0 if start(plan_file, job, out) else INCOMPLETE
 
 
+# Of these two only the help of all commands knows: __main__ starts ranks without the other commands.
 @family.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run(context: typer.Context) -> int:
     """Measure collectives on the ranks of an MPI job.

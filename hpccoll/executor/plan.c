@@ -106,10 +106,11 @@ static int begin_steps(plan_t *plan, int64_t number) {
     return 0;
 }
 
-/* A sequence starts at once, or after its predecessor has completed a step or has none. */
+/* A sequence starts at once, or when the one `initial` before it has completed a step or has none. */
 static int may_start(const plan_t *plan, int64_t number) {
-    const sequence_t *before = plan->sequences + number - plan->initial;
-    return number < plan->initial || before->at > before->first || before->first == before->end;
+    if (number < plan->initial) return 1;
+    const sequence_t *before = &plan->sequences[number - plan->initial];
+    return before->at > before->first || before->first == before->end;
 }
 
 static int start_sequences(plan_t *plan) {

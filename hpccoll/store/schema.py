@@ -1,12 +1,13 @@
-"""The schema of raw files, as a table; results/README.md shows the same table, and a test compares the two.
+"""The schema of raw files, as a table, which ``hpccoll list columns`` prints.
 
 A raw file holds one job. Its root names the job; each attempt is a group with the dimensions ``case``, ``iteration``,
 ``rank``, ``node_number`` and ``port``. Times are int64 nanoseconds of the ranks' clocks; everything else is in SI units
 without prefixes.
 
-``CaseResult`` declares the results of a case: a new one is one field there and needs no other line. The datasets of raw
-files, the records of journals, rows, exports, the table in results/README.md and the table of the report follow.
-``RankResult`` declares those of each rank, which rows do not have.
+``CaseResult`` declares the results of a case, equal on all ranks: a new one is one field there, which
+``AttemptRunner._collect`` sets, and needs no other line. The datasets of raw files, the records of journals, rows,
+exports, ``hpccoll list columns`` and the table of the report follow. ``Outcome.merge`` joins the rounds of a case: a
+result that it does not name is that of the last round. ``RankResult`` declares those of each rank, which rows have not.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,7 +66,7 @@ def result(dtype: str, meaning: str, *, default: object = None, **more: Any) -> 
 
     Args:
         dtype: the type of the dataset: a key of ``_ABSENT``.
-        meaning: one phrase for results/README.md and the dataset's ``long_name``.
+        meaning: one phrase for ``hpccoll list columns`` and the dataset's ``long_name``.
         default: the value of a case that has none.
         more: ``unit``, ``heading`` and ``format`` of the column.
     """

@@ -45,7 +45,7 @@ def tree(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, root)
     (root / "hpccoll" / "common").mkdir()
-    for name in ("__init__.py", "common/__init__.py", "common/errors.py", "common/terminal.py"):
+    for name in ("__init__.py", "common/__init__.py", "common/errors.py", "common/terminal.py", "common/version.py"):
         shutil.copy(ROOT / "hpccoll" / name, root / "hpccoll" / name)
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(ROOT / "hpccoll" / "executor", root / "hpccoll" / "executor", ignore=ignored)
