@@ -138,7 +138,7 @@ def damaged_files(whole: Path, number: int, seed: int) -> Iterator[tuple[str, st
         path.write_bytes(content)
         result, _ = in_child(lambda: verdict(path, before))
         if result == HARMLESS and content != intact and kind is lines_changed:
-            result = "nobody said that the lines are others"
+            result = "a changed line was read without a message"
         yield f"{kind.__name__} {at}", result
 
 

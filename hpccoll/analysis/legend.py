@@ -1,4 +1,4 @@
-"""How series are told from each other in charts: numbers, which colours and shapes follow."""
+"""The number of each series in charts, from which its colour and its mark follow."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +11,7 @@ from hpccoll.store.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
-    """How a series is told from others."""
+    """What distinguishes a series in all charts of a report."""
 
     number: int = -1  # its number from 0; -1 of the library's own, and of floors
     is_floor: bool = False  # whether it is a floor

@@ -66,7 +66,7 @@ class AttemptRunner:
             GpuFailedError: on a rank whose GPU has failed; the launch ends with it, because MPI and NCCL cannot free
                 what a failed GPU holds, and the GPUs of other ranks may have failed, too.
         """
-        self.progress.enter("compiling")
+        self.progress.enter("lowering")
         prepared = self.factory.make(case)
         if isinstance(prepared, SkippedCase):
             reason = full_reason(prepared.reason, self.probe_result, self.job, case)

@@ -48,7 +48,7 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
             if ranks.max_over_ranks(pending_signal()):
                 break
             progress.case = case.id
-            progress.enter("compiling")
+            progress.enter("lowering")
             prepared = factory.make(case)
             if isinstance(prepared, SkippedCase):
                 continue

@@ -166,7 +166,7 @@ def read_raw_file(path: Path, case_ids: Collection[str] | None = None) -> RawRes
     with _open_raw_file(path) as file:
         job_json = str(file.attrs["job_json"])
         if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
-            raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
+            raise ImplausibleError("its job was changed after it was written: job_sha256 differs")
         size = path.stat().st_size
         names = [name for name in file if name.startswith(_ATTEMPT_PREFIX)]
         attempts = [read_attempt(stored_object(file, name, size), size, case_ids) for name in names]

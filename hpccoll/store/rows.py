@@ -149,7 +149,7 @@ class Run:
     machine: str  # one line for the subtitle of a chart: "2 cores of Intel Xeon ... on 1 node (host)"
     path: str  # the raw file
     provenance: Mapping[str, object]  # allow-listed: versions, libraries, hosts, CPU, launcher, git commit, variables
-    evidence: Mapping[str, object] | None = None  # the result of the log probe: see results/README.md
+    evidence: Mapping[str, object] | None = None  # the result of the log probe, as evidence_json of a raw file has it
     variant: str | None = None  # the sweep's variant
     environment: Mapping[str, str] = field(default_factory=dict)  # the environment variables of the variant
     communicator: Mapping[str, int | str] = field(default_factory=dict)  # its settings of NCCL communicators

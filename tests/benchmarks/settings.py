@@ -22,7 +22,7 @@ class Ask:
 class Setting:
     """One launch of cases that take turns."""
 
-    testbed: tuple[str, ...]  # what ``testbed up`` is told; empty for this machine alone
+    testbed: tuple[str, ...]  # the options of ``testbed up``; empty for this machine alone
     nodes: int  # that work
     each: int  # ranks on each of them
     ways: tuple["Way", ...]  # the algorithms, each with a transport, parameters and a mapping

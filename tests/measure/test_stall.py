@@ -60,7 +60,7 @@ LAUNCHES = {
     "nameless": ((2, 60, 1, "library", 1, "init:8", raw_examples.case(64)), {}),
     "rejects": ((2, 60, -1, "library", 5, "call:8", STEP), {"sizes": [64], "algorithm": "native"}),
 }
-"""What ``launch`` is told; the longest first."""
+"""The arguments of ``launch``; the longest first."""
 AT_ONCE = 3
 """Launches: for the most part their ranks wait."""
 

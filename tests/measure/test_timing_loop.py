@@ -114,7 +114,7 @@ def test_convergence_is_judged_by_the_slowest_rank():
 
 
 class OtherRank(World):
-    """A rank that is not the first: it is told what to do, and gets no times."""
+    """A rank that is not the first: it follows rank 0, and gets no times."""
 
     def __init__(self, told):
         super().__init__(lambda i: (1 + i) * US)

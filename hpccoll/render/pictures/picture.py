@@ -35,7 +35,7 @@ ENDINGS = (".svg", ".png")
 
 
 def picture(view: ScheduleView, unit: int | None = None) -> str:
-    """Return the picture of ``view`` as the text of an SVG file; ``unit`` is the one that the cells follow [chosen].
+    """Return the picture of ``view`` as the text of an SVG file; the cells follow ``unit`` [chosen].
 
     Raises:
         BadInputError: if there is no such unit.
@@ -94,7 +94,7 @@ def _legend(traces: Sequence[Trace], style: Style) -> list[list[SvgShape]]:
 
 
 def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
-    """Draw ``view`` into a file, as SVG or PNG by its ending; ``unit`` is the one that the cells follow [chosen].
+    """Draw ``view`` into a file, as SVG or PNG by its ending; the cells follow ``unit`` [chosen].
 
     Raises:
         BadInputError: if the ending is another one, the file cannot be written, or there is no such unit.

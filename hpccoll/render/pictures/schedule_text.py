@@ -23,7 +23,7 @@ _GRAINS = 32
 
 
 def describe(view: ScheduleView, unit: int | None = None) -> str:
-    """Return ``view`` as text, lines without a newline at the end; ``unit`` is the one that tables follow [chosen].
+    """Return ``view`` as text, lines without a newline at the end; tables follow ``unit`` [chosen].
 
     Raises:
         BadInputError: if there is no such unit, or the schedule is invalid or does not do what its collective requires.
