@@ -60,41 +60,29 @@ hw_counters are read from the device again when they are older than their ``life
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One point of a sweep.
+    """One point of a sweep."""
 
-    Args:
-        collective: the name of the collective, such as ``all_reduce``.
-        algorithm: the registered name of the algorithm, ``native`` for the library's own collective, or ``auto`` for
-            the choice of the job's table.
-        transport: how bytes move: ``mpi``, ``shm`` or ``tiered``; between GPUs ``nccl``, ``mpi`` or ``staged``.
-        device: where the buffers are: ``cpu`` or ``cuda``.
-        dtype: the type of the elements, a name of NumPy or ``bfloat16``.
-        op: the reduction; None if the collective does not reduce.
-        bytes: the requested size S in bytes, as nccl-tests counts it; the case moves as many whole elements as fit.
-        in_place: whether the contribution and the result share a buffer.
-        root: the root of a rooted collective, or the first of two ranks; None for other collectives.
-        params: the requested parameters of the algorithm and the transport, and the arguments of the collective
-            (``peer``, ``traffic``, ``concurrent``).
-        ranks: the number of workers; None for all workers of the job.
-        nodes: the number of nodes with workers; None for all nodes of the job.
-        mapping: how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None for the launcher's order.
-        timing: how operations are timed, one of TIMINGS.
-    """
-
-    collective: Name
+    collective: Name  # the name of the collective, such as ``all_reduce``
+    # the registered name of the algorithm, ``native`` for the library's own collective, or ``auto`` for the choice of
+    # the job's table
     algorithm: Name
+    # how bytes move: ``mpi``, ``shm`` or ``tiered``; between GPUs ``nccl``, ``mpi`` or ``staged``
     transport: Name = "mpi"
-    device: Name = "cpu"
-    dtype: Name = "float32"
-    op: Name | None = "sum"
-    bytes: Size
-    in_place: bool = False
+    device: Name = "cpu"  # where the buffers are: ``cpu`` or ``cuda``
+    dtype: Name = "float32"  # the type of the elements, a name of NumPy or ``bfloat16``
+    op: Name | None = "sum"  # the reduction; None if the collective does not reduce
+    bytes: Size  # the requested size S in bytes, as nccl-tests counts it; the case moves as many whole elements as fit
+    in_place: bool = False  # whether the contribution and the result share a buffer
+    # the root of a rooted collective, or the first of two ranks; None for other collectives
     root: Annotated[int, RANK.meta] | None = None
+    # the requested parameters of the algorithm and the transport, and the arguments of the collective (``peer``,
+    # ``traffic``, ``concurrent``)
     params: Values = field(default_factory=dict)
-    ranks: Ranks | None = None
-    nodes: Ranks | None = None
+    ranks: Ranks | None = None  # the number of workers; None for all workers of the job
+    nodes: Ranks | None = None  # the number of nodes with workers; None for all nodes of the job
+    # how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None for the launcher's order
     mapping: Name | None = None
-    timing: Name = SINGLE
+    timing: Name = SINGLE  # how operations are timed, one of TIMINGS
 
     @property
     def id(self) -> str:
@@ -114,26 +102,19 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long a case is measured, summed over its rounds.
+    """How long a case is measured, summed over its rounds."""
 
-    Args:
-        warmup: the number of iterations before the timed ones, in each round.
-        min_iterations: the smallest number of timed iterations.
-        max_iterations: the largest number of timed iterations.
-        seconds: the wall time after which no iterations are added to the smallest number.
-        precision: the half width of the 95 % confidence interval, relative to the median, at which a round converged.
-        timeout: the seconds without progress after which a rank counts as stuck.
-        rounds: how often a launch goes through all of its cases, each time in another order.
-        operations: the number of operations of an iteration of an aggregated case.
-    """
-
-    warmup: Annotated[int, WARMUP.meta] = 5
-    min_iterations: Annotated[int, ITERATIONS.meta] = 20
-    max_iterations: Annotated[int, ITERATIONS.meta] = 1000
+    warmup: Annotated[int, WARMUP.meta] = 5  # the number of iterations before the timed ones, in each round
+    min_iterations: Annotated[int, ITERATIONS.meta] = 20  # the smallest number of timed iterations
+    max_iterations: Annotated[int, ITERATIONS.meta] = 1000  # the largest number of timed iterations
+    # the wall time after which no iterations are added to the smallest number
     seconds: Annotated[float, SECONDS.meta] = 1.0
+    # the half width of the 95 % confidence interval, relative to the median, at which a round converged
     precision: Annotated[float, PRECISION.meta] = 0.02
-    timeout: Annotated[float, SECONDS.meta] = 120.0
+    timeout: Annotated[float, SECONDS.meta] = 120.0  # the seconds without progress after which a rank counts as stuck
+    # how often a launch goes through all of its cases, each time in another order
     rounds: Annotated[int, ROUNDS.meta] = 1
+    # the number of operations of an iteration of an aggregated case
     operations: Annotated[int, OPERATIONS.meta] = DEFAULT_OPERATIONS
 
     def __post_init__(self) -> None:
@@ -157,19 +138,13 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """The ranks and nodes of one launch; as text ``4x2`` (4 nodes with 2 ranks each), or ``4n:7p`` if uneven.
+    """The ranks and nodes of one launch; as text ``4x2`` (4 nodes with 2 ranks each), or ``4n:7p`` if uneven."""
 
-    Args:
-        nodes: the number of nodes with workers.
-        ranks: the number of workers.
-        aggregators: the number of ranks after the workers that only aggregate: ``1x4+1``.
-        dedicated_aggregators: whether each aggregator has a host of its own next to the nodes. It only says how the
-            shape is launched: shapes that differ in it alone are equal.
-    """
-
-    nodes: int
-    ranks: int
-    aggregators: int = 0
+    nodes: int  # the number of nodes with workers
+    ranks: int  # the number of workers
+    aggregators: int = 0  # the number of ranks after the workers that only aggregate: ``1x4+1``
+    # whether each aggregator has a host of its own next to the nodes. It only says how the shape is launched: shapes
+    # that differ in it alone are equal
     dedicated_aggregators: bool = field(default=False, compare=False)
 
     @property

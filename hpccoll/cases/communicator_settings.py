@@ -10,29 +10,19 @@ CommunicatorSettings = Mapping[str, int | str]
 
 @dataclass(frozen=True, slots=True)
 class CommunicatorSetting:
-    """A field of ncclConfig_t, or the way in which buffers are registered with NCCL.
+    """A field of ncclConfig_t, or the way in which buffers are registered with NCCL."""
 
-    Args:
-        meaning: what it sets, in one line.
-        since: the first version of NCCL that has the setting: major x 10000 + minor x 100.
-        variable: the environment variable that overrides it; None without one.
-        values: the names of its values, each with the number that NCCL takes; empty for a number or a text.
-        value_since: the first version that has a value, for values that are newer than the setting.
-        text: whether its value is a text.
-        library_only: whether it changes NCCL's own collectives only, not sends and receives.
-        least: the smallest number.
-        most: the largest number; None is no limit.
-    """
-
-    meaning: str
-    since: int
-    variable: str | None = None
+    meaning: str  # what it sets, in one line
+    since: int  # the first version of NCCL that has the setting: major x 10000 + minor x 100
+    variable: str | None = None  # the environment variable that overrides it; None without one
+    # the names of its values, each with the number that NCCL takes; empty for a number or a text
     values: Mapping[str, int] = field(default_factory=dict)
+    # the first version that has a value, for values that are newer than the setting
     value_since: Mapping[str, int] = field(default_factory=dict)
-    text: bool = False
-    library_only: bool = False
-    least: int = 0
-    most: int | None = None
+    text: bool = False  # whether its value is a text
+    library_only: bool = False  # whether it changes NCCL's own collectives only, not sends and receives
+    least: int = 0  # the smallest number
+    most: int | None = None  # the largest number; None is no limit
 
     @property
     def effect(self) -> str:

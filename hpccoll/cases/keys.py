@@ -99,25 +99,15 @@ SWEEP: Mapping[str, Key] = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of ``hpccoll run``; letters are those of nccl-tests.
+    """An option of ``hpccoll run``; letters are those of nccl-tests."""
 
-    Args:
-        flags: the short and the long form.
-        help: a noun phrase.
-        default: the text that is parsed if the option is absent; None if absence has its own meaning.
-        shown_default: the default in the help text, if it differs from ``default``.
-        key: the key of the same meaning, whose bound holds for the option; None for other options.
-        metavar: the placeholder of the value in the help text.
-        kind: ``value``, ``path``, ``list`` (may be repeated) or ``flag``.
-    """
-
-    flags: tuple[str, ...]
-    help: str
-    default: str | None = None
-    shown_default: str | None = None
-    key: Key | None = None
-    metavar: str | None = None
-    kind: str = "value"
+    flags: tuple[str, ...]  # the short and the long form
+    help: str  # a noun phrase
+    default: str | None = None  # the text that is parsed if the option is absent; None if absence has its own meaning
+    shown_default: str | None = None  # the default in the help text, if it differs from ``default``
+    key: Key | None = None  # the key of the same meaning, whose bound holds for the option; None for other options
+    metavar: str | None = None  # the placeholder of the value in the help text
+    kind: str = "value"  # ``value``, ``path``, ``list`` (may be repeated) or ``flag``
 
     @property
     def help_text(self) -> str:

@@ -39,19 +39,12 @@ for eight ranks of NCCL one or two GiB, and the tables of reductions take some M
 
 
 class _AlgorithmMemory(NamedTuple):
-    """The memory that an algorithm needs, in units of S.
+    """The memory that an algorithm needs, in units of S."""
 
-    Args:
-        tmp: the scratch buffer at each rank.
-        arrivals: the data that arrives in one step at the rank with most, its root.
-        aggregator_arrivals: the same for each aggregator, the largest first.
-        slices: the slices of the algorithm.
-    """
-
-    tmp: float = 0.0
-    arrivals: float = 1.0
-    aggregator_arrivals: tuple[float, ...] = ()
-    slices: tuple[Schedule, ...] = ()
+    tmp: float = 0.0  # the scratch buffer at each rank
+    arrivals: float = 1.0  # the data that arrives in one step at the rank with most, its root
+    aggregator_arrivals: tuple[float, ...] = ()  # the same for each aggregator, the largest first
+    slices: tuple[Schedule, ...] = ()  # the slices of the algorithm
 
 
 @lru_cache

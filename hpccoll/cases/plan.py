@@ -39,31 +39,23 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """How the ranks of a job are started.
+    """How the ranks of a job are started."""
 
-    Args:
-        command: the launcher and its options, with ``{nodes}``, ``{ranks}``, ``{ranks_per_node}``, ``{hosts}`` and
-            ``{order}`` where a launch puts its shape, its hosts, and how ranks are dealt out to them.
-        program: what each rank executes, inside a container where there is one.
-        setup: lines of shell that come first, such as ``module load openmpi``.
-        slurm: whether it runs inside a Slurm job.
-        start_timeout_s: seconds in which two ranks must find each other. If the launcher and the MPI library speak
-            different PMI versions, they never do.
-        slurm_conf: the path of Slurm's configuration if its commands need one; Snakemake hides the variable from jobs.
-        aggregator: the Slurm feature of the hosts of aggregators; None if there are none.
-        socket_distribution: how srun distributes the ranks of a node over its sockets, such as ``:block``; empty for
-            Slurm's default.
-        network: the network between nodes that the site expects, ``rdma`` or ``tcp``; None if it does not say.
-    """
-
+    # the launcher and its options, with ``{nodes}``, ``{ranks}``, ``{ranks_per_node}``, ``{hosts}`` and ``{order}``
+    # where a launch puts its shape, its hosts, and how ranks are dealt out to them
     command: LongLine
-    program: LongLine = "hpccoll"
-    setup: tuple[LongLine, ...] = ()
-    slurm: bool = False
+    program: LongLine = "hpccoll"  # what each rank executes, inside a container where there is one
+    setup: tuple[LongLine, ...] = ()  # lines of shell that come first, such as ``module load openmpi``
+    slurm: bool = False  # whether it runs inside a Slurm job
+    # seconds in which two ranks must find each other. If the launcher and the MPI library speak different PMI versions,
+    # they never do
     start_timeout_s: Annotated[float, PositiveNumber(START_S.maximum).meta] = 60.0
+    # the path of Slurm's configuration if its commands need one; Snakemake hides the variable from jobs
     slurm_conf: Line | None = None
-    aggregator: Line | None = None
+    aggregator: Line | None = None  # the Slurm feature of the hosts of aggregators; None if there are none
+    # how srun distributes the ranks of a node over its sockets, such as ``:block``; empty for Slurm's default
     socket_distribution: Line = ""
+    # the network between nodes that the site expects, ``rdma`` or ``tcp``; None if it does not say
     network: Line | None = None
 
     @property

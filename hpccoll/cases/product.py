@@ -33,44 +33,28 @@ from hpccoll.training.workload import TRAINING_STEP, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Lists whose combinations are cases; no list has an entry twice.
+    """Lists whose combinations are cases; no list has an entry twice."""
 
-    Args:
-        collectives: the names of collectives, or ``all``.
-        workloads: training steps: lists of values by the keys of ``training.workload.WORKLOAD``.
-        models: the user's own models of training steps, as JSON by name.
-        algorithms: the names of algorithms, of which each collective has those that exist for it, or ``all``.
-        devices: the devices of the buffers.
-        transports: the transports, of which each device has those that move its buffers.
-        dtypes: the types of the elements.
-        ops: the reductions, for collectives that reduce.
-        sizes: the sizes S in bytes, of which a barrier has the first; a training step has its own.
-        in_place: whether contribution and result share a buffer.
-        mappings: the orders of ranks; None for the launcher's.
-        timings: how operations are timed.
-        roots: the roots of rooted collectives.
-        pairs: the pairs of ranks for point to point: ``ends``, ``all``, or a list.
-        concurrent: numbers of pairs of ranks at once; 0 for all.
-        traffic: patterns of unequal blocks.
-        params: by algorithm, the values of each parameter.
-    """
-
-    collectives: Sequence[str] = ()
+    collectives: Sequence[str] = ()  # the names of collectives, or ``all``
+    # training steps: lists of values by the keys of ``training.workload.WORKLOAD``
     workloads: Sequence[Mapping[str, Sequence[Parameter]]] = ()
-    models: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, as JSON by name
+    # the names of algorithms, of which each collective has those that exist for it, or ``all``
     algorithms: Sequence[str]
-    devices: Sequence[str] = ("cpu",)
-    transports: Sequence[str] = ("mpi",)
-    dtypes: Sequence[str] = ("float32",)
-    ops: Sequence[str] = ("sum",)
-    sizes: Sequence[int] = ()
-    in_place: Sequence[bool] = (False, True)
-    mappings: Sequence[str | None] = (None,)
-    timings: Sequence[str] = (SINGLE,)
-    roots: Sequence[int] = (0,)
+    devices: Sequence[str] = ("cpu",)  # the devices of the buffers
+    transports: Sequence[str] = ("mpi",)  # the transports, of which each device has those that move its buffers
+    dtypes: Sequence[str] = ("float32",)  # the types of the elements
+    ops: Sequence[str] = ("sum",)  # the reductions, for collectives that reduce
+    sizes: Sequence[int] = ()  # the sizes S in bytes, of which a barrier has the first; a training step has its own
+    in_place: Sequence[bool] = (False, True)  # whether contribution and result share a buffer
+    mappings: Sequence[str | None] = (None,)  # the orders of ranks; None for the launcher's
+    timings: Sequence[str] = (SINGLE,)  # how operations are timed
+    roots: Sequence[int] = (0,)  # the roots of rooted collectives
+    # the pairs of ranks for point to point: ``ends``, ``all``, or a list
     pairs: str | Sequence[tuple[int, int]] = "ends"
-    concurrent: Sequence[Parameter] = (0,)
-    traffic: Sequence[Parameter] = ("zipf",)
+    concurrent: Sequence[Parameter] = (0,)  # numbers of pairs of ranks at once; 0 for all
+    traffic: Sequence[Parameter] = ("zipf",)  # patterns of unequal blocks
+    # by algorithm, the values of each parameter
     params: Mapping[str, Mapping[str, Sequence[Parameter]]] = field(default_factory=dict)
 
 

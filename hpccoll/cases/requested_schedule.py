@@ -53,19 +53,12 @@ def requested_schedule(
 
 
 class RequestedOperation(NamedTuple):
-    """A schedule for messages of a size.
+    """A schedule for messages of a size."""
 
-    Args:
-        schedules: the schedules of the slices, out of place if the collective has no in-place form.
-        cut: the positions of the units.
-        window: the number of channels in flight.
-        words: the schedule and the size in words, one line.
-    """
-
-    schedules: tuple[Schedule, ...]
-    cut: Cut
-    window: int
-    words: str
+    schedules: tuple[Schedule, ...]  # the schedules of the slices, out of place if the collective has no in-place form
+    cut: Cut  # the positions of the units
+    window: int  # the number of channels in flight
+    words: str  # the schedule and the size in words, one line
 
 
 def requested_operation(

@@ -43,21 +43,15 @@ def planned_nodes(shape: Shape, nvlink_nodes: int) -> NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchFacts:
-    """What is known of a launch when its cases are chosen: at planning less than on its ranks.
+    """What is known of a launch when its cases are chosen: at planning less than on its ranks."""
 
-    Args:
-        shape: its ranks and nodes.
-        variant: the name of a known variant or of one of the sweep, None for no variant.
-        sets: the environment variables and communicator settings of the variant.
-        nccl_nodes: its nodes as NCCL counts them; None if unknown: any number of its hosts may be of one NVLink domain.
-        racks_known: whether the layout has the racks of the nodes, on which the numbers of ranks depend.
-    """
-
-    shape: Shape
-    variant: str | None = None
+    shape: Shape  # its ranks and nodes
+    variant: str | None = None  # the name of a known variant or of one of the sweep, None for no variant
+    # the environment variables and communicator settings of the variant
     sets: Mapping[str, object] = field(default_factory=dict)
+    # its nodes as NCCL counts them; None if unknown: any number of its hosts may be of one NVLink domain
     nccl_nodes: NodeView | None = None
-    racks_known: bool = True
+    racks_known: bool = True  # whether the layout has the racks of the nodes, on which the numbers of ranks depend
 
 
 def skip_reason(case: Case, layout: Layout, facts: LaunchFacts, resolved: Case | None = None) -> str | None:

@@ -21,29 +21,22 @@ ALL_DTYPES = (*DTYPES, BFLOAT16)
 
 @dataclass(frozen=True, slots=True)
 class TransportSpec:
-    """A row of the table: one transport.
+    """A row of the table: one transport."""
 
-    Args:
-        schedules: for each device whose buffers this transport moves, the class that runs schedules, as
-            ``module:Class``.
-        native: likewise, the class that calls the library's own collectives, for each device on which they are
-            measured over this transport.
-        hardware: the requirements on the machine besides MPI, by their names in ``requirements.REQUIREMENTS``.
-        needs: the requirements on the layout of the ranks.
-        dtypes: the element types of schedules, for each device.
-        native_dtypes: the element types of the library's own collectives.
-        queued: whether operations are queued on a GPU's stream, so that they can be timed in each of TIMINGS.
-        gpu_sharing_variable: the environment variable that must be 1 for several ranks to share a GPU; None if they
-            always may.
-    """
-
+    # for each device whose buffers this transport moves, the class that runs schedules, as ``module:Class``
     schedules: Mapping[str, str]
+    # likewise, the class that calls the library's own collectives, for each device on which they are measured over this
+    # transport
     native: Mapping[str, str] = field(default_factory=dict)
+    # the requirements on the machine besides MPI, by their names in ``requirements.REQUIREMENTS``
     hardware: tuple[str, ...] = ()
-    needs: tuple[Requirement, ...] = ()
+    needs: tuple[Requirement, ...] = ()  # the requirements on the layout of the ranks
+    # the element types of schedules, for each device
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ALL_DTYPES, "cuda": DTYPES})
-    native_dtypes: tuple[str, ...] = DTYPES
+    native_dtypes: tuple[str, ...] = DTYPES  # the element types of the library's own collectives
+    # whether operations are queued on a GPU's stream, so that they can be timed in each of TIMINGS
     queued: bool = False
+    # the environment variable that must be 1 for several ranks to share a GPU; None if they always may
     gpu_sharing_variable: str | None = None
 
     def dtypes_on(self, device: str, *, native: bool) -> tuple[str, ...]:

@@ -31,17 +31,11 @@ Call: TypeAlias = tuple[str, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """The nodes of a launch as a library counts them: for NCCL, all hosts of one NVLink domain are one node.
+    """The nodes of a launch as a library counts them: for NCCL, all hosts of one NVLink domain are one node."""
 
-    Args:
-        nodes: the smallest and the largest possible number of nodes.
-        ranks_per_node: the smallest and the largest possible number of ranks on a node.
-        nccl: the version of NCCL, such as (2, 28, 9); None if unknown.
-    """
-
-    nodes: tuple[int, int]
-    ranks_per_node: tuple[int, int]
-    nccl: tuple[int, ...] | None = None
+    nodes: tuple[int, int]  # the smallest and the largest possible number of nodes
+    ranks_per_node: tuple[int, int]  # the smallest and the largest possible number of ranks on a node
+    nccl: tuple[int, ...] | None = None  # the version of NCCL, such as (2, 28, 9); None if unknown
 
     @classmethod
     def of(cls, nodes: int, ranks_per_node: int, nccl: tuple[int, ...] | None = None) -> "NodeView":
@@ -50,35 +44,22 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantLimit:
-    """A limit on the cases for which a variant makes sense; None is no limit.
+    """A limit on the cases for which a variant makes sense; None is no limit."""
 
-    Args:
-        for_collectives: the collectives to which the limit applies; None for all.
-        for_dtypes: the element types to which it applies.
-        before: the version of NCCL, such as ``2.29``, from which on it does not apply; None for all versions.
-        collectives: the collectives that the variant changes.
-        dtypes: the element types.
-        ops: the reductions.
-        least_nodes: the smallest number of nodes for which it makes a difference.
-        most_nodes: the largest number of nodes on which it runs.
-        least_per_node: the smallest number of ranks on a node.
-        most_per_node: the largest number of ranks on a node.
-        most_message: the bytes of the largest message between two ranks that it changes.
-        unaffected: whether cases beyond the limit run, only not otherwise than without the variant. The limit then does
-            not hold if a sweep adds variables, which may affect them.
-    """
-
-    for_collectives: tuple[str, ...] | None = None
-    for_dtypes: tuple[str, ...] | None = None
+    for_collectives: tuple[str, ...] | None = None  # the collectives to which the limit applies; None for all
+    for_dtypes: tuple[str, ...] | None = None  # the element types to which it applies
+    # the version of NCCL, such as ``2.29``, from which on it does not apply; None for all versions
     before: str | None = None
-    collectives: tuple[str, ...] | None = None
-    dtypes: tuple[str, ...] | None = None
-    ops: tuple[str, ...] | None = None
-    least_nodes: int = 1
-    most_nodes: int | None = None
-    least_per_node: int = 1
-    most_per_node: int | None = None
-    most_message: int | None = None
+    collectives: tuple[str, ...] | None = None  # the collectives that the variant changes
+    dtypes: tuple[str, ...] | None = None  # the element types
+    ops: tuple[str, ...] | None = None  # the reductions
+    least_nodes: int = 1  # the smallest number of nodes for which it makes a difference
+    most_nodes: int | None = None  # the largest number of nodes on which it runs
+    least_per_node: int = 1  # the smallest number of ranks on a node
+    most_per_node: int | None = None  # the largest number of ranks on a node
+    most_message: int | None = None  # the bytes of the largest message between two ranks that it changes
+    # whether cases beyond the limit run, only not otherwise than without the variant. The limit then does not hold if a
+    # sweep adds variables, which may affect them
     unaffected: bool = False
 
     def violation(self, call: Call | None, view: NodeView, message: int | None = None) -> str | None:
@@ -119,28 +100,20 @@ class VariantLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A named environment.
+    """A named environment."""
 
-    Args:
-        purpose: the purpose in one line.
-        transport: the transport of the library calls that it changes: ``nccl``, or ``mpi`` for a library below MPI.
-        environment: the variables and their values; ``variables`` explains each.
-        communicator: the settings of NCCL's communicators; ``communicator_settings`` explains each.
-        expected_evidence: the evidence that its logs must show: a kind, and its arguments such as the algorithm.
-        evidence_text: that evidence, for people.
-        requirements: what the machine must have, by the names of ``cases.requirements``.
-        limits: the limits on the cases for which it makes sense; a case must exceed none.
-        control: the negative control: a variant that turns the feature off, whose logs must lack the evidence.
-    """
-
-    purpose: str
-    transport: str
+    purpose: str  # the purpose in one line
+    transport: str  # the transport of the library calls that it changes: ``nccl``, or ``mpi`` for a library below MPI
+    # the variables and their values; ``variables`` explains each
     environment: Mapping[str, str] = field(default_factory=dict)
+    # the settings of NCCL's communicators; ``communicator_settings`` explains each
     communicator: CommunicatorSettings = field(default_factory=dict)
+    # the evidence that its logs must show: a kind, and its arguments such as the algorithm
     expected_evidence: tuple[str, ...]
-    evidence_text: str
-    requirements: tuple[str, ...]
-    limits: tuple[VariantLimit, ...] = ()
+    evidence_text: str  # that evidence, for people
+    requirements: tuple[str, ...]  # what the machine must have, by the names of ``cases.requirements``
+    limits: tuple[VariantLimit, ...] = ()  # the limits on the cases for which it makes sense; a case must exceed none
+    # the negative control: a variant that turns the feature off, whose logs must lack the evidence
     control: str | None = None
 
     @property

@@ -10,17 +10,11 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A line of a reference table.
+    """A line of a reference table."""
 
-    Args:
-        name: a key, a column, a variable or a setting.
-        meaning: what it is, as a phrase.
-        details: what else is known of it, such as its default, its type and its unit.
-    """
-
-    name: str
-    meaning: str
-    details: Mapping[str, str | bool]
+    name: str  # a key, a column, a variable or a setting
+    meaning: str  # what it is, as a phrase
+    details: Mapping[str, str | bool]  # what else is known of it, such as its default, its type and its unit
 
 
 def reference_lines(entries: list[Entry]) -> Iterator[str]:

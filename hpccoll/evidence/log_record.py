@@ -79,60 +79,44 @@ class ModelledCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
-    """The content of all logs of one launch. Tuples of text hold the lines that prove a fact, without their headers.
+    """The content of all logs of one launch. Tuples of text hold the lines that prove a fact, without their headers."""
 
-    Args:
-        library: ``nccl``, ``rccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no line was
-            recognised.
-        version: the version of NCCL, RCCL or UCC, such as ``2.30.7``.
-        build: the rest of the line with the version, such as ``+cuda12.9``, which tells a build that is not NVIDIA's.
-        nodes: the nodes of the largest communicator; None if unknown, or if it has one node and others may have more.
-        ranks: the ranks of the largest communicator; None if unknown.
-        collectives: the collectives that ran.
-        choices: the choices of algorithms whose collectives no line names, such as ``64 KiB by ring LL``.
-        network: the networks that NCCL names between nodes: ``IB``, ``Socket``, or the name of a plugin.
-        devices: the ports that NCCL uses, such as ``mlx5_0:1/IB``.
-        gdr: whether all RDMA channels use GPUDirect RDMA; None if no such channel is logged.
-        paths: the number of channels of all ranks per path, such as ``NET/IB/GDRDMA``, ``P2P/CUMEM``, ``SHM``.
-        nvls: lines that show that NVLink SHARP is set up.
-        collnet: lines that show that NCCL's CollNet is connected.
-        sharp: lines of SHARP itself: its plugin has started it, its library was given a group of ranks.
-        trees: the trees of those groups: ``LLT`` for small messages, ``SAT`` for streaming aggregation.
-        unavailable: the requested features that were not used, with reasons.
-        failures: the errors that NCCL did not recover from.
-        plugins: the name of the plugin of each kind (``net``, ``tuner``, ``collnet``, ``profiler``).
-        settings: the variables that NCCL read from the environment or a file, with their values.
-        communicator: the communicator settings that NCCL logged, by the project's names, with their values.
-        files: the configuration files that NCCL read.
-        scores: the rows of UCC's score map that name SHARP: UCC may choose it there, which does not prove that it did.
-        model: NCCL's own cost model.
-        warnings: the lines of level WARN, with their places in the source, without repetitions.
-    """
-
+    # ``nccl``, ``rccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no line was recognised
     library: str | None = None
-    version: str | None = None
+    version: str | None = None  # the version of NCCL, RCCL or UCC, such as ``2.30.7``
+    # the rest of the line with the version, such as ``+cuda12.9``, which tells a build that is not NVIDIA's
     build: str = ""
+    # the nodes of the largest communicator; None if unknown, or if it has one node and others may have more
     nodes: int | None = None
-    ranks: int | None = None
-    collectives: tuple[CollectiveLine, ...] = ()
+    ranks: int | None = None  # the ranks of the largest communicator; None if unknown
+    collectives: tuple[CollectiveLine, ...] = ()  # the collectives that ran
+    # the choices of algorithms whose collectives no line names, such as ``64 KiB by ring LL``
     choices: tuple[str, ...] = ()
+    # the networks that NCCL names between nodes: ``IB``, ``Socket``, or the name of a plugin
     network: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    gdr: bool | None = None
+    devices: tuple[str, ...] = ()  # the ports that NCCL uses, such as ``mlx5_0:1/IB``
+    gdr: bool | None = None  # whether all RDMA channels use GPUDirect RDMA; None if no such channel is logged
+    # the number of channels of all ranks per path, such as ``NET/IB/GDRDMA``, ``P2P/CUMEM``, ``SHM``
     paths: Mapping[str, int] = field(default_factory=dict)
-    nvls: tuple[str, ...] = ()
-    collnet: tuple[str, ...] = ()
+    nvls: tuple[str, ...] = ()  # lines that show that NVLink SHARP is set up
+    collnet: tuple[str, ...] = ()  # lines that show that NCCL's CollNet is connected
+    # lines of SHARP itself: its plugin has started it, its library was given a group of ranks
     sharp: tuple[str, ...] = ()
+    # the trees of those groups: ``LLT`` for small messages, ``SAT`` for streaming aggregation
     trees: tuple[str, ...] = ()
-    unavailable: tuple[Unavailable, ...] = ()
-    failures: tuple[LoggedFailure, ...] = ()
+    unavailable: tuple[Unavailable, ...] = ()  # the requested features that were not used, with reasons
+    failures: tuple[LoggedFailure, ...] = ()  # the errors that NCCL did not recover from
+    # the name of the plugin of each kind (``net``, ``tuner``, ``collnet``, ``profiler``)
     plugins: Mapping[str, str] = field(default_factory=dict)
+    # the variables that NCCL read from the environment or a file, with their values
     settings: Mapping[str, str] = field(default_factory=dict)
+    # the communicator settings that NCCL logged, by the project's names, with their values
     communicator: Mapping[str, str] = field(default_factory=dict)
-    files: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # the configuration files that NCCL read
+    # the rows of UCC's score map that name SHARP: UCC may choose it there, which does not prove that it did
     scores: tuple[str, ...] = ()
-    model: tuple[ModelledCost, ...] = ()
-    warnings: tuple[str, ...] = ()
+    model: tuple[ModelledCost, ...] = ()  # NCCL's own cost model
+    warnings: tuple[str, ...] = ()  # the lines of level WARN, with their places in the source, without repetitions
 
     @property
     def network_type(self) -> str | None:

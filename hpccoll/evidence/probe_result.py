@@ -20,23 +20,16 @@ from hpccoll.evidence.nic_gpu_affinity import describe_balance, parse_topology_d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """The evidence about the launch of one shape of a job.
+    """The evidence about the launch of one shape of a job."""
 
-    Args:
-        record: the content of its logs; None without readable logs.
-        failure: the reason why the record is missing or incomplete, as a predicate of "the probe"; None if complete.
-        balance: whether all GPUs of the first node are equally near to a NIC, as a sentence; None if unknown.
-        logs: the directory of the logs.
-        job_sha256: the hash of the job; empty for logs that no probe wrote.
-        allocation: the allocation: on other nodes, or at another time, a library may choose differently.
-    """
-
-    record: LogRecord | None = None
+    record: LogRecord | None = None  # the content of its logs; None without readable logs
+    # the reason why the record is missing or incomplete, as a predicate of "the probe"; None if complete
     failure: str | None = None
+    # whether all GPUs of the first node are equally near to a NIC, as a sentence; None if unknown
     balance: str | None = None
-    logs: str = ""
-    job_sha256: str = ""
-    allocation: str = ""
+    logs: str = ""  # the directory of the logs
+    job_sha256: str = ""  # the hash of the job; empty for logs that no probe wrote
+    allocation: str = ""  # the allocation: on other nodes, or at another time, a library may choose differently
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document that an attempt in a raw file keeps."""

@@ -27,22 +27,14 @@ from hpccoll.training.model_file import models_from_json
 
 @dataclass(frozen=True, slots=True)
 class ExecutionSite:
-    """Where jobs run.
+    """Where jobs run."""
 
-    Args:
-        launcher: starts the ranks.
-        site: the site file; None for the local machine.
-        partition: the partition of the jobs; None if Slurm was not queried.
-        aggregator_partitions: the nodes for workers and the hosts for aggregators, if aggregators have hosts of their
-            own.
-        has_no_topology: whether Slurm knows no switches, so that nodes are in no racks.
-    """
-
-    launcher: Launcher
-    site: Site | None = None
-    partition: partitions.Partition | None = None
+    launcher: Launcher  # starts the ranks
+    site: Site | None = None  # the site file; None for the local machine
+    partition: partitions.Partition | None = None  # the partition of the jobs; None if Slurm was not queried
+    # the nodes for workers and the hosts for aggregators, if aggregators have hosts of their own
     aggregator_partitions: tuple[partitions.Partition, partitions.Partition] | None = None
-    has_no_topology: bool = False
+    has_no_topology: bool = False  # whether Slurm knows no switches, so that nodes are in no racks
 
     @classmethod
     def local(cls) -> "ExecutionSite":

@@ -144,20 +144,13 @@ def _record_failure(out: Path, message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JobLaunch:
-    """The launches of a job.
+    """The launches of a job."""
 
-    Args:
-        launcher: starts the ranks.
-        job: the job.
-        hosts: the hosts of the workers; empty if the launcher chooses them.
-        aggregator_hosts: the hosts of dedicated aggregators.
-        aliases: other names of hosts, by their names in Slurm: MPI may know them by these.
-    """
-
-    launcher: Launcher
-    job: Job
-    hosts: Sequence[str]
-    aggregator_hosts: Sequence[str] = ()
+    launcher: Launcher  # starts the ranks
+    job: Job  # the job
+    hosts: Sequence[str]  # the hosts of the workers; empty if the launcher chooses them
+    aggregator_hosts: Sequence[str] = ()  # the hosts of dedicated aggregators
+    # other names of hosts, by their names in Slurm: MPI may know them by these
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def check_connection(self) -> None:

@@ -26,23 +26,15 @@ _SPELT = 8
 
 @dataclass(frozen=True, slots=True)
 class BufferState:
-    """The contributions that each rank holds after each round.
+    """The contributions that each rank holds after each round."""
 
-    Args:
-        what: the meaning of a cell, as text.
-        rows: what each rank holds, at the start and after each round, as symbols from 0 up, [round + 1][rank].
-        all_symbols: all symbols that a rank can hold.
-        expected: what each rank must hold at the end.
-        letters: whether symbols are written as letters (ranks, if there are enough letters) or as numbers.
-        unit: the unit that is followed, None for all.
-    """
-
-    what: str
+    what: str  # the meaning of a cell, as text
+    # what each rank holds, at the start and after each round, as symbols from 0 up, [round + 1][rank]
     rows: tuple[tuple[Symbols, ...], ...]
-    all_symbols: Symbols
-    expected: tuple[Symbols, ...]
-    letters: bool
-    unit: int | None
+    all_symbols: Symbols  # all symbols that a rank can hold
+    expected: tuple[Symbols, ...]  # what each rank must hold at the end
+    letters: bool  # whether symbols are written as letters (ranks, if there are enough letters) or as numbers
+    unit: int | None  # the unit that is followed, None for all
 
     def cell_text(self, symbols: Symbols, width: int) -> str:
         """Return ``symbols`` as text of at most ``width`` characters, shortened if necessary."""

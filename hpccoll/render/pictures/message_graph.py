@@ -19,15 +19,10 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The pairs of ranks that exchange messages in one or more schedules.
+    """The pairs of ranks that exchange messages in one or more schedules."""
 
-    Args:
-        ranks: the number of ranks.
-        first: the first message from one rank to another.
-    """
-
-    ranks: int
-    first: Mapping[Pair, Message]
+    ranks: int  # the number of ranks
+    first: Mapping[Pair, Message]  # the first message from one rank to another
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> "Graph":

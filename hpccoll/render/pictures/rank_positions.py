@@ -34,17 +34,11 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class RankPositions:
-    """The positions of the ranks.
+    """The positions of the ranks."""
 
-    Args:
-        kind: ``circle``, ``ring``, ``tree``, ``torus``, ``switches`` or ``nodes``.
-        at: the centre of each rank.
-        frames: the nodes and racks.
-    """
-
-    kind: str
-    at: Mapping[int, Point]
-    frames: tuple[Frame, ...] = ()
+    kind: str  # ``circle``, ``ring``, ``tree``, ``torus``, ``switches`` or ``nodes``
+    at: Mapping[int, Point]  # the centre of each rank
+    frames: tuple[Frame, ...] = ()  # the nodes and racks
 
     def radius(self, me: int) -> float:
         """Return the radius of rank ``me``: on a large circle most ranks are dots without a number."""

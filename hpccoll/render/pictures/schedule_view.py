@@ -31,21 +31,13 @@ class UnprovenScheduleError(UnusableError):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleView:
-    """An algorithm of a collective on a layout.
+    """An algorithm of a collective on a layout."""
 
-    Args:
-        call: the call of a collective.
-        slices: the schedules, one for each slice of the buffer, all on one layout.
-        name: the algorithm's name.
-        sentence: the first sentence of the algorithm's page.
-        declared: the cost that the algorithm declares for the layout, if any.
-    """
-
-    call: CollectiveCall
-    slices: tuple[Schedule, ...]
-    name: str
-    sentence: str = ""
-    declared: Cost | None = None
+    call: CollectiveCall  # the call of a collective
+    slices: tuple[Schedule, ...]  # the schedules, one for each slice of the buffer, all on one layout
+    name: str  # the algorithm's name
+    sentence: str = ""  # the first sentence of the algorithm's page
+    declared: Cost | None = None  # the cost that the algorithm declares for the layout, if any
 
     @property
     def collective(self) -> Collective:

@@ -17,17 +17,11 @@ _SLICES = (PALETTE[0], *PALETTE[3:1:-1], *PALETTE[4:7])
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """The colours of a picture.
+    """The colours of a picture."""
 
-    Args:
-        layout: the layout of the ranks.
-        by: ``slice`` if there are several, else ``tier`` if messages cross different tiers, else ``arrival``.
-        classes: the colours of slices or tiers, each with its meaning.
-    """
-
-    layout: Layout
-    by: str
-    classes: tuple[tuple[str, str], ...]
+    layout: Layout  # the layout of the ranks
+    by: str  # ``slice`` if there are several, else ``tier`` if messages cross different tiers, else ``arrival``
+    classes: tuple[tuple[str, str], ...]  # the colours of slices or tiers, each with its meaning
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> "Style":

@@ -22,19 +22,12 @@ _RANK = LineStyle("#c3cbd6", width=1.2)
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The coordinates of ranks and rounds: rank 0 at x = 0, the start at y = 0.
+    """The coordinates of ranks and rounds: rank 0 at x = 0, the start at y = 0."""
 
-    Args:
-        layout: of the ranks.
-        rounds: the number of rounds.
-        across: pixels from rank to rank.
-        down: pixels from round to round.
-    """
-
-    layout: Layout
-    rounds: int
-    across: float
-    down: float
+    layout: Layout  # of the ranks
+    rounds: int  # the number of rounds
+    across: float  # pixels from rank to rank
+    down: float  # pixels from round to round
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> "Grid":

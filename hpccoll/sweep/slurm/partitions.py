@@ -12,23 +12,14 @@ from hpccoll.sweep.slurm.query import has_accounting, parse_records, slurm_outpu
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The limits of a partition, or of its nodes with a feature.
+    """The limits of a partition, or of its nodes with a feature."""
 
-    Args:
-        name: the name of the partition.
-        nodes: the number of its nodes.
-        cpus: the number of CPUs of each node that is not down or drained.
-        largest: the maximum number of nodes of a job; None if there is no limit.
-        accounts: the accounts that may use it; None for all.
-        feature: the feature that the nodes have; None for all nodes of the partition.
-    """
-
-    name: str
-    nodes: int
-    cpus: tuple[int, ...]
-    largest: int | None
-    accounts: tuple[str, ...] | None
-    feature: str | None = None
+    name: str  # the name of the partition
+    nodes: int  # the number of its nodes
+    cpus: tuple[int, ...]  # the number of CPUs of each node that is not down or drained
+    largest: int | None  # the maximum number of nodes of a job; None if there is no limit
+    accounts: tuple[str, ...] | None  # the accounts that may use it; None for all
+    feature: str | None = None  # the feature that the nodes have; None for all nodes of the partition
 
     @property
     def usable(self) -> int:
