@@ -7,17 +7,8 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import call_of, own_parameters
 from hpccoll.cases.channel_defaults import plan_channels
-from hpccoll.schedule import (
-    Algorithm,
-    CollectiveCall,
-    Cut,
-    Layout,
-    Parameter,
-    Schedule,
-    itemsize,
-    numbering,
-    smallest_message_units,
-)
+from hpccoll.schedule import Algorithm, Cut, Layout, Parameter, Schedule, itemsize, numbering, smallest_message_units
+from hpccoll.schedule.collective_table import CollectiveCall
 
 
 @lru_cache

@@ -23,13 +23,7 @@ from hpccoll.executor.lowered_step import (
     MpiMessage,
     describe_progress,
 )
-from hpccoll.executor.mpi_functions import (
-    handle,
-    mpi_functions,
-    probe_struct,
-    request_array,
-    status_array,
-)
+from hpccoll.executor.mpi_functions import handle, mpi_functions, probe_struct, request_array, status_array
 from hpccoll.executor.structures import (
     DTYPES,
     FAILED_CALLS,
