@@ -12,8 +12,8 @@ from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce
 from hpccoll.algorithms.ring import ring
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import REDUCTIONS, Algorithm, Layout, Parameter, Schedule, in_groups, out_of_place, prove, then
-from hpccoll.schedule.collective import check_parameters
-from hpccoll.schedule.collective_table import COLLECTIVES, Collective, CollectiveCall, all_gather, all_reduce, broadcast
+from hpccoll.schedule.collective import Collective, CollectiveCall, check_parameters
+from hpccoll.schedule.collective_table import COLLECTIVES, all_gather, all_reduce, broadcast
 from hpccoll.schedule.operation import Operation
 from hpccoll.schedule.step import Copy, Index, Recv, RecvReduce, Send, Step, dst, peer_if, tmp
 from hpccoll.schedule.unequal_blocks import PATTERNS

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from hpccoll.schedule import Layout, Schedule
 
-LANE_UNIT = 1 << 20
-"""The bytes of a unit per additional channel inside a node: the reduction of one channel then overlaps the transfer of
+CHANNEL_UNIT = 1 << 20
+"""The bytes of a unit per further channel inside a node: the reduction of one channel then overlaps the transfer of
 another, in cache.
 
 64 MiB on 2 ranks of a node, over messages and in shared memory: with 16 or 32 channels and the best window 4 to 10 %
@@ -48,7 +48,7 @@ QUEUED_SEGMENT = 1 << 22
 """The bytes of a segment over NCCL: a group takes about 10 us, as long as 4 MiB over NVLink."""
 
 
-def plan_channels(
+def choose_channels(
     requested: Mapping[str, int | str], nbytes: int, layout: Layout, schedules: Sequence[Schedule], *,
     pipelined: bool, queued: bool,
 ) -> tuple[int, int]:  # fmt: skip
@@ -74,4 +74,4 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False, qu
         return max(1, min(SEGMENTS, nbytes // (QUEUED_SEGMENT if queued else SEGMENT)))
     unit = nbytes // layout.workers
     between = max(min(WIRE_CHANNELS, unit // WIRE_UNIT), min(WIRE_CHANNELS_MOST, unit // WIRE_MESSAGE))
-    return 1 if queued else max(1, min(64, unit // LANE_UNIT), between if layout.nodes > 1 else 1)
+    return 1 if queued else max(1, min(64, unit // CHANNEL_UNIT), between if layout.nodes > 1 else 1)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import call_of, own_parameters
-from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.channel_defaults import choose_channels
 from hpccoll.schedule import Algorithm, Cut, Layout, Parameter, Schedule, itemsize, numbering, smallest_message_units
-from hpccoll.schedule.collective_table import CollectiveCall
+from hpccoll.schedule.collective import CollectiveCall
 
 
 @lru_cache
@@ -32,6 +32,10 @@ class PlannedSchedule(NamedTuple):
     channels: int
     window: int
 
+    @property
+    def lanes(self) -> int:
+        return len(self.slices) * self.channels
+
 
 def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
     """Return the schedule of a case that can run on ``layout``; None if it has none: the library's own, floors, steps.
@@ -47,7 +51,7 @@ def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
     if not call.collective.uncut:
         size = itemsize(case.dtype)
         nbytes = call.bytes(call.collective.elements(case.bytes, size, layout.workers), size)
-        channels, window = plan_channels(
+        channels, window = choose_channels(
             case.params, nbytes, layout, slices, pipelined=algorithm.pipelined, queued=case.transport == "nccl"
         )
     return PlannedSchedule(slices, channels, window)
@@ -66,9 +70,8 @@ def smallest_message(case: Case, layout: Layout) -> int | None:
     planned = planned_schedule(case, layout)
     if planned is None:
         return count * size
-    lanes = len(planned.slices) * planned.channels
     return min(
-        int(Cut(call, count, one.units, lanes, size).edges(0)[1]) * _smallest_message_units(one) * size
+        int(Cut(call, count, one.units, planned.lanes, size).edges(0)[1]) * _smallest_message_units(one) * size
         for one in planned.slices
     )
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from hpccoll.cases.case import Case, Effort, Parameter
 from hpccoll.cases.communicator_settings import CommunicatorSettings
 from hpccoll.executor.barrier import ExecutorBarrier
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure.stream_timing import Wait
 from hpccoll.measure.timing_loop import OperationLoop, RankProgress, RankSync, TimedOperation
 from hpccoll.schedule import Layout
@@ -18,10 +18,10 @@ from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How the cases of a job are run; without ``executor`` Python runs plans in host memory."""
+    """How the cases of a job are run; without ``executor_options`` Python runs plans in host memory."""
 
     communicator: CommunicatorSettings = field(default_factory=dict)
-    executor: ExecutorOptions | None = None
+    executor_options: ExecutorOptions | None = None
     effort: Effort = field(default_factory=Effort)
 
 

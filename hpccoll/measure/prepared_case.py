@@ -9,15 +9,14 @@ from mpi4py import MPI
 
 from hpccoll.cases.case import AGGREGATED, COMPILED, PYTHON, Case, Effort, Parameter
 from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
-from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.channel_defaults import choose_channels
 from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.units import format_size
 from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.compiled_executor import CompiledExecutor
 from hpccoll.executor.loop import ExecutorLoop
-from hpccoll.executor.plan_arrays import ExecutorPlan
 from hpccoll.measure.guards import guards_of
 from hpccoll.measure.payload import Array, Payload
 from hpccoll.measure.prepared import DEFAULT_SETTINGS, RunSettings, abort_cases
@@ -43,7 +42,6 @@ from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.library_calls import result_span
-from hpccoll.transports.mpi.transport import CHANNELS_KEY
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.transport_interface import TransportPlan
 
@@ -73,7 +71,7 @@ class PreparedCase:
         self.operation = of = self._operation()
         silent = self.floor or not self.checked
         self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
-        self.transport = make_transport(case, comm, gpu, settings.communicator, settings.executor)
+        self.transport = make_transport(case, comm, gpu, settings.communicator, settings.executor_options)
         self.src, self.dst, self.plan = self._plan()
         self._result = self._checked_result()
         self._guards = [*guards_of(self._guarded(), self.rank)]
@@ -118,25 +116,21 @@ class PreparedCase:
         try:
             src, dst = (transport.empty(of.elements(name, self.rank), of.dtype) for name in ("src", "dst"))
             return src, dst, transport.plan(of, src, dst)
-        except BadInputError as error:  # on all ranks: too little memory or too few tags; other cases may run
+        except BadInputError:  # on all ranks: too little memory; other cases may run
             transport.close()
-            if error.key == CHANNELS_KEY and "segment" in self.case.params:  # the segment determines the channels
-                larger = f"a larger one: {error.value} channels follow from it ({error.expected})"
-                segment = format_size(int(self.case.params["segment"]))
-                raise BadInputError("parameter segment", segment, larger) from None
             raise
 
     def loop(
         self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress
     ) -> ExecutorLoop | PythonLoop:
-        plan = getattr(self.plan, "executor", None)
-        if isinstance(plan, ExecutorPlan) and isinstance(self.check, Check):
-            return ExecutorLoop(plan, self.check, GENERATIONS, barrier(), progress.numbers)
+        executor = self.plan.executor
+        if isinstance(executor, CompiledExecutor) and isinstance(self.check, Check):
+            return ExecutorLoop(executor, self.check, GENERATIONS, barrier(), progress.numbers)
         return PythonLoop(self, sync, progress)
 
     @property
     def executor(self) -> str:
-        return COMPILED if isinstance(getattr(self.plan, "executor", None), ExecutorPlan) else PYTHON
+        return COMPILED if isinstance(self.plan.executor, CompiledExecutor) else PYTHON
 
     def _result_span(self) -> slice:
         """Return the span of dst that must hold the result of this rank, derived from the case."""
@@ -198,7 +192,7 @@ class PreparedCase:
         params, queued, pipelined = self.case.params, self.case.transport == "nccl", self.algorithm.pipelined
         channels = window = 1
         if not self.family.uncut:
-            channels, window = plan_channels(
+            channels, window = choose_channels(
                 params, self.bytes, self.layout, schedules, pipelined=pipelined, queued=queued
             )
         plan = {"channels": channels, "window": window, **({GRAPH: 0} if queued else {})}

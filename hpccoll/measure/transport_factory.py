@@ -11,7 +11,7 @@ from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
 from hpccoll.cases.transport_table import TRANSPORTS
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
@@ -20,7 +20,7 @@ from hpccoll.transports.transport_interface import Transport
 
 def make_transport(
     case: Case, comm: MPI.Intracomm, gpu: Gpu | None, communicator: CommunicatorSettings,
-    executor: ExecutorOptions | None = None,
+    options: ExecutorOptions | None = None,
 ) -> Transport:  # fmt: skip
     """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
 
@@ -29,7 +29,7 @@ def make_transport(
     row = TRANSPORTS[case.transport]
     implementation = load_class((row.native if case.algorithm == NATIVE else row.schedules)[case.device])
     if gpu is None:
-        return implementation(comm, executor if executor and case.dtype in executor.dtypes else None)
+        return implementation(comm, options if options and case.dtype in options.dtypes else None)
     gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
     if case.transport != "nccl":
         return implementation(comm, gpu)

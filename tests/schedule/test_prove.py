@@ -1,9 +1,16 @@
 import pytest
 from schedule_examples import EXAMPLES
 
-from hpccoll.schedule import all_gather, all_reduce, barrier, broadcast, gather, prove, reduce_scatter, scatter
-from hpccoll.schedule.match import ScheduleError
-from hpccoll.schedule.registry import Layout, Schedule
+from hpccoll.schedule import Layout, Schedule, ScheduleError, prove
+from hpccoll.schedule.collective_table import (
+    all_gather,
+    all_reduce,
+    barrier,
+    broadcast,
+    gather,
+    reduce_scatter,
+    scatter,
+)
 from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, dst, src, tmp
 
 
