@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
     "render": (
-        "measure analysis evidence sweep model store cases training host schedule common numpy scipy altair jinja2 "
+        "measure analysis evidence model store cases training host schedule common numpy scipy altair jinja2 "
         "vl_convert"
     ),
     "sweep": ("evidence analysis store cases training executor host schedule common pydantic yaml snakemake"),

@@ -57,7 +57,7 @@ def compare(
     from hpccoll.analysis.reference import compare_with_reference, read_reference
     from hpccoll.analysis.run_comparison import check_tolerance
     from hpccoll.analysis.run_comparison import compare as compare_runs
-    from hpccoll.render.comparison_text import comparison_lines
+    from hpccoll.render.comparison_tables import comparison_lines
     from hpccoll.store.load_results import read_results
 
     check_tolerance(tolerance)

@@ -9,7 +9,7 @@ from row_examples import make_row
 
 from hpccoll.analysis.run_comparison import compare
 from hpccoll.analysis.side_by_side import operation_label, side_by_side
-from hpccoll.render.comparison_text import comparison_lines
+from hpccoll.render.comparison_tables import comparison_lines
 from hpccoll.store.rows import Results, Run
 from hpccoll.store.sources import SOURCES
 
