@@ -89,9 +89,7 @@ class PreparedCase:
         plan_executor = getattr(self.plan, "executor", None)
         self._executor_plan = plan_executor if isinstance(plan_executor, ExecutorPlan) else None
         self.executor = COMPILED if self._executor_plan else PYTHON
-        expected: Array = self.dst[
-            self._result_span()
-        ]
+        expected: Array = self.dst[self._result_span()]
         self._result = expected if len(self.plan.result) == len(expected) else self.plan.result
         self.guards = [*guards_of(self._guarded(), self.rank)]
         try:
