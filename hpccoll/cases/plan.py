@@ -23,7 +23,7 @@ from hpccoll.common.limits import (
     Name,
     PositiveNumber,
 )
-from hpccoll.common.records import load_record, to_json
+from hpccoll.common.records import json_text, load_record
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 """The execution profiles."""
@@ -129,7 +129,7 @@ class Plan:
         raise BadInputError("job", name, [job.name for job in self.jobs])
 
     def to_json(self) -> str:
-        return to_json(self)
+        return json_text(self)
 
     @classmethod
     def load(cls, path: Path) -> "Plan":

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from mpi4py import MPI
 
 from hpccoll.analysis.choice_table import TuneTable
-from hpccoll.analysis.conditions import Conditions, machine_name, mpi_version
+from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
 from hpccoll.analysis.resolve_auto import resolve_auto
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
@@ -159,7 +159,7 @@ class CaseFactory:
         """Return what the choices of a table depend on, as the table names it."""
         options = self.settings.executor
         compiled = options and case.device == "cpu" and case.dtype in options.dtypes
-        mpi = mpi_version(self.attempt.provenance)
+        mpi = recorded_mpi_version(self.attempt.provenance)
         machine = machine_name(self.attempt.machine, self.attempt.provenance)
         return Conditions(machine, mpi, COMPILED if compiled else PYTHON).label
 

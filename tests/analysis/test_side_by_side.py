@@ -49,7 +49,7 @@ def test_another_operation_or_one_without_a_correct_time_is_no_pair(change):
     (pair,) = side_by_side(
         [theirs()], [make_row(**{"algorithm": "native", "transport": "mpi", "device": "cpu", **change})]
     )
-    assert (pair.ours, pair.factor, pair.row()["our_s"]) == (None, None, None)
+    assert (pair.ours, pair.factor, pair.to_json()["our_s"]) == (None, None, None)
 
 
 @pytest.mark.parametrize(
