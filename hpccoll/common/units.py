@@ -155,6 +155,11 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
+def format_interval(ends: tuple[float, float]) -> str:
+    """Return the ends of an interval of durations, which may be negative: ``5.61 us to 12.8 ms``."""
+    return " to ".join(f"-{format_seconds(-end)}" if end < 0 else format_seconds(end) for end in ends)
+
+
 def format_bit_rate(rate: float) -> str:
     """Format a rate in bits a second with a decimal prefix: ``400 Gbit/s``, ``56,000 Gbit/s``."""
     for scale, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s")):
