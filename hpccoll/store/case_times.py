@@ -24,7 +24,8 @@ class CaseTimes:
     median_ns: Nanoseconds  # the median duration over all ranks, [iteration]
     # the longest duration over all ranks, [iteration]: the time of the operation by the rule ``max``
     max_ns: Nanoseconds
-    span_ns: Nanoseconds  # the latest end minus the earliest start, [iteration]; empty unless all ranks read one clock
+    # the latest end minus the earliest start, [iteration]; empty unless all ranks read one clock
+    span_ns: Nanoseconds = field(default_factory=lambda: np.empty(0, np.int64))
     slowest_rank: Nanoseconds  # the rank of the longest duration, [iteration]
     round: NDArray[np.uint8]  # the number of the round of the iteration, from 1
     # the time between GPU events, [iteration, kept rank]; empty if no events were recorded
