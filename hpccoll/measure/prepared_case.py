@@ -9,9 +9,8 @@ from mpi4py import MPI
 
 from hpccoll.cases.case import AGGREGATED, COMPILED, PYTHON, Case, Effort, Parameter
 from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
-from hpccoll.cases.channel_defaults import plan_channels
 from hpccoll.cases.memory_estimate import GENERATIONS
-from hpccoll.cases.planned_schedule import cached_slices
+from hpccoll.cases.planned_schedule import cached_slices, plan_channels
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
