@@ -158,6 +158,11 @@ def _largest_unit(value: float, *units: tuple[float, str]) -> tuple[float, str]:
     return next((unit for unit in units if value >= 0.9995 * unit[0]), units[-1])
 
 
+def format_interval(ends: tuple[float, float]) -> str:
+    """Return the ends of an interval of durations, which may be negative: ``5.61 us to 12.8 ms``."""
+    return " to ".join(f"-{format_seconds(-end)}" if end < 0 else format_seconds(end) for end in ends)
+
+
 def format_bit_rate(rate: float) -> str:
     """Format a rate in bits a second with a decimal prefix: ``400 Gbit/s``, ``56,000 Gbit/s``."""
     scale, unit = _largest_unit(rate, (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1.0, "bit/s"))

@@ -94,6 +94,11 @@ class Prediction:
     assumed: str | None = None  # the assumption behind the prediction, if it does not describe what a machine has
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the interval; of a formula, the time twice."""
+        return self.low_s or self.value_s, self.high_s or self.value_s
+
+    @property
     def kind(self) -> str:
         return MODELLED if self.exact is None else SIMULATED
 

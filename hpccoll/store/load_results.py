@@ -205,7 +205,7 @@ def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list
         return key.without("op", "root", "requested_bytes", "in_place", "racks", "aggregators", "executor")
 
     for row in rows:
-        if row.collective in WORKLOADS and row.floor and row.median_s is not None and row.status in ("ok", "partial"):
+        if row.collective in WORKLOADS and row.floor and row.usable:
             bare[step(row)].append(row)
     return [_with_exposed_time(row, bare.get(step(row), ())) for row in rows] if bare else rows
 
@@ -219,7 +219,7 @@ def _with_exposed_time(row: Row, bare: Sequence[Row]) -> Row:
 
     null = max(bare, key=closeness)
     exposed_s = row.median_s - (null.median_s or 0.0)
-    if row.ci_low_s is None or row.ci_high_s is None or null.ci_low_s is None or null.ci_high_s is None:
+    if row.interval is None or null.interval is None:
         return replace(row, exposed_s=exposed_s)
-    low, high = row.ci_low_s - null.ci_high_s, row.ci_high_s - null.ci_low_s
+    low, high = row.interval[0] - null.interval[1], row.interval[1] - null.interval[0]
     return replace(row, exposed_s=exposed_s, exposed_low_s=low, exposed_high_s=high)

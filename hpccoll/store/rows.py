@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.schedule.collective import AUTO
 from hpccoll.store.scheduler_log import ScheduledJob
 from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult
 from hpccoll.store.step_times import StepTimes
@@ -23,6 +24,9 @@ latest end minus the earliest start. Aggregated operations have the longest dura
 
 RowKey: TypeAlias = tuple[str, str, str]
 """What identifies a row: its job, run_id and case_id."""
+
+Interval: TypeAlias = tuple[float, float] | None
+"""The ends of the 95 % interval of a median in seconds; None with too few iterations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,26 @@ class Row(CaseResult):
     def key(self) -> RowKey:
         """What identifies the row."""
         return self.job, self.run_id, self.case_id
+
+    @property
+    def interval(self) -> Interval:
+        """The ends of the interval of its median."""
+        return None if self.ci_low_s is None or self.ci_high_s is None else (self.ci_low_s, self.ci_high_s)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be drawn and compared: it is correct, with a time and a size; rounds may be missing."""
+        return self.status in ("ok", "partial") and not self.wrong and bool(self.median_s) and self.bytes > 0
+
+    @property
+    def answers(self) -> bool:
+        """Whether an answer may follow from it: it is usable, and moves data between ranks, as no floor does."""
+        return self.usable and not self.floor and self.exchanges_data
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it is part of rankings: it answers, and is not ``auto``, which duplicates another row."""
+        return self.answers and self.algorithm != AUTO
 
     @property
     def exchanges_data(self) -> bool:
