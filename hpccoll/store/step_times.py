@@ -14,16 +14,15 @@ second one, with all waiting in between, and what follows the last one is the ta
 Each is the largest over ranks, and of that the median over all timed iterations.
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.case_times import CaseTimes, StageProgram, stage_programs
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -34,35 +33,6 @@ Seconds: TypeAlias = NDArray[np.float64]
 
 Positions: TypeAlias = NDArray[np.int64] | slice
 """The positions of some ranks among those whose times are kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageProgram:
-    """What the ranks of a pipeline stage run."""
-
-    # of each operation ``label``, ``collective``, ``axis``, ``bytes`` and ``phase``, in order of start; ``receives`` if
-    # it is the receipt of a message
-    operations: tuple[Mapping[str, Any], ...]
-    phases: tuple[str, ...]  # the phase of each computation, in order
-    # the number of computations that are to be products of matrices, and are too small for one
-    without_product: int = 0
-
-    @property
-    def events(self) -> int:
-        """The number of times of a run: three of each operation, then two of each computation."""
-        return 3 * len(self.operations) + 2 * len(self.phases)
-
-
-def stage_programs(text: str) -> tuple[StageProgram, ...]:
-    """Return the programs of the column ``program`` of a raw file, one for each pipeline stage."""
-    return tuple(
-        StageProgram(
-            tuple(each for each in stage if "label" in each),
-            tuple(each["phase"] for each in stage if "label" not in each),
-            sum(each.get("products") == [] for each in stage),
-        )
-        for stage in json.loads(text)
-    )
 
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
