@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from hpccoll.common.units import format_count
@@ -38,24 +39,14 @@ def finding_line(finding: Finding) -> str:
     return f"{SEVERITY_WORDS[finding.severity]:>5}  {finding}{remedy}"
 
 
-def info(kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
-    """Return a finding that states a fact."""
-    return Finding(kind, "info", text, title, remedy, values)
+def _finding(severity: Severity, kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
+    return Finding(kind, severity, text, title, remedy, values)
 
 
-def warning(kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
-    """Return a finding that weakens results, or names a restriction."""
-    return Finding(kind, "warning", text, title, remedy, values)
-
-
-def absent(kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
-    """Return a finding that something is missing that some cases need."""
-    return Finding(kind, "absent", text, title, remedy, values)
-
-
-def critical(kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
-    """Return a finding that may make results useless, or a sweep impossible."""
-    return Finding(kind, "critical", text, title, remedy, values)
+info, warning, absent, critical = (
+    partial(_finding, "info"), partial(_finding, "warning"), partial(_finding, "absent"), partial(_finding, "critical"),
+)  # fmt: skip
+"""Functions that return a finding of their severity."""
 
 
 def join_words(words: Iterable[object], conjunction: str = "and") -> str:
