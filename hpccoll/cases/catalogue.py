@@ -100,8 +100,6 @@ def _check_call(case: Case) -> None:
     family = collective(case.collective)
     if case.root is not None and not family.rooted:
         raise BadInputError("root", case.root, f"none: {case.collective} has no root")
-    if not isinstance(case.root, int | None):
-        raise BadInputError("root", case.root, "a whole number")
     if case.mapping not in (None, *MAPPINGS):
         raise BadInputError("mapping", case.mapping, MAPPINGS)
     if case.mapping not in distinct_mappings(case.collective, case.algorithm, (case.mapping,)):
@@ -109,8 +107,6 @@ def _check_call(case: Case) -> None:
     if case.in_place not in distinct_placements(case.collective, case.algorithm, (case.in_place,)):
         expected = f"{not case.in_place}: the only placement of {case.algorithm} of {case.collective}"
         raise BadInputError("in_place", case.in_place, expected)
-    if not isinstance(case.bytes, int):
-        raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, itemsize(case.dtype), 1) < 1:
         raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {itemsize(case.dtype)} bytes")
 
@@ -236,14 +232,9 @@ def distinct_transports(name: str, algorithm: str, requested: Sequence[str], dev
         BadInputError: if the device does not have a transport, even if that makes no difference.
     """
     transports = transports_by_device((device,), requested)[device]
-    native = algorithm == NATIVE
-    if native or _moves_nothing(name, algorithm):
-        return transports_of_native(native, device, transports)
+    if algorithm in (NATIVE, AUTO) or _floor(collective(name), algorithm):
+        return transports_of_native(algorithm == NATIVE, device, transports)
     return transports
-
-
-def _moves_nothing(name: str, algorithm: str) -> bool:
-    return algorithm == AUTO or _floor(collective(name), algorithm)
 
 
 def own_parameters(case: Case) -> dict[str, Parameter]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import WORKLOADS, collective
 from hpccoll.cases.case import Case, Parameter
 from hpccoll.cases.catalogue import call_of, own_parameters
-from hpccoll.cases.channel_defaults import choose_channels
+from hpccoll.cases.planned_schedule import choose_channels
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
 from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, itemsize

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, collective
 from hpccoll.cases.catalogue import RUN_PARAMETERS
-from hpccoll.cases.channel_defaults import WINDOW
+from hpccoll.cases.planned_schedule import WINDOW
 from hpccoll.common.errors import BadInputError, to_one_line
 from hpccoll.schedule import (
     Algorithm,

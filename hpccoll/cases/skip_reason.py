@@ -81,8 +81,6 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
         BadInputError: for a value that is invalid on every layout.
     """
     family = collective(case.collective)
-    if not isinstance(case.bytes, int):
-        raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, itemsize(case.dtype), layout.workers) < 1:
         few = f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
         return f"{few} of {case.collective}"
@@ -181,7 +179,7 @@ class MeasuredPlans:
         if case.transport != "nccl":
             return None
         planned = planned_schedule(case, mapped_layout(self._layout, case.mapping))
-        if planned is None:
+        if planned is None or planned.algorithm.floor:
             return None
         same = (*collective(case.collective).arguments, GRAPH)
         same_but_plan = replace(case, algorithm="", params={}).id, *(case.params.get(name) or 0 for name in same)

@@ -5,11 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from typing import TypeAlias
 
 from mpi4py import MPI
 
 from hpccoll.analysis.choice_table import TuneTable
-from hpccoll.analysis.conditions import Conditions, machine_name, mpi_version
+from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
 from hpccoll.analysis.resolve_auto import resolve_auto
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
@@ -21,8 +22,7 @@ from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
-from hpccoll.measure.prepared import Prepared, RunSettings
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
@@ -42,6 +42,9 @@ from hpccoll.transports.nccl.communicators import (
     nccl_error_text,
     raise_nccl_failure,
 )
+
+Prepared: TypeAlias = PreparedCase | PreparedStep
+"""A case with its plans and buffers on the ranks of a communicator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,7 @@ class CaseFactory:
         """Return what the choices of a table depend on, as the table names it."""
         options = self.settings.executor_options
         compiled = options and case.device == "cpu" and case.dtype in options.dtypes
-        mpi = mpi_version(self.attempt.provenance)
+        mpi = recorded_mpi_version(self.attempt.provenance)
         machine = machine_name(self.attempt.machine, self.attempt.provenance)
         return Conditions(machine, mpi, COMPILED if compiled else PYTHON).label
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.channel_defaults import choose_channels
+from hpccoll.cases.planned_schedule import choose_channels
 from hpccoll.cases.requested_schedule import RequestedOperation, requested_operation, requested_schedule
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange

@@ -2,7 +2,7 @@
 
 from schedule_examples import case_of
 
-from hpccoll.cases.channel_defaults import choose_channels, default_channels
+from hpccoll.cases.planned_schedule import choose_channels, default_channels
 from hpccoll.schedule import Layout
 
 
