@@ -29,11 +29,6 @@ def folds(*spans):
     return [[Fold(span, (span, SCRATCH)) for span in spans]]
 
 
-def test_a_group_waits_for_the_last_fold_whose_result_it_sends():
-    stages = [Stage([receives(SCRATCH)], folds(A)), Stage([sends(B)]), Stage([sends(A)])]
-    assert fold_waits(stages) == FoldWaits({2: 0}, None)
-
-
 def test_a_group_waits_for_a_fold_that_reads_what_it_receives_but_sends_beside_it():
     stages = [Stage([receives(SCRATCH)], folds(A)), Stage([sends(SCRATCH)]), Stage([receives(SCRATCH)], folds(B))]
     assert fold_waits(stages) == FoldWaits({2: 0}, 2)
@@ -49,11 +44,6 @@ def test_in_a_ring_of_two_channels_every_group_waits_for_the_fold_before_the_las
     stages = lowerings[1].stages([lowering.proposals()[1] for lowering in lowerings])
     assert [bool(stage.waves) for stage in stages] == [True] * 6 + [False] * 6
     assert fold_waits(stages) == FoldWaits({number: number - 2 for number in range(2, 8)}, None)
-
-
-@pytest.mark.parametrize(("name", "channels"), [("all_reduce-ring", 1), ("all_gather-ring", 2)])
-def test_one_channel_or_a_collective_without_a_reduction_needs_one_stream(name, channels):
-    assert NcclLowering(0, case_of(name, 4).operation(64, channels=channels, window=channels)).phases == 1
 
 
 def equals_lockstep(name, ranks, turn):
