@@ -5,7 +5,7 @@ from step_examples import BUCKETS, stage, step_case, step_outcome, step_times, s
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render.charts import STEP_FIGURES
-from hpccoll.render.step_timeline_chart import MAX_MARKS, MAX_RANKS
+from hpccoll.render.step_charts import MAX_MARKS, MAX_RANKS
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
