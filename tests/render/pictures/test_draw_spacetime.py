@@ -4,12 +4,11 @@ import pytest
 from drawing_examples import NAMES, view, views
 
 from hpccoll.render.pictures.buffer_state import buffer_state
-from hpccoll.render.pictures.message_arrows import arrows, labels
+from hpccoll.render.pictures.message_timeline import Grid, arrows, labels, rank_heads
 from hpccoll.render.pictures.picture import cells
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
 from hpccoll.render.pictures.svg import Box, LineStyle, Text
-from hpccoll.render.pictures.timeline_grid import Grid, rank_heads
 from hpccoll.schedule.walk import trace_schedule
 
 

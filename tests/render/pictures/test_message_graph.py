@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from drawing_examples import NAMES, view, views
 
-from hpccoll.render.pictures.communication_diagram import message_graphs, route
+from hpccoll.render.pictures.communication_diagram import message_graphs, rank_positions, route
 from hpccoll.render.pictures.message_graph import Graph, Tree
-from hpccoll.render.pictures.rank_positions import RADIUS, rank_positions
 from hpccoll.render.pictures.schedule_view import view_of
-from hpccoll.render.pictures.style import Style
+from hpccoll.render.pictures.style import RADIUS, Style
 from hpccoll.render.pictures.svg import LineStyle
 from hpccoll.schedule import Layout, Recv, RecvReduce, Schedule, Send, Step
 from hpccoll.schedule.walk import trace_schedule

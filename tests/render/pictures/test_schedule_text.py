@@ -6,8 +6,7 @@ import pytest
 from drawing_examples import NAMES, view, views
 from golden_page import assert_golden
 
-from hpccoll.render.pictures.action_text import round_lines
-from hpccoll.render.pictures.schedule_text import describe, layout_text
+from hpccoll.render.pictures.schedule_text import describe, layout_text, round_lines
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule import Copy, Cost, Layout, Recv, RecvReduce, Schedule, Send, Step, dst, src, tmp
 from hpccoll.schedule.walk import trace_schedule
