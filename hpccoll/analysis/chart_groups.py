@@ -5,7 +5,7 @@ the name of a series. Series are named after transport, parameters and so on onl
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -209,7 +209,7 @@ def chart_groups(
         for key, choice in each.measured.rows.items()
         if choice in each.named
     }
-    legend = _legend(points, answers)
+    legend = legend_entries(points, answers)
     groups = []
     for key in ordered:
         measured, setting = tuple(members.get(key, ())), ", ".join(filter(None, key[1:-1]))
@@ -220,17 +220,6 @@ def chart_groups(
             ChartGroup(names[key], key[0], key[-1], setting, measured, legend, of_rows, series_of_row, predicted)
         )
     return tuple(groups)
-
-
-def _legend(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
-    """Return the entries of all series in the legend; ``answers`` share the charts of all collectives."""
-    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
-    rows = {point.colour_of or point.series: point.row for point in points}
-    by_collective: dict[str, set[str]] = defaultdict(set)
-    for point in points:
-        by_collective[point.row.collective].add(point.colour_of or point.series)
-    predictions = {point.series: point.colour_of for point in points if point.colour_of}
-    return legend_entries(rows, [*by_collective.values(), answers], predictions)
 
 
 def _groups_of_prediction(
