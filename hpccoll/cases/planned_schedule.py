@@ -37,29 +37,30 @@ def mapped_layout(layout: Layout, mapping: str | None) -> Layout:
 class PlannedSchedule(NamedTuple):
     """All that a transport lowers to a plan, next to the call, its size and its buffers."""
 
+    algorithm: Algorithm
     slices: tuple[Schedule, ...]
     channels: int
     window: int
 
 
 def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
-    """Return the schedule of a case that can run on ``layout``; None if it has none: the library's own, floors, steps.
+    """Return the schedule of a case that can run on ``layout``; None if it has none: the library's own, and steps.
 
     The layout has the ranks as the mapping of the case numbers them.
     """
     algorithm = COLLECTIVES[case.collective].algorithms.get(case.algorithm) if case.collective in COLLECTIVES else None
-    if algorithm is None or algorithm.floor:
+    if algorithm is None:
         return None
     call = call_of(case, layout.workers)
     slices = cached_slices(call, algorithm, layout, tuple(own_parameters(case).items()))
-    channels = window = 1
-    if not call.collective.uncut:
+    channels, window = (int(case.params.get(name, 1)) for name in ("channels", "window"))
+    if not (call.collective.uncut or algorithm.floor):
         size = itemsize(case.dtype)
         nbytes = call.bytes(call.collective.elements(case.bytes, size, layout.workers), size)
         channels, window = plan_channels(
             case.params, nbytes, layout, slices, pipelined=algorithm.pipelined, queued=case.transport == "nccl"
         )
-    return PlannedSchedule(slices, channels, window)
+    return PlannedSchedule(algorithm, slices, channels, window)
 
 
 def smallest_message(case: Case, layout: Layout) -> int | None:
@@ -73,7 +74,7 @@ def smallest_message(case: Case, layout: Layout) -> int | None:
         return None
     count = call.collective.elements(case.bytes, size, layout.workers)
     planned = planned_schedule(case, layout)
-    if planned is None:
+    if planned is None or planned.algorithm.floor:
         return count * size
     lanes = len(planned.slices) * planned.channels
     return min(

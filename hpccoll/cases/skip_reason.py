@@ -168,7 +168,7 @@ class MeasuredPlans:
         if case.transport != "nccl":
             return None
         planned = planned_schedule(case, mapped_layout(self._layout, case.mapping))
-        if planned is None:
+        if planned is None or planned.algorithm.floor:
             return None
         same = (*collective(case.collective).arguments, GRAPH)
         same_but_plan = replace(case, algorithm="", params={}).id, *(case.params.get(name) or 0 for name in same)

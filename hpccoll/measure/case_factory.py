@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from typing import TypeAlias
 
 from mpi4py import MPI
 
@@ -21,8 +22,7 @@ from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
-from hpccoll.measure.prepared import Prepared, RunSettings
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
@@ -42,6 +42,9 @@ from hpccoll.transports.nccl.communicators import (
     nccl_error_text,
     raise_nccl_failure,
 )
+
+Prepared: TypeAlias = PreparedCase | PreparedStep
+"""A case with its plans and buffers on the ranks of a communicator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,6 @@ def test_the_smallest_message_follows_from_steps_slices_and_channels(algorithm, 
     assert smallest_message(over_nccl(algorithm, nbytes, **more), Layout.of(8)) == expected
 
 
-@pytest.mark.parametrize("algorithm", ["native", "auto", "null"])
+@pytest.mark.parametrize("algorithm", ["native", "auto"])
 def test_what_has_no_schedule_has_no_plan(algorithm):
     assert planned_schedule(over_nccl(algorithm), Layout.of(4)) is None

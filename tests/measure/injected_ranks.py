@@ -33,9 +33,7 @@ from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.lowered_step import LocalCall, LocalCopy, LocalFold, LoweredStep
 from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.executor.python_executor import PythonExecutor
-from hpccoll.measure.guards import guards_of
-from hpccoll.measure.prepared import RunSettings
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, collective, dtype_of
@@ -236,7 +234,7 @@ def spoil(plan_class, injection):
 
 def buffers(prepared):
     """Return what the check compares: the result, src out of place, and the guards."""
-    guards = [np.asarray(guard.memory) for guard in guards_of(prepared._guarded(), COMM.rank)]
+    guards = [np.asarray(guard.memory) for guard in prepared.guards]
     own = [] if prepared.case.in_place else [prepared.src[: prepared.operation.elements("src", COMM.rank)]]
     return [array.view(np.uint8).copy() for array in (prepared._result, *own, *guards)]
 

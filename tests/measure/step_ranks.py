@@ -7,8 +7,7 @@ from mpi4py import MPI
 from hpccoll.cases.case import Case
 from hpccoll.common.errors import BadInputError
 from hpccoll.executor.plan_arrays import ExecutorOptions
-from hpccoll.measure.prepared import RunSettings
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
 from hpccoll.training.step_program import Start

@@ -14,7 +14,7 @@ from hpccoll.cases.variants import NodeView
 from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.measure import case_factory
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
-from hpccoll.measure.prepared import RunSettings
+from hpccoll.measure.prepared_case import RunSettings
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
 from hpccoll.transports.nccl import communicators
