@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpccoll.analysis.call_labels import has_size, placement_label
 from hpccoll.analysis.legend import LegendEntry, legend_entries
-from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.series_names import group_file_names, setting_keys
 from hpccoll.analysis.series_points import SeriesPoint, series_points
 from hpccoll.analysis.setting import Choice
@@ -22,6 +21,9 @@ from hpccoll.cases.case import SINGLE
 from hpccoll.common.units import format_count, format_size
 from hpccoll.store.call_key import rank_pair
 from hpccoll.store.rows import Results, Row, RowKey
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.recommendations import Recommendation
 
 
 @dataclass(frozen=True)  # no slots: every point asks for what is cached
@@ -35,12 +37,12 @@ class ChartGroup:
     points: tuple[SeriesPoint, ...]  # the measured rows, in the order in which their runs were created
     # the entry of every series of the report, the same in all charts, in the order of legends
     legend: Mapping[str, LegendEntry]
-    recommendations: tuple[Recommendation, ...] = ()  # what to use, in each setting of these rows
+    recommendations: tuple["Recommendation", ...] = ()  # what to use, in each setting of these rows
     series_of_row: Mapping[RowKey, str] = field(default_factory=dict)  # the series of every row of the report
     # the predicted rows, which charts of times draw dashed, and which nothing else takes
     predictions: tuple[SeriesPoint, ...] = ()
 
-    def series_of(self, choice: Choice, recommendation: Recommendation) -> str:
+    def series_of(self, choice: Choice, recommendation: "Recommendation") -> str:
         """Return the name of the series of a choice in a setting.
 
         The choice may have been measured with another element type or root, whose rows are of another group.
@@ -174,7 +176,7 @@ class ChartGroup:
 
 
 def chart_groups(
-    results: Results, recommendations: Sequence[Recommendation] = (), inputs: Mapping[str, str] = MappingProxyType({})
+    results: Results, recommendations: Sequence["Recommendation"] = (), inputs: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[ChartGroup, ...]:
     """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows.
 

@@ -3,10 +3,13 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from hpccoll.analysis.executed_labels import fell_back
-from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.schedule.collective import NATIVE
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.series_points import SeriesPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class LegendEntry:
     is_predicted: bool = False  # whether it was predicted: it has the number of the series that it predicts
 
 
-def legend_entries(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
+def legend_entries(points: Iterable["SeriesPoint"], answers: Collection[str]) -> dict[str, LegendEntry]:
     """Return the entry of every series, in the order of legends.
 
     Series of different collectives may share a number, because the palette is limited; ``answers`` are those that share

@@ -50,6 +50,14 @@ class ReferenceCase:
     high_s: _Seconds  # the upper bound
     times_s: Annotated[tuple[_Seconds, ...], Meta(min_length=MIN_RUNS)]  # the time of each run
 
+    @classmethod
+    def of(cls, case: ComparedCase, times: Sequence[float], low: float, high: float) -> "ReferenceCase":
+        """Return a case with its time in each run, and its bounds."""
+        return cls(
+            identity=case.identity, case_id=case.case_id, case=case.label, **case.coordinates,
+            seconds=geometric_mean(times), low_s=low, high_s=high, times_s=tuple(times),
+        )  # fmt: skip
+
     @property
     def compared(self) -> ComparedCase:
         """The case as one side of a comparison."""
@@ -108,13 +116,9 @@ def make_reference(runs: Sequence[Results]) -> Reference:
     times = [[of_run[key].seconds or 0.0 for of_run in every] for key in common]
     lows, highs = (ends.tolist() for ends in RunSpread.of(times).bounds)
     cases = [
-        ReferenceCase(
-            identity=key, case_id=last.case_id, case=last.label, **last.coordinates, seconds=geometric_mean(each),
-            low_s=low, high_s=high, times_s=tuple(each),
-        )
+        ReferenceCase.of(every[-1][key], each, low, high)
         for key, each, low, high in zip(common, times, lows, highs, strict=True)
-        for last in [every[-1][key]]
-    ]  # fmt: skip
+    ]
     words = [f"{run.created} on {run.machine}" for results in runs for run in results.runs[:1]]
     facts = facts_of_runs(run for results in runs for run in results.runs)
     return Reference(runs=words, cases=cases, facts=facts)
