@@ -11,7 +11,7 @@ from hpccoll.cases.case import EXECUTORS, RUN_JOB, Effort, Job, Parameter, Shape
 from hpccoll.cases.keys import ALL, DEFAULT_ALGORITHMS, read_option
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_CASES, RANKS
-from hpccoll.common.units import parameter_values, parse_parameter, size_range
+from hpccoll.common.units import parameter_values, parse_parameter, sizes_between
 
 if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest
@@ -48,7 +48,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         expected = f"at most {launched.ranks - 1}: at least one rank is a worker"
         raise BadInputError("--aggregators", aggregators, expected)
     layout = replace(launched, aggregators=aggregators)
-    request = step_request(arguments) if arguments.workload else _call_request(arguments, layout.workers)
+    request = train_request(arguments) if arguments.workload else _call_request(arguments, layout.workers)
     table = None if arguments.table is None else load_table(arguments.table, "--table")
     check_table_given("--table", arguments.table and str(arguments.table), request.algorithms)
     if (count := count_cases(request, layout.workers)) > MAX_CASES:
@@ -86,7 +86,7 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(
         **common, collectives=[family.name], algorithms=algorithms, timings=timings, roots=[root],
-        sizes=size_range(arguments.begin, arguments.end, read_option("-f", arguments.factor)),
+        sizes=sizes_between(arguments.begin, arguments.end, read_option("-f", arguments.factor)),
         in_place=(True,) if arguments.in_place else (False, True),
         pairs=list(dict.fromkeys((root, _rank_from_end(peer, workers)) for peer in calls.get("peer", []))),
         concurrent=calls.get("concurrent", []), traffic=calls.get("traffic", []),
@@ -94,7 +94,7 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     )  # fmt: skip
 
 
-def step_request(arguments: argparse.Namespace) -> "CaseRequest":
+def train_request(arguments: argparse.Namespace) -> "CaseRequest":
     """Return the request of ``hpccoll train``.
 
     Raises:
@@ -178,7 +178,7 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
     if arguments.variant is not None and arguments.variant not in named_variants():
         raise BadInputError("--variant", arguments.variant, named_variants())
-    settings = dict(map(parse_parameter, arguments.communicator))
+    settings = dict(parse_parameter(text, "--communicator") for text in arguments.communicator)
     environment = named_variants()[arguments.variant].environment if arguments.variant else {}
     communicator = variant_communicator(arguments.variant, settings, "--communicator")
     for setting, name in overridden_settings(environment, communicator):

@@ -31,7 +31,7 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
     return int(match["number"]) * prefix
 
 
-def size_range(begin: str, end: str, factor: int) -> list[int]:
+def sizes_between(begin: str, end: str, factor: int) -> list[int]:
     """Return the sizes from the option -b to the option -e, each ``factor`` times the one before.
 
     Raises:
@@ -88,7 +88,7 @@ def _parse_quantity(text: str, units: Mapping[str, float], key: str, expected: s
     return value
 
 
-def parse_parameter(text: str) -> tuple[str, int | str]:
+def parse_parameter(text: str, key: str = "--param") -> tuple[str, int | str]:
     """Parse the name and the value of ``channels=4`` or ``outer=ring``; digits are a whole number.
 
     Raises:
@@ -96,7 +96,7 @@ def parse_parameter(text: str) -> tuple[str, int | str]:
     """
     name, equals, value = text.partition("=")
     if not (name and equals) or re.fullmatch(r"-?[0-9]{19,}", value):
-        raise BadInputError("--param", text, "a name and a value, such as channels=4, a number of at most 18 digits")
+        raise BadInputError(key, text, "a name and a value, such as channels=4, a number of at most 18 digits")
     return name, int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
