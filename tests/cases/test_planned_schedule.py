@@ -7,7 +7,7 @@ from raw_examples import case
 from schedule_examples import case_of
 
 from hpccoll.cases.case import Shape
-from hpccoll.cases.planned_schedule import default_channels, plan_channels, smallest_message
+from hpccoll.cases.planned_schedule import choose_channels, default_channels, smallest_message
 from hpccoll.cases.skip_reason import MeasuredPlans
 from hpccoll.schedule import Layout
 
@@ -40,7 +40,7 @@ def test_the_default_channels_follow_from_size_layout_and_transport(layout, kib,
 )  # fmt: skip
 def test_requested_channels_windows_and_segments_override_the_defaults(asked, pipelined, queued, planned):
     ring = case_of("all_reduce-ring", 4)
-    assert plan_channels(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued) == planned
+    assert choose_channels(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued) == planned
 
 
 def over_nccl(algorithm, nbytes=MIB, **more):
