@@ -11,7 +11,7 @@ from hpccoll.analysis.run_comparison import compare
 from hpccoll.common.units import parse_rate
 from hpccoll.model.communication_wall import Wall, wall_points
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
-from hpccoll.render.comparison_text import comparison_lines
+from hpccoll.render.comparison_tables import comparison_lines
 from hpccoll.render.step_report import closed_form_lines, step_lines
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results

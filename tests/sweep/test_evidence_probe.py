@@ -159,8 +159,8 @@ def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
 
 def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did():
     shape = Shape(2, 2)
-    assert not evidence_probe.needs_probe(raw_examples.job(NATIVE, RING, nodes=2), shape)
-    assert evidence_probe.needs_probe(
+    assert not probe_cases(raw_examples.job(NATIVE, RING, nodes=2), shape)
+    assert probe_cases(
         raw_examples.job(raw_examples.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape
     )
     ours = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
@@ -168,6 +168,6 @@ def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did
     native = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
     twins = [replace(native, timing=timing, in_place=in_place) for timing in TIMINGS for in_place in (False, True)]
     assert probe_cases(raw_examples.job(*twins, nodes=2), shape) == [native]
-    assert evidence_probe.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
-    assert not evidence_probe.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
-    assert not evidence_probe.needs_probe(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)
+    assert probe_cases(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
+    assert not probe_cases(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
+    assert not probe_cases(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)
