@@ -71,7 +71,7 @@ def check(case, layout, gpu, flip=flip_on_host):
         if turn == 3 and len(prepared.plan.result):
             flip(prepared.plan.result)
         if turn == 4:
-            for guard in prepared._guards:
+            for guard in prepared.guards:
                 (flip_on_host if guard.on_host else flip)(guard.memory)
         wrong.append(prepared.wrong())
         diagnoses.append(prepared.diagnose() if wrong[-1] else None)
@@ -79,7 +79,7 @@ def check(case, layout, gpu, flip=flip_on_host):
         assert f"NCCL's {case.collective}" in prepared.evidence(None)[1]  # or why it is not called
     copies = 2 if case.transport == "staged" else 0
     assert [made.on_host for made in prepared.transport.guarded] == [False] * 2 + [True] * copies
-    checked, guards = len(prepared.plan.result) > 0, len(prepared._guards)
+    checked, guards = len(prepared.plan.result) > 0, len(prepared.guards)
     assert wrong == [0, 0, 0, int(checked), guards], f"{case.id}: {wrong}, {diagnoses}"
     assert not checked or diagnoses[3].startswith(f"rank {MPI.COMM_WORLD.rank}: 1 of "), diagnoses
     assert not guards or diagnoses[4].count("overwritten") == guards, diagnoses

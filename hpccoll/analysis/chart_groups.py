@@ -15,7 +15,7 @@ from hpccoll.analysis.call_labels import has_size, placement_label
 from hpccoll.analysis.legend import LegendEntry, legend_entries
 from hpccoll.analysis.recommendation import MeasuredCall, Recommendation, measured_call
 from hpccoll.analysis.series_names import group_file_names, setting_keys
-from hpccoll.analysis.series_points import SeriesPoint, is_usable, series_points
+from hpccoll.analysis.series_points import SeriesPoint, series_points
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
 from hpccoll.cases.case import SINGLE
@@ -93,12 +93,12 @@ class ChartGroup:
     @cached_property
     def usable(self) -> tuple[SeriesPoint, ...]:
         """The points that may be drawn and compared."""
-        return tuple(point for point in self.points if is_usable(point.row))
+        return tuple(point for point in self.points if point.row.usable)
 
     @cached_property
     def drawn(self) -> tuple[SeriesPoint, ...]:
         """The points that axes have to include: usable ones and predictions."""
-        return (*self.usable, *(point for point in self.predictions if is_usable(point.row)))
+        return (*self.usable, *(point for point in self.predictions if point.row.usable))
 
     @property
     def modelled(self) -> bool:
@@ -219,7 +219,7 @@ def chart_groups(
     groups = []
     for key in ordered:
         measured, setting = tuple(members.get(key, ())), ", ".join(filter(None, key[1:-1]))
-        calls = {measured_call(point.row) for point in measured if is_usable(point.row)}
+        calls = {measured_call(point.row) for point in measured if point.row.usable}
         of_calls = tuple(each for each in recommendations if not calls.isdisjoint(each.calls))
         predicted = tuple(predictions.get(key, ()))
         groups.append(

@@ -20,9 +20,6 @@ MAY_CHANGE = "racks", "machine", "executor", "kind"
 COORDINATES = "collective", "algorithm", "requested_bytes", "in_place", "ranks", "nodes"
 """What charts group cases by."""
 
-TIMED = "ok", "partial"
-"""The statuses of results that have a time."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCase:
@@ -40,7 +37,7 @@ class ComparedCase:
     @property
     def timed(self) -> bool:
         """Whether it has a time, above 0."""
-        return self.status in TIMED and bool(self.seconds)
+        return self.status in ("ok", "partial") and bool(self.seconds)
 
     def differences(self, other: "ComparedCase") -> list[tuple[str, Any, Any]]:
         """Return the names and both values of what makes the cases different ones."""

@@ -11,7 +11,7 @@ from hpccoll.analysis.measurement_quality import agreement_findings, convergence
 from hpccoll.analysis.rank_pairs import pair_findings
 from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
-from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, is_ranked, median_seconds
+from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
 from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_label, wire_limit, wire_share
 from hpccoll.common.text import Finding, first_few, info, warning
 from hpccoll.common.units import format_count, format_rate, format_size
@@ -46,7 +46,7 @@ def group_findings(group: ChartGroup) -> list[Finding]:
 
 
 def _highest_busbw(group: ChartGroup) -> Iterator[Finding]:
-    points = [p for p in group.usable if p.row.busbw_Bps and is_ranked(p.row) and not _is_burst(p)]
+    points = [p for p in group.usable if p.row.busbw_Bps and p.row.ranked and not _is_burst(p)]
     if points:
         best = max(points, key=_certain_busbw)
         busbw, ends = best.row.busbw_Bps or 0.0, busbw_interval(best)

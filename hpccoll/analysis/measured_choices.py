@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hpccoll.analysis.conditions import Conditions, machine_name, mpi_version
+from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
 from hpccoll.analysis.round_comparison import is_clear_lead, round_statistics
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import PYTHON
@@ -34,7 +34,7 @@ class ChoiceTime:
     def of(cls, rows: Sequence[Row]) -> "ChoiceTime":
         medians = np.array([row.median_s for row in rows])
         seconds = float(np.exp(np.log(medians).mean()))
-        half_intervals = [((row.ci_high_s or 0.0) - (row.ci_low_s or 0.0)) / 2 / seconds for row in rows]
+        half_intervals = [(row.interval[1] - row.interval[0]) / 2 / seconds for row in rows if row.interval]
         rounds: dict[RoundKey, RoundStatistics] = {
             (CallKey.of(row), *round_key): statistics
             for row in rows
@@ -147,10 +147,9 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
     rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
     for row in results.rows:
         run = runs.get(row.run_id)
-        usable = row.status == "ok" and not row.wrong and row.median_s and not (run and run.rank_loss)
-        if usable and not row.floor and row.exchanges_data:
+        if row.answers and row.status == "ok" and not (run and run.rank_loss):
             machine = machine_name(run.machine, run.provenance) if run else ""
-            mpi = mpi_version(run.provenance) if run else ""
+            mpi = recorded_mpi_version(run.provenance) if run else ""
             conditions = Conditions(machine, mpi, row.executor or PYTHON, row.kind, row.rule)
             rows[Setting.of(row), conditions].append(row)
     found = {}

@@ -19,14 +19,14 @@ LAUNCHES = "Between launches"
 def convergence_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield a finding if intervals did not become narrow enough in time, and one if rows have none."""
     rows = [point.row for point in group.usable]
-    if bare := sum(row.ours and row.ci_low_s is None for row in rows):
+    if bare := sum(row.ours and row.interval is None for row in rows):
         yield info(
             "no_interval",
             f"{bare} of {format_count(len(rows), 'row')} have no 95 % interval, which takes {LEAST_ITERATIONS} "
             "iterations in each round: nothing is clearly faster than these.",
             title="No intervals", bare=bare, rows=len(rows),
         )  # fmt: skip
-    loose = [row for row in rows if row.converged is False and row.ci_low_s is not None]
+    loose = [row for row in rows if row.converged is False and row.interval]
     if loose:
         oversubscribed = any(row.oversubscribed for row in loose)
         fewer = "start fewer ranks, which wait for a core here" if oversubscribed else "take an idle machine"

@@ -22,14 +22,13 @@ def noise_sentence(results: Results) -> str:
     Floors, rows without a correct time and rows of single ranks, from which nothing follows, are left out.
     """
     measured = results.ours.rows
-    answering = (row for row in measured if row.exchanges_data and not row.floor)
-    rows = [row for row in answering if row.status in ("ok", "partial") and row.median_s]
+    rows = [row for row in measured if row.answers]
     if not rows:
         return ""
     times = [[time for time in row.round_medians_s if time] for row in rows]
     spreads = [max(of_rounds) / min(of_rounds) for of_rounds in times if len(of_rounds) > 1]
-    bare = sum(row.ci_low_s is None for row in rows)
-    wide = sum(row.converged is False and row.ci_low_s is not None for row in rows)
+    bare = sum(row.interval is None for row in rows)
+    wide = sum(row.converged is False and row.interval is not None for row in rows)
     floors = sorted({row.algorithm for row in measured if row.floor})
     without = f" ({' and '.join(floors)} left out)" if floors else ""
     intervals = f"; {wide} of {len(rows)} intervals{without} are wider than requested" if wide else ""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from hpccoll.analysis.call_labels import tier_label
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import clearly_faster_anywhere
-from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
+from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_count, format_rate, format_seconds
 from hpccoll.store.call_key import CallKey, rank_pair
-from hpccoll.store.statistics import Interval
+from hpccoll.store.rows import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class MedianPair:
         return (
             (median_seconds(self.points[0]), median_seconds(self.points[-1]))
             if len(self.points) > 1
-            else median_interval(self.point)
+            else self.point.row.interval
         )
 
 
@@ -47,7 +47,7 @@ def curve_points(group: ChartGroup) -> Iterator[tuple[SeriesPoint, Interval]]:
     if group.many_pairs:
         yield from ((middle.point, middle.range) for middle in median_pairs(group.usable))
     else:
-        yield from ((point, median_interval(point)) for point in group.usable)
+        yield from ((point, point.row.interval) for point in group.usable)
 
 
 def series_without_tier(point: SeriesPoint) -> str:

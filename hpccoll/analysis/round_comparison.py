@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from hpccoll.store.rows import Row
-from hpccoll.store.statistics import Interval, RoundStatistics, median_ratio
+from hpccoll.store.rows import Interval, Row
+from hpccoll.store.statistics import RoundStatistics, median_ratio
 
 RoundKey: TypeAlias = tuple[str, int]
 """The run that measured a round, and the number of the round."""
@@ -25,8 +25,7 @@ def round_statistics(row: Row) -> dict[RoundKey, RoundStatistics]:
     }
     if rounds or row.median_s is None:
         return rounds
-    interval = None if row.ci_low_s is None or row.ci_high_s is None else (row.ci_low_s, row.ci_high_s)
-    return {(row.run_id, 1): RoundStatistics(row.median_s, interval)}
+    return {(row.run_id, 1): RoundStatistics(row.median_s, row.interval)}
 
 
 def paired_rounds(row: Row, other: Row) -> list[tuple[RoundStatistics, RoundStatistics]]:
@@ -53,9 +52,7 @@ def clearly_faster(row: Row, other: Row) -> bool:
 
 def clearly_faster_anywhere(row: Row, other: Row) -> bool:
     """Return whether ``row`` is clearly faster than ``other``: of different launches, if intervals are disjoint."""
-    ends = [(each.ci_low_s, each.ci_high_s) for each in (row, other)]
-    first, second = (None if low is None or high is None else (low, high) for low, high in ends)
-    return clearly_faster(row, other) if paired_rounds(row, other) else disjoint(first, second)
+    return clearly_faster(row, other) if paired_rounds(row, other) else disjoint(row.interval, other.interval)
 
 
 def is_clear_lead(pairs: Sequence[tuple[RoundStatistics, RoundStatistics]]) -> bool:

@@ -12,15 +12,13 @@ from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.round_comparison import disjoint, paired_rounds, round_ratios
 from hpccoll.analysis.series_points import (
     SeriesPoint,
-    is_ranked,
-    is_usable,
-    median_interval,
     median_seconds,
     split_by_launch,
 )
 from hpccoll.analysis.setting import Choice
 from hpccoll.store.call_key import CallKey, rank_pair
-from hpccoll.store.statistics import Interval, median_ratio
+from hpccoll.store.rows import Interval
+from hpccoll.store.statistics import median_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
     """Return the faster of in place and out of place for each run, series, ranks and size, without floor and auto."""
     by_call: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
     for point in points:
-        if is_usable(point.row) and is_ranked(point.row):
+        if point.row.ranked:
             by_call[point.key.without("in_place", "variant", "aggregators")].append(point)
     found: list[SeriesPoint] = []
     for of_call in by_call.values():
@@ -63,7 +61,7 @@ def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
     Both were measured by one launch in the same variant; of several transports, the fastest call of the library counts.
     A call with one buffer is compared with both placements.
     """
-    usable = [point for point in points if is_usable(point.row) and is_ranked(point.row)]
+    usable = [point for point in points if point.row.ranked]
     own_calls: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
     for point in usable:
         if Choice.of(point.row).is_native:
@@ -105,7 +103,7 @@ def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str
     curves: dict[tuple[str, CallKey, int], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
     times: Counter[tuple[str, CallKey]] = Counter()
     for point in points:
-        if is_usable(point.row) and point.hosts:
+        if point.row.usable and point.hosts:
             repetition = times[point.series, point.key]  # a repeated measurement is another curve
             curve = point.series, point.key.only("machine", "in_place"), repetition
             curves[curve][point.row.job, frozenset(point.hosts)] = None
@@ -133,14 +131,14 @@ class RepeatedPoint:
 
     @property
     def disagrees(self) -> bool:
-        return disjoint(median_interval(self.fastest), median_interval(self.slowest))
+        return disjoint(self.fastest.row.interval, self.slowest.row.interval)
 
 
 def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
     """Return the points that several runs on one machine measured."""
     by_point: dict[tuple[str, CallKey], list[SeriesPoint]] = defaultdict(list)
     for point in points:
-        if is_usable(point.row) and not point.row.floor:
+        if point.row.usable and not point.row.floor:
             by_point[point.series, point.key].append(point)
     several = (points for points in by_point.values() if len({point.row.run_id for point in points}) > 1)
     return tuple(RepeatedPoint(min(points, key=median_seconds), max(points, key=median_seconds)) for points in several)

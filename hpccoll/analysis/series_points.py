@@ -4,16 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpccoll.analysis.call_labels import node_of_rank
-from hpccoll.analysis.conditions import mpi_version
+from hpccoll.analysis.conditions import recorded_mpi_version
 from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.series_names import series_namer
 from hpccoll.analysis.wire_bandwidth import Wire
-from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
-from hpccoll.store.rows import Results, Row, Run
-from hpccoll.store.statistics import Interval
+from hpccoll.store.rows import Interval, Results, Row, Run
 from hpccoll.store.step_times import StepTimes
 
 
@@ -59,22 +58,6 @@ class SeriesPoint:
         return f"ranks {' and '.join(map(self.rank_label, pair))}" if pair else ""
 
 
-def is_usable(row: Row) -> bool:
-    """Return whether ``row`` may be drawn and compared: its result is correct, and it has a time and a size.
-
-    A row with missing rounds is usable, and so are the floor and ``auto``: see ``is_ranked``.
-    """
-    return row.status in ("ok", "partial") and not row.wrong and bool(row.median_s) and row.bytes > 0
-
-
-def is_ranked(row: Row) -> bool:
-    """Return whether ``row`` is part of rankings.
-
-    The floor moves no data, a single rank exchanges none, and ``auto`` duplicates another row.
-    """
-    return not row.floor and row.algorithm != AUTO and row.exchanges_data
-
-
 def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoint]:
     """Return the points of all rows but those of launches that lost ranks, in the order in which runs were created.
 
@@ -115,7 +98,7 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
             row, series, run.machine, hosts[run.run_id], Wire.of(run),
             hosts_changed=len({hosts[run_id] for run_id in row.round_run_ids if run_id in hosts}) > 1,
             library=library_summary(probe) if row.algorithm == NATIVE else "", expected_s=expected_s(probe, row),
-            mpi=mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",
+            mpi=recorded_mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",
             step=results.step_times.get(row.key),
         )  # fmt: skip
 
@@ -133,15 +116,9 @@ def median_seconds(point: SeriesPoint) -> float:
     return point.row.median_s
 
 
-def median_interval(point: SeriesPoint) -> Interval:
-    """Return the 95 % interval of the median of a point."""
-    low, high = point.row.ci_low_s, point.row.ci_high_s
-    return None if low is None or high is None else (low, high)
-
-
 def busbw_interval(point: SeriesPoint) -> Interval:
     """Return the ends of the busbw of a point, by the interval of its time; None without one."""
-    ends, busbw = median_interval(point), point.row.busbw_Bps or 0.0
+    ends, busbw = point.row.interval, point.row.busbw_Bps or 0.0
     if ends is None or not ends[0]:
         return None
     return busbw * median_seconds(point) / ends[1], busbw * median_seconds(point) / ends[0]

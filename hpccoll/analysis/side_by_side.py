@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.analysis.compared_case import TIMED
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.common.units import format_count, format_size
 from hpccoll.store.call_key import CallKey
@@ -29,7 +28,7 @@ class SideBySide:
             return None
         return self.theirs.median_s / self.ours.median_s
 
-    def row(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return both as JSON has them; absent values are None."""
         theirs, ours = self.theirs, self.ours
         return {
@@ -49,7 +48,7 @@ def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]
     """
     by_operation = defaultdict[tuple[str, str, CallKey], list[Row]](list)
     for row in ours:
-        if row.status in TIMED and row.median_s and not row.floor:
+        if row.usable and not row.floor:
             by_operation[_operation(row)].append(row)
     return [
         SideBySide(row, min(by_operation.get(_operation(row), ()), key=lambda ours: _distance(row, ours), default=None))

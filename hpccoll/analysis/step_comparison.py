@@ -74,8 +74,7 @@ class StepComparison:
 
 def is_step(row: Row) -> bool:
     """Return whether a row is a correct step that was measured."""
-    usable = row.status in ("ok", "partial") and not row.wrong and bool(row.median_s)
-    return usable and row.collective in WORKLOADS and row.ours
+    return row.usable and row.collective in WORKLOADS and row.ours
 
 
 def algorithm_name(row: Row) -> str:

@@ -19,7 +19,14 @@ from hpccoll.analysis.step_comparison import (
     worst_of,
 )
 from hpccoll.common.text import Finding, info, join_words, warning
-from hpccoll.common.units import format_count, format_per_cent, format_rounded_size, format_seconds, format_size
+from hpccoll.common.units import (
+    format_count,
+    format_interval,
+    format_per_cent,
+    format_rounded_size,
+    format_seconds,
+    format_size,
+)
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.step_times import StepTimes
 
@@ -49,7 +56,7 @@ def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
     mark = ("best" if each.clear else "a tie") if each.ranked else ""
     for row in each.rows:
         bare = None if row.exposed_s is None or row.median_s is None else row.median_s - row.exposed_s
-        interval = "" if row.ci_low_s is None else f"{_time(row.ci_low_s)} to {_time(row.ci_high_s)}"
+        interval = format_interval(row.interval) if row.interval else ""
         share = "" if row.exposed_share is None else format_per_cent(row.exposed_share)
         times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share, _time(row.communication_s)
         yield (*about, algorithm_name(row), mark, *times)

@@ -21,7 +21,7 @@ NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 COUNT = re.compile(r"[0-9]{1,19}")
 
 
-def read_number(where: str, name: str, cell: str) -> float:
+def read_cell(where: str, name: str, cell: str) -> float:
     """Return the number in a cell; BadInputError if it is not a finite number of at least 0."""
     value = float(cell) if NUMBER.fullmatch(cell) else math.inf
     if value == math.inf:
@@ -91,8 +91,7 @@ class BenchmarkOutput:
     def nodes_of(self, processes: int) -> int:
         """Return the nodes of the first processes; with ranks in block order, the first nodes have one more each.
 
-        Raises:
-            BadInputError: if there are more nodes than ranks.
+        BadInputError if there are more nodes than ranks.
         """
         if self.nodes > self.ranks:
             raise BadInputError("--nodes", self.nodes, f"at most {self.ranks}, the ranks of the output")
@@ -101,22 +100,14 @@ class BenchmarkOutput:
         return larger + -(-max(0, processes - rest * (per_node + 1)) // per_node)
 
     def add_launch(self, ranks: int, nodes: int, hosts: tuple[str, ...]) -> None:
-        """Add the ranks and nodes of a run, and the names of its nodes.
-
-        Raises:
-            BadInputError: if a run on as many ranks and nodes had other nodes: the two are no rounds of one case.
-        """
+        """Add the place of a run; BadInputError if a run on as many ranks and nodes had other hosts."""
         if {*hosts} != {*self.hosts.setdefault((ranks, nodes), hosts)}:
             names = f"{', '.join(self.hosts[ranks, nodes])}; {', '.join(hosts)}"
             raise UnusableError("FILE", f"runs of {ranks} ranks on several hosts: {names}; import each by itself")
         self.ranks, self.nodes = max((self.ranks, self.nodes), (ranks, nodes))
 
     def add(self, where: str, result: ForeignResult) -> None:
-        """Add a result, or a remark if ours has no such case or time.
-
-        Raises:
-            BadInputError: if its size, ranks or time is beyond what any machine has.
-        """
+        """Add a result, or a remark if ours has no such case or time; BadInputError if no machine has its numbers."""
         case = result.case
         IntegerRange(0, MAX_BYTES).check(f"{where}: bytes", case.bytes)
         RANKS.check(f"{where}: ranks", case.ranks)
@@ -149,9 +140,16 @@ class LineHandlers:
 
         return register
 
-    def find(self, text: str) -> tuple[Handler, re.Match[str]] | None:
-        """Return the handler of a line, and the match of its pattern; None if no pattern matches."""
-        return next(((handle, found) for pattern, handle in self._handlers if (found := pattern.fullmatch(text))), None)
+    def skip(self, pattern: str) -> None:
+        """Skip the lines that match ``pattern`` as a whole: they say nothing of a result."""
+        self.line(pattern)(lambda _parser, _line: None)
+
+    def handle(self, parser: "LineParser", text: str) -> None:
+        """Handle a line by the first pattern that matches it; a line of no known kind becomes a remark."""
+        for pattern, handler in self._handlers:
+            if found := pattern.fullmatch(text):
+                return handler(parser, found)
+        return parser.remark(text)
 
 
 class LineParser:
@@ -159,8 +157,8 @@ class LineParser:
 
     handlers: ClassVar[LineHandlers]
 
-    def __init__(self, path: Path, output: BenchmarkOutput) -> None:
-        self.path, self.output, self.number = path, output, 0
+    def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
+        self.path, self.output, self.given, self.number = path, output, given, 0
 
     def parse(self, lines: Iterable[str]) -> None:
         """Read the lines; a line of no known kind becomes a remark; BadInputError for a line that cannot be read."""
@@ -168,31 +166,23 @@ class LineParser:
             if text := line.strip():
                 if text[0].isdigit() and not line.endswith(("\n", "\r")):  # the last digits may be missing
                     raise self.error(text, "a whole line; the output ends within it")
-                if found := self.handlers.find(text):
-                    handle, match = found
-                    handle(self, match)
-                else:
-                    self.output.remarks.append(f"{self.where} is not part of a table: {text}")
+                self.handlers.handle(self, text)
 
     @property
     def where(self) -> str:
         """The place of the line that is being read."""
         return f"{self.path}: line {self.number}"
 
-    def remark(self, line: re.Match[str]) -> None:
+    def remark(self, line: str) -> None:
         """Add a remark that a line belongs to no table."""
-        self.output.remarks.append(f"{self.where} is not part of a table: {line[0]}")
+        self.output.remarks.append(f"{self.where} is not part of a table: {line}")
 
     def error(self, value: str, expected: str) -> BadInputError:
         """Return the error of the line that is being read."""
         return BadInputError(self.where, value, expected)
 
     def row(self, line: str, columns: Sequence[str]) -> dict[str, str]:
-        """Return the cells of a line of a table by column.
-
-        Raises:
-            BadInputError: if there are more or fewer cells than columns: the table is truncated, or not a table.
-        """
+        """Return the cells of a line of a table by column; BadInputError if there are more or fewer than columns."""
         cells = line.split()
         if len(cells) != len(columns):
             raise self.error(line, f"{len(columns)} values, one for each of {', '.join(columns)}")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_count, read_number
+from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_cell, read_count
 from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
 
@@ -48,25 +48,17 @@ LAST_OF_VECTOR = 2019, 0
 OLD_MEGABYTE = 1048576 / 1e6
 """The megabyte of IMB before 2018 over the later one."""
 
-
-def recognises_imb(text: str) -> bool:
-    """Return whether a text is output of IMB."""
-    return ("# Benchmarking " in text and "#repetitions" in text) or bool(
-        re.search(r"Intel ?\(R\) MPI Benchmark", text)
-    )
+IMB_SIGN = re.compile(r"Intel ?\(R\) MPI Benchmark|\A(?=(?s:.*)#repetitions)(?s:.*)# Benchmarking ")
+"""What every output of IMB has."""
 
 
 def read_imb(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
-    """Return the results of an output of IMB.
-
-    Raises:
-        BadInputError: for a result in another unit, or a line that is cut.
-    """
+    """Return the results of an output of IMB; BadInputError for a result in another unit, or a line that is cut."""
     output = BenchmarkOutput(
         source=SOURCE, program="Intel MPI Benchmarks", ranks=0, nodes=given.need("nodes", "IMB"), library=given.library,
         truncated=True,
     )  # fmt: skip
-    parser = _ImbParser(path, output)
+    parser = _ImbParser(path, output, given)
     parser.parse(lines)
     parser.set_nodes()
     if output.results and given.ranks not in (None, output.ranks):
@@ -79,8 +71,8 @@ class _ImbParser(PrintedTableParser):
 
     first_to_the_right = True
 
-    def __init__(self, path: Path, output: BenchmarkOutput) -> None:
-        super().__init__(path, output)
+    def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
+        super().__init__(path, output, given)
         self.part = PARTS[0]
         self.version: tuple[int, int] | None = None
         self.rebuilt = False  # of a later version, to count as 2018 did
@@ -155,7 +147,6 @@ class _ImbParser(PrintedTableParser):
             self.benchmark = replace(self.benchmark, of_block=False)
 
     def end_section(self) -> None:
-        """Forget the section."""
         self.end_table()
         self.benchmark, self.columns, self.processes, self.waiting = None, (), 0, 0
 
@@ -188,9 +179,7 @@ class _ImbParser(PrintedTableParser):
     def end(self, _line: re.Match[str]) -> None:
         self.output.truncated = False
 
-    @handlers.line(r"#.*")
-    def skip(self, _comment: re.Match[str]) -> None:
-        """Skip what IMB says besides."""
+    handlers.skip(r"#.*")
 
     @handlers.line(rf"[0-9 ]+ ({'|'.join(FAILURES)}).*")
     def skip_failure(self, line: re.Match[str]) -> None:
@@ -198,18 +187,18 @@ class _ImbParser(PrintedTableParser):
 
     @handlers.line(r"\d+: Error .*")
     def skip_defect(self, line: re.Match[str]) -> None:
-        self.remark(line)
+        self.remark(line[0])
 
     @handlers.line(r"\d.*")
     def add(self, line: re.Match[str]) -> None:
         if not self.columns:
-            self.remark(line)
+            self.remark(line[0])
             return
         if self.benchmark is None:
             return
         self.add_to_table()
         row = self.row(line[0], self.columns)
-        numbers = {name: read_number(self.where, name, cell) for name, cell in row.items()}
+        numbers = {name: read_cell(self.where, name, cell) for name, cell in row.items()}
         size = 1 if self.benchmark.function == "Barrier" else read_count(self.where, "#bytes", row["#bytes"])
         if not self.processes:
             raise self.error(line[0], "the line of its #processes above the table")
@@ -228,7 +217,7 @@ class _ImbParser(PrintedTableParser):
         )
 
     def check(self, numbers: Mapping[str, float], size: int, column: str) -> None:
-        """Check the numbers of a line against each other; BadInputError if they contradict each other."""
+        """Check the numbers of a line against each other."""
         if "t_avg[usec]" in numbers:
             low, high = numbers.get("t_min[usec]", 0), numbers.get("t_max[usec]", math.inf)
             self.check_between("t_avg[usec]", numbers["t_avg[usec]"], low, high)
@@ -238,11 +227,7 @@ class _ImbParser(PrintedTableParser):
             self.check_between("Mbytes/sec", numbers["Mbytes/sec"], low, high, slack=SLACK)
 
     def set_nodes(self) -> None:
-        """Set the ranks of the output, and the nodes of its results.
-
-        Raises:
-            BadInputError: if sections do not have the same processes in all, or each process was a run of its own.
-        """
+        """Set the ranks of the output, and the nodes of its results."""
         ranks = self.output.ranks = max((running + waiting for running, waiting, _ in self.sections), default=0)
         if self.runs > 1 and ranks == 1:
             raise BadInputError("FILE", str(self.path), f"one run: it has {self.runs}, of 1 process each, as if "

@@ -22,11 +22,11 @@ from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
 from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
-from hpccoll.interop.imb import read_imb, recognises_imb
-from hpccoll.interop.nccl_tests import read_nccl_tests, recognises_nccl_tests
-from hpccoll.interop.osu import read_osu, recognises_osu
+from hpccoll.interop.imb import IMB_SIGN, read_imb
+from hpccoll.interop.nccl_tests import NCCL_TESTS_SIGN, read_nccl_tests
+from hpccoll.interop.osu import OSU_SIGN, read_osu
 from hpccoll.interop.printed_bandwidth import SINGLETONS
-from hpccoll.interop.rccl_tests import read_rccl_records, recognises_rccl_records
+from hpccoll.interop.rccl_tests import RCCL_RECORDS_SIGN, read_rccl_records
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
@@ -46,9 +46,9 @@ TITLE = re.compile(
 
 Reader = Callable[[Path, Sequence[str], SuppliedMetadata], BenchmarkOutput]
 """Returns the content of an output, from its path for messages, its lines, and what the user says about it."""
-READERS: Sequence[tuple[Callable[[str], bool], Reader]] = (
-    (recognises_osu, read_osu), (recognises_nccl_tests, read_nccl_tests), (recognises_imb, read_imb),
-    (recognises_rccl_records, read_rccl_records),
+READERS: Sequence[tuple[re.Pattern[str], Reader]] = (
+    (OSU_SIGN, read_osu), (NCCL_TESTS_SIGN, read_nccl_tests), (IMB_SIGN, read_imb),
+    (RCCL_RECORDS_SIGN, read_rccl_records),
 )  # fmt: skip
 
 SIGN_LOST = re.compile(
@@ -76,11 +76,7 @@ HINTS = {
 
 
 def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
-    """Read the output of a benchmark.
-
-    Raises:
-        BadInputError: if it is no output of a known program, or a result in it cannot be read.
-    """
+    """Read the output of a benchmark; BadInputError if its program is unknown, or a result in it cannot be read."""
     exported = read_text(path, "FILE", MAX_BYTES, errors="replace").splitlines(keepends=True)
     text = "".join(line if (text := exported_text(line)) is line else text.rstrip("\n") + "\n" for line in exported)
     if WITHIN_JSON.match(text):
@@ -91,7 +87,7 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     if without_signs:
         text = SIGN_LOST.sub("# ", text)
         lines = text.splitlines(keepends=True)
-    reader = next((read for recognises, read in READERS if recognises(text)), None)
+    reader = next((read for sign, read in READERS if sign.search(text)), None)
     if reader is None:
         hints = (f"; here: {needed}" for has, needed in HINTS.items() if re.search(has, text, re.MULTILINE))
         hint = encoding_hint(path, "FILE") or next(hints, "")
@@ -112,9 +108,6 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
     """Return the lines of an output without prefixes of launchers, and the prefixes of lines that are left out.
 
     Lines of other processes than those that print titles become empty: numbers of lines stay.
-
-    Raises:
-        BadInputError: if several processes print titles at the same time: each measured alone.
     """
     lines, reader = text.splitlines(keepends=True), PrefixReader(TITLE)
     titles: dict[str, list[int]] = defaultdict(list)  # the lines of the titles of each writer
@@ -155,12 +148,7 @@ def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:
 
 
 def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResults:
-    """Return the results of outputs as the content of a raw file.
-
-    Raises:
-        BadInputError: if the outputs are of several programs or libraries, or runs on as many ranks and nodes are of
-            several hosts.
-    """
+    """Return the results of outputs as a raw file; BadInputError if their programs, libraries or hosts differ."""
     for name in ("source", "library"):
         values = list(dict.fromkeys(getattr(output, name) for output in outputs.values()))
         if len(values) > 1:

@@ -82,11 +82,7 @@ class PrintedTableParser(LineParser):
     after_empty = False  # whether an empty line came after the last line of a table
 
     def parse(self, lines: Iterable[str]) -> None:
-        """Read the lines; a line of no known kind becomes a remark.
-
-        Raises:
-            BadInputError: for a line that cannot be read, or contradicts itself or its table.
-        """
+        """Read the lines; BadInputError for a line that cannot be read, or contradicts itself or its table."""
         super().parse(self._each(lines))
         self.end_table()
 
@@ -106,11 +102,9 @@ class PrintedTableParser(LineParser):
             self.printed = (*self.printed, (self.where, text, width))
 
     def end_table(self) -> None:
-        """Compare the lines of the table, and begin another one.
+        """Compare the lines of the table, and begin another one; BadInputError if all but one are equally wide.
 
-        Raises:
-            BadInputError: if all lines but one, at least two, are equally wide. Lines without padding are not compared,
-                nor those that begin with a number that leaves no blank in its field.
+        Lines without padding are not compared, nor those that begin with a number that leaves no blank in its field.
         """
         common = Counter(width for *_, width in self.printed).most_common(1)
         odd = [(where, text) for where, text, width in self.printed if width != common[0][0]]
@@ -120,21 +114,13 @@ class PrintedTableParser(LineParser):
             raise BadInputError(where, text, "a line as wide as the others of its table: it lacks digits, or has more")
 
     def check_rising(self, size: int) -> None:
-        """Check the size of the line that is being read.
-
-        Raises:
-            BadInputError: if it is not above that of the line before: the line is of another table.
-        """
+        """Check that a size is above that of the line before; BadInputError if the line is of another table."""
         if size <= self.largest:
             raise self.error(self.line.strip(), f"a size above {self.largest}, that of the line before")
         self.largest = size
 
     def check_between(self, column: str, value: float, low: float, high: float, slack: float = 0) -> None:
-        """Check a number against others of its line.
-
-        Raises:
-            BadInputError: if it is below ``low`` or above ``high`` by more than rounding and the relative ``slack``.
-        """
+        """Check a number of a line against its others: BadInputError beyond ``low`` to ``high``, rounding and slack."""
         if not low * (1 - slack) - ROUNDING <= value <= high * (1 + slack) + ROUNDING:
             expected = f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
             raise self.error(self.line.strip(), f"{expected} as {column}, which its other columns say")

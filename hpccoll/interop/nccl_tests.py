@@ -10,11 +10,13 @@ Each run of a file has its own header and devices.
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from hpccoll.cases.case import SINGLE
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.files import parse_json
+from hpccoll.common.limits import RANKS
 from hpccoll.interop.benchmark_output import NUMBER, BenchmarkOutput, LineHandlers, LineParser, SuppliedMetadata
-from hpccoll.interop.nccl_tests_json import read_nccl_tests_json
 from hpccoll.interop.nccl_tests_run import (
     AMD_GPU,
     NCCL_TESTS,
@@ -30,7 +32,7 @@ from hpccoll.interop.nccl_tests_run import (
     check_devices,
     collective_of,
     header_params,
-    nccl_version,
+    nccl_version_text,
     program_name,
     several_processes,
 )
@@ -40,29 +42,37 @@ BLOCKING = {"no barrier": 2, "outer iteration": 3}
 """The values of option -z, besides 1, by words of the line that says them."""
 VERSION, STARTING, SETTINGS, DEVICES, TABLE = range(1, 6)
 """The parts of a run, in their order: a part that comes again, or after a later one, begins the next run."""
+OPTIONS = {
+    "R": ("local_register", "0"), "D": ("device_implementation", "0"), "x": ("cta_policy", ""), "u": ("unalign", "0"),
+    "y": ("stream_null", "0"), "a": ("average", "1"), "z": ("blocking", "01"),
+}  # fmt: skip
+"""Options that change what is measured, with the values that do not; only the command line in the JSON names them."""
+JSON_MEASURED = "time", "alg_bw", "bus_bw"
+"""The keys of ``MEASURED`` in the JSON."""
 
-
-def recognises_nccl_tests(text: str) -> bool:
-    """Return whether a text is output of nccl-tests."""
-    if text.lstrip()[:1] == "{":
-        return '"nccl_version"' in text
-    return re.search(r"^\s*# *(?:[nr]ccl-tests version|nThread \d|size +count +type)", text, re.MULTILINE) is not None
+NCCL_TESTS_SIGN = re.compile(
+    r'\A\s*\{(?s:.*)"nccl_version"|'
+    r"\A(?!\s*\{)(?s:.*?)^\s*# *(?:[nr]ccl-tests version|nThread \d|size +count +type)", re.MULTILINE
+)  # fmt: skip
+"""What every output of nccl-tests has, the JSON and the table."""
 
 
 def read_nccl_tests(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
-    """Return the results of an output of nccl-tests.
-
-    Raises:
-        BadInputError: for a program without a collective of ours, a result in another unit, a line that is cut, or
-            ranks, devices and bandwidths that contradict each other.
-    """
+    """Return the results of an output of nccl-tests; BadInputError for what could be misread or contradicts itself."""
     output = BenchmarkOutput(
         source=NCCL_TESTS.source, program=NCCL_TESTS.source, ranks=0, nodes=0, library=given.library, truncated=True
     )  # fmt: skip
-    if "".join(lines[:1]).lstrip()[:1] == "{":
-        read_nccl_tests_json(path, "".join(lines), output, given)
-    else:
+    text = "".join(lines)
+    if not text.lstrip().startswith("{"):
         _NcclTestsParser(path, output, given).parse(lines)
+        return output
+    try:
+        _add_json(path, parse_json(text), output, given)
+    except BadInputError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise BadInputError("FILE", str(path), f"whole JSON as nccl-tests writes it ({reason})") from None
     return output
 
 
@@ -70,8 +80,7 @@ class _NcclTestsParser(LineParser):
     """The parser of the tables on stdout."""
 
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-        super().__init__(path, output)
-        self.given = given
+        super().__init__(path, output, given)
         self.run = PrintedRun(str(path), given.library)
         self.named: set[str] = set()  # the programs that lines since the last run name, such as its command
         self.runs: list[PrintedRun] = []  # those before, with results
@@ -107,7 +116,6 @@ class _NcclTestsParser(LineParser):
         self.run.stage = part
 
     def leave_out(self, program: str) -> None:
-        """Leave the run out, with a remark."""
         self.run.left_out = True
         self.output.remarks.append(f"{self.where}: {program} is left out: ours has nothing like it")
 
@@ -125,7 +133,7 @@ class _NcclTestsParser(LineParser):
         self._enter(VERSION)
         self.run.suite, self.run.version = SUITES[found[1]], found[2]
         if library := re.search(r"ccl-library=([0-9]+(?:\.[0-9]+)+|[0-9]{1,9})\b", found[3]):
-            version = library[1] if "." in library[1] else nccl_version(int(library[1]))
+            version = library[1] if "." in library[1] else nccl_version_text(int(library[1]))
             self.run.library = f"{self.run.suite.library} {version}"
         else:
             self.output.remarks.append(f"{self.where} does not say the version of the library: {found[0]}")
@@ -142,11 +150,9 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"(?:\[[^]]*\] ?)?[\w.-]+:\d+:\d+ \[-?\d+\].* NCCL [A-Z]+ .*")
     def skip_log(self, line: re.Match[str]) -> None:
-        self.remark(line)  # the name of a host may begin with a digit
+        self.remark(line[0])  # the name of a host may begin with a digit
 
-    @handlers.line(r"(?:HIP version|ROCm version|Hostname|Librccl path) *: .*")
-    def skip_rocm(self, _line: re.Match[str]) -> None:
-        """Skip what RCCL says of its installation."""
+    handlers.skip(r"(?:HIP version|ROCm version|Hostname|Librccl path) *: .*")
 
     @handlers.line(r"# *Collective test starting: *(\S+)")
     def set_program(self, found: re.Match[str]) -> None:
@@ -186,7 +192,7 @@ class _NcclTestsParser(LineParser):
             raise self.error(
                 found[0], "a whole line of the list of devices (rank, process id, host, device), or --ranks and --nodes"
             )
-        self.remark(found)
+        self.remark(found[0])
 
     @handlers.line(r"# *(?:out-of|in)-place.*")
     def set_placements(self, found: re.Match[str]) -> None:
@@ -232,27 +238,25 @@ class _NcclTestsParser(LineParser):
     def end(self, _line: re.Match[str]) -> None:
         self.run.ended, self.run.columns = True, ()
 
-    @handlers.line(r"#.*")
-    def skip(self, _comment: re.Match[str]) -> None:
-        """Skip what nccl-tests says besides."""
+    handlers.skip(r"#.*")
 
     @handlers.line(r"\D.*_perf\b.*|\D.*_perf_.*")
     def set_name(self, line: re.Match[str]) -> None:
         self.named |= {*re.findall(r"(?<![a-z_])([a-z_]+?)_perf", line[0])} & {*PROGRAMS, *WITHOUT_COLLECTIVE}
-        self.remark(line)
+        self.remark(line[0])
 
     @handlers.line(r"\d.*")
     def add(self, line: re.Match[str]) -> None:
         if self.run.left_out:
             return
-        if self.run.columns:
-            row = self.row(_with_reduction(line[0], self.run.columns), self.run.columns)
-            for placement, suffix in SUFFIXES.items():
-                values = {name: row.get(f"{name}{suffix}", "N/A") for name in (*MEASURED, "#wrong")}
-                if values["time"] != "N/A":
-                    self.run.results.append(PrintedResult(self.where, placement, row, values, row))
-        else:
-            self.remark(line)
+        if not self.run.columns:
+            self.remark(line[0])
+            return
+        row = self.row(_with_reduction(line[0], self.run.columns), self.run.columns)
+        for placement, suffix in SUFFIXES.items():
+            values = {name: row.get(f"{name}{suffix}", "N/A") for name in (*MEASURED, "#wrong")}
+            if values["time"] != "N/A":
+                self.run.results.append(PrintedResult(self.where, placement, row, values, row))
 
 
 def _with_reduction(line: str, columns: Sequence[str]) -> str:
@@ -261,3 +265,55 @@ def _with_reduction(line: str, columns: Sequence[str]) -> str:
     if at and len(cells) == len(columns) - 1 and "none" not in cells and NUMBER.fullmatch(cells[at].lstrip("-")):
         cells.insert(at, "none")
     return " ".join(cells)
+
+
+def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
+    """Add the results of the JSON, without its environment, which may hold secrets."""
+    config, arguments = content["config"], [str(each) for each in content["args"]]
+    suite = (
+        RCCL_TESTS if any(AMD_GPU.search(str(each.get("device_info"))) for each in config["devices"]) else NCCL_TESTS
+    )
+    output.source = output.program = suite.source
+    output.library = f"{suite.library} {nccl_version_text(int(content['nccl_version']))}"
+    output.truncated = "average_bus_bandwidth" not in content
+    run = PrintedRun(str(path), output.library, suite, collective=collective_of(str(path), arguments[0]))
+    run.per_process = per_process = int(config["nthreads"]) * int(config["ngpus"])
+    fields = {"graph": int(config.get("graph", 0)), "agg iters": int(config.get("aggregated_iterations", 1))}
+    run.params = header_params(fields) | _options(" ".join(arguments[1:]))
+    if str(config.get("blocking_collectives")).lower() == "true":
+        run.timing = SINGLE
+    # A process lists its first device only, whichever number of threads and devices it has.
+    RANKS.check(f"{path}: devices", per_process * len(config["devices"]))
+    for each in config["devices"]:
+        process, place = (str(each["hostname"]), str(each["pid"])), f"{each['device']} {each['device_hex']}"
+        run.devices += [
+            ListedDevice(int(each["rank"]) + index, str(each["group"]), process, "" if index else place)
+            for index in range(per_process)
+        ]
+    for position, row in enumerate(content["results"], 1):
+        where = f"{path}: result {position}"
+        cells = {key: str(row[key]).strip() for key in ("size", "count", "type", "redop", "root")}
+        for placement in SUFFIXES:
+            if (values := row.get(placement)) is None:
+                continue
+            if "time" not in values:
+                raise BadInputError(where, "cpu_time", "time: the option -C measures the CPU, not the operation")
+            statistics = (row.get(f"{placement}_per_iter") or {}).items()
+            reported = {**cells, **{key: str(value) for key, value in (*values.items(), *statistics)
+                                    if not isinstance(value, list)}}  # fmt: skip
+            wrong = values.get("nwrong")
+            measured = {name: str(values[key]) for name, key in zip(MEASURED, JSON_MEASURED, strict=True)}
+            measured["#wrong"] = "N/A" if wrong is None else str(wrong)
+            run.results.append(PrintedResult(where, placement, cells, measured, reported))
+    check_devices(run, given)
+    add_run(path, run, output, given)
+
+
+def _options(arguments: str) -> dict[str, int]:
+    """Return the parameters of the options that only the command line names, unless at the default."""
+    params = {}
+    for letter, (name, defaults) in OPTIONS.items():
+        values = re.findall(rf"(?:^| )(?:-{letter} ?|--{name}[= ])([0-9]{{1,9}})\b", arguments)
+        if values and values[-1] not in defaults:
+            params[name] = int(values[-1])
+    return params

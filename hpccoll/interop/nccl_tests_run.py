@@ -21,8 +21,8 @@ from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
     ForeignResult,
     SuppliedMetadata,
+    read_cell,
     read_count,
-    read_number,
 )
 from hpccoll.interop.printed_bandwidth import SINGLETONS, PrintedBandwidth, possible_ranks
 from hpccoll.schedule import DTYPES
@@ -71,7 +71,7 @@ WITHOUT_EFFECT = {"nthread", "ngpus", "minbytes", "maxbytes", "step", "warmup it
 """Fields of the header line that do not change what an operation is. Any other field becomes a parameter."""
 
 
-def nccl_version(code: int) -> str:
+def nccl_version_text(code: int) -> str:
     """Return the version of a code of NCCL or RCCL: 22707 is 2.27.7, 2804 is 2.8.4."""
     hundreds = code // 100
     major, minor = divmod(hundreds, 100) if code >= 10_000 else divmod(hundreds, 10)
@@ -133,11 +133,7 @@ def header_params(fields: Mapping[str, int]) -> dict[str, int]:
 
 
 def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-    """Add the results of a run.
-
-    Raises:
-        BadInputError: if what the run says twice does not agree, or neither it nor the user names its program.
-    """
+    """Add the results of a run; BadInputError if it contradicts itself, or nothing names its program."""
     ranks, nodes, hosts = _place(path, run, output, given)
     output.add_launch(ranks, nodes, hosts)
     bandwidths = [PrintedBandwidth.read(one.where, one.row["size"], one.values) for one in run.results]
@@ -187,9 +183,7 @@ def _check_ranks(
 ) -> None:
     """Check the number of ranks against the bandwidths of the whole run.
 
-    Raises:
-        BadInputError: if the bandwidths are those of another number; or if they do not show the number, which is odd,
-            or nodes have unequal numbers of ranks: a line of the list may be lost.
+    If they do not show it, and it is odd or nodes have unequal numbers of ranks, a line of the list may be lost.
     """
     listed = len(run.devices)
     without_gaps = {device.rank for device in run.devices} == {*range(listed)}
@@ -211,19 +205,10 @@ def _check_ranks(
 
 
 def add_result(
-    output: BenchmarkOutput,
-    name: str,
-    run: PrintedRun,
-    one: PrintedResult,
-    ranks: int,
-    nodes: int,
+    output: BenchmarkOutput, name: str, run: PrintedRun, one: PrintedResult, ranks: int, nodes: int,
     failure: str | None = None,
-) -> None:
-    """Add a result of a run; a type or a reduction that ours has not becomes a remark.
-
-    Raises:
-        BadInputError: if its size, time or root is none.
-    """
+) -> None:  # fmt: skip
+    """Add a result of a run; a type or a reduction that ours has not becomes a remark; BadInputError for no number."""
     family, row, wrong = collective(name), one.row, one.values["#wrong"]
     reduction = row["redop"] if family.has_op else None
     for word, known in ((row["type"], TYPES), (reduction, {*REDUCTIONS, None})):
@@ -243,18 +228,14 @@ def add_result(
     output.add(
         one.where,
         ForeignResult(
-            case=case, seconds=read_number(one.where, "time", one.values["time"]) * 1e-6, reported=one.reported,
-            wrong=None if wrong == "N/A" else int(read_number(one.where, "#wrong", wrong)), failure=failure,
+            case=case, seconds=read_cell(one.where, "time", one.values["time"]) * 1e-6, reported=one.reported,
+            wrong=None if wrong == "N/A" else int(read_cell(one.where, "#wrong", wrong)), failure=failure,
         ),
     )  # fmt: skip
 
 
 def collective_of(key: str, program: str) -> str:
-    """Return the collective of a program, such as ``all_reduce_perf``, with or without a directory and ``_perf``.
-
-    Raises:
-        BadInputError: if it has none.
-    """
+    """Return the collective of a program, as ``./all_reduce_perf`` or ``all_reduce``; BadInputError without one."""
     name = program_name(program)
     if name not in PROGRAMS:
         raise BadInputError(key, program, f"one of {', '.join(f'{each}_perf' for each in PROGRAMS)}")
@@ -267,11 +248,7 @@ def program_name(word: str) -> str:
 
 
 def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
-    """Check that the list of devices has each rank once, and as many ranks of each process as the header says.
-
-    Raises:
-        BadInputError: if it does not.
-    """
+    """Check that the list of devices has each rank once, and as many of each process as the header says."""
     numbers = sorted(device.rank for device in run.devices)
     if (processes := numbers.count(0)) > 1:
         raise BadInputError(run.where, "Rank 0", several_processes(processes, len(numbers) // processes))
@@ -303,12 +280,7 @@ def several_processes(count: int, ranks: int) -> str:
 def _place(
     path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Return the ranks, nodes and hosts of a run; of its first group, since groups run the collective at one time.
-
-    Raises:
-        BadInputError: if neither the run nor the user says them, the two contradict each other, or ranks of the list
-            of devices are lost or come twice.
-    """
+    """Return the ranks, nodes and hosts of a run; of its first group, since groups run the collective at one time."""
     if not run.devices or _lines_are_lost(run, given):
         return given.need("ranks", output.source), given.need("nodes", output.source), ()
     first = [device for device in run.devices if device.group == run.devices[0].group]

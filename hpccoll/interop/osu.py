@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_count, read_number
+from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_cell, read_count
 from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
 
@@ -80,21 +80,12 @@ TESTS = {
 }
 """The programs by their titles, without what says the form of the call."""
 
-TOO_FEW = re.compile(r"^This test requires (?:exactly|at least) two processes", re.MULTILINE)
-"""What a program prints that was started with too few ranks."""
-
-
-def recognises_osu(text: str) -> bool:
-    """Return whether a text is output of OSU."""
-    return "# OSU " in text or bool(TOO_FEW.search(text))
+OSU_SIGN = re.compile(r"# OSU |^This test requires (?:exactly|at least) two processes", re.MULTILINE)
+"""What every output of OSU has; the sentence is all that a program prints that was started with too few ranks."""
 
 
 def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
-    """Return the results of an output of OSU; it may hold those of several programs.
-
-    Raises:
-        BadInputError: for an unknown program, a result in another unit, or a line that is cut.
-    """
+    """Return the results of an output of OSU, of one program or several; BadInputError for what could be misread."""
     output = BenchmarkOutput(
         source=SOURCE, program="OSU Micro-Benchmarks", ranks=0, nodes=given.need("nodes", "OSU"), library=given.library
     )
@@ -108,8 +99,7 @@ class _OsuParser(PrintedTableParser):
     """The parser of one output; its state is what is known of the table that is being read."""
 
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-        super().__init__(path, output)
-        self.given = given
+        super().__init__(path, output, given)
         self.title = ""
         self.test: MpiBenchmark | None = None
         self.form, self.transport, self.device, self.dtype = "", "mpi", "cpu", "int8"
@@ -160,11 +150,7 @@ class _OsuParser(PrintedTableParser):
             yield "" if self.left_out and "# OSU " not in line else line
 
     def check_title(self, found: re.Match[str]) -> None:
-        """Check that no title is missing: an empty line is above a title, not between the tables of a program.
-
-        Raises:
-            BadInputError: if one is missing.
-        """
+        """Check that no title is missing: an empty line is above a title, not between the tables of a program."""
         if self.types and self.after_empty:
             raise self.error(found[0], MISSING_TITLE)
 
@@ -214,18 +200,16 @@ class _OsuParser(PrintedTableParser):
             raise self.error(found[0], "a column Size, in bytes")
         self.quantity = next(each for each in self.columns if each.startswith(stem) and units[stem] in each)
 
-    @handlers.line(r"#.*")
-    def skip(self, _comment: re.Match[str]) -> None:
-        """Skip what OSU says besides."""
+    handlers.skip(r"#.*")
 
     @handlers.line(r"\d.*")
     def add(self, line: re.Match[str]) -> None:
         if not self.test or not self.columns:
-            self.remark(line)
+            self.remark(line[0])
             return
         self.add_to_table()
         reported = self.row(line[0], self.columns_of(line[0].split()))
-        value = read_number(self.where, self.quantity, reported[self.quantity])
+        value = read_cell(self.where, self.quantity, reported[self.quantity])
         size = 1 if self.test.function == "Barrier" else read_count(self.where, "Size", reported["Size"])
         self.check_rising(size)
         self.types.add(self.dtype)
@@ -264,14 +248,14 @@ class _OsuParser(PrintedTableParser):
         return self.columns
 
     def check(self, reported: Mapping[str, str], size: int, value: float) -> None:
-        """Check the numbers of a line against each other; BadInputError if they contradict each other."""
+        """Check the numbers of a line against each other."""
         names = RANGES.get(self.quantity, ())
         if names and {*names} <= {*reported}:
-            low, high = (read_number(self.where, name, reported[name]) for name in names)
+            low, high = (read_cell(self.where, name, reported[name]) for name in names)
             self.check_between(self.quantity, value, low, high)
         if (rate := reported.get("Messages/s")) is not None:
             low, high = (max(0, value + error) * 1e6 / max(size, 1) for error in (-ROUNDING, ROUNDING))
-            self.check_between("Messages/s", read_number(self.where, "Messages/s", rate), low, high, slack=SLACK)
+            self.check_between("Messages/s", read_cell(self.where, "Messages/s", rate), low, high, slack=SLACK)
 
     def test_quantities(self, test: MpiBenchmark) -> tuple[str, ...]:
         """Return the columns that may hold the result of a test."""
@@ -282,11 +266,7 @@ class _OsuParser(PrintedTableParser):
         return ("",) if test.collective == "multi_pair" else ("Bandwidth",)
 
     def ranks_of(self, test: MpiBenchmark) -> int:
-        """Return the ranks of a test: point to point has two of them, or two of each pair.
-
-        Raises:
-            BadInputError: if neither the output nor the user says them.
-        """
+        """Return the ranks of a test: point to point has two of them, or two of each pair."""
         if test.collective in ("send_recv", "bidirectional"):
             return 2
         return 2 * self.pairs or self.given.need("ranks", "OSU")

@@ -29,24 +29,15 @@ from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, possib
 NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}
 """The collective of each name in a record, in lower case: ``AllReduce`` is ``allreduce``."""
 
-_RECORD = re.compile(r'\s*(?:\[\s*)?\{[^}]*"busBw"')
 _HEADINGS = "numCycle,collective,"
+RCCL_RECORDS_SIGN = re.compile(rf'\A(?:{_HEADINGS}|\s*(?:\[\s*)?\{{[^}}]*"busBw")')
+"""What every file of results of rccl-tests begins with."""
 
 Record = Mapping[str, str]
 
 
-def recognises_rccl_records(text: str) -> bool:
-    """Return whether a text is a file of results of rccl-tests."""
-    return text.startswith(_HEADINGS) or _RECORD.match(text) is not None
-
-
 def read_rccl_records(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
-    """Return the results in a file of rccl-tests.
-
-    Raises:
-        BadInputError: for a record that is cut or lacks a value, of another collective, or whose printed bandwidths are
-            not those of its ranks.
-    """
+    """Return the results in a file of rccl-tests; BadInputError for a record that is cut or contradicts itself."""
     records = [*_records(path, lines)]
     if not records:
         raise BadInputError("FILE", str(path), "results of rccl-tests: it has none")

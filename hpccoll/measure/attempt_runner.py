@@ -12,12 +12,11 @@ from hpccoll.cases.case import Case, Job
 from hpccoll.cases.probe_cases import requested_algorithm
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.executor.barrier import ExecutorBarrier
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
-from hpccoll.measure.case_factory import CaseFactory, SkippedCase
+from hpccoll.measure.case_factory import CaseFactory, Prepared, SkippedCase
 from hpccoll.measure.executed_evidence import full_reason, judge
-from hpccoll.measure.prepared import Prepared
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError

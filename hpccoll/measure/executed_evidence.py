@@ -1,19 +1,23 @@
 """Determines the algorithm that ran in a case, from the library's logs, the port counters and the schedule."""
 
+from typing import TYPE_CHECKING
+
 from hpccoll.cases.case import Case, Job
 from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.evidence.verdict import judge_collective, unavailable_reasons
 from hpccoll.host.network_ports import SENT_PACKETS
 from hpccoll.measure.port_traffic import PortTraffic
-from hpccoll.measure.prepared import Prepared
+
+if TYPE_CHECKING:
+    from hpccoll.measure.case_factory import Prepared
 
 REFUSAL_PREFIX = "NCCL refuses it"
 """The beginning of the reason of a case that NCCL refuses."""
 
 
 def judge(
-    job: Job, case: Case, probe_result: ProbeResult | None, prepared: Prepared, traffic: PortTraffic | None
+    job: Job, case: Case, probe_result: ProbeResult | None, prepared: "Prepared", traffic: PortTraffic | None
 ) -> tuple[str, str | None]:
     """Return the algorithm that ran in a case of ``job``, and the evidence: by the logs of a probe if they mention it.
 

@@ -1,59 +1,63 @@
 """A prepared case: its plan for the ranks, with its buffers and the check of its result."""
 
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from importlib import import_module
+from typing import cast
 
 from mpi4py import MPI
 
-from hpccoll.cases.case import AGGREGATED, COMPILED, PYTHON, Case, Effort, Parameter
-from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
-from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.case import AGGREGATED, COMPILED, PYTHON, Case, Effort
+from hpccoll.cases.catalogue import GRAPH, call_of
+from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
 from hpccoll.cases.memory_estimate import GENERATIONS
-from hpccoll.cases.planned_schedule import cached_slices
-from hpccoll.cases.transport_table import NATIVE_TRANSPORT
+from hpccoll.cases.planned_schedule import PlannedSchedule, planned_schedule
+from hpccoll.cases.transport_table import NATIVE_TRANSPORT, TRANSPORTS
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.units import format_size
 from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
-from hpccoll.executor.plan_arrays import ExecutorPlan
 from hpccoll.measure.guards import guards_of
 from hpccoll.measure.payload import Array, Payload
-from hpccoll.measure.prepared import DEFAULT_SETTINGS, RunSettings, abort_cases
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.stream_timing import StreamTiming, Wait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
-from hpccoll.measure.transport_factory import make_transport
-from hpccoll.schedule import (
-    REDUCTIONS,
-    Algorithm,
-    Collective,
-    Layout,
-    Schedule,
-    collective,
-    dtype_of,
-    unequal_wire_bytes,
-    wire_bytes,
-)
+from hpccoll.schedule import REDUCTIONS, Layout, dtype_of, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.library_calls import result_span
-from hpccoll.transports.mpi.transport import CHANNELS_KEY
+from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.stream_plan import StreamPlan
-from hpccoll.transports.transport_interface import TransportPlan
+from hpccoll.transports.transport_interface import Transport, TransportPlan
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How the cases of a job are run; without ``executor_options`` Python runs plans in host memory."""
+
+    communicator: CommunicatorSettings = field(default_factory=dict)
+    executor_options: ExecutorOptions | None = None
+    effort: Effort = field(default_factory=Effort)
+
+
+DEFAULT_SETTINGS = RunSettings()
 
 
 class PreparedCase:
-    """A case with its plan and buffers on the ranks of ``comm``, as ``Prepared`` describes it; close it afterwards.
+    """A case with its plan and buffers on the ranks of ``comm``, which create and close it together.
 
     ``case`` does not have the algorithm ``auto``: if a tuning table chose it, ``choice`` says why. ``gpu`` is that of
-    this rank for a case of device cuda. ``assumed`` is an assumption about the machine that only the user vouches for;
-    it becomes part of the evidence.
+    this rank for a case of device cuda, None in host memory. ``assumed`` is an assumption about the machine that only
+    the user vouches for; it becomes part of the evidence.
+
+    ``bytes`` is the size S that is moved; ``params`` has all parameters, defaults included. With ``floor`` nothing is
+    moved. ``operations`` are timed in each iteration; its check may need further ones.
 
     Raises:
         BadInputError: on all ranks, if there is too little memory, or the transport cannot run the case.
@@ -65,18 +69,26 @@ class PreparedCase:
     ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.gpu = case, layout, comm.rank, gpu
         self.choice, self.assumed = choice, assumed
-        self.family: Collective = collective(case.collective)
-        self.algorithm: Algorithm | None = None if case.algorithm == NATIVE else self.family.algorithm(case.algorithm)
+        planned = planned_schedule(case, layout)
+        self.algorithm = planned.algorithm if planned else None  # None: the library's own
         self.floor = self.algorithm is not None and self.algorithm.floor
-        self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
-        self.own = {} if self.algorithm is None else own_parameters(case)
-        self.operation = of = self._operation()
+        self.operation = of = self._operation(planned)
+        self.bytes = of.call.bytes(of.count, of.dtype.itemsize)
+        self.params = {**case.params}
+        if self.algorithm and not self.floor:
+            graph = {GRAPH: 0} if case.transport == "nccl" else {}
+            plan = {"channels": of.channels, "window": of.window, **graph}
+            self.params = {**plan, **self.algorithm.parameters, **case.params}
+        self.checked = not (of.collective.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
-        self.transport = make_transport(case, comm, gpu, settings.communicator, settings.executor)
+        self.transport = make_transport(case, comm, gpu, settings.communicator, settings.executor_options)
         self.src, self.dst, self.plan = self._plan()
-        self._result = self._checked_result()
-        self._guards = [*guards_of(self._guarded(), self.rank)]
+        self._compiled = self.plan.executor if isinstance(self.plan.executor, CompiledExecutor) else None
+        self.executor = COMPILED if self._compiled else PYTHON
+        expected: Array = self.dst[self._result_span()]
+        self._result = expected if len(self.plan.result) == len(expected) else self.plan.result
+        self.guards = [*guards_of(self._guarded(), self.rank)]
         try:
             self.check = self._check()
             self._timing = on_stream = self._stream_timing(settings.effort)
@@ -91,25 +103,20 @@ class PreparedCase:
         self.operations = on_stream.operations if on_stream else 1
         self.operations_with_check = on_stream.operations_with_check if on_stream else 1
 
-    def _operation(self) -> Operation:
-        """Return the operation of the case, and set its bytes and parameters."""
-        case, dtype, p = self.case, dtype_of(self.case.dtype), self.layout.workers
-        call, elements = call_of(case, p), self.family.elements(case.bytes, dtype.itemsize, p)
-        own = tuple(self.own.items())
-        schedules = cached_slices(call, self.algorithm, self.layout, own) if self.algorithm else ()
-        self.bytes = call.bytes(elements, dtype.itemsize)
-        self.params = self._parameters(schedules)
+    def _operation(self, planned: PlannedSchedule | None) -> Operation:
+        case, dtype, call = self.case, dtype_of(self.case.dtype), call_of(self.case, self.layout.workers)
+        family = call.collective
         return Operation(
             call=call,
             layout=self.layout,
-            schedules=schedules,
-            count=elements,
+            schedules=planned.slices if planned else (),
+            count=family.elements(case.bytes, dtype.itemsize, self.layout.workers),
             dtype=dtype,
             # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever was requested.
-            reduction=REDUCTIONS["max" if self.family.idempotent else case.op or "sum"],
+            reduction=REDUCTIONS["max" if family.idempotent else case.op or "sum"],
             in_place=case.in_place or self.floor,  # an empty schedule leaves one buffer unchanged in either placement
-            channels=int(self.params.get("channels", 1)),
-            window=int(self.params.get("window", 1)),
+            channels=planned.channels if planned else 1,
+            window=planned.window if planned else 1,
         )
 
     def _plan(self) -> tuple[Array, Array, TransportPlan]:
@@ -118,25 +125,25 @@ class PreparedCase:
         try:
             src, dst = (transport.empty(of.elements(name, self.rank), of.dtype) for name in ("src", "dst"))
             return src, dst, transport.plan(of, src, dst)
-        except BadInputError as error:  # on all ranks: too little memory or too few tags; other cases may run
+        except BadInputError:  # on all ranks: too little memory; other cases may run
             transport.close()
-            if error.key == CHANNELS_KEY and "segment" in self.case.params:  # the segment determines the channels
-                larger = f"a larger one: {error.value} channels follow from it ({error.expected})"
-                segment = format_size(int(self.case.params["segment"]))
-                raise BadInputError("parameter segment", segment, larger) from None
             raise
+
+    @property
+    def calls(self) -> "list[PreparedCase]":
+        """The calls that this consists of: itself."""
+        return [self]
 
     def loop(
         self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress
     ) -> ExecutorLoop | PythonLoop:
-        plan = getattr(self.plan, "executor", None)
-        if isinstance(plan, ExecutorPlan) and isinstance(self.check, Check):
-            return ExecutorLoop(plan, self.check, GENERATIONS, barrier(), progress.numbers)
-        return PythonLoop(self, sync, progress)
+        """Return the loop that times the operation; all ranks call this together.
 
-    @property
-    def executor(self) -> str:
-        return COMPILED if isinstance(getattr(self.plan, "executor", None), ExecutorPlan) else PYTHON
+        ``barrier`` returns the barrier of the compiled loop; ``progress`` is kept up to date.
+        """
+        if self._compiled and isinstance(self.check, Check):
+            return ExecutorLoop(self._compiled, self.check, GENERATIONS, barrier(), progress.numbers)
+        return PythonLoop(self, sync, progress)
 
     def _result_span(self) -> slice:
         """Return the span of dst that must hold the result of this rank, derived from the case."""
@@ -144,14 +151,6 @@ class PreparedCase:
         if self.algorithm is None and self.case.transport != "nccl":  # a collective of the MPI library itself
             return result_span(of, self.rank)
         return of.span("dst", of.call.target(self.rank, of.api_cut.units), self.rank)
-
-    def _checked_result(self) -> Array:
-        """Return the array that the check compares: the span that the case defines, whatever the plan claims.
-
-        If the plan claims another size, return its array, which the check then finds wrong in all elements.
-        """
-        expected: Array = self.dst[self._result_span()]
-        return expected if len(self.plan.result) == len(expected) else self.plan.result
 
     def _guarded(self) -> list[GuardedBuffer]:
         """Return the buffers, each with the span of it that the operation may write.
@@ -170,8 +169,8 @@ class PreparedCase:
         buffers = self.payload, self.src, filled, self._result
         generation = zlib.crc32(self.case.id.encode()) % GENERATIONS
         if self.gpu:
-            return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self._guards)
-        return Check(*buffers, in_place=in_place, generation=generation, guards=self._guards)
+            return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self.guards)
+        return Check(*buffers, in_place=in_place, generation=generation, guards=self.guards)
 
     def _stream_timing(self, effort: Effort) -> StreamTiming | None:
         """Return the timing of a plan on a stream; None where the host takes part, which only the host can time."""
@@ -181,35 +180,23 @@ class PreparedCase:
         return StreamTiming(self.plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
 
     def set_wait(self, wait: Wait) -> bool:
+        """Make runs wait for queued work with ``wait``; return whether they can, which needs a stream."""
         if self._timing:
             self._timing.wait_by(wait)
         return self._timing is not None
 
     def close(self) -> None:
+        """Free the plan, the buffers and what the transport holds; all ranks call this together."""
         self.plan.close()
         self.transport.close()
 
-    def abort(self) -> None:
-        abort_cases([self])
-
-    def _parameters(self, schedules: tuple[Schedule, ...]) -> Mapping[str, Parameter]:
-        if self.algorithm is None or self.floor:
-            return dict(self.case.params)
-        params, queued, pipelined = self.case.params, self.case.transport == "nccl", self.algorithm.pipelined
-        channels = window = 1
-        if not self.family.uncut:
-            channels, window = plan_channels(
-                params, self.bytes, self.layout, schedules, pipelined=pipelined, queued=queued
-            )
-        plan = {"channels": channels, "window": window, **({GRAPH: 0} if queued else {})}
-        return {**plan, **self.algorithm.parameters, **self.case.params}
-
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
+        """Return a description of all errors in the buffers, or None; ``name`` names a rank of this numbering."""
         payload, in_place = replace(self.payload, generation=self.check.generation), self.case.in_place
         errors = [payload.diagnose(self._on_host(self._result), in_place=in_place, name=name)]
         if not in_place:
             errors.append(payload.diagnose_source(self._on_host(self.src), name))
-        for guard in self._guards:
+        for guard in self.guards:
             found = guard.memory if guard.on_host else self._on_host(guard.memory)
             errors.append(guard.diagnose(found, name(self.rank)))
         return "; ".join(filter(None, errors)) or None
@@ -219,27 +206,27 @@ class PreparedCase:
 
     @cached_property
     def wire_bytes(self) -> int | None:
+        """The bytes between nodes per operation, counted on schedules; None for a library's own algorithm."""
         if self.algorithm is None:
             return None
-        return 0 if len(set(self.layout.node)) == 1 else self._crossing(self.algorithm, "node")
+        return 0 if len(set(self.layout.node)) == 1 else self._crossing("node")
 
     def worker_bytes(self, end: str) -> int | None:
+        """Return the part of ``wire_bytes`` whose ``end``, source or target, is on a node of workers."""
         if self.algorithm is None or not self.layout.aggregators:
             return self.wire_bytes
-        return self._crossing(self.algorithm, "node", end)
+        return self._crossing("node", end)
 
     @cached_property
     def rack_bytes(self) -> int | None:
-        if self.algorithm is None or len(set(self.layout.rack)) == 1:
-            return None
-        return self._crossing(self.algorithm, "rack")
+        """The bytes between racks per operation, counted likewise; None also if there is a single rack."""
+        return None if self.algorithm is None or len(set(self.layout.rack)) == 1 else self._crossing("rack")
 
-    def _crossing(self, algorithm: Algorithm, tier: str, end: str | None = None) -> int:
+    def _crossing(self, tier: str, end: str | None = None) -> int:
         of = self.operation
         if of.call.traffic:
             return unequal_wire_bytes(of.schedules, of.cut, tier)
-        slices = cached_crossings(of.call, algorithm, self.layout, tuple(self.own.items()), tier, end)
-        return wire_bytes(slices, of.cut)
+        return wire_bytes([cached_crossings(each, tier, end) for each in of.schedules], of.cut)
 
     def progress(self) -> str:
         """Return the progress of the current run, with the rank of this process if a mapping renumbered it."""
@@ -247,6 +234,10 @@ class PreparedCase:
         return number + self.plan.progress()
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
+        """Return the algorithm that ran, as far as it is known without logs, and the evidence for that.
+
+        ``sent`` are the bytes per operation that all hosts sent, by their port counters; None if unknown.
+        """
         executed, evidence = self._executed(sent)
         evidence = "; ".join(filter(None, (evidence, self.assumed))) or None
         if self.choice is None:
@@ -268,3 +259,32 @@ class PreparedCase:
             times = f"{sent / counted:.3f} times its wire bytes" if counted else f"{sent} B (its wire bytes: 0)"
             evidence += f"; the ports sent {times}"
         return self.algorithm.name, evidence
+
+
+def make_transport(
+    case: Case, comm: MPI.Intracomm, gpu: Gpu | None, communicator: CommunicatorSettings,
+    options: ExecutorOptions | None = None,
+) -> Transport:  # fmt: skip
+    """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
+
+    Its transport, algorithm and device select the class; ``communicator`` has the settings of NCCL's communicators.
+    """
+    row = TRANSPORTS[case.transport]
+    implementation = load_class((row.native if case.algorithm == NATIVE else row.schedules)[case.device])
+    if gpu is None:
+        return implementation(comm, options if options and case.dtype in options.dtypes else None)
+    gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
+    if case.transport != "nccl":
+        return implementation(comm, gpu)
+    fields, buffers = nccl_config(communicator), communicator.get(BUFFERS)
+    return implementation(
+        comm, gpu, graph=bool(case.params.get(GRAPH)), library=ConfiguredNccl(fields) if fields else None,
+        buffers=NcclBuffers(comm, gpu, str(buffers)) if buffers else None,
+    )  # fmt: skip
+
+
+@cache
+def load_class(path: str) -> Callable[..., Transport]:
+    """Return the class that ``path`` names as ``module:Class``."""
+    module, _, name = path.partition(":")
+    return cast("Callable[..., Transport]", getattr(import_module(module), name))

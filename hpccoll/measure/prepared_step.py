@@ -13,7 +13,6 @@ from hpccoll.cases.case import COMPILED, Case, Parameter
 from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
-from hpccoll.measure.prepared import PreparedCall, abort_cases
 from hpccoll.measure.step_computations import Nanoseconds, matrix_products
 from hpccoll.measure.step_engine import Drivable, StepEngine
 from hpccoll.measure.step_groups import StepGroups, group_name
@@ -37,9 +36,10 @@ from hpccoll.transports.nccl.communicators import (
 )
 
 if TYPE_CHECKING:
+    from hpccoll.measure.prepared_case import PreparedCase
     from hpccoll.transports.nccl.stream_plan import StreamPlan
 
-Prepare: TypeAlias = Callable[[MPI.Intracomm, Layout, Case, Gpu | None], PreparedCall]
+Prepare: TypeAlias = "Callable[[MPI.Intracomm, Layout, Case, Gpu | None], PreparedCase]"
 """Prepares a case on the ranks of a communicator, on a stream of a GPU or in host memory; all call it together."""
 
 
@@ -48,7 +48,7 @@ MESSAGE = "binomial"
 
 
 class PreparedStep:
-    """A training step lowered for the ranks of ``comm``, as ``Prepared`` describes it; close it afterwards.
+    """A training step lowered for the ranks of ``comm``, with the attributes of ``PreparedCase``; close it afterwards.
 
     ``prepare`` prepares the case of a collective inside; ``models`` are the user's own models by name.
 
@@ -76,7 +76,7 @@ class PreparedStep:
             raise UnusableError("parallel", f"{self.mesh.text}: aggregators serve steps that are only data parallel")
         self.program = self.programs[self.mesh.stage_of(comm.rank)] if comm.rank < layout.workers else None
         self._groups = StepGroups(comm, layout, self.mesh, shares_world=gpu is not None)
-        self._prepared: dict[object, PreparedCall] = {}
+        self._prepared: dict[object, PreparedCase] = {}
         self._gpus: dict[str, Gpu] = {}
         try:
             self.inside = self._prepare_all(prepare)
@@ -91,14 +91,14 @@ class PreparedStep:
 
     # ---- operations ---------------------------------------------------------------------------------------------
 
-    def _prepare_all(self, prepare: Prepare) -> list[PreparedCall]:
+    def _prepare_all(self, prepare: Prepare) -> "list[PreparedCase]":
         """Return the prepared case of each operation of this rank.
 
         Stages have different operations, and ranks prepare together: every rank goes through those of all stages, and
         prepares those of its own groups. After each, all ranks agree whether it has failed anywhere, because groups
         differ in their layouts: an algorithm may run on some of them only.
         """
-        inside: list[PreparedCall] = []
+        inside: list[PreparedCase] = []
         seen: set[Hashable] = set()
         for stage, program in enumerate(self.programs):
             for number, operation in enumerate(program.operations):
@@ -221,7 +221,7 @@ class PreparedStep:
     def worker_bytes(self, end: str) -> int | None:
         return self._worker_bytes[end]
 
-    def _sum(self, of: Callable[[PreparedCall], int | None]) -> int | None:
+    def _sum(self, of: "Callable[[PreparedCase], int | None]") -> int | None:
         """Return the sum of a number over the operations of all groups; None if it is unknown for one."""
         mine = [(of(each), each.layout.ranks) for each in self.inside]
         known = [value / ranks for value, ranks in mine if value is not None]
@@ -253,8 +253,10 @@ class PreparedStep:
         self._prepared = {}
         self._groups.release(end_world)
 
-    def abort(self) -> None:
-        abort_cases(self._prepared.values())
+    @property
+    def calls(self) -> "list[PreparedCase]":
+        """The prepared cases of the collectives inside."""
+        return [*self._prepared.values()]
 
     def description(self) -> list[list[dict[str, Any]]]:
         """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""
@@ -283,7 +285,7 @@ def describe_program(program: StepProgram, rows: range | None = None) -> list[di
     return [*operations, *({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))]
 
 
-def _drivable(prepared: PreparedCall) -> Drivable:
+def _drivable(prepared: "PreparedCase") -> Drivable:
     if isinstance(prepared.plan, MpiVendorPlan):
         return prepared.plan.nonblocking()
-    return cast("Drivable", getattr(prepared.plan, "executor"))  # noqa: B009  of plans over MPI
+    return cast("Drivable", prepared.plan.executor)  # of plans over MPI

@@ -28,15 +28,20 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mpi4py import MPI
 
 from hpccoll.cases.case import Case, Job, Shape
 from hpccoll.measure.gpu_assignment import RankGpus
-from hpccoll.measure.prepared import Prepared
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
 from hpccoll.measure.timing_loop import Nanoseconds
+from hpccoll.transports.nccl.communicators import abort_all_worlds
+from hpccoll.transports.nccl.stream_plan import StreamPlan
+
+if TYPE_CHECKING:
+    from hpccoll.measure.case_factory import Prepared
+    from hpccoll.measure.prepared_case import PreparedCase
 
 LIMIT, ANSWER = 1 / 4, 1 / 6
 """Fractions of the watchdog's timeout; the states above explain them."""
@@ -247,6 +252,24 @@ def launcher_numbers(comm: MPI.Intracomm) -> list[int]:
     return comm.Get_group().Translate_ranks(None, MPI.COMM_WORLD.Get_group())
 
 
+def abort_cases(cases: "Sequence[PreparedCase]") -> None:
+    """Abort all operations of NCCL and free these prepared cases on this rank, alone.
+
+    ncclCommAbort waits until no graph refers to the communicator (NCCL 2.28.9, init.cc), and cases share one: all
+    graphs are therefore destroyed before any communicator is aborted. Buffers are freed when no kernel writes to them
+    any more. An aborted communicator deregisters its buffers.
+    """
+    for case in cases:
+        if isinstance(case.plan, StreamPlan):
+            case.plan.destroy_graphs()
+    abort_all_worlds()
+    for case in cases:
+        if case.gpu:
+            case.gpu.synchronize()  # if the GPU hangs, its rank blocks here and is lost
+    for case in cases:
+        case.close()
+
+
 class RankGroup:
     """The ranks that measure, with their GPUs: all of a launch, or those that go on; created on all of them together.
 
@@ -291,7 +314,7 @@ class RankGroup:
         can_lose = over_nccl and self.ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
         return DeadlineSync(self.ranks, job.effort.timeout) if can_lose else None
 
-    def recover(self, prepared: Prepared, sync: DeadlineSync, error: StalledError, attempt: int, case: Case) -> str:
+    def recover(self, prepared: "Prepared", sync: DeadlineSync, error: StalledError, attempt: int, case: Case) -> str:
         """Abort NCCL, go on with the ranks that answer, renumbered and each with its GPU, and return what happened.
 
         Raises:
@@ -301,7 +324,7 @@ class RankGroup:
         """
         self.gpus.gpu_of_rank.idle()
         where = prepared.progress()
-        prepared.abort()
+        abort_cases(prepared.calls)
         before = launcher_numbers(self.ranks.comm)
         description, comm = sync.regroup(type(error)(f"{error} ({where})"))
         if lost := [rank for rank in before if rank not in launcher_numbers(comm)]:

@@ -2,12 +2,8 @@
 
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hpccoll.cases.case import Parameter
 from hpccoll.cases.planned_schedule import cached_slices
-from hpccoll.schedule import Algorithm, CollectiveCall, Cut, Layout, crossings, wire_bytes
+from hpccoll.schedule import Algorithm, Cut, crossings, wire_bytes
 from hpccoll.schedule.operation import Operation
 
 MATCHING_RATIO = 0.98, 1.1
@@ -22,17 +18,8 @@ MAX_NAMED = 3
 """The maximum number of matching algorithms that are named."""
 
 
-@lru_cache
-def cached_crossings(
-    call: CollectiveCall,
-    algorithm: Algorithm,
-    layout: Layout,
-    parameters: tuple[tuple[str, Parameter], ...],
-    tier: str,
-    end: str | None = None,
-) -> tuple[NDArray[np.int64], ...]:
-    """Return the crossings of each slice, computed once for all sizes of a job: 4096 ranks take seconds."""
-    return tuple(crossings(schedule, tier, end) for schedule in cached_slices(call, algorithm, layout, parameters))
+cached_crossings = lru_cache(1024)(crossings)
+"""Counts the crossings of a schedule once for all sizes of a job: 4096 ranks take seconds."""
 
 
 def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> str:
@@ -58,9 +45,8 @@ def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> s
 def _matches(operation: Operation, algorithm: Algorithm, sent: int) -> bool:
     if operation.call.traffic:
         return False  # the total does not distinguish algorithms if blocks are unequal
-    slices = cached_crossings(operation.call, algorithm, operation.layout, (), "node")
-    counted = wire_bytes(
-        slices, Cut(operation.call, operation.count, len(slices[0]), len(slices), operation.dtype.itemsize)
-    )
+    slices = cached_slices(operation.call, algorithm, operation.layout, ())
+    cut = Cut(operation.call, operation.count, slices[0].units, len(slices), operation.dtype.itemsize)
+    counted = wire_bytes([cached_crossings(each, "node") for each in slices], cut)
     least, most = MATCHING_RATIO
     return least * counted <= sent <= most * counted

@@ -94,6 +94,11 @@ class Prediction:
     assumed: str | None = None  # the assumption behind the prediction, if it does not describe what a machine has
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the interval; of a formula, the time twice."""
+        return self.low_s or self.value_s, self.high_s or self.value_s
+
+    @property
     def kind(self) -> str:
         return MODELLED if self.exact is None else SIMULATED
 
@@ -112,7 +117,7 @@ class Prediction:
         ratios = [other.seconds[bound] / self.seconds[bound] for bound in BOUNDS]
         return ratios[0], min(ratios), max(ratios)
 
-    def row(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units, by the names of exported rows; absent values are None."""
         return {
             "collective": self.collective, "algorithm": self.algorithm, "params": dict(self.params),

@@ -10,13 +10,12 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.executed_labels import executed_note
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.series_comparisons import evenly_spaced
-from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
-from hpccoll.common.units import format_rate, format_seconds
+from hpccoll.analysis.series_points import SeriesPoint, median_seconds
+from hpccoll.common.units import format_interval, format_rate, format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct, field_values
 from hpccoll.render.colours import MUTED, PAPER, entry_colour, group_colours, group_shapes
-from hpccoll.store.rows import Row
-from hpccoll.store.statistics import Interval
+from hpccoll.store.rows import Interval, Row
 
 MAX_SIZES = 4
 _MUTED = alt.ColorValue(MUTED)
@@ -43,7 +42,7 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "low": low,
         "high": high,
         "time": format_seconds(median_seconds(point)),
-        "interval": interval_label(median_interval(point)),
+        "interval": interval_label(point.row.interval),
         "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one",
         "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
@@ -68,7 +67,7 @@ def predicted_records(
 
 def interval_label(ends: Interval) -> str:
     """Return an interval as its tooltip has it."""
-    return " to ".join(map(format_seconds, ends)) if ends else "none: too few iterations"
+    return format_interval(ends) if ends else "none: too few iterations"
 
 
 def group_curves(

@@ -13,7 +13,7 @@ from hpccoll.analysis.recommendation import Recommendation, measured_call
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
-from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_interval, median_seconds
+from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.render import chart_base
@@ -86,7 +86,7 @@ def time_against_size(group: ChartGroup) -> Chart | None:
         | {"range": interval_label(ends), "expected": p.expected_s}
         for p, ends in curve_points(group)
     ]
-    data += predicted_records(group, median_seconds, median_interval)
+    data += predicted_records(group, median_seconds, lambda p: p.row.interval)
     return curves_over_size(group, data, chart_base.time_axis, expected_lines if group.modelled else None)
 
 
@@ -126,8 +126,8 @@ def sent_against_size(group: ChartGroup) -> Chart | None:
 
 
 def time_against_ranks(group: ChartGroup) -> Chart | None:
-    data = [chart_record(group, p, median_seconds(p), median_interval(p)) for p in best_placements(group.points)]
-    data += predicted_records(group, median_seconds, median_interval)
+    data = [chart_record(group, p, median_seconds(p), p.row.interval) for p in best_placements(group.points)]
+    data += predicted_records(group, median_seconds, lambda p: p.row.interval)
     return curves_over_ranks(group, data, chart_base.time_axis)
 
 

@@ -7,7 +7,7 @@ from string import ascii_uppercase
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.text import in_brackets, table_lines
-from hpccoll.common.units import format_count, format_rounded_size, format_seconds, format_size
+from hpccoll.common.units import format_count, format_interval, format_rounded_size, format_seconds, format_size
 from hpccoll.model.best_choice import REFERENCE, TIE, BestChoice, Crossover, best_choices, crossovers
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions
@@ -17,7 +17,7 @@ WIDTH = 100
 """The width of a paragraph."""
 
 
-def report_lines(predicted: Predictions) -> Iterator[str]:
+def prediction_lines(predicted: Predictions) -> Iterator[str]:
     """Yield the predictions as text: the map of the best, then tables, crossovers and what was left out."""
     request, by_nodes = predicted.request, _by_nodes(predicted.predictions)
     yield from machine_lines(predicted.machine)
@@ -109,7 +109,7 @@ def _row(label: str, names: Sequence[str], predictions: Sequence[Prediction]) ->
         f"{format_seconds(times[name].value_s) if name in times else ''}{mark if name == marked else ' '}"
         for name in names
     )
-    return (label, *cells, _interval(choice.best) if choice else "", _lead(choice) if choice else "")
+    return (label, *cells, format_interval(choice.best.interval) if choice else "", _lead(choice) if choice else "")
 
 
 def _lead(choice: BestChoice) -> str:
@@ -125,11 +125,6 @@ def _crossover_text(crossover: Crossover) -> str:
     about = in_brackets("" if low == high else f"{low} to {high}", never)
     sizes = f"from {nbytes}{about} to {format_size(crossover.largest)}"
     return f"{crossover.overtaker} overtakes {crossover.overtaken} {sizes}"
-
-
-def _interval(one: Prediction) -> str:
-    low, high = (format_seconds(end) for end in (one.low_s or one.value_s, one.high_s or one.value_s))
-    return f"{low} to {high}"
 
 
 def _notes(predicted: Predictions) -> Iterator[str]:
@@ -173,5 +168,5 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
             times = f"{value:.3g} times as fast as" if value > TIE else "as fast as"
             times = times if choice.clear else "not clearly faster than"
             lead = f", {times} {'the flat ' * flat}{other.algorithm} ({low:.3g} to {high:.3g})"
-        time = f"{format_seconds(best.value_s)} ({_interval(best)}), {best.kind}"
+        time = f"{format_seconds(best.value_s)} ({format_interval(best.interval)}), {best.kind}"
         yield f"{where}: {best.algorithm}{lead}; {time}; {predicted.machine.name}: {best.distance}{error}"

@@ -70,8 +70,8 @@ def _cells(r: Row) -> tuple[str, ...]:
     """Return the cells of a row with a time, in the order of ``_COLUMNS``."""
     assert r.median_s is not None and r.p99_s is not None  # noqa: S101, PT018 - with a time
     interval = "-"
-    if r.median_s and r.ci_high_s is not None and r.ci_low_s is not None:
-        interval = _per_cent((r.ci_high_s - r.ci_low_s) / 2 / r.median_s)
+    if r.median_s and r.interval:
+        interval = _per_cent((r.interval[1] - r.interval[0]) / 2 / r.median_s)
     bandwidths = ("-" if rate is None else _gigabytes(rate) for rate in (r.algbw_Bps, r.busbw_Bps))
     wrong = "-" if r.wrong is None else str(r.wrong)
     return format_size(r.bytes), _placement(r), _us(r.median_s), interval, _us(r.p99_s), *bandwidths, wrong

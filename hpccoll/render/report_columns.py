@@ -88,11 +88,6 @@ REPORT_COLUMNS = (
 )
 
 
-def _interval(row: Row) -> tuple[float, float] | None:
-    low, high = row.ci_low_s, row.ci_high_s
-    return None if low is None or high is None else (low, high)
-
-
 def _between_nodes(row: Row, nbytes: float | None) -> float | None:
     return nbytes if row.nodes > 1 else None
 
@@ -117,7 +112,7 @@ DERIVED: Mapping[str, Callable[[SeriesPoint], Any]] = {
     "pair": lambda p: p.pair_label,
     "traffic": lambda p: traffic_pattern(p.row),
     "concurrent": lambda p: concurrent_label(p.row),
-    "interval_s": lambda p: _interval(p.row),
+    "interval_s": lambda p: p.row.interval,
     "medians_of_rounds_s": lambda p: p.row.round_medians_s if len(p.row.round_medians_s) > 1 else None,
     "wire_share": lambda p: wire_share(p.row, p.wire),
     "wire_bytes_predicted_between_nodes": lambda p: _between_nodes(p.row, p.row.wire_bytes_predicted),

@@ -5,14 +5,13 @@ import json
 import altair as alt
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.series_points import SeriesPoint, median_interval, median_seconds
+from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.analysis.step_comparison import bucket_of, workload_namer
 from hpccoll.common.units import format_size
 from hpccoll.render.chart_base import Chart, ChartRecord, share_axis, step_axis
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
 from hpccoll.store.call_key import call_arguments
-from hpccoll.store.rows import Row
-from hpccoll.store.statistics import Interval
+from hpccoll.store.rows import Interval, Row
 
 EXPOSED, ALL = "exposed communication", "all communication"
 
@@ -64,7 +63,7 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
     titles = several[:MAX_BUCKET_PANELS]
     limits = sorted({bucket_of(point.row) for title in titles for point in panels[title]})
     data = [
-        chart_record(group, point, median_seconds(point), median_interval(point))
+        chart_record(group, point, median_seconds(point), point.row.interval)
         | {"panel": title, "bucket": limits.index(bucket_of(point.row))}
         for title in titles
         for point in panels[title]

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from hpccoll.common.text import table_lines
-from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_seconds
+from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_interval, format_seconds
 from hpccoll.model.communication_wall import WallPoint, bubble_share
 from hpccoll.model.step_prediction import StepPrediction, StepPredictions
 from hpccoll.model.step_scenarios import ScenarioPrediction
@@ -63,8 +63,8 @@ def _table(predictions: Sequence[StepPrediction]) -> Iterator[str]:
     )  # fmt: skip
     rows = (
         (
-            f"{one.layout.workers:,}", f"{one.nodes:,}", *_times(one), _interval(one), f"{one.step.share:.1%}",
-            f"{one.communication_share:.0%}", _busbw(one),
+            f"{one.layout.workers:,}", f"{one.nodes:,}", *_times(one), format_interval(one.interval),
+            f"{one.step.share:.1%}", f"{one.communication_share:.0%}", _busbw(one),
         ) for one in predictions
     )  # fmt: skip
     yield from table_lines(head, rows)
@@ -74,11 +74,6 @@ def _times(one: StepPrediction) -> list[str]:
     step = one.step
     times = step.compute_s, step.bubble_s, step.communication_s, step.exposed_s, step.step_s
     return [format_seconds(seconds) for seconds in times]
-
-
-def _interval(one: StepPrediction) -> str:
-    low, high = one.interval
-    return f"{format_seconds(low)} to {format_seconds(high)}"
 
 
 def _busbw(one: StepPrediction) -> str:
@@ -126,7 +121,7 @@ def closed_form_lines(points: Sequence[WallPoint]) -> Iterator[str]:
 
 
 def _wall_row(point: WallPoint) -> tuple[str, ...]:
-    wall, row = point.wall, point.row()
+    wall, row = point.wall, point.to_json()
     return (
         f"{point.gpus:,}", format_seconds(wall.compute_s), format_seconds(point.communication_s),
         _seconds4(point.step_s), f"{row['share']:.1%}", _seconds4(point.overlapped_s),
@@ -146,7 +141,8 @@ def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
     head = "scenario", "GPUs", "compute", "bubble", "communic.", "exposed", "step", "exposed", "interval"
     rows = (
         (
-            each.scenario.name, f"{one.layout.workers:,}", *_times(one), f"{one.step.share:.1%}", _interval(one)
+            each.scenario.name, f"{one.layout.workers:,}", *_times(one), f"{one.step.share:.1%}",
+            format_interval(one.interval),
         ) for each in predicted for one in [each.prediction]
     )  # fmt: skip
     yield from table_lines(head, rows, indent="")

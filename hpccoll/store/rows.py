@@ -6,9 +6,10 @@ within a schema version. Values are in seconds and bytes per second; an absent v
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.schedule.collective import AUTO
 from hpccoll.store.scheduler_log import ScheduledJob
 from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult
 from hpccoll.store.step_times import StepTimes
@@ -23,6 +24,9 @@ latest end minus the earliest start. Aggregated operations have the longest dura
 
 RowKey: TypeAlias = tuple[str, str, str]
 """What identifies a row: its job, run_id and case_id."""
+
+Interval: TypeAlias = tuple[float, float] | None
+"""The ends of the 95 % interval of a median in seconds; None with too few iterations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,26 @@ class Row(CaseResult):
     def key(self) -> RowKey:
         """What identifies the row."""
         return self.job, self.run_id, self.case_id
+
+    @property
+    def interval(self) -> Interval:
+        """The ends of the interval of its median."""
+        return None if self.ci_low_s is None or self.ci_high_s is None else (self.ci_low_s, self.ci_high_s)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be drawn and compared: it is correct, with a time and a size; rounds may be missing."""
+        return self.status in ("ok", "partial") and not self.wrong and bool(self.median_s) and self.bytes > 0
+
+    @property
+    def answers(self) -> bool:
+        """Whether an answer may follow from it: it is usable, and moves data between ranks, as no floor does."""
+        return self.usable and not self.floor and self.exchanges_data
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it is part of rankings: it answers, and is not ``auto``, which duplicates another row."""
+        return self.answers and self.algorithm != AUTO
 
     @property
     def exchanges_data(self) -> bool:
@@ -208,21 +232,16 @@ class Results:
     @property
     def ours(self) -> "Results":
         """The results that hpccoll measured: what answers, tables and findings are made from."""
-        kinds = (*PREDICTED_KINDS, IMPORTED)
-        return replace(
-            self,
-            rows=tuple(row for row in self.rows if row.ours),
-            runs=tuple(run for run in self.runs if run.kind not in kinds),
-        )
+        return self._without(*PREDICTED_KINDS, IMPORTED)
 
     @property
     def without_imports(self) -> "Results":
         """The results without those of other programs: what charts show."""
-        return replace(
-            self,
-            rows=tuple(row for row in self.rows if not row.imported),
-            runs=tuple(run for run in self.runs if run.kind != IMPORTED),
-        )
+        return self._without(IMPORTED)
+
+    def _without(self, *kinds: str) -> "Results":
+        rows = tuple(row for row in self.rows if row.kind not in kinds)
+        return replace(self, rows=rows, runs=tuple(run for run in self.runs if run.kind not in kinds))
 
     @property
     def without_steps(self) -> "Results":
@@ -231,15 +250,10 @@ class Results:
 
     def for_job(self, job: str) -> "Results":
         """Return the results and gaps of one job, without cases that planning left out."""
-        return Results(
-            rows=tuple(row for row in self.rows if row.job == job),
-            runs=tuple(run for run in self.runs if run.job == job),
-            planned=sum(one.cases for one in self.progress if one.job == job),
-            missing=tuple(gap for gap in self.missing if gap.job == job),
-            skipped=tuple(gap for gap in self.skipped if gap.job == job and gap.status != NOT_PLANNED),
-            scheduled=tuple(scheduled for scheduled in self.scheduled if scheduled.job == job),
-            progress=tuple(one for one in self.progress if one.job == job),
-        )
+        names = ("rows", "runs", "missing", "skipped", "scheduled", "progress")
+        of_job: dict[str, Any] = {name: tuple(one for one in getattr(self, name) if one.job == job) for name in names}
+        of_job["skipped"] = tuple(gap for gap in of_job["skipped"] if gap.status != NOT_PLANNED)
+        return Results(**of_job, planned=sum(one.cases for one in of_job["progress"]))
 
     @property
     def measured(self) -> bool:

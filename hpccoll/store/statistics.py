@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from statistics import median
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from hpccoll.cases.case import LEAST_ITERATIONS, PYTHON, SINGLE, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.raw_results import Attempt, Outcome
-from hpccoll.store.rows import Row
+from hpccoll.store.rows import Interval, Row
 from hpccoll.store.schema import IMPORTED, CaseResult
 from hpccoll.store.sources import HPCCOLL
 from hpccoll.store.step_times import STEP_FIGURES, StepTimes
@@ -61,10 +60,6 @@ def median_ratio(ratios: Iterable[float]) -> float:
 def percentile(values: NDArray[np.int64] | NDArray[np.float64], q: float) -> float:
     """Return the nearest-rank percentile ``q`` (in per cent), which is one of the values."""
     return float(np.sort(values)[max(0, math.ceil(q / 100 * len(values)) - 1)])
-
-
-Interval: TypeAlias = tuple[float, float] | None
-"""The ends of the 95 % interval of a median in seconds; None with too few iterations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from hpccoll.measure import prepared_case
 from hpccoll.measure.case_factory import make_unless_refused
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
+from hpccoll.measure.recovery import abort_cases
 from hpccoll.schedule import Layout
 from hpccoll.training.workload import TRAINING_STEP, Workload
 from hpccoll.transports.nccl import communicators
@@ -61,7 +62,7 @@ def aborted_after_a_run(make):
     COMM.Barrier()
     prepared.run()
     assert prepared.wrong() == 0
-    prepared.abort()
+    abort_cases(prepared.calls)
 
 
 def unfinished(make, error):

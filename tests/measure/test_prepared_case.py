@@ -1,5 +1,6 @@
-"""The evidence, parameters and abort of a prepared case, whose transport moves nothing here."""
+"""The transport, the evidence and the abort of a prepared case, whose transport mostly moves nothing here."""
 
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from catalogue_cases import case
 
+from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.schedule import Layout
 from hpccoll.transports.transport_interface import aligned_empty
 
@@ -24,69 +26,45 @@ class IdleTransport:
 
 
 @pytest.fixture
-def prepared_case(mpiexec, monkeypatch):  # noqa: ARG001  skips without an MPI
-    from hpccoll.measure import prepared_case, transport_factory
+def module(mpiexec):  # noqa: ARG001  skips without an MPI
+    from hpccoll.measure import prepared_case
 
-    monkeypatch.setattr(transport_factory, "load_class", lambda _: IdleTransport)
     return prepared_case
 
 
-def test_the_bytes_of_a_library_are_compared_with_algorithms_up_to_a_number_of_ranks(prepared_case, monkeypatch):
+@pytest.fixture
+def evidence(module, monkeypatch):
+    """Return what ran in a case, and the evidence for it."""
+    monkeypatch.setattr(module, "load_class", lambda _: IdleTransport)
+
+    def evidence(prepared, ranks=4, sent=None, **known):
+        return module.PreparedCase(SimpleNamespace(rank=0), Layout.of(ranks, 2), prepared, **known).evidence(sent)
+
+    return evidence
+
+
+def test_the_bytes_of_a_library_are_compared_with_algorithms_up_to_a_number_of_ranks(evidence, monkeypatch):
     from hpccoll.measure import schedule_bytes
 
-    def words(ranks):
-        native = prepared_case.PreparedCase(
-            SimpleNamespace(rank=0), Layout.of(ranks, 2), case(algorithm="native", bytes=8192)
-        )
-        return native.evidence(2 * 8192)
-
+    native = case(algorithm="native", bytes=8192)
     monkeypatch.setattr(schedule_bytes, "MAX_COMPARED_RANKS", 4)
-    executed, evidence = words(4)
+    executed, words = evidence(native, 4, 2 * 8192)
     assert executed == "unknown"
-    assert evidence.startswith("the ports sent 1.000 S a node, as much as binomial_tree or hierarchical")
-    monkeypatch.setattr(schedule_bytes, "cached_crossings", lambda *_: 1 / 0)
-    assert words(6) == (
-        "unknown",
-        "the ports sent 0.667 S a node; not compared with algorithms: more than 4 ranks",
-    )
+    assert words.startswith("the ports sent 1.000 S a node, as much as binomial_tree or hierarchical")
+    many = "the ports sent 0.667 S a node; not compared with algorithms: more than 4 ranks"
+    assert evidence(native, 6, 2 * 8192) == ("unknown", many)
 
 
-@pytest.mark.parametrize(
-    ("name", "algorithm", "segment", "channels"),
-    [
-        ("all_reduce", "ring", 1 << 20, 1),  # a unit is a quarter
-        ("all_reduce", "ring", 100 << 10, 3),
-        ("all_reduce", "ring", 64 << 10, 4),
-        ("all_reduce", "double_binary_tree", 64 << 10, 8),  # each of two trees moves a half
-        ("all_gather", "ring", 64 << 10, 4),
-    ],
-)
-def test_no_piece_is_larger_than_the_requested_segment(prepared_case, name, algorithm, segment, channels):
-    asked = case(name, algorithm, bytes=1 << 20, params={"segment": segment})
-    made = prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), asked)
-    assert made.params["channels"] == made.operation.channels == channels
-    assert made.params["segment"] == segment
+def test_the_choice_of_a_table_and_an_assumption_of_the_user_are_part_of_the_evidence(evidence):
+    ring, over_shm = (evidence(case(algorithm="ring", transport=name), choice="by a table") for name in ("mpi", "shm"))
+    assert (ring[0], over_shm[0]) == ("ring", "ring over shm")
+    assert ring[1].startswith("by a table; ")
+    assert evidence(case(algorithm="ring"), assumed="he says so")[1].endswith("; he says so")
+    assert evidence(case(algorithm="native"), assumed="he says so") == ("unknown", "he says so")
 
 
-def test_the_choice_of_a_table_is_named_with_its_transport_unless_that_is_mpi(prepared_case):
-    def executed(transport):
-        chosen = case(algorithm="ring", transport=transport)
-        made = prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), chosen, choice="by a table")
-        return made.evidence(None)[0]
-
-    assert [executed("mpi"), executed("shm")] == ["ring", "ring over shm"]
-
-
-def test_an_assumption_of_the_user_is_part_of_the_evidence(prepared_case):
-    def evidence(algorithm):
-        about = SimpleNamespace(rank=0), Layout.of(4), case(algorithm=algorithm)
-        return prepared_case.PreparedCase(*about, assumed="he says so").evidence(None)
-
-    assert evidence("ring")[1].endswith("; he says so")
-    assert evidence("native") == ("unknown", "he says so")
-
-
-def test_an_abort_ends_graphs_then_communicators_and_frees_buffers_when_the_gpu_is_idle(prepared_case):
+def test_an_abort_ends_graphs_then_communicators_and_frees_buffers_when_the_gpu_is_idle(module):  # noqa: ARG001
+    from hpccoll.measure.recovery import abort_cases
     from hpccoll.transports.nccl import communicators
     from hpccoll.transports.nccl.stream_plan import StreamPlan
 
@@ -94,8 +72,34 @@ def test_an_abort_ends_graphs_then_communicators_and_frees_buffers_when_the_gpu_
     plan = StreamPlan(SimpleNamespace(wait=None), np.zeros(1), [], "")
     plan._graphs = [SimpleNamespace(close=partial(done.append, "graph"))]
     gpu = SimpleNamespace(synchronize=partial(done.append, "idle"))
-    case = SimpleNamespace(plan=plan, gpu=gpu, close=partial(done.append, "buffers"))
     aborted = SimpleNamespace(abort=partial(done.append, "communicator"))
     communicators._WORLDS[-1] = SimpleNamespace(communicators=[aborted])
-    prepared_case.PreparedCase.abort(case)
+    abort_cases([SimpleNamespace(plan=plan, gpu=gpu, close=partial(done.append, "buffers"))])
     assert done == ["graph", "communicator", "idle", "buffers"]
+
+
+@pytest.mark.parametrize("name", TRANSPORTS)
+def test_a_row_of_the_table_names_classes_that_allocate_buffers_and_lower_plans(module, name):
+    row = TRANSPORTS[name]
+    for path in (*row.schedules.values(), *row.native.values()):
+        assert {"empty", "plan", "close"} <= {*dir(module.load_class(path))}
+    assert {*row.native} <= {*row.schedules}
+
+
+@pytest.mark.parametrize(
+    ("communicator", "settings", "buffers"),
+    [
+        ({"buffers": "symmetric"}, None, "symmetric"),  # CuPy's own communicator is enough
+        ({"buffers": "registered", "cta_policy": "zero"}, {"cta_policy": 2}, "registered"),
+    ],
+)
+def test_schedules_and_native_collectives_get_communicator_settings_and_buffers(
+    module, communicator, settings, buffers
+):
+    gpu = SimpleNamespace(release=lambda: None, empty=None)
+    for algorithm, kind in (("native", "NcclVendorTransport"), ("ring", "NcclTransport")):
+        asked = replace(case(transport="nccl", device="cuda"), algorithm=algorithm)
+        made = module.make_transport(asked, SimpleNamespace(), gpu, communicator)
+        assert type(made).__name__ == kind
+        assert (made.library and made.library._settings) == settings
+        assert made.buffers.registration == buffers

@@ -13,7 +13,7 @@ IN_NETWORK = Wall(1e9, 2, 400e9, 1.0, "in_network")
 
 
 def test_gradients_of_7_billion_parameters_take_490_ms_over_400_gbits():
-    row = PUBLIC.point(8, 8).row()
+    row = PUBLIC.point(8, 8).to_json()
     assert row["gradient_bytes"] == 14_000_000_000
     assert row["communication_s"] == pytest.approx(2 * 7 / 8 * 14e9 * 8 / 400e9) == pytest.approx(0.490)
     assert (row["step_s"], row["share"]) == pytest.approx((0.4935, 490 / 493.5))
@@ -44,13 +44,13 @@ def test_hierarchical_takes_its_parts_inside_nodes_and_between_them():
 
 
 def test_overlapped_at_best_the_longer_of_both_remains():
-    slow, fast = (Wall(1e9, 2, rate, 1.0).point(2, 2).row() for rate in (8e9, 80e9))
+    slow, fast = (Wall(1e9, 2, rate, 1.0).point(2, 2).to_json() for rate in (8e9, 80e9))
     assert (slow["overlapped_step_s"], slow["overlapped_exposed_s"]) == pytest.approx((2.0, 1.0))
     assert (fast["overlapped_step_s"], fast["overlapped_share"]) == pytest.approx((1.0, 0.0))
 
 
 def test_the_network_moves_every_byte_once_and_with_a_fixed_batch_the_speed_up_stays_below_amdahls_limit():
-    rows = [point.row() for point in wall_points(IN_NETWORK, [2, 8, 512, 16384])]
+    rows = [point.to_json() for point in wall_points(IN_NETWORK, [2, 8, 512, 16384])]
     assert [row["communication_s"] for row in rows] == pytest.approx([2e9 / 50e9] * 4)
     assert [row["amdahl_limit"] for row in rows] == pytest.approx([2 / 0.04] * 4)
     assert [row["fixed_batch_speedup"] for row in rows] == pytest.approx(

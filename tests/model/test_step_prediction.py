@@ -40,7 +40,7 @@ def ring_s(nbytes, ranks):
 
 def test_one_bucket_after_the_backward_pass_takes_the_formula_of_the_ring():
     ranks, nbytes = 8, LAYERS * LAYER_BYTES
-    row = steps([ranks], buckets=BucketRule("one")).predictions[0].row()
+    row = steps([ranks], buckets=BucketRule("one")).predictions[0].to_json()
     assert row["gradient_bytes"] == nbytes
     assert row["communication_s"] == row["exposed_s"] == pytest.approx(ring_s(nbytes, ranks))
     assert (row["compute_s"], row["step_s"]) == pytest.approx((0.1, 0.1 + ring_s(nbytes, ranks)))
@@ -57,7 +57,7 @@ def test_a_bucket_for_each_layer_hides_all_but_the_last_one_behind_a_long_backwa
 
 
 def test_one_rank_communicates_nothing():
-    row = steps([1]).predictions[0].row()
+    row = steps([1]).predictions[0].to_json()
     keys = "communication_s", "exposed_s", "share", "busbw_Bps", "hide_rate_bps", "step_s"
     assert [row[key] for key in keys] == [0, 0, 0, None, None, pytest.approx(0.1)]
 

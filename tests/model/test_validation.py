@@ -6,7 +6,7 @@ import pytest
 from model_observations import BYTE, LATENCY, MACHINE, observation, observed
 
 from hpccoll.model.machine import Machine
-from hpccoll.model.validation import Errors, Regret, Validated, crossings, curves, validate
+from hpccoll.model.validation import Errors, Regret, Validated, curves_by_algorithm, find_crossings, validate
 from hpccoll.schedule import Layout
 
 NO_FOLDS = Machine(MACHINE.tiers)
@@ -100,7 +100,7 @@ def test_without_a_choice_there_is_no_regret():
 
 
 def test_on_six_ranks_a_ring_overtakes_rabenseifner_where_its_rounds_are_worth_the_bytes():
-    (crossing,) = crossings(race("rabenseifner", "ring"))
+    (crossing,) = find_crossings(race("rabenseifner", "ring"))
     assert crossing.pair == ("rabenseifner", "ring")
     assert crossing.modelled == crossing.measured
     (size,) = crossing.modelled.sizes
@@ -113,10 +113,10 @@ def test_where_one_side_has_no_crossing_it_says_which_is_ahead():
     def quick(one):
         return replace(one, seconds=one.seconds / 100)
 
-    (crossing,) = crossings(race("ring", "rabenseifner", ring=quick))
+    (crossing,) = find_crossings(race("ring", "rabenseifner", ring=quick))
     assert (crossing.modelled.overtaker, len(crossing.modelled.sizes)) == ("ring", 1)
     assert crossing.measured == replace(crossing.modelled, sizes=())
-    (crossing,) = crossings(race("ring", "rabenseifner", rabenseifner=quick))
+    (crossing,) = find_crossings(race("ring", "rabenseifner", rabenseifner=quick))
     assert (crossing.measured.overtaker, crossing.measured.sizes) == ("rabenseifner", ())
 
 
@@ -132,11 +132,11 @@ def timed(name, measured, modelled):
 def test_each_side_has_its_own_direction_and_names_neither_of_two_alike(names):
     fast, slow, alike = (1.0, 2.0, 4.0), (2.0, 2.5, 3.0), (0.3, 0.3, 0.3)
     of = {"ring": timed("ring", fast, slow), "star": timed("star", slow, fast)}
-    (crossing,) = crossings(one for name in names for one in of[name])
+    (crossing,) = find_crossings(one for name in names for one in of[name])
     assert (crossing.modelled.overtaker, crossing.measured.overtaker) == ("ring", "star")
     assert crossing.modelled.sizes == (pytest.approx(crossing.measured.sizes[0]),)
     of = {"ring": timed("ring", fast, alike), "star": timed("star", slow, (0.1 + 0.2, 0.3, 0.3))}
-    (crossing,) = crossings(one for name in names for one in of[name])
+    (crossing,) = find_crossings(one for name in names for one in of[name])
     assert (crossing.modelled.overtaker, crossing.modelled.sizes, crossing.measured.overtaker) == (None, (), "star")
 
 
@@ -145,14 +145,14 @@ def test_rounds_that_disagree_are_a_tie():
     ring, star = timed("ring", (1.0, 2.0), model), timed("star", (2.0, 1.9), model[::-1])
     noisy = replace(ring[1], observation=replace(ring[1].observation, rounds_s=(2.0, 1.0, 3.0)))
     rounds = replace(star[1], observation=replace(star[1].observation, rounds_s=(1.9, 1.5, 2.5)))
-    (clear,), (tied,) = crossings([*ring, *star]), crossings([ring[0], noisy, star[0], rounds])
+    (clear,), (tied,) = find_crossings([*ring, *star]), find_crossings([ring[0], noisy, star[0], rounds])
     assert (clear.measured.overtaker, tied.measured.overtaker, tied.measured.sizes) == ("star", "ring", ())
 
 
 def test_a_tie_on_the_way_is_where_one_overtakes_and_a_tie_at_the_end_hides_nobody():
     def sizes(*seconds):
         ever = (2.0,) * len(seconds)
-        (crossing,) = crossings([*timed("ring", ever, ever), *timed("star", seconds, seconds)])
+        (crossing,) = find_crossings([*timed("ring", ever, ever), *timed("star", seconds, seconds)])
         assert crossing.modelled == crossing.measured
         assert crossing.measured.overtaker == "ring"
         return crossing.measured.sizes
@@ -168,6 +168,6 @@ def test_only_what_differs_in_its_placement_alone_is_one_curve_and_the_faster_pl
     in_place = replace(requested[0], in_place=True, seconds=0.5)
     names = ["ring", "ring channels=4", "ring segment=65536", "ring channels=4 window=2", "ring mapping=cyclic"]
     for both in ([*requested, renumbered, in_place], [in_place, *requested, renumbered]):
-        found = curves(validate(both, MACHINE))
+        found = curves_by_algorithm(validate(both, MACHINE))
         assert list(found) == names
         assert found["ring"][1024].observation == in_place
