@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hpccoll.analysis.recommendation import SizeVerdict
+from hpccoll.analysis.recommendations import SizeVerdict
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.common.terminal import show_status
