@@ -10,17 +10,8 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import call_of, own_parameters
-from hpccoll.schedule import (
-    Algorithm,
-    CollectiveCall,
-    Cut,
-    Layout,
-    Parameter,
-    Schedule,
-    itemsize,
-    numbering,
-    smallest_message_units,
-)
+from hpccoll.schedule import Algorithm, Cut, Layout, Parameter, Schedule, itemsize, numbering, smallest_message_units
+from hpccoll.schedule.collective import CollectiveCall
 
 
 @lru_cache
@@ -45,6 +36,10 @@ class PlannedSchedule(NamedTuple):
     channels: int
     window: int
 
+    @property
+    def lanes(self) -> int:
+        return len(self.slices) * self.channels
+
 
 def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
     """Return the schedule of a case that can run on ``layout``; None if it has none: the library's own, and steps.
@@ -60,7 +55,7 @@ def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
     if not (call.collective.uncut or algorithm.floor):
         size = itemsize(case.dtype)
         nbytes = call.bytes(call.collective.elements(case.bytes, size, layout.workers), size)
-        channels, window = plan_channels(
+        channels, window = choose_channels(
             case.params, nbytes, layout, slices, pipelined=algorithm.pipelined, queued=case.transport == "nccl"
         )
     return PlannedSchedule(algorithm, slices, channels, window)
@@ -79,9 +74,8 @@ def smallest_message(case: Case, layout: Layout) -> int | None:
     planned = planned_schedule(case, layout)
     if planned is None or planned.algorithm.floor:
         return count * size
-    lanes = len(planned.slices) * planned.channels
     return min(
-        int(Cut(call, count, one.units, lanes, size).edges(0)[1]) * _smallest_message_units(one) * size
+        int(Cut(call, count, one.units, planned.lanes, size).edges(0)[1]) * _smallest_message_units(one) * size
         for one in planned.slices
     )
 
@@ -91,8 +85,8 @@ def _smallest_message_units(schedule: Schedule) -> int:
     return smallest_message_units(schedule)
 
 
-LANE_UNIT = 1 << 20
-"""The bytes of a unit per additional channel inside a node: the reduction of one channel then overlaps the transfer of
+CHANNEL_UNIT = 1 << 20
+"""The bytes of a unit per further channel inside a node: the reduction of one channel then overlaps the transfer of
 another, in cache.
 
 64 MiB on 2 ranks of a node, over messages and in shared memory: with 16 or 32 channels and the best window 4 to 10 %
@@ -132,7 +126,7 @@ QUEUED_SEGMENT = 1 << 22
 """The bytes of a segment over NCCL: a group takes about 10 us, as long as 4 MiB over NVLink."""
 
 
-def plan_channels(
+def choose_channels(
     requested: Mapping[str, int | str], nbytes: int, layout: Layout, schedules: Sequence[Schedule], *,
     pipelined: bool, queued: bool,
 ) -> tuple[int, int]:  # fmt: skip
@@ -158,4 +152,4 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False, qu
         return max(1, min(SEGMENTS, nbytes // (QUEUED_SEGMENT if queued else SEGMENT)))
     unit = nbytes // layout.workers
     between = max(min(WIRE_CHANNELS, unit // WIRE_UNIT), min(WIRE_CHANNELS_MOST, unit // WIRE_MESSAGE))
-    return 1 if queued else max(1, min(64, unit // LANE_UNIT), between if layout.nodes > 1 else 1)
+    return 1 if queued else max(1, min(64, unit // CHANNEL_UNIT), between if layout.nodes > 1 else 1)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup, chart_groups
-from hpccoll.analysis.critical_findings import opening_findings
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.analysis.mapping_comparison import mapping_table
+from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.sent_bytes import sent_bytes_table
-from hpccoll.analysis.step_findings import step_findings, step_table
+from hpccoll.analysis.step_findings import step_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.terminal import printable
@@ -120,7 +120,7 @@ def render_page(
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
     several = len(collectives) > 1
     unmeasured = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - collectives.keys()
-    others, findings = other_programs(results), list(opening_findings(results))
+    others, findings = other_programs(results), opening_findings(results)
     ends = {
         "rows": not several, "other-programs": others, "skipped": results.skipped, "jobs": results.scheduled,
         "provenance": True, "glossary": True,
@@ -183,7 +183,7 @@ def _setting(group: ChartGroup, groups: Sequence[ChartGroup], charts: Sequence[R
         "charts": [chart for chart in charts if chart.group is group],
         "drawn": group.drawn,
         "usable": group.usable,
-        "findings": [*(step_findings if group.of_steps else group_findings)(compared)] if compared else [],
+        "findings": group_findings(compared) if compared else [],
         "tables": [(mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL)]
         if compared
         else [],

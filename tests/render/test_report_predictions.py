@@ -127,9 +127,17 @@ def test_predictions_of_other_kinds_are_series_of_their_own_in_one_chart(tmp_pat
     assert {point.series for point in group.predictions} == series
 
 
-def test_predictions_join_the_machine_that_they_were_fitted_to_whose_aggregators_are_idle(tmp_path):
+def test_predictions_join_measured_rows_whose_aggregators_are_idle(tmp_path):
+    raw = raw_examples.raw(raw_examples.outcome(times=raw_examples.times(8, ranks=3, workers=2)))
+    raw.attempts = [(raw_examples.attempt(ranks=3, aggregators=1, nodes=2), raw.attempts[0][1])]
+    write_raw_file(raw, tmp_path / "measured.h5")
+    (group,) = chart_groups(read_results([tmp_path / "measured.h5", foresee(tmp_path / "predicted.h5")]))
+    assert (bool(group.points), bool(group.predictions)) == (True, True)
+
+
+def test_predictions_join_the_machine_that_they_were_fitted_to(tmp_path):
     other = measure(tmp_path / "other.h5", machine="others", run_id="run-2", kind="measured on a testbed")
-    own = measure(tmp_path / "own.h5", aggregators=0)
+    own = measure(tmp_path / "own.h5")
     groups = chart_groups(read_results([other, own, foresee(tmp_path / "predicted.h5")]))
     assert {group.machines: bool(group.predictions) for group in groups} == {("others",): False, (MACHINE,): True}
 
