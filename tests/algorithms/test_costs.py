@@ -1,6 +1,5 @@
 """Every algorithm takes what it declares, and no less than its collective takes at the least."""
 
-import inspect
 from collections import defaultdict
 
 import pytest
