@@ -1,12 +1,11 @@
 """Folds beside transfers: where a stream waits for the other one, and what comes of it if it does not."""
 
-from functools import partial
+from dataclasses import replace
 
 import pytest
 from fake_gpu_cluster import MESSAGES, Cluster, FakeDevice, plans
 from schedule_examples import buffers, case_of, defined_part
 
-from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.nccl import transport
 from hpccoll.transports.nccl.fold import Fold
@@ -25,8 +24,8 @@ def sends(span):
     return NcclMessage(sends=True, peer=1, span=span)
 
 
-def folds(*spans):
-    return [[Fold(span, (span, SCRATCH)) for span in spans]]
+def folds(span):
+    return [[Fold(span, (span, SCRATCH))]]
 
 
 def test_a_group_waits_for_a_fold_that_reads_what_it_receives_but_sends_beside_it():
@@ -55,44 +54,26 @@ def equals_lockstep(name, ranks, turn):
     cluster = Cluster(ranks)
     cluster.chance.seed(turn)
     made = plans(cluster, asked, [values[:0] for values in inputs], before)
-    found = {}
-    for me, plan in enumerate(made):
+    found = [[] for _ in made]
+    for device, plan, seen in zip(cluster.devices, made, found, strict=True):
         plan.run()
-        cluster.devices[me].queue(
-            MESSAGES, partial(lambda me, result: found.update({me: result.tobytes()}), me, plan.result)
-        )
+        device.queue(MESSAGES, lambda seen=seen, plan=plan: seen.append(plan.result.tobytes()))
     cluster.run()
-    return all(found[me] == defined_part(asked, right, me).tobytes() for me, right in enumerate(outputs))
+    return found == [[defined_part(asked, right, me).tobytes()] for me, right in enumerate(outputs)]
 
 
-REDUCING = sorted(
-    f"{name}-{algorithm}"
-    for name, family in COLLECTIVES.items()
-    if family.has_op and not family.uncut
-    for algorithm in family.algorithms
-    if algorithm in ("ring", "recursive_doubling", "double_binary_tree", "binomial", "recursive_halving")
+@pytest.mark.parametrize(
+    "name",
+    ["all_reduce-ring", "all_reduce-double_binary_tree", "reduce-binomial", "reduce_scatter-recursive_halving"],
 )
-
-
-@pytest.mark.parametrize("name", REDUCING)
 def test_whichever_stream_is_ahead_the_result_is_that_of_lockstep(name):
     assert all(equals_lockstep(name, 4, turn) for turn in range(12))
 
 
-def no_group_waits(stages):
-    return FoldWaits({}, fold_waits(stages).last)
-
-
-def the_end_waits_for_no_fold(stages):
-    return FoldWaits(fold_waits(stages).before, None)
-
-
-@pytest.mark.parametrize(
-    ("faulty", "name"),
-    [(no_group_waits, "all_reduce-ring"), (the_end_waits_for_no_fold, "reduce_scatter-ring")],
-)
-def test_a_wait_of_messages_that_is_left_out_gives_a_wrong_result(faulty, name, monkeypatch):
-    monkeypatch.setattr(transport, "fold_waits", faulty)
+@pytest.mark.parametrize("leave_out", [{"before": {}}, {"last": None}], ids=str)
+def test_a_wait_of_messages_that_is_left_out_gives_a_wrong_result(leave_out, monkeypatch):
+    monkeypatch.setattr(transport, "fold_waits", lambda stages: replace(fold_waits(stages), **leave_out))
+    name = "all_reduce-ring" if "before" in leave_out else "reduce_scatter-ring"
     assert not all(equals_lockstep(name, 4, turn) for turn in range(12))
 
 
