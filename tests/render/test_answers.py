@@ -75,7 +75,6 @@ SCENARIOS = {
     "auto is fast and slow": (
         "auto", measured_results({"auto": {KIB: 1.0, MIB: 2.0}, "native": {KIB: 2.0, MIB: 1.0}}, spread=0.05)
     ),
-    "auto is no faster": ("auto_unclear", measured_results({"auto": LATE, "native": scaled(LATE, 1.001)}, spread=0.05)),
     "auto is rarely faster": (
         "auto_unclear",
         measured_results({"auto": LATE, "native": {n: LATE[n] * (2 if n < 4 * KIB else 1.001) for n in SIZES}},
@@ -194,15 +193,6 @@ def test_a_size_in_words_lies_between_the_sizes_of_its_ranges(times):
         assert before.sizes.sizes[-1] < cut <= after.sizes.sizes[0]
 
 
-@pytest.mark.parametrize(
-    ("version", "name"),
-    [
-        ("MPICH 5.0.2", "MPICH"),
-        ("Open MPI v5.0.11", "Open MPI"),
-        ("Intel(R) MPI Library 2021.13 for Linux", "Intel(R) MPI Library"),
-        ("CRAY MPICH version 8.1.28", "CRAY MPICH"),
-        ("", "the library"),
-    ],
-)
-def test_the_name_of_a_library_is_its_version_without_the_number(version, name):
-    assert library_name(version) == name
+def test_the_name_of_a_library_is_its_version_without_the_number():
+    versions = "Open MPI v5.0.11", "Intel(R) MPI Library 2021.13 for Linux", "CRAY MPICH version 8.1.28", ""
+    assert [*map(library_name, versions)] == ["Open MPI", "Intel(R) MPI Library", "CRAY MPICH", "the library"]

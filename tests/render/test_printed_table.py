@@ -110,28 +110,24 @@ def test_the_lines_of_runs(printed):
     assert_golden("run", "\n".join(said))
 
 
-def test_a_log_is_never_silent_for_long_and_says_the_time_left(capsys, monkeypatch):
-    now = 0.0
+@pytest.mark.parametrize(
+    ("lost_s", "every_s", "expected"),
+    [
+        (0, 12, ["# [3/9], about 72 s left", "# [6/9], about 36 s left"]),
+        (3600, 20, ["# [3/9], about 2 min left", "# [5/9], about 80 s left", "# [7/9], about 40 s left"]),
+    ],
+)  # fmt: skip
+def test_a_log_is_never_silent_for_long_and_says_the_time_left(capsys, monkeypatch, lost_s, every_s, expected):
+    """Ranks may be lost, and others go on after ``lost_s`` seconds in another attempt, from which the time counts."""
+    now, attempt = 0.0, 1 + bool(lost_s)
     monkeypatch.setattr(printed_table.time, "monotonic", lambda: now)
     job, table = raw_examples.job(CASES[0], effort=Effort(rounds=9)), PrintedTable()
+    table.show(job, lasting(CASES[0], 20), 0, 9)
+    now += lost_s
     for number in range(1, 9):
-        now += 12
-        table.show(job, lasting(CASES[0], *[20] * number), number, 9)
-    progress = [line for line in capsys.readouterr().out.splitlines() if "left" in line]
-    assert progress == ["# [4/9], about 60 s left", "# [7/9], about 24 s left"]
-
-
-def test_the_time_left_counts_from_the_attempt_that_goes_on_with_fewer_ranks(capsys, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(printed_table.time, "monotonic", lambda: now)
-    job, table = raw_examples.job(CASES[0], effort=Effort(rounds=9)), PrintedTable()
-    table.show(job, lasting(CASES[0], 20), 1, 9)
-    now = 3600.0  # in which ranks were lost
-    for number in range(1, 5):
-        now += 20
-        table.show(job, lasting(CASES[0], *[20] * number, number=2), number, 9)
-    progress = [line for line in capsys.readouterr().out.splitlines() if "left" in line]
-    assert progress == ["# [3/9], about 2 min left"]
+        now += every_s
+        table.show(job, lasting(CASES[0], *[20] * number, number=attempt), number, 9)
+    assert [line for line in capsys.readouterr().out.splitlines() if "left" in line] == expected
 
 
 def test_a_terminal_keeps_nothing_of_a_line_about_the_progress(monkeypatch):

@@ -14,7 +14,6 @@ LOADED = [{"hosts": ["n1"], "library": {"version": "2.30.7", "files": ["/opt/lib
 @pytest.mark.parametrize(
     ("shapes", "heading"),
     [
-        ([(2, 1)], "all_reduce on 2 ranks"),
         ([(2, 1), (4, 1), (8, 1)], "all_reduce on 2, 4 and 8 ranks"),
         ([(4, 4), (2, 2)], "all_reduce on 2 and 4 nodes"),
         ([(8, 4), (4, 4)], "all_reduce on 4 and 8 ranks of 4 nodes"),
