@@ -188,14 +188,6 @@ def test_the_first_screen_of_a_report_compares_with_native_of_the_same_collectiv
     assert found == {(collective, "ring"): pytest.approx(2.0) for collective in ("all_reduce", "reduce_scatter")}
 
 
-def test_a_name_that_is_no_field_is_an_error():
-    key = CallKey.of(make_row())
-    with pytest.raises(TypeError):
-        key.without("placement")
-    with pytest.raises(AttributeError):
-        key.only("placement")
-
-
 def test_a_label_names_what_differs_among_keys():
     one, other = (CallKey.of(make_row(**more), "here") for more in ({}, {"mapping": "cyclic", "dtype": "float16"}))
     assert (one.label([one, other]), other.label([one, other])) == ("float32, mapping block", "float16, mapping cyclic")

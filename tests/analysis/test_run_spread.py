@@ -58,9 +58,3 @@ def test_the_spread_does_not_depend_on_the_unit_of_time(times, unit):
     one, other = RunSpread.of(times), RunSpread.of([[unit * each for each in case] for case in times])
     assert other.variance == pytest.approx(one.variance, rel=1e-6, abs=1e-12)
     assert other.middle == pytest.approx(one.middle + math.log(unit), abs=1e-9)
-
-
-def test_equal_runs_have_bounds_at_their_time():
-    low, high = RunSpread.of([[2e-6] * 3, [1e-3] * 3]).bounds
-    assert low == pytest.approx([2e-6, 1e-3], rel=1e-4)
-    assert high == pytest.approx([2e-6, 1e-3], rel=1e-4)

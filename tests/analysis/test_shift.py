@@ -24,13 +24,6 @@ def runs(generator, cases, rounds, *, sigma=0.02, shift=0.0, spread=0.0):
     ]
 
 
-def test_a_shift_of_equal_rounds_is_their_ratio():
-    (one, other) = shifts([[1.0, 1.1, 0.9], [2.0, 2.1, 2.2]], [[1.2, 1.32, 1.08], [2.0, 2.1, 2.2]])
-    assert one.factor == pytest.approx(1.2)
-    assert other.factor == pytest.approx(1.0)
-    assert one.low < 1.2 < one.high
-
-
 @given(st.lists(st.tuples(TIMES, TIMES), min_size=1, max_size=8))
 def test_exchanging_the_runs_inverts_every_factor_and_interval(cases):
     old, new = [list(each) for each in zip(*cases, strict=True)]
