@@ -8,12 +8,11 @@ from typing import Any
 
 from hpccoll.cases.case import Job
 from hpccoll.cases.plan import Plan, Skip
-from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
+from hpccoll.cases.probe_cases import has_library_logs, probe_cases, requested_algorithm
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import known_variant
 from hpccoll.common.text import first_few, join_words
 from hpccoll.common.units import format_count, format_wait
-from hpccoll.sweep import evidence_probe
 from hpccoll.sweep.slurm.partitions import sbatch_options
 
 MAX_SKIP_JOBS = 6
@@ -75,12 +74,12 @@ def _launches(plan: Plan) -> Iterator[str]:
     for shape in sorted({shape for shape, _ in devices}):
         device = " --device cuda" if (shape, "cuda") in devices else ""
         yield f"  {shape}: {plan.launcher.line(shape)} run --shape {shape}{device} --job JOB.json --out JOB.h5"
-    if any(evidence_probe.needs_probe(job, shape) for job in plan.jobs for shape in job.shapes):
+    if any(probe_cases(job, shape) for job in plan.jobs for shape in job.shapes):
         yield "  a probe is the same launch, run before it, untimed and with the library's logs: --probe LOGS"
 
 
 def _job_heading(plan: Plan, job: Job) -> str:
-    probed = [shape for shape in job.shapes if evidence_probe.needs_probe(job, shape)]
+    probed = [shape for shape in job.shapes if probe_cases(job, shape)]
     which = f"{join_words(probed)} " if len(probed) < len(job.shapes) else "each " if len(probed) > 1 else ""
     probe = f", {which}after a probe" if probed else ""
     minutes = (plan.resources.get(job.name) or {}).get("runtime")

@@ -217,10 +217,10 @@ def test_the_shared_memory_of_killed_processes_is_counted(require):
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as root:
         directory = Path(root, "dev/shm")
         directory.mkdir(parents=True)
-        assert not [*mpi.abandoned_memory(MachineFacts(Path(root)))]
+        assert not mpi.abandoned_memory(MachineFacts(Path(root)))
         for number in range(3):
             (directory / f"mpich_shm_{number}_0").write_bytes(bytes(1 << 20))
-        (found,) = mpi.abandoned_memory(MachineFacts(Path(root)))
+        found = mpi.abandoned_memory(MachineFacts(Path(root)))
         assert (found.kind, found.values, "3.0 MiB" in found.text) == ("abandoned_memory", {"files": 3}, True)
         assert len([*directory.iterdir()]) == 3
 
