@@ -264,7 +264,7 @@ def test_a_launcher_is_not_blamed_for_small_shared_memory(monkeypatch, code, fre
                                              ({"pod": 0.5, "slice": 4.0}, "machine_with_quota")])  # fmt: skip
 @pytest.mark.usefixtures("library")
 def test_doctor_warns_of_a_quota_below_the_cpus_of_the_machine(monkeypatch, quota, kind):
-    monkeypatch.setattr(cluster_checks, "cpu_quotas", lambda _: quota)
+    monkeypatch.setattr(cpu_and_memory, "cpu_quotas", lambda _: quota)
     found = findings()["machine"]
     assert (found.kind, found.values.get("quota"), "docker --cpus" in found.remedy) == (
         (kind, 0.5, True) if "slice" in quota else (kind, None, False)

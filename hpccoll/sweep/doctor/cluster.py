@@ -10,16 +10,7 @@ from hpccoll.common.text import Finding, absent, critical, info, warning
 from hpccoll.common.units import format_seconds
 from hpccoll.executor.build import LIBRARY
 from hpccoll.executor.library import ExecutorUnavailableError, load_library
-from hpccoll.host.cpu_and_memory import (
-    CPU_QUOTA_REMEDY,
-    MIN_SHARED_BYTES,
-    MPICH_BYTES_PER_RANK,
-    SHARED_MEMORY_REMEDY,
-    available_memory,
-    cpu_model,
-    cpu_quotas,
-    testbed_facts,
-)
+from hpccoll.host import cpu_and_memory
 from hpccoll.host.machine_load import load_between, read_load
 from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.host_load import busy_hosts, describe_busy
@@ -37,23 +28,26 @@ MIN_JOB_AGE_S = 300
 def cores(machine: MachineFacts) -> Finding:
     """Check the CPUs and the memory of this process; a quota below its CPUs stops ranks that wait for messages."""
     cores = len(os.sched_getaffinity(0))
-    cpus, memory = f"{cores} CPUs of {cpu_model()}", f"{available_memory() / 2**30:.1f} GiB of memory free"
-    quota = min(cpu_quotas(machine.root).values(), default=math.inf)
+    cpus, memory = (
+        f"{cores} CPUs of {cpu_and_memory.cpu_model()}",
+        f"{cpu_and_memory.available_memory() / 2**30:.1f} GiB of memory free",
+    )
+    quota = min(cpu_and_memory.cpu_quotas(machine.root).values(), default=math.inf)
     if quota >= cores:
         remedy = f"if more than {cores} ranks run, they share cores, and results are marked"
         return info("machine", f"{cpus}, {memory}", remedy=remedy)
-    remedy = f"ranks that wait use up the quota and are then stopped: {CPU_QUOTA_REMEDY}; "
+    remedy = f"ranks that wait use up the quota and are then stopped: {cpu_and_memory.CPU_QUOTA_REMEDY}; "
     remedy += f"if more than {quota:g} ranks run, results are marked"
     text = f"{cpus}, of which a quota grants {quota:g}, {memory}"
     return warning("machine_with_quota", text, remedy=remedy, quota=quota)
 
 
 def shared_memory(machine: MachineFacts) -> Finding | None:
-    if machine.shared_memory.free >= MIN_SHARED_BYTES:
+    if machine.shared_memory.free >= cpu_and_memory.MIN_SHARED_BYTES:
         return None
-    each = f"{MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
+    each = f"{cpu_and_memory.MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
     remedy = f"MPICH uses {each} for each rank, transport shm and NCCL more; if ranks die of signal 7 or 11: "
-    return warning("shared_memory", str(machine.shared_memory), remedy=remedy + SHARED_MEMORY_REMEDY)
+    return warning("shared_memory", str(machine.shared_memory), remedy=remedy + cpu_and_memory.SHARED_MEMORY_REMEDY)
 
 
 def executor(_: MachineFacts) -> Finding:
@@ -154,7 +148,7 @@ def profile(machine: MachineFacts) -> Finding:
         reason = "Slurm is not installed" if shutil.which("sbatch") is None else "Slurm's controller does not answer"
         return info("profile_local", f"local, because {reason}")
     name, reason = "slurm-nodbd", "Slurm answers, but sacct does not"
-    if testbed_facts() is not None:
+    if cpu_and_memory.testbed_facts() is not None:
         name, reason = "testbed", "this is a host of slurm/testbed"
     elif machine.accounting:
         name, reason = "slurm", "Slurm and sacct answer"
