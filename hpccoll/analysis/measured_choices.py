@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hpccoll.analysis.conditions import Conditions, machine_name, mpi_version
+from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
 from hpccoll.analysis.round_comparison import is_clear_lead, round_statistics
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import PYTHON
@@ -15,7 +15,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import CallKey
-from hpccoll.store.rows import Results, Row
+from hpccoll.store.rows import Results, Row, RowKey
 from hpccoll.store.statistics import RoundStatistics, median_ratio
 
 RoundKey: TypeAlias = tuple[CallKey, str, int]
@@ -42,6 +42,11 @@ class ChoiceTime:
             if statistics.median
         }
         return cls(seconds, max(*half_intervals, float(np.ptp(medians)) / 2 / seconds, 0.0), rounds)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether a round has a 95 % interval: without any, nothing is clear."""
+        return any(each.interval for each in self.rounds.values())
 
     def ratio_noise(self, other: "ChoiceTime") -> float:
         """Return the relative uncertainty of the ratio to another time.
@@ -93,7 +98,7 @@ class MeasuredSetting:
     """The measurements of one setting."""
 
     curves: Curves  # the times of each choice
-    runs: tuple[str, ...]  # the ids of the runs
+    rows: Mapping[RowKey, Choice]  # the choice of each row, in the order of runs
     conditions: Conditions  # the machine, the MPI library and the executor
     oversubscribed: bool = False  # whether there were more ranks than cores
     # the times of the algorithm ``auto`` by requested size in bytes; it is no choice, because it runs one
@@ -111,9 +116,14 @@ class MeasuredSetting:
             choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
             for choice in sorted(grouped, key=str)
         }
-        runs = tuple(dict.fromkeys(row.run_id for row in rows))
+        of_choices = {row.key: Choice.of(row) for row in rows if row.algorithm != AUTO}
         auto = {size: ChoiceTime.of(of_size) for size, of_size in sorted(of_auto.items())}
-        return cls(curves, runs, conditions, any(row.oversubscribed for row in rows), auto)
+        return cls(curves, of_choices, conditions, any(row.oversubscribed for row in rows), auto)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The ids of the runs."""
+        return tuple(dict.fromkeys(run for _, run, _ in self.rows))
 
     @property
     def sizes(self) -> list[int]:
@@ -149,7 +159,7 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
         run = runs.get(row.run_id)
         if row.answers and row.status == "ok" and not (run and run.rank_loss):
             machine = machine_name(run.machine, run.provenance) if run else ""
-            mpi = mpi_version(run.provenance) if run else ""
+            mpi = recorded_mpi_version(run.provenance) if run else ""
             conditions = Conditions(machine, mpi, row.executor or PYTHON, row.kind, row.rule)
             rows[Setting.of(row), conditions].append(row)
     found = {}

@@ -37,7 +37,7 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     answers, steps = Answers(recommendations), step_answers(results)
     answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
     compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
-    products = product_findings(compared, lambda row: results.step_times.get(row.key))
+    products = product_findings(compared, results.step_times.get)
     lines = (
         *answer_lines(answers), *map(str, steps), *(f"{each} {each.remedy}" for each in products),
         *unanswered_lines(results, answered), noise_sentence(results),
@@ -90,11 +90,11 @@ def print_ranks(ranks: "Ranks") -> int:
 def print_dry_run(arguments: argparse.Namespace) -> int:
     """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
     from hpccoll.cases.product import workloads
-    from hpccoll.cli.job_from_args import step_request
+    from hpccoll.cli.job_from_args import train_request
     from hpccoll.render.dry_run import dry_run_json, dry_run_lines
     from hpccoll.training.model_file import models_from_json
 
-    request = step_request(arguments)
+    request = train_request(arguments)
     ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
     if arguments.json:
         made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in workloads(request)]

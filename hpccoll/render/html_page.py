@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.critical_findings import opening_findings
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.analysis.mapping_comparison import mapping_table
+from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.sent_bytes import sent_bytes_table
-from hpccoll.analysis.step_findings import step_findings, step_table
+from hpccoll.analysis.step_findings import step_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.units import format_count
@@ -57,7 +57,7 @@ def render_page(
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
     several = len(collectives) > 1
     unmeasured = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - collectives.keys()
-    others, findings = other_programs(results), list(opening_findings(results))
+    others, findings = other_programs(results), opening_findings(results)
     ends = {
         "rows": not several, "other-programs": others, "skipped": results.skipped, "jobs": results.scheduled,
         "provenance": True, "glossary": True,
@@ -120,7 +120,7 @@ def _setting(group: ChartGroup, groups: Sequence[ChartGroup], charts: Sequence[R
         "charts": [chart for chart in charts if chart.group is group],
         "drawn": group.drawn,
         "usable": group.usable,
-        "findings": [*(step_findings if group.of_steps else group_findings)(compared)] if compared else [],
+        "findings": group_findings(compared) if compared else [],
         "tables": [(mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL)]
         if compared
         else [],

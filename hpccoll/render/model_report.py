@@ -4,14 +4,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-from hpccoll.common.text import table_lines
+from hpccoll.common.text import Columns, table_lines, table_of
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
 from hpccoll.model.expectations import Expectation
 from hpccoll.model.fit import MIN_SIZES
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile, MessageCostsSection, Quantity
 from hpccoll.model.run_model import RunModel
-from hpccoll.model.validation import Crossing, Errors, Overtaking, Regret, Validated, crossings, curves
+from hpccoll.model.validation import (
+    Crossing,
+    Errors,
+    Overtaking,
+    Regret,
+    Validated,
+    curves_by_algorithm,
+    find_crossings,
+)
 
 
 def model_lines(model: RunModel) -> Iterator[str]:
@@ -28,7 +36,7 @@ def model_lines(model: RunModel) -> Iterator[str]:
     for work, validated in model.groups.items():
         yield f"{work.text}, measured over predicted time"
         yield from _ratio_table(validated)
-        for crossing in crossings(validated):
+        for crossing in find_crossings(validated):
             yield f"  {_crossing_text(crossing)}"
         unpredicted = {f"{one.observation.name}: {one.reason}" for one in validated if one.reason}
         yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
@@ -50,14 +58,19 @@ def _error_lines(model: RunModel) -> Iterator[str]:
     for one in held_out:
         algorithm = one.observation.algorithm.name if one.observation.algorithm else ""
         groups[f"{one.observation.collective} {algorithm}"].append(one)
-    rows = (
-        (name, of.cases, f"{of.center:.2f}", f"{of.typical:.1%}", f"{of.large:.1%}")
-        for name, each in groups.items()
-        if (of := Errors.of(each))
-    )
-    yield from table_lines(("", "cases", "measured/predicted", "error", "90th %"), rows)
+    of_groups = ((name, of) for name, each in groups.items() if (of := Errors.of(each)))
+    yield from table_lines(*table_of(_ERRORS, of_groups))
     if regret := Regret.of(held_out):
         yield regret.text
+
+
+_ERRORS: Columns[tuple[str, Errors]] = (
+    ("", lambda of: of[0]),
+    ("cases", lambda of: of[1].cases),
+    ("measured/predicted", lambda of: f"{of[1].center:.2f}"),
+    ("error", lambda of: f"{of[1].typical:.1%}"),
+    ("90th %", lambda of: f"{of[1].large:.1%}"),
+)
 
 
 def _parameter_lines(machine: MachineFile) -> Iterator[str]:
@@ -106,7 +119,7 @@ def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
 
 def _ratio_table(validated: Sequence[Validated]) -> Iterator[str]:
     """Yield a table of measured over predicted time: a row for each size, a column for each algorithm of one work."""
-    columns = curves(validated)
+    columns = curves_by_algorithm(validated)
     if not columns:
         return
     rows = [

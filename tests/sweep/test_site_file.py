@@ -12,10 +12,10 @@ from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options, validate_slurm_extra
 
 from hpccoll.cases.case import Shape
+from hpccoll.cases.plan import sbatch_options
 from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.paths import site_files
 from hpccoll.sweep.site_file import Site, load_site
-from hpccoll.sweep.slurm.partitions import sbatch_options
 
 SLURM = Path(__file__).parents[2] / "slurm"
 GEOMETRY = "-N 2 -n 8 --ntasks-per-node=4 --distribution=block --nodelist=n1,n2 --kill-on-bad-exit=1"

@@ -28,10 +28,8 @@ MIN_JOB_AGE_S = 300
 def cores(machine: MachineFacts) -> Finding:
     """Check the CPUs and the memory of this process; a quota below its CPUs stops ranks that wait for messages."""
     cores = len(os.sched_getaffinity(0))
-    cpus, memory = (
-        f"{cores} CPUs of {cpu_and_memory.cpu_model()}",
-        f"{cpu_and_memory.available_memory() / 2**30:.1f} GiB of memory free",
-    )
+    cpus = f"{cores} CPUs of {cpu_and_memory.cpu_model()}"
+    memory = f"{cpu_and_memory.available_memory() / 2**30:.1f} GiB of memory free"
     quota = min(cpu_and_memory.cpu_quotas(machine.root).values(), default=math.inf)
     if quota >= cores:
         remedy = f"if more than {cores} ranks run, they share cores, and results are marked"
