@@ -8,7 +8,7 @@ from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
 from hpccoll.analysis.setting import Choice
 
 SIZES = [KIB << 2 * i for i in range(8)]
-EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB
+LATE = linear_curve(1e-4, 2e-10, SIZES)
 SLOWER = {size: 1.5 * seconds for size, seconds in LATE.items()}
 RING, NATIVE = Choice("ring", "mpi"), Choice("native", "mpi")
 

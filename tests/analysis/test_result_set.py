@@ -17,7 +17,6 @@ from written_runs import write_run
 
 import hpccoll
 from hpccoll.analysis.run_comparison import compare
-from hpccoll.cases.plan import Launcher, Plan, Skip
 from hpccoll.common.errors import BadInputError
 from hpccoll.render.export import export
 from hpccoll.store import hdf5
@@ -88,19 +87,6 @@ def test_runs_have_a_column_for_each_value_of_their_provenance(file):
         "MPICH 5",
         ["n0", "n1"],
     )
-
-
-def test_missing_and_skipped_cases_have_reasons(file, tmp_path):
-    job = hdf5.read_raw_file(file).job
-    skip = Skip(case="x", job="mpi.p3", reason="needs a power of two")
-    plan = Plan(name="sweep", profile="local", jobs=(job,), launcher=Launcher(command="mpiexec"), resources={},
-                estimated_s=1.0, skips=(skip,))  # fmt: skip
-    (tmp_path / "plan.json").write_text(plan.to_json())
-    results = hpccoll.open(tmp_path)
-    assert [(gap.case_id, gap.status, gap.reason) for gap in results.missing.itertuples()] == [
-        (job.cases[1].id, "wrong", "rank 0: bad")
-    ]
-    assert set(results.skipped.reason) == {"needs a power of two", "too large"}
 
 
 def test_a_relative_path_outlives_a_change_of_the_directory(file, monkeypatch):

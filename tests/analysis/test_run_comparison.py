@@ -120,10 +120,8 @@ def test_changes_of_the_provenance_are_named_and_those_of_every_run_are_not():
     ("factors", "words"),
     [
         ((1.12, 1.08, 1.162), ("+12.0 %", "+8.0 to +16.2 %")),
-        ((0.6, 0.51, 1.0), ("-40.0 %", "-49.0 to +0.0 %")),
         ((0.25, 0.0004, 0.5), ("4.0 times as fast", "2,500 to 2.0 times as fast")),
         ((2.4, 1.9, 8425), ("2.4 times as long", "+90.0 % to 8,425 times as long")),
-        ((14.2, 3.25, 60), ("14 times as long", "3.2 to 60 times as long")),
         ((1.9996, 0.5001, 1.999), ("2.0 times as long", "2.0 times as fast to +99.9 %")),
     ],
 )

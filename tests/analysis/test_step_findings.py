@@ -1,17 +1,14 @@
 """The part of the report on training steps: its table, its findings, and that nothing of collectives is there."""
 
 import json
-import re
 
 import pytest
-import raw_examples
 from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.step_findings import step_table
 from hpccoll.render.export import export
-from hpccoll.render.report_writer import build_report
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
@@ -150,21 +147,6 @@ def test_computations_without_a_product_of_matrices_are_a_warning():
     found = finding("no_product", steps({"ring": 12, "null": 0}, [{"compute": "gemm"}], products=[2, 0, 1, 0]))
     assert found.severity == "warning"
     assert (found.values["none"], found.values["computations"], found.values["workloads"]) == (2, 4, 1)
-
-
-def page(out, *raw_results):
-    return build_report(results(*raw_results), out, "steps").read_text().replace("\N{NO-BREAK SPACE}", " ")
-
-
-def test_steps_are_a_tab_next_to_collectives(tmp_path):
-    ring = raw_examples.outcome(raw_examples.case(), times=raw_examples.times(8))
-    other = raw_examples.raw(ring, path="other.h5")
-    other.attempts[0] = raw_examples.attempt(run_id="other"), [ring]
-    text = page(tmp_path, steps({"ring": 12, "null": 0}), other)
-    assert '<section id="all_reduce" class="tab">' in text
-    assert '<section id="training_step" class="tab">' in text
-    assert re.search(r'<a href="#training_step">resnet50 on 2 nodes</a>: the step takes 34 ms', text)
-    assert "no result is complete" not in text
 
 
 def test_rows_of_steps_are_exported_but_not_as_tables_of_nccl_tests():
