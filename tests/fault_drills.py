@@ -22,7 +22,6 @@ from pathlib import Path
 import pytest
 from sweep_sandbox import LONG, SLOW, SweepSandbox, wait
 
-from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.slurm.squeue import job_prefix
 
 AT_ONCE = 6
@@ -235,17 +234,6 @@ def success(sandbox):
 
 
 @drill(nodes=2)
-def plain(sandbox):
-    """A sweep by Snakemake alone."""
-    sandbox.plant()
-    return sandbox, sandbox.run(
-        sys.executable, "-m", "snakemake", "-s", workflow_directory() / "Snakefile",
-        "--workflow-profile", workflow_directory() / "profiles" / "testbed", "--configfile", "s.yaml",
-        "--config", "profile=testbed", "out=results/s", "site=site.yaml",
-    )  # fmt: skip
-
-
-@drill(nodes=2)
 def killed_rank(sandbox):
     """A rank is killed."""
     sweep = sandbox.measuring(*sandbox.plant(SLOW))
@@ -285,13 +273,6 @@ def dead_batch_host(sandbox):
     sweep = sandbox.measuring(*sandbox.plant(SLOW))
     os.kill(sandbox.init(sandbox.nodes[0]), signal.SIGKILL)
     return sandbox, sandbox.interrupted(sweep)
-
-
-@drill(nodes=2)
-def no_pmi(sandbox):
-    """Ranks that Slurm does not introduce to each other."""
-    result = sandbox.hpccoll("sweep", *sandbox.plant(launcher="srun --mpi=none"))
-    return sandbox, result, sandbox.page
 
 
 @drill(nodes=4)

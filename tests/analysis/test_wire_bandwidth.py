@@ -4,6 +4,7 @@ import pytest
 
 from hpccoll.analysis.wire_bandwidth import (
     Wire,
+    add_headers,
     aggregator_bytes,
     in_units_of_size,
     measured_to_counted,
@@ -24,6 +25,10 @@ def row(make_node_row):
 
 def test_a_metered_wire_is_what_its_calibration_says(make_bed_run):
     assert Wire.of(make_bed_run()) == CALIBRATED
+
+
+def test_headers_are_those_of_full_frames_and_an_acknowledgement_for_every_other():
+    assert add_headers(1448 * 2, 1500) == 2 * 1514 + 66
 
 
 def test_jumbo_frames_carry_993_in_1000_of_the_rate():

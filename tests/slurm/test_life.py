@@ -11,7 +11,6 @@ from cli_runner import ENVIRONMENT
 from sweep_sandbox import CASES
 
 from hpccoll.analysis.wire_bandwidth import add_headers
-from hpccoll.cases.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.scheduler_log import read_scheduled
@@ -49,18 +48,6 @@ def test_a_second_sweep_submits_nothing(success):
     _, _, second, (same, new, jobs) = success
     assert second.code == 0, second.err
     assert (same, new, jobs) == (True, set(), 1)
-
-
-@pytest.mark.long
-def test_plain_snakemake_measures_and_reports_alike(plain):
-    sandbox, result = plain
-    assert result.code == 0, result.err
-    plan = Plan.load(sandbox.out / "plan.json")
-    planned = {(job.name, case.id, 2, "ok") for job in plan.jobs for case in job.cases}
-    measured = {(row.job, row.case_id, row.nodes, row.status) for row in read_results([sandbox.out]).rows}
-    assert measured == planned
-    assert len(measured) == 4
-    assert "<html" in sandbox.page
 
 
 def test_separate_scaling_has_a_job_for_each_size_and_one_rank_is_one(separate):
@@ -157,17 +144,6 @@ def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separ
     has = "partition separate has 4 nodes, 1 of them down or drained"
     assert reasons == {f"4 ranks on 4 nodes: {has}", f"8 ranks on 8 nodes: {has}"}
     assert has in sandbox.page
-
-
-@pytest.mark.long
-def test_ranks_that_start_alone_are_reported_at_once(no_pmi):
-    sandbox, result, page = no_pmi
-    status = sandbox.status()
-    assert (result.code, status.code) == (3, 3)
-    for text in (result.out, status.out, page):
-        assert text.count("MPI_COMM_WORLD has one rank; use the launcher of MPICH") == 1
-        assert "the MPI library supports --mpi=pmi2" in text
-    assert not list(sandbox.out.glob("raw/*.h5*l"))
 
 
 @pytest.mark.long
