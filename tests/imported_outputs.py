@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from cli_runner import invoke
 
+from hpccoll.common.errors import BadInputError
 from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import read_output
 from hpccoll.store.load_results import read_results
@@ -21,6 +23,20 @@ def given_for(name):
 
 def read_example(name):
     return read_output(OUTPUTS / name, given_for(name))
+
+
+def read(directory, text, **given):
+    """Read a text as an output, about which the user says what is given."""
+    path = directory / "out.txt"
+    path.write_text(text)
+    return read_output(path, SuppliedMetadata(**given))
+
+
+def refused(directory, text, **given):
+    """Return the message with which a text is refused."""
+    with pytest.raises(BadInputError) as error:
+        read(directory, text, **given)
+    return str(error.value)
 
 
 def import_files(out, *files, ranks=8, nodes=2, **options):

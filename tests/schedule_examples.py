@@ -11,34 +11,11 @@ import numpy as np
 from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce
 from hpccoll.algorithms.ring import ring
 from hpccoll.common.errors import BadInputError
-from hpccoll.schedule import (
-    COLLECTIVES,
-    REDUCTIONS,
-    Algorithm,
-    Collective,
-    CollectiveCall,
-    Copy,
-    Index,
-    Layout,
-    Parameter,
-    Recv,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    all_gather,
-    all_reduce,
-    broadcast,
-    dst,
-    in_groups,
-    out_of_place,
-    peer_if,
-    prove,
-    then,
-    tmp,
-)
-from hpccoll.schedule.collective import check_parameters
+from hpccoll.schedule import REDUCTIONS, Algorithm, Layout, Parameter, Schedule, in_groups, out_of_place, prove, then
+from hpccoll.schedule.collective import Collective, CollectiveCall, check_parameters
+from hpccoll.schedule.collective_table import COLLECTIVES, all_gather, all_reduce, broadcast
 from hpccoll.schedule.operation import Operation
+from hpccoll.schedule.step import Copy, Index, Recv, RecvReduce, Send, Step, dst, peer_if, tmp
 from hpccoll.schedule.unequal_blocks import PATTERNS
 
 Array = np.ndarray

@@ -31,8 +31,7 @@ MAY_IMPORT = {
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
     "render": (
-        "measure analysis evidence sweep model store cases training host schedule common numpy scipy altair jinja2 "
-        "vl_convert"
+        "measure analysis evidence model store cases training host schedule common numpy scipy altair jinja2 vl_convert"
     ),
     "sweep": ("evidence analysis store cases training executor host schedule common pydantic yaml snakemake"),
     "cli": (
@@ -147,6 +146,18 @@ def test_no_two_public_classes_have_one_name():
     nodes = (node for path in modules().values() for node in ast.parse(path.read_text()).body)
     names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+SEVERAL_OF_ONE_NAME = {"main": "each program begins with one"}
+"""Names of several public functions, and why."""
+
+
+def test_no_two_public_functions_have_one_name():
+    """Decorators register commands and algorithms, which have the names that users type."""
+    nodes = (node for path in modules().values() for node in ast.parse(path.read_text()).body)
+    functions = (node for node in nodes if isinstance(node, ast.FunctionDef) and not node.decorator_list)
+    names = Counter(node.name for node in functions if not node.name.startswith("_"))
+    assert {name for name, count in names.items() if count > 1} == SEVERAL_OF_ONE_NAME.keys()
 
 
 LONGEST_CHAIN = 6

@@ -2,9 +2,9 @@
 
 On every page p is the number of ranks and S the bytes of the vector. A message costs alpha, a byte that is sent beta,
 a byte that is folded gamma; a cost is that of the critical path, where a rank sends and receives at once, and messages
-that leave together count one alpha. Units are the pieces that an algorithm cuts a vector into; slices are parts of the
-vector that have schedules of their own, channels segments of a slice that advance by themselves. The actions of a Step
-happen at once: sends read the buffers as they were before it.
+that leave together count one alpha. Channels are segments of the vector, slices parts of a channel with schedules of
+their own, units the pieces that a schedule cuts its slice into (schedule/operation.py). The actions of a Step happen at
+once: sends read the buffers as they were before it.
 """
 
 from importlib import import_module

@@ -20,27 +20,8 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import (
-    Cost,
-    Index,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    all_reduce,
-    broadcast,
-    ceil_log2,
-    dst,
-    gather,
-    minimum,
-    reduce,
-    reverse,
-    scatter,
-    then,
-    tree,
-)
+from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, broadcast, gather, reduce, reverse, scatter, then, tree
+from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, ceil_log2, dst, minimum
 
 
 @broadcast("binomial", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=0))

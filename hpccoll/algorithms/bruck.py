@@ -25,23 +25,8 @@ multiport message-passing systems, IEEE TPDS 8 (1997) 1143-1156.
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import (
-    Copy,
-    Cost,
-    Index,
-    Layout,
-    Part,
-    Recv,
-    Send,
-    Step,
-    all_gather,
-    all_to_all,
-    ceil_log2,
-    dst,
-    maximum,
-    minimum,
-    tmp,
-)
+from hpccoll.schedule import Cost, Layout, all_gather, all_to_all
+from hpccoll.schedule.step import Copy, Index, Part, Recv, Send, Step, ceil_log2, dst, maximum, minimum, tmp
 
 
 @all_gather("bruck", cost=lambda p: Cost(rounds=ceil_log2(p), sent=(p - 1) / p, reduced=0))

@@ -19,21 +19,8 @@ Garzaran: Framework for scalable intra-node collective operations using shared m
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import (
-    Cost,
-    Index,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    all_gather,
-    all_reduce,
-    all_to_all,
-    reduce_scatter,
-    then,
-)
+from hpccoll.schedule import Cost, Layout, Schedule, all_gather, all_reduce, all_to_all, reduce_scatter, then
+from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step
 
 
 def _others(layout: Layout, me: Index) -> list[Index]:

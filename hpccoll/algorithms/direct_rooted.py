@@ -18,23 +18,8 @@ E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication:
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import (
-    Cost,
-    Index,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    broadcast,
-    dst,
-    gather,
-    peer_if,
-    reduce,
-    reverse,
-    scatter,
-)
+from hpccoll.schedule import Cost, Layout, Schedule, broadcast, gather, reduce, reverse, scatter
+from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, peer_if
 
 
 def _rounds(p: int) -> int:

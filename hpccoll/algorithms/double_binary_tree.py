@@ -27,22 +27,8 @@ Computing 35 (2009) 581-594. S. Jeaugey: Massively scale your deep learning trai
 from collections.abc import Iterator
 from dataclasses import astuple
 
-from hpccoll.schedule import (
-    Cost,
-    Index,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    all_reduce,
-    dst,
-    floor_log2,
-    is_power_of_two,
-    relabel,
-    tree,
-)
+from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, relabel, tree
+from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, floor_log2, is_power_of_two
 
 
 def _cost(p: int, channels: int = 1, window: int = 1 << 20) -> Cost:

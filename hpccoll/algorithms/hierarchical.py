@@ -25,17 +25,8 @@ heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019).
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
-from hpccoll.schedule import (
-    Layout,
-    Parameter,
-    Requirement,
-    Schedule,
-    all_reduce,
-    in_groups,
-    reduce_scatter,
-    reverse,
-    then,
-)
+from hpccoll.schedule import Layout, Parameter, Requirement, Schedule, in_groups, reverse, then
+from hpccoll.schedule.collective_table import all_reduce, reduce_scatter
 
 
 def _tiers(layout: Layout, levels: Parameter) -> list[str]:

@@ -17,20 +17,8 @@ which measures alpha and beta in this way.
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import (
-    Cost,
-    Index,
-    Layout,
-    Recv,
-    Send,
-    Step,
-    at_least,
-    bidirectional,
-    dst,
-    peer_if,
-    send_recv,
-    src,
-)
+from hpccoll.schedule import Cost, Layout, at_least, bidirectional, send_recv
+from hpccoll.schedule.step import Index, Recv, Send, Step, dst, peer_if, src
 
 
 @send_recv("ping_pong", needs=[at_least(2)], cost=lambda _p: Cost(rounds=2, sent=2, reduced=0))

@@ -21,23 +21,8 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import (
-    Cost,
-    Index,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    all_gather,
-    all_reduce,
-    dst,
-    floor_log2,
-    is_power_of_two,
-    on_power_of_two,
-    power_of_two,
-)
+from hpccoll.schedule import Cost, Layout, Schedule, all_gather, all_reduce, on_power_of_two, power_of_two
+from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, floor_log2, is_power_of_two
 
 
 def _cost(p: int) -> Cost:

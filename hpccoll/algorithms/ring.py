@@ -20,20 +20,8 @@ A. Gibiansky: Bringing HPC techniques to deep learning, Baidu Research (2017).
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import (
-    Cost,
-    Index,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    all_gather,
-    all_reduce,
-    reduce_scatter,
-    then,
-)
+from hpccoll.schedule import Cost, Layout, Schedule, all_gather, all_reduce, reduce_scatter, then
+from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step
 
 
 @reduce_scatter("ring", cost=lambda p: Cost(rounds=p - 1, sent=(p - 1) / p, reduced=(p - 1) / p))

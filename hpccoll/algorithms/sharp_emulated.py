@@ -25,21 +25,8 @@ reduction, COMHPC (2016) 1-10.
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from hpccoll.schedule import (
-    NONE,
-    Cost,
-    Emulation,
-    Index,
-    Layout,
-    Parameter,
-    Recv,
-    RecvReduce,
-    Requirement,
-    Send,
-    Step,
-    all_reduce,
-    dst,
-)
+from hpccoll.schedule import Cost, Emulation, Layout, Parameter, Requirement, all_reduce
+from hpccoll.schedule.step import NONE, Index, Recv, RecvReduce, Send, Step, dst
 
 
 def _levels(workers: int, radix: int, depth: int) -> list[range]:

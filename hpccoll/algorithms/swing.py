@@ -22,22 +22,8 @@ D. De Sensi, T. Bonato, D. Saam, T. Hoefler: Swing: short-cutting rings for high
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import (
-    Cost,
-    Index,
-    Layout,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    all_reduce,
-    dst,
-    floor_log2,
-    power_of_two,
-    reduce_scatter,
-    reverse,
-    then,
-)
+from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, power_of_two, reduce_scatter, reverse, then
+from hpccoll.schedule.step import Index, RecvReduce, Send, Step, dst, floor_log2
 
 
 def _partner(me: Index, step: int, p: int) -> Index:

@@ -28,22 +28,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
-from hpccoll.schedule import (
-    Copy,
-    Cost,
-    Index,
-    Layout,
-    Recv,
-    Schedule,
-    Send,
-    Step,
-    at_least,
-    dst,
-    peer_if,
-    send_recv,
-    src,
-    tmp,
-)
+from hpccoll.schedule import Cost, Layout, Schedule, at_least, send_recv
+from hpccoll.schedule.step import Copy, Index, Recv, Send, Step, dst, peer_if, src, tmp
 
 MESSAGES = 8
 

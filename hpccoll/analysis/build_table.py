@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
-from hpccoll.analysis.conditions import machine_name, mpi_version
+from hpccoll.analysis.conditions import machine_name, recorded_mpi_version
 from hpccoll.analysis.measured_choices import check_conditions, measured_settings, rows_by_setting
 from hpccoll.analysis.recommendations import lone_rank_reason, recommend, recommend_placements
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
@@ -52,8 +52,8 @@ def build_table(results: Results) -> TuneTable:
     runs = tuple(
         TableRun(
             run_id=run.run_id, job=run.job, created=run.created, kind=run.kind,
-            machine=machine_name(run.machine, run.provenance), hosts=_hosts(run), mpi=mpi_version(run.provenance),
-            path=run.path,
+            machine=machine_name(run.machine, run.provenance), hosts=_hosts(run),
+            mpi=recorded_mpi_version(run.provenance), path=run.path,
         )
         for run in results.runs
         if run.run_id in used

@@ -34,7 +34,7 @@ def machine_name(machine: str, provenance: Mapping[str, Any]) -> str:
     return ", ".join((machine, *rates))
 
 
-def mpi_version(provenance: Mapping[str, object]) -> str:
+def recorded_mpi_version(provenance: Mapping[str, object]) -> str:
     """Return the version text of a run's MPI library; empty if unknown."""
     mpi = provenance.get("mpi")
     return str(mpi.get("version", "")) if isinstance(mpi, Mapping) else ""

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hpccoll.analysis.conditions import Conditions, machine_name, mpi_version
+from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
 from hpccoll.analysis.round_comparison import is_clear_lead, round_statistics
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import PYTHON
@@ -149,7 +149,7 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
         run = runs.get(row.run_id)
         if row.answers and row.status == "ok" and not (run and run.rank_loss):
             machine = machine_name(run.machine, run.provenance) if run else ""
-            mpi = mpi_version(run.provenance) if run else ""
+            mpi = recorded_mpi_version(run.provenance) if run else ""
             conditions = Conditions(machine, mpi, row.executor or PYTHON, row.kind, row.rule)
             rows[Setting.of(row), conditions].append(row)
     found = {}

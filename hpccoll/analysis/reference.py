@@ -20,7 +20,7 @@ from hpccoll.analysis.run_spread import RunSpread
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import Name, PositiveNumber, Ranks, Size
-from hpccoll.common.records import from_builtins, load_record, to_json
+from hpccoll.common.records import from_builtins, json_text, load_record
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 
@@ -135,7 +135,7 @@ def write_reference(reference: Reference, path: Path) -> None:
     ]  # fmt: skip
     content = _ReferenceFile(runs=reference.runs, cases=cases, facts=reference.facts)
     with replacing_file(path) as unfinished:
-        unfinished.write_text(to_json(content), encoding="utf-8")
+        unfinished.write_text(json_text(content), encoding="utf-8")
 
 
 def read_reference(path: Path) -> Reference:

@@ -142,7 +142,7 @@ class ResultSet:
 
         check_tolerance(tolerance, "tolerance")
         compared = compare(old._results, self._results, tolerance)  # noqa: SLF001 - of this class
-        rows = [{"verdict": case.verdict, **case.row()} for case in compared.cases]
+        rows = [{"verdict": case.verdict, **case.to_json()} for case in compared.cases]
         frame = pd.DataFrame(rows, columns=[*_COMPARISON_DTYPES]).astype(_COMPARISON_DTYPES)
         described = compared.to_json()
         frame.attrs = {name: described[name] for name in ("changes", "loads")}

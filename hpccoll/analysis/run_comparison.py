@@ -58,7 +58,7 @@ class CaseComparison:
     shift: Shift | None  # the shift; None if it is unknown
     reason: str | None = None  # why the case is wrong or missing; or how many rounds would decide
 
-    def row(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON has it; absent values are None."""
         shift = self.shift
         return {
@@ -83,11 +83,11 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
         return {
-            **{key: [case.row() for case in self.of(verdict)] for verdict, key in PLURALS.items()},
+            **{key: [case.to_json() for case in self.of(verdict)] for verdict, key in PLURALS.items()},
             "changes": {name: {"old": old, "new": new} for name, (old, new) in self.changes.items()},
             "loads": {"old": self.loads[0], "new": self.loads[1]},
             "tolerance": self.tolerance,
-            "beside": [pair.row() for pair in self.beside],
+            "beside": [pair.to_json() for pair in self.beside],
         }
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpccoll.analysis.call_labels import node_of_rank
-from hpccoll.analysis.conditions import mpi_version
+from hpccoll.analysis.conditions import recorded_mpi_version
 from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.series_names import series_namer
@@ -98,7 +98,7 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
             row, series, run.machine, hosts[run.run_id], Wire.of(run),
             hosts_changed=len({hosts[run_id] for run_id in row.round_run_ids if run_id in hosts}) > 1,
             library=library_summary(probe) if row.algorithm == NATIVE else "", expected_s=expected_s(probe, row),
-            mpi=mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",
+            mpi=recorded_mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",
             step=results.step_times.get(row.key),
         )  # fmt: skip
 

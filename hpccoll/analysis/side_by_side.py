@@ -28,7 +28,7 @@ class SideBySide:
             return None
         return self.theirs.median_s / self.ours.median_s
 
-    def row(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return both as JSON has them; absent values are None."""
         theirs, ours = self.theirs, self.ours
         return {

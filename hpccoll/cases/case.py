@@ -29,7 +29,7 @@ from hpccoll.common.limits import (
     Size,
     Values,
 )
-from hpccoll.common.records import from_builtins, to_json
+from hpccoll.common.records import from_builtins, json_text
 from hpccoll.common.units import format_count
 
 Parameter = int | str
@@ -231,7 +231,7 @@ class Job:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        return to_json(self)
+        return json_text(self)
 
     @classmethod
     def from_json(cls, text: str) -> "Job":

@@ -28,8 +28,8 @@ from hpccoll.training.workload import Workload
 
 Values = TypeVar("Values")
 
-PLAN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": IntegerRange(1, MAX_BYTES)}
-"""The parameters of every case with a schedule: the number of channels, the number of channels in flight, and, instead
+RUN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": IntegerRange(1, MAX_BYTES)}
+"""The parameters of a run of any schedule: the number of channels, the number of channels in flight, and, instead
 of the number of channels, the maximum size of a piece: of a unit, or in a pipeline of the whole buffer."""
 
 GRAPH = "graph"
@@ -100,8 +100,6 @@ def _check_call(case: Case) -> None:
     family = collective(case.collective)
     if case.root is not None and not family.rooted:
         raise BadInputError("root", case.root, f"none: {case.collective} has no root")
-    if not isinstance(case.root, int | None):
-        raise BadInputError("root", case.root, "a whole number")
     if case.mapping not in (None, *MAPPINGS):
         raise BadInputError("mapping", case.mapping, MAPPINGS)
     if case.mapping not in distinct_mappings(case.collective, case.algorithm, (case.mapping,)):
@@ -109,8 +107,6 @@ def _check_call(case: Case) -> None:
     if case.in_place not in distinct_placements(case.collective, case.algorithm, (case.in_place,)):
         expected = f"{not case.in_place}: the only placement of {case.algorithm} of {case.collective}"
         raise BadInputError("in_place", case.in_place, expected)
-    if not isinstance(case.bytes, int):
-        raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, itemsize(case.dtype), 1) < 1:
         raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {itemsize(case.dtype)} bytes")
 
@@ -126,8 +122,8 @@ def _check_parameters(case: Case) -> None:
             raise BadInputError(f"parameter of {case.algorithm}", name, known or "none: it has no parameters")
         if name == GRAPH and (value not in (0, 1) or (value and case.transport != "nccl")):
             raise BadInputError("parameter graph", value, "0, or over nccl 1, for replay as a CUDA graph")
-        if name in PLAN_PARAMETERS:
-            PLAN_PARAMETERS[name].check(f"parameter {name}", value)
+        if name in RUN_PARAMETERS:
+            RUN_PARAMETERS[name].check(f"parameter {name}", value)
     if case.algorithm in collective(case.collective).algorithms:
         check_parameters(collective(case.collective).algorithm(case.algorithm), own_parameters(case))
 
@@ -156,7 +152,7 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
 
 
 def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
-    """Return the valid parameters of a case: arguments of the collective and parameters of the plan and the algorithm.
+    """Return the valid parameters of a case: arguments of the collective and parameters of a run and of the algorithm.
 
     Raises:
         BadInputError: if the collective does not have the algorithm.
@@ -165,8 +161,8 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
     if algorithm in (NATIVE, AUTO):
         return (*family.arguments, *([GRAPH] if algorithm == NATIVE else []))
     check_algorithm(algorithm, [name])
-    plan = () if family.uncut else PLAN_PARAMETERS
-    return (*family.arguments, *plan, GRAPH, *family.algorithms[algorithm].parameters)
+    of_run = () if family.uncut else RUN_PARAMETERS
+    return (*family.arguments, *of_run, GRAPH, *family.algorithms[algorithm].parameters)
 
 
 def parameters_by_algorithm(
@@ -236,19 +232,14 @@ def distinct_transports(name: str, algorithm: str, requested: Sequence[str], dev
         BadInputError: if the device does not have a transport, even if that makes no difference.
     """
     transports = transports_by_device((device,), requested)[device]
-    native = algorithm == NATIVE
-    if native or _moves_nothing(name, algorithm):
-        return transports_of_native(native, device, transports)
+    if algorithm in (NATIVE, AUTO) or _floor(collective(name), algorithm):
+        return transports_of_native(algorithm == NATIVE, device, transports)
     return transports
 
 
-def _moves_nothing(name: str, algorithm: str) -> bool:
-    return algorithm == AUTO or _floor(collective(name), algorithm)
-
-
 def own_parameters(case: Case) -> dict[str, Parameter]:
-    """Return the parameters of the algorithm, without those of the plan and the collective."""
-    others = {*PLAN_PARAMETERS, GRAPH, *collective(case.collective).arguments}
+    """Return the parameters of the algorithm, without those of a run and of the collective."""
+    others = {*RUN_PARAMETERS, GRAPH, *collective(case.collective).arguments}
     return {name: value for name, value in case.params.items() if name not in others}
 
 

@@ -5,6 +5,7 @@ The rank program reads the table as it is; the models of sweep files take descri
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hpccoll.common.limits import (
     AGGREGATORS,
@@ -19,10 +20,7 @@ from hpccoll.common.limits import (
     SECONDS,
     SEED,
     WARMUP,
-    Bound,
-    IntegerRange,
     Key,
-    PositiveNumber,
 )
 
 DEFAULT_OPERATIONS = 20
@@ -191,28 +189,13 @@ NETWORKS = ("rdma", "tcp")
 OPTION_BY_FLAG: Mapping[str, Option] = {flag: option for option in RUN_OPTIONS for flag in option.flags}
 
 
-def read_integer(flag: str, text: str) -> int:
-    """Return the integer that is given for an option.
-
-    Raises:
-        BadInputError: if ``text`` is no integer within the bound of the option's key.
-    """
-    bound = _option_bound(flag)
-    assert isinstance(bound, IntegerRange)  # noqa: S101  the table is wrong otherwise
-    return bound.read(flag, text)
-
-
-def read_number(flag: str, text: str) -> float:
-    """Return the positive number that is given for an option.
+def read_option(flag: str, text: str) -> Any:
+    """Return the number that is given for an option.
 
     Raises:
         BadInputError: if ``text`` is no number within the bound of the option's key.
     """
-    bound = _option_bound(flag)
-    assert isinstance(bound, PositiveNumber)  # noqa: S101  the table is wrong otherwise
-    return bound.read(flag, text)
-
-
-def _option_bound(flag: str) -> Bound | None:
     key = OPTION_BY_FLAG[flag].key
-    return key.bound if key else None
+    assert key is not None, "the table is wrong otherwise"  # noqa: S101
+    assert key.bound is not None  # noqa: S101
+    return key.bound.read(flag, text)

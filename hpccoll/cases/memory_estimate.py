@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import WORKLOADS, collective
 from hpccoll.cases.case import Case, Parameter
 from hpccoll.cases.catalogue import call_of, own_parameters
-from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.planned_schedule import choose_channels
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
 from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, itemsize
@@ -127,7 +127,7 @@ def memory_needed(
 def _in_flight(case: Case, workers: int, slices: tuple[Schedule, ...]) -> float:
     """Return the fraction of a message that is in flight at once."""
     pipelined, queued = collective(case.collective).algorithm(case.algorithm).pipelined, case.transport == "nccl"
-    channels, window = plan_channels(
+    channels, window = choose_channels(
         case.params, case.bytes, Layout.of(workers), slices, pipelined=pipelined, queued=queued
     )
     return min(1.0, window / channels)

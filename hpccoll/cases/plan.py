@@ -1,5 +1,6 @@
 """A plan: the jobs of a sweep, the cases that it leaves out, and how its ranks are started."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from hpccoll.common.limits import (
     Name,
     PositiveNumber,
 )
-from hpccoll.common.records import load_record, to_json
+from hpccoll.common.records import json_text, load_record
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 """The execution profiles."""
@@ -80,6 +81,26 @@ class Launcher:
 
 Resources = Annotated[Mapping[Name, Annotated[int, NUMBER.meta] | LongLine], Meta(max_length=MAX_NAMES)]
 
+UNSET_VALUES = (None, 0, -1)
+"""Values for which an option of sbatch is left out."""
+
+SBATCH_OPTIONS = {
+    "nodes": "--nodes", "tasks": "--ntasks", "runtime": "--time", "slurm_partition": "--partition",
+    "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint", "mem_mb": "--mem",
+    "cpus_per_task": "--cpus-per-task",
+}  # fmt: skip
+"""The options of sbatch by the resource names of Snakemake's Slurm plugin."""
+
+
+def sbatch_options(resources: Mapping[str, int | str]) -> list[str]:
+    """Return the options of sbatch that request ``resources``."""
+    arguments = [
+        f"{option}={resources[name]}"
+        for name, option in SBATCH_OPTIONS.items()
+        if resources.get(name) not in UNSET_VALUES
+    ]
+    return [*arguments, *shlex.split(str(resources["slurm_extra"]))]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -108,7 +129,7 @@ class Plan:
         raise BadInputError("job", name, [job.name for job in self.jobs])
 
     def to_json(self) -> str:
-        return to_json(self)
+        return json_text(self)
 
     @classmethod
     def load(cls, path: Path) -> "Plan":

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, collective
-from hpccoll.cases.catalogue import PLAN_PARAMETERS
-from hpccoll.cases.channel_defaults import WINDOW
+from hpccoll.cases.catalogue import RUN_PARAMETERS
+from hpccoll.cases.planned_schedule import WINDOW
 from hpccoll.common.errors import BadInputError, to_one_line
 from hpccoll.schedule import (
     Algorithm,
@@ -84,19 +84,19 @@ def requested_operation(
             raise BadInputError(
                 f"parameter of {algorithm}", name, f"left out: {family.name} is never cut into channels"
             )
-        PLAN_PARAMETERS[name].check(f"parameter {name}", parameters[name])
+        RUN_PARAMETERS[name].check(f"parameter {name}", parameters[name])
     if family.elements(nbytes, size, 1) < 1:
         raise BadInputError("--bytes", nbytes, f"at least one {dtype}, {size} bytes")
     channels = int(parameters.get("channels", 1))
     window = int(parameters.get("window", min(channels, WINDOW)))
     count = family.elements(nbytes, size, layout.workers)
-    lanes = {**parameters, "channels": channels, "window": window}
+    used = {**parameters, "channels": channels, "window": window}
     words = f"{family.name} by {algorithm}, {layout.workers} workers, {call.bytes(count, size)} bytes"
     return RequestedOperation(
         slices if family.in_place else tuple(out_of_place(call, schedule) for schedule in slices),
         Cut(call, count, slices[0].units, len(slices) * channels, size),
         window,
-        to_one_line(", ".join([words, *(f"{name}={value}" for name, value in lanes.items())])),
+        to_one_line(", ".join([words, *(f"{name}={value}" for name, value in used.items())])),
     )
 
 

@@ -17,6 +17,7 @@ from hpccoll.cases.planned_schedule import mapped_layout, planned_schedule, smal
 from hpccoll.cases.transport_table import unmet_by_transport
 from hpccoll.cases.variants import NodeView, named_variants
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import MAX_MPI_LANES
 from hpccoll.common.units import format_size
 from hpccoll.schedule import MAPPINGS, Layout, Schedule, have_same_steps, itemsize, numbering
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
@@ -80,8 +81,6 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
         BadInputError: for a value that is invalid on every layout.
     """
     family = collective(case.collective)
-    if not isinstance(case.bytes, int):
-        raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, itemsize(case.dtype), layout.workers) < 1:
         few = f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
         return f"{few} of {case.collective}"
@@ -98,7 +97,19 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
     algorithm, parameters = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, parameters)
     unmet = unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, parameters)
-    return unmet or algorithm.unmet(layout, **parameters)
+    return unmet or algorithm.unmet(layout, **parameters) or _too_many_lanes(case, layout)
+
+
+def _too_many_lanes(case: Case, layout: Layout) -> str | None:
+    """Return the reason if MPI has too few tags for the lanes of ``case``, else None."""
+    planned = None if case.transport == "nccl" else planned_schedule(case, layout)
+    if planned is None or planned.lanes <= MAX_MPI_LANES:
+        return None
+    expected = f"at most {MAX_MPI_LANES} lanes, it makes {planned.lanes}"
+    if segment := case.params.get("segment"):
+        larger = f"a larger one: {planned.channels} channels follow from it ({expected})"
+        return str(BadInputError("parameter segment", format_size(int(segment)), larger))
+    return str(BadInputError("parameter channels", planned.channels, expected))
 
 
 def redundant_mapping(case: Case, layout: Layout) -> str | None:
@@ -172,8 +183,8 @@ class MeasuredPlans:
             return None
         same = (*collective(case.collective).arguments, GRAPH)
         same_but_plan = replace(case, algorithm="", params={}).id, *(case.params.get(name) or 0 for name in same)
-        lanes = len(planned.slices), planned.channels, min(planned.window, planned.channels)
-        earlier = self._measured.setdefault((*same_but_plan, *lanes), [])
+        cut = len(planned.slices), planned.channels, min(planned.window, planned.channels)
+        earlier = self._measured.setdefault((*same_but_plan, *cut), [])
         for name, slices in earlier:
             if all(map(_have_same_steps, slices, planned.slices)):
                 return f"the same plan as {name} on {self._shape}: {name} is measured"

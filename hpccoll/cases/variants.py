@@ -13,6 +13,7 @@ from hpccoll.cases.communicator_settings import CommunicatorSettings, check_sett
 from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.cases.variables import SITE_VARIABLES, check_variables
 from hpccoll.common.errors import BadInputError, did_you_mean
+from hpccoll.common.records import from_builtins
 from hpccoll.common.units import format_count, format_size
 
 EXAMPLES = (*SITE_VARIABLES, "traffic_class")
@@ -163,18 +164,9 @@ def _variant(row: Mapping[str, Any], shared_limits: Mapping[str, Any], texts: Ma
     limits = row.get("limits", [])
     limits = shared_limits[limits] if isinstance(limits, str) else limits
     kind, *names = row["expected_evidence"]
-    changed: dict[str, Any] = {
-        "expected_evidence": (kind, *names),
-        "evidence_text": texts[kind].format(names=" or ".join(names), NAMES=" or ".join(map(str.upper, names))),
-        "requirements": tuple(row["requirements"]),
-        "limits": tuple(_limit(one) for one in ([limits] if isinstance(limits, dict) else limits)),
-    }
-    return Variant(**{**row, **changed})
-
-
-def _limit(row: Mapping[str, Any]) -> VariantLimit:
-    values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in row.items()}
-    return VariantLimit(**values)
+    text = texts[kind].format(names=" or ".join(names), NAMES=" or ".join(map(str.upper, names)))
+    limits = [limits] if isinstance(limits, dict) else limits
+    return from_builtins({**row, "evidence_text": text, "limits": limits}, Variant)
 
 
 def known_variant(name: str | None, sets: Mapping[str, object]) -> Variant | None:

@@ -1,10 +1,11 @@
 """Arguments and exit codes that several commands share."""
 
+import json
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hpccoll.model.machine_file import MachineFile
+    from hpccoll.store.result_files import ResultFiles
+    from hpccoll.store.rows import Results
 
 PATHS = Annotated[list[Path], typer.Argument(help="raw files, or directories with raw files", metavar="PATHS...")]
 PROFILE = Annotated[
@@ -28,19 +31,24 @@ INCOMPLETE = 3
 """The exit code if something planned is missing or wrong, or nothing could be measured."""
 
 
-class FilesRead(Protocol):
-    """The result of reading several files."""
-
-    @property
-    def damaged(self) -> "Iterable[str]":
-        """A sentence for each file that could not be read."""
-
-    @property
-    def notes(self) -> "Iterable[str]":
-        """Sentences with other remarks on the files."""
+PICTURES = ".html", ".svg", ".png"
 
 
-def report_damaged(read: FilesRead) -> int:
+def show_found(record: object, lines: "Iterable[str]", *, as_json: bool) -> None:
+    """Print what a command found: as lines, or as JSON, in which a record is what its ``to_json`` returns."""
+    if as_json:
+        typer.echo(json.dumps(record, indent=1, default=lambda part: part.to_json()))
+    else:
+        typer.echo("\n".join(lines))
+
+
+def check_suffix(out: Path | None, *suffixes: str) -> None:
+    """Check that an output file, if one is requested, is of a known format."""
+    if out and out.suffix not in suffixes:
+        raise BadInputError("--out", str(out), f"a file name that ends with {', '.join(suffixes)}")
+
+
+def report_damaged(read: "Results | ResultFiles") -> int:
     """Print unreadable files and notes on stderr, and return the exit code."""
     damaged = list(read.damaged)
     for line in (*damaged, *(f"note: {note}" for note in read.notes)):

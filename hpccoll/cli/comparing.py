@@ -1,12 +1,11 @@
 """Commands that compare results: of two runs, and of other programs."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, report_damaged
+from hpccoll.cli.common import INCOMPLETE, PICTURES, check_suffix, report_damaged, show_found
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line, writing
 from hpccoll.common.units import format_count
 
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from hpccoll.store.rows import Results
 
 family = typer.Typer()
-
-
-PICTURES = ".html", ".svg", ".png"
 
 
 @family.command(epilog="Example: hpccoll compare results/last-week results/today --out changes.html")
@@ -57,21 +53,20 @@ def compare(
     from hpccoll.analysis.reference import compare_with_reference, read_reference
     from hpccoll.analysis.run_comparison import check_tolerance
     from hpccoll.analysis.run_comparison import compare as compare_runs
-    from hpccoll.render.comparison_text import comparison_lines
+    from hpccoll.render.comparison_tables import comparison_lines
     from hpccoll.store.load_results import read_results
 
     check_tolerance(tolerance)
     _check_paths(paths, reference, make_reference=make_reference, as_json=as_json)
     if make_reference:
         return _make_reference(paths, out)
-    if out and out.suffix not in PICTURES:
-        raise BadInputError("--out", str(out), f"a name that ends in {', '.join(PICTURES)}")
+    check_suffix(out, *PICTURES)
     given = read_reference(reference) if reference else None
     results = [read_results([path]) for path in paths]
     codes = [report_damaged(read) for read in results]
     old, new = results[0], results[-1]
     compared = compare_with_reference(given, new, tolerance) if given else compare_runs(old, new, tolerance)
-    typer.echo(json.dumps(compared.to_json(), indent=1) if as_json else "\n".join(comparison_lines(compared)))
+    show_found(compared, comparison_lines(compared), as_json=as_json)
     if out:
         from hpccoll.render.comparison_page import write_comparison
 

@@ -1,12 +1,11 @@
 """Commands that measure nothing: list, show, export-schedule, evidence and doctor."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, progress_counter
+from hpccoll.cli.common import INCOMPLETE, progress_counter, show_found
 from hpccoll.common.errors import BadInputError, writing
 
 ALGORITHM = Annotated[str, typer.Argument(help="name of the algorithm; see hpccoll list", metavar="ALGORITHM")]
@@ -49,10 +48,10 @@ def list_(
     if word and word in REFERENCES:
         entries = [*REFERENCES[word]()]
         rows = [{"name": entry.name, "meaning": entry.meaning, **entry.details} for entry in entries]
-        typer.echo(json.dumps(rows, indent=1) if as_json else "\n".join(reference_lines(entries)))
-        return
-    tables = select(listing(), word, REFERENCES) if word else listing()
-    typer.echo(json.dumps(tables, indent=1) if as_json else "\n".join(listing_lines(tables)))
+        show_found(rows, reference_lines(entries), as_json=as_json)
+    else:
+        tables = select(listing(), word, REFERENCES) if word else listing()
+        show_found(tables, listing_lines(tables), as_json=as_json)
 
 
 @family.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")
@@ -171,8 +170,7 @@ def evidence(
     if network not in (None, "rdma", "tcp"):
         raise BadInputError("--network", network, ["rdma", "tcp"])
     log_set = read_log_files(logs)
-    lines = log_report.report_lines(log_set, network)
-    typer.echo(log_report.to_json(log_set, network) if as_json else "\n".join(lines))
+    show_found(log_report.logs_json(log_set, network), log_report.log_lines(log_set, network), as_json=as_json)
     return INCOMPLETE if log_report.has_critical_findings(log_set, network) else 0
 
 

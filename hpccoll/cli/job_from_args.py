@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpccoll.cases.case import EXECUTORS, RUN_JOB, Effort, Job, Parameter, Shape
-from hpccoll.cases.keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
+from hpccoll.cases.keys import ALL, DEFAULT_ALGORITHMS, read_option
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_CASES, RANKS
-from hpccoll.common.units import parameter_values, parse_parameter, size_range
+from hpccoll.common.units import parameter_values, parse_parameter, sizes_between
 
 if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest
@@ -43,12 +43,12 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.analysis.resolve_auto import check_table_given
     from hpccoll.cases.product import count_cases, expand_cases
 
-    aggregators = read_integer("--aggregators", arguments.aggregators)
+    aggregators = read_option("--aggregators", arguments.aggregators)
     if aggregators >= launched.ranks:
         expected = f"at most {launched.ranks - 1}: at least one rank is a worker"
         raise BadInputError("--aggregators", aggregators, expected)
     layout = replace(launched, aggregators=aggregators)
-    request = step_request(arguments) if arguments.workload else _call_request(arguments, layout.workers)
+    request = train_request(arguments) if arguments.workload else _call_request(arguments, layout.workers)
     table = None if arguments.table is None else load_table(arguments.table, "--table")
     check_table_given("--table", arguments.table and str(arguments.table), request.algorithms)
     if (count := count_cases(request, layout.workers)) > MAX_CASES:
@@ -57,7 +57,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         raise BadInputError("--executor", arguments.executor, EXECUTORS)
     return Job(
         name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
-        **variant_settings(arguments), seed=read_integer("--seed", arguments.seed), effort=_effort(arguments),
+        **variant_settings(arguments), seed=read_option("--seed", arguments.seed), effort=_effort(arguments),
         table=table, executor=arguments.executor, models=request.models,
         cases=tuple(expand_cases(request, layout.workers)),
     )  # fmt: skip
@@ -70,7 +70,7 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     from hpccoll.schedule import collective
 
     family = collective(arguments.collective)
-    root = read_integer("-r", arguments.root or "0")
+    root = read_option("-r", arguments.root or "0")
     if arguments.root and not family.rooted:
         raise BadInputError("root", root, f"none: {family.name} has no root")
     if arguments.in_place and not family.in_place:
@@ -86,7 +86,7 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(
         **common, collectives=[family.name], algorithms=algorithms, timings=timings, roots=[root],
-        sizes=size_range(arguments.begin, arguments.end, read_integer("-f", arguments.factor)),
+        sizes=sizes_between(arguments.begin, arguments.end, read_option("-f", arguments.factor)),
         in_place=(True,) if arguments.in_place else (False, True),
         pairs=list(dict.fromkeys((root, _rank_from_end(peer, workers)) for peer in calls.get("peer", []))),
         concurrent=calls.get("concurrent", []), traffic=calls.get("traffic", []),
@@ -94,7 +94,7 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     )  # fmt: skip
 
 
-def step_request(arguments: argparse.Namespace) -> "CaseRequest":
+def train_request(arguments: argparse.Namespace) -> "CaseRequest":
     """Return the request of ``hpccoll train``.
 
     Raises:
@@ -178,7 +178,7 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
     if arguments.variant is not None and arguments.variant not in named_variants():
         raise BadInputError("--variant", arguments.variant, named_variants())
-    settings = dict(map(parse_parameter, arguments.communicator))
+    settings = dict(parse_parameter(text, "--communicator") for text in arguments.communicator)
     environment = named_variants()[arguments.variant].environment if arguments.variant else {}
     communicator = variant_communicator(arguments.variant, settings, "--communicator")
     for setting, name in overridden_settings(environment, communicator):
@@ -202,11 +202,11 @@ def parse_shape(text: str) -> Shape:
 
 def _effort(arguments: argparse.Namespace) -> Effort:
     effort = Effort(
-        warmup=read_integer("-w", arguments.warmup), rounds=read_integer("--rounds", arguments.rounds),
-        seconds=read_number("--seconds", arguments.seconds), timeout=read_number("--timeout", arguments.timeout),
-        operations=read_integer("--operations", arguments.operations),
+        warmup=read_option("-w", arguments.warmup), rounds=read_option("--rounds", arguments.rounds),
+        seconds=read_option("--seconds", arguments.seconds), timeout=read_option("--timeout", arguments.timeout),
+        operations=read_option("--operations", arguments.operations),
     )  # fmt: skip
     if arguments.iterations is None:
         return effort
-    n = read_integer("-n", arguments.iterations)
+    n = read_option("-n", arguments.iterations)
     return replace(effort, min_iterations=n, max_iterations=n)

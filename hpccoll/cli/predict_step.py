@@ -1,14 +1,20 @@
 """The command predict step."""
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from hpccoll.cli.common import parse_counts, progress_counter, read_machine_or_cluster
+from hpccoll.cli.common import (
+    PICTURES,
+    check_suffix,
+    parse_counts,
+    progress_counter,
+    read_machine_or_cluster,
+    show_found,
+)
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import FLAG
 from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, NumberWithUnit, StepKey, option
@@ -16,7 +22,6 @@ from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, N
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
 
-PICTURES = (".html", ".svg", ".png")
 EXAMPLE = "Example: hpccoll predict step --model llama2-7b --cluster 8xh100-400g --nodes 2-64 --flops-rate 400e12"
 
 ONLY_SIMULATED = "machine", "cluster", "parallel", "mfu", "batch"
@@ -76,8 +81,7 @@ def predict_step(
     """
     if param and texts["algorithm"] is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
-    if out and out.suffix not in PICTURES:
-        raise BadInputError("--out", str(out), f"a file name that ends with {', '.join(PICTURES)}")
+    check_suffix(out, *PICTURES)
     _check_form({**texts, "machine": machine, "cluster": cluster, "scenarios": scenarios})
     keys = {name: _read(name, key, texts[name]) for name, key in {**PREDICTED, **WALL}.items()}
     if scenarios:
@@ -89,7 +93,7 @@ def predict_step(
     if out:
         with writing(out):
             answer.write(out)
-    typer.echo(json.dumps(answer.rows, indent=1) if as_json else "\n".join(answer.lines))
+    show_found(answer.rows, answer.lines, as_json=as_json)
     if out and not as_json:
         typer.echo(f"picture: {out}")
     return 0
@@ -128,7 +132,7 @@ def _simulated(
     request = step_request(keys, parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
     with progress_counter("numbers of nodes") as progress:
         predicted = predict_steps(described, request, progress)
-    rows = [one.row() for one in predicted.predictions]
+    rows = [one.to_json() for one in predicted.predictions]
 
     def write(out: Path) -> None:
         from hpccoll.render.step_chart import write_step_chart
@@ -162,7 +166,7 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
         keys["ranks_per_node"] or 1, keys["node_rate"],
     )  # fmt: skip
     points = wall_points(wall, counts)
-    rows, lines = [point.row() for point in points], list(closed_form_lines(points))
+    rows, lines = [point.to_json() for point in points], list(closed_form_lines(points))
 
     def write(out: Path) -> None:
         from hpccoll.render.step_chart import write_wall_chart
@@ -178,7 +182,7 @@ def _scenarios(path: Path) -> _Answer:
 
     with progress_counter("scenarios") as progress:
         predicted = predict_scenarios(path, progress)
-    rows = [one.row() for one in predicted]
+    rows = [one.to_json() for one in predicted]
 
     def write(out: Path) -> None:
         from hpccoll.render.step_chart import write_scenario_chart

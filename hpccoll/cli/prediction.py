@@ -1,12 +1,19 @@
 """The command predict, and its command step."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpccoll.cli.common import parse_counts, progress_counter, read_machine_or_cluster, report_damaged
+from hpccoll.cli.common import (
+    PICTURES,
+    check_suffix,
+    parse_counts,
+    progress_counter,
+    read_machine_or_cluster,
+    report_damaged,
+    show_found,
+)
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 
@@ -20,7 +27,6 @@ family.add_typer(group, name="predict")
 group.command("step", epilog=EXAMPLE)(predict_step)
 
 QUESTIONS = ("best",)
-PICTURES = (".html", ".svg", ".png")
 RAW_FILE = ".h5"
 
 
@@ -97,12 +103,10 @@ def predict(
         predicted = predict_all(model, request, progress)
     if out:
         _write(predicted, out)
-    if as_json:
-        rows = question_rows(predicted) if question else [one.row() for one in predicted.predictions]
-        typer.echo(json.dumps(rows, indent=1))
+    if question:
+        show_found(question_rows(predicted), prediction_report.question_lines(predicted), as_json=as_json)
     else:
-        lines = prediction_report.question_lines if question else prediction_report.report_lines
-        typer.echo("\n".join(lines(predicted)))
+        show_found(predicted.predictions, prediction_report.prediction_lines(predicted), as_json=as_json)
     if as_json or question:
         for line in prediction_report.left_out_lines(predicted.left_out):
             typer.echo(f"hpccoll: {line}", err=True)
@@ -127,10 +131,8 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     files = read_all(paths)
     with progress_counter("predictions") as progress:
         compared = expectations(files.raw_results, model, progress)
-    if as_json:
-        typer.echo(json.dumps([row for each in compared for row in each.rows()], indent=1))
-    else:
-        typer.echo("\n".join(line for each in compared for line in expectation_lines(each)))
+    rows = [row for each in compared for row in each.rows()]
+    show_found(rows, (line for each in compared for line in expectation_lines(each)), as_json=as_json)
     return report_damaged(files)
 
 
@@ -140,8 +142,7 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 
     if out is None:
         return
-    if out.suffix not in (*PICTURES, RAW_FILE):
-        raise BadInputError("--out", str(out), f"a file name that ends with {', '.join((*PICTURES, RAW_FILE))}")
+    check_suffix(out, *PICTURES, RAW_FILE)
     if out.suffix == RAW_FILE:
         check_file(out, machine, request)
 
@@ -158,7 +159,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
         if out.suffix == RAW_FILE:
             write_raw_file(raw_predictions(predicted, out), out)
             return
-        rows = [one.row() for one in predicted.predictions]
+        rows = [one.to_json() for one in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
         write_prediction_chart(rows, map_cells(predicted), out, title, machine_lines(predicted.machine))
 
@@ -174,7 +175,7 @@ def _names(text: str | None, collective: str) -> list[str]:
 def _sizes(begin: str | None, end: str | None, factor: str, collective: str) -> list[int]:
     from hpccoll.cases.algorithm_registry import collective as row
     from hpccoll.common.limits import FACTOR
-    from hpccoll.common.units import size_range
+    from hpccoll.common.units import sizes_between
 
-    sizes = size_range(begin or "1K", end or begin or "1G", FACTOR.read("-f", factor))
+    sizes = sizes_between(begin or "1K", end or begin or "1G", FACTOR.read("-f", factor))
     return sizes[:1] if row(collective).token else sizes  # a barrier has one size

@@ -90,11 +90,11 @@ def print_ranks(ranks: "Ranks") -> int:
 def print_dry_run(arguments: argparse.Namespace) -> int:
     """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
     from hpccoll.cases.product import workloads
-    from hpccoll.cli.job_from_args import step_request
+    from hpccoll.cli.job_from_args import train_request
     from hpccoll.render.dry_run import dry_run_json, dry_run_lines
     from hpccoll.training.model_file import models_from_json
 
-    request = step_request(arguments)
+    request = train_request(arguments)
     ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
     if arguments.json:
         made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in workloads(request)]

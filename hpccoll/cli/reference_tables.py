@@ -47,7 +47,7 @@ def _settings() -> Iterator[Entry]:
 
     for name, setting in COMMUNICATOR_SETTINGS.items():
         since = f"NCCL {setting.since // 10000}.{setting.since // 100 % 100}"
-        yield Entry(name, setting.effect, {"since": since, "values": setting.expected})
+        yield Entry(name, setting.effect, {"since": since, "values": str(setting.kind)})
 
 
 def _sweep() -> Iterator[Entry]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, PROFILE, SITE
+from hpccoll.cli.common import INCOMPLETE, PROFILE, SITE, show_found
 from hpccoll.cli.results import write_report
 from hpccoll.common.errors import BadInputError
 
@@ -34,7 +34,7 @@ def sweep(
 
     Cases with results are not measured again. Arguments after -- are passed to Snakemake; -- -n is a dry run.
     """
-    from hpccoll.render.plan_text import head
+    from hpccoll.render.plan_text import plan_summary
     from hpccoll.sweep import workflow
     from hpccoll.sweep.paths import default_sweep
     from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
@@ -57,7 +57,7 @@ def sweep(
         for orphan in orphans:
             typer.echo(f"ended an orphan of an earlier sweep: {orphan}", err=True)
         write_plan(plan, out)
-        typer.echo("\n".join((*head(plan), f"$ {shlex.join(command)}")))
+        typer.echo("\n".join((*plan_summary(plan), f"$ {shlex.join(command)}")))
         counter = MeasurementCounter(plan, out)
         with progress_display(counter.total) as show:
             code = workflow.run_workflow(command, out, lambda: show(counter.count()), monitor)
@@ -89,14 +89,14 @@ def plan(
     Each job is shown with its environment and the evidence that it requires. Nothing is submitted. Without --profile, a
     sweep over nodes or for a --site is planned offline, on any machine; with a Slurm profile the cluster is queried.
     """
-    from hpccoll.render import plan_text
+    from hpccoll.render.plan_text import plan_json, plan_lines
     from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
 
     made = make_plan(config, profile, site, out)
     if out:
         check_output_directory(made, out)
         write_plan(made, out)
-    typer.echo(plan_text.as_json(made) if as_json else "\n".join(plan_text.lines(made)))
+    show_found(plan_json(made), plan_lines(made), as_json=as_json)
 
 
 @family.command(epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out results/my/raw/mpi.p4.h5")

@@ -1,12 +1,11 @@
 """Commands that evaluate results: tune and model."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import PATHS, progress_counter, report_damaged
+from hpccoll.cli.common import PATHS, progress_counter, report_damaged, show_found
 from hpccoll.common.errors import BadInputError, UnusableError
 
 family = typer.Typer()
@@ -33,7 +32,7 @@ def tune(
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import recommend
     from hpccoll.render.answers import Answers
-    from hpccoll.render.choice_table_text import all_table_lines, judgement_lines
+    from hpccoll.render.choice_table_text import choice_table_lines, judgement_lines
     from hpccoll.store.load_results import read_results
 
     if (out is None) == (judge is None):
@@ -43,10 +42,10 @@ def tune(
     results = read_results(paths)
     if judge:
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
-        typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement_lines(judgement)))
+        show_found(judgement, judgement_lines(judgement), as_json=as_json)
     elif out:
         write_table(build_table(results), out)
-        lines = (*all_table_lines(Answers(recommend(results))), f"table: {out}", *table_warnings(results))
+        lines = (*choice_table_lines(Answers(recommend(results))), f"table: {out}", *table_warnings(results))
         typer.echo("\n".join(lines))
     return report_damaged(results)
 
@@ -72,7 +71,6 @@ def model(
     """
     from hpccoll.common.yaml_model import load_yaml
     from hpccoll.model.machine_file import DeclaredSections, write_machine
-    from hpccoll.model.run_model import as_json as model_json
     from hpccoll.model.run_model import models_of
     from hpccoll.render.model_report import model_lines
     from hpccoll.store.result_files import read_all
@@ -87,10 +85,7 @@ def model(
             several = ", ".join(f"{each.measured_on[1]} over {each.over}" for each in fitted)
             raise BadInputError("--out", str(out), f"results of one machine and transport, not of {several}")
         write_machine(fitted[0].machine_file(), out)
-    if as_json:
-        typer.echo(json.dumps([model_json(each) for each in models], indent=1))
-    else:
-        typer.echo("\n".join(line for each in models for line in model_lines(each)))
-        if out:
-            typer.echo(f"machine: {out}")
+    show_found(models, (line for each in models for line in model_lines(each)), as_json=as_json)
+    if out and not as_json:
+        typer.echo(f"machine: {out}")
     return report_damaged(files)

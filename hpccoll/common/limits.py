@@ -226,6 +226,9 @@ SWEEP_BYTES = 1 << 17
 TABLE_BYTES = 1 << 24
 JOB_BYTES = 1 << 26
 """The maximum size of a job file or a plan: a case takes 350 bytes, more with long parameters."""
+MAX_MPI_LANES = 512
+"""The maximum number of lanes of a plan over MPI, which guarantees tags up to 32767: a lane has 64 of them."""
+
 MAX_TRAFFIC_RANKS = 4096
 """The maximum number of ranks with unequal blocks: every rank holds a number for every pair."""
 TRAFFIC_BYTES = 1 << 27

@@ -26,7 +26,7 @@ LAST_OF_SCHEMA_1 = "git+https://github.com/hpccoll/hpccoll@3d752ba"
 """The last version that reads and writes files of schema 1."""
 
 
-def to_json(record: object) -> str:
+def json_text(record: object) -> str:
     """Return a record as JSON for people and digests: keys are sorted, and each is on a line of its own."""
     return msgspec.json.format(msgspec.json.encode(record, order="sorted"), indent=1).decode()
 

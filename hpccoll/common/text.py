@@ -1,10 +1,13 @@
 """What every sentence is made of: typed findings with their text, lists in words, and tables of text."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from hpccoll.common.units import format_count
+
+Entry = TypeVar("Entry")
 
 Severity: TypeAlias = Literal["critical", "warning", "absent", "info"]
 """critical: results may be useless, or a sweep cannot run; warning: results are weaker, or something is restricted;
@@ -36,24 +39,14 @@ def finding_line(finding: Finding) -> str:
     return f"{SEVERITY_WORDS[finding.severity]:>5}  {finding}{remedy}"
 
 
-def info(kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
-    """Return a finding that states a fact."""
-    return Finding(kind, "info", text, title, remedy, values)
+def _finding(severity: Severity, kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
+    return Finding(kind, severity, text, title, remedy, values)
 
 
-def warning(kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
-    """Return a finding that weakens results, or names a restriction."""
-    return Finding(kind, "warning", text, title, remedy, values)
-
-
-def absent(kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
-    """Return a finding that something is missing that some cases need."""
-    return Finding(kind, "absent", text, title, remedy, values)
-
-
-def critical(kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
-    """Return a finding that may make results useless, or a sweep impossible."""
-    return Finding(kind, "critical", text, title, remedy, values)
+info, warning, absent, critical = (
+    partial(_finding, "info"), partial(_finding, "warning"), partial(_finding, "absent"), partial(_finding, "critical"),
+)  # fmt: skip
+"""Functions that return a finding of their severity."""
 
 
 def join_words(words: Iterable[object], conjunction: str = "and") -> str:
@@ -76,14 +69,24 @@ def in_brackets(*parts: str) -> str:
     return f" ({words})" if words else ""
 
 
-def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "  ") -> Iterator[str]:
-    """Yield a table of text: a line of headings, then one for each row; columns are aligned to the right.
+Columns: TypeAlias = Sequence[tuple[str, Callable[[Entry], object]]]
+"""The columns of a table: the heading, and what returns the cell of an entry."""
 
-    The first column is aligned to the left if it begins with words.
+
+def table_of(columns: Columns[Entry], entries: Iterable[Entry]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings of a table and the text of its cells, a row for each entry."""
+    return [heading for heading, _ in columns], [[str(cell(entry)) for _, cell in columns] for entry in entries]
+
+
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "  ") -> Iterator[str]:
+    """Yield a table of text: a line of headings, then one for each row.
+
+    A column is aligned to the left if its first cell begins with a letter, else to the right.
     """
     cells = [[*head], *([str(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    left = "<" if len(cells) > 1 and cells[1][0][:1].isalpha() else ">"
-    for first, *others in cells:
-        aligned = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
-        yield (indent + "  ".join([f"{first:{left}{widths[0]}}", *aligned])).rstrip()
+    columns = [*zip(*cells, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    sides = ["<" if next(filter(None, column[1:]), "")[:1].isalpha() else ">" for column in columns]
+    for row in cells:
+        aligned = (f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
+        yield (indent + "  ".join(aligned)).rstrip()

@@ -31,7 +31,7 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
     return int(match["number"]) * prefix
 
 
-def size_range(begin: str, end: str, factor: int) -> list[int]:
+def sizes_between(begin: str, end: str, factor: int) -> list[int]:
     """Return the sizes from the option -b to the option -e, each ``factor`` times the one before.
 
     Raises:
@@ -88,7 +88,7 @@ def _parse_quantity(text: str, units: Mapping[str, float], key: str, expected: s
     return value
 
 
-def parse_parameter(text: str) -> tuple[str, int | str]:
+def parse_parameter(text: str, key: str = "--param") -> tuple[str, int | str]:
     """Parse the name and the value of ``channels=4`` or ``outer=ring``; digits are a whole number.
 
     Raises:
@@ -96,7 +96,7 @@ def parse_parameter(text: str) -> tuple[str, int | str]:
     """
     name, equals, value = text.partition("=")
     if not (name and equals) or re.fullmatch(r"-?[0-9]{19,}", value):
-        raise BadInputError("--param", text, "a name and a value, such as channels=4, a number of at most 18 digits")
+        raise BadInputError(key, text, "a name and a value, such as channels=4, a number of at most 18 digits")
     return name, int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
@@ -149,10 +149,13 @@ def format_wait(seconds: float) -> str:
 
 def format_seconds(seconds: float) -> str:
     """Format a duration with three significant digits: ``5.61 us``, ``12.8 ms``."""
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= 0.9995 * scale:  # 0.9995 rounds to 1
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+    scale, unit = _largest_unit(seconds, (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+    return f"{seconds / scale:.3g} {unit}"
+
+
+def _largest_unit(value: float, *units: tuple[float, str]) -> tuple[float, str]:
+    """Return the first of the units, the largest first, of which a value is 1 or more when rounded; else the last."""
+    return next((unit for unit in units if value >= 0.9995 * unit[0]), units[-1])
 
 
 def format_interval(ends: tuple[float, float]) -> str:
@@ -162,10 +165,8 @@ def format_interval(ends: tuple[float, float]) -> str:
 
 def format_bit_rate(rate: float) -> str:
     """Format a rate in bits a second with a decimal prefix: ``400 Gbit/s``, ``56,000 Gbit/s``."""
-    for scale, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s")):
-        if rate >= 0.9995 * scale:
-            return f"{rate / scale:,.0f} {unit}" if rate >= 1000 * scale else f"{rate / scale:.3g} {unit}"
-    return f"{rate:.3g} bit/s"
+    scale, unit = _largest_unit(rate, (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1.0, "bit/s"))
+    return f"{rate / scale:,.0f} {unit}" if rate >= 1e12 else f"{rate / scale:.3g} {unit}"
 
 
 def rate_unit(largest: float) -> tuple[float, str]:
@@ -181,10 +182,8 @@ def format_rate(rate: float) -> str:
 
 def format_decimal_bytes(nbytes: float) -> str:
     """Format bytes with three significant digits and a decimal prefix: ``14 GB``, ``8.2 MB``."""
-    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if nbytes >= 0.9995 * scale:
-            return f"{nbytes / scale:.3g} {unit}"
-    return f"{nbytes:.0f} B"
+    scale, unit = _largest_unit(nbytes, (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+    return f"{nbytes / scale:.3g} {unit}" if scale > 1 else f"{nbytes:.0f} B"
 
 
 def format_count(count: object, noun: str) -> str:

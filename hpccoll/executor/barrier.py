@@ -7,9 +7,9 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.executor.compiled_executor import ExecutorOptions, NodeMemory
 from hpccoll.executor.library import load_library
 from hpccoll.executor.mpi_functions import mpi_functions, probe_struct, request_array, status_array
-from hpccoll.executor.plan_arrays import ExecutorOptions, NodeMemory
 from hpccoll.executor.structures import STRUCTURES
 
 LINE = 8

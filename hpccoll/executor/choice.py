@@ -3,9 +3,9 @@
 from mpi4py import MPI
 
 from hpccoll.common.errors import UnusableError
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.executor.library import ExecutorUnavailableError, load_library
 from hpccoll.executor.mpi_functions import mpi_functions
-from hpccoll.executor.plan_arrays import ExecutorOptions
 from hpccoll.executor.structures import DTYPES, kernel
 
 

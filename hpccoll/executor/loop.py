@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.compiled_executor import CompiledExecutor
 from hpccoll.executor.library import load_library
-from hpccoll.executor.plan_arrays import ExecutorPlan
 from hpccoll.executor.structures import BLOCK, STRUCTURES, Records, records
 
 Blocks: TypeAlias = Sequence[tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger]]]
@@ -48,7 +48,7 @@ class ExecutorLoop:
     """
 
     def __init__(
-        self, plan: ExecutorPlan, check: CheckedBuffers, generations: int, barrier: ExecutorBarrier,
+        self, plan: CompiledExecutor, check: CheckedBuffers, generations: int, barrier: ExecutorBarrier,
         progress: ctypes.Array[ctypes.c_int64],
     ) -> None:  # fmt: skip
         self._plan, self._check, self._barrier, self._progress = plan, check, barrier, progress

@@ -21,7 +21,7 @@ NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 COUNT = re.compile(r"[0-9]{1,19}")
 
 
-def read_number(where: str, name: str, cell: str) -> float:
+def read_cell(where: str, name: str, cell: str) -> float:
     """Return the number in a cell; BadInputError if it is not a finite number of at least 0."""
     value = float(cell) if NUMBER.fullmatch(cell) else math.inf
     if value == math.inf:

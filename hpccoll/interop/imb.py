@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_count, read_number
+from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_cell, read_count
 from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.reduction import BFLOAT16
 
@@ -198,7 +198,7 @@ class _ImbParser(PrintedTableParser):
             return
         self.add_to_table()
         row = self.row(line[0], self.columns)
-        numbers = {name: read_number(self.where, name, cell) for name, cell in row.items()}
+        numbers = {name: read_cell(self.where, name, cell) for name, cell in row.items()}
         size = 1 if self.benchmark.function == "Barrier" else read_count(self.where, "#bytes", row["#bytes"])
         if not self.processes:
             raise self.error(line[0], "the line of its #processes above the table")

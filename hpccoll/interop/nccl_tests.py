@@ -32,7 +32,7 @@ from hpccoll.interop.nccl_tests_run import (
     check_devices,
     collective_of,
     header_params,
-    nccl_version,
+    nccl_version_text,
     program_name,
     several_processes,
 )
@@ -133,7 +133,7 @@ class _NcclTestsParser(LineParser):
         self._enter(VERSION)
         self.run.suite, self.run.version = SUITES[found[1]], found[2]
         if library := re.search(r"ccl-library=([0-9]+(?:\.[0-9]+)+|[0-9]{1,9})\b", found[3]):
-            version = library[1] if "." in library[1] else nccl_version(int(library[1]))
+            version = library[1] if "." in library[1] else nccl_version_text(int(library[1]))
             self.run.library = f"{self.run.suite.library} {version}"
         else:
             self.output.remarks.append(f"{self.where} does not say the version of the library: {found[0]}")
@@ -274,7 +274,7 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
         RCCL_TESTS if any(AMD_GPU.search(str(each.get("device_info"))) for each in config["devices"]) else NCCL_TESTS
     )
     output.source = output.program = suite.source
-    output.library = f"{suite.library} {nccl_version(int(content['nccl_version']))}"
+    output.library = f"{suite.library} {nccl_version_text(int(content['nccl_version']))}"
     output.truncated = "average_bus_bandwidth" not in content
     run = PrintedRun(str(path), output.library, suite, collective=collective_of(str(path), arguments[0]))
     run.per_process = per_process = int(config["nthreads"]) * int(config["ngpus"])

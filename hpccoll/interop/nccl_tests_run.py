@@ -21,8 +21,8 @@ from hpccoll.interop.benchmark_output import (
     BenchmarkOutput,
     ForeignResult,
     SuppliedMetadata,
+    read_cell,
     read_count,
-    read_number,
 )
 from hpccoll.interop.printed_bandwidth import SINGLETONS, PrintedBandwidth, possible_ranks
 from hpccoll.schedule import DTYPES
@@ -71,7 +71,7 @@ WITHOUT_EFFECT = {"nthread", "ngpus", "minbytes", "maxbytes", "step", "warmup it
 """Fields of the header line that do not change what an operation is. Any other field becomes a parameter."""
 
 
-def nccl_version(code: int) -> str:
+def nccl_version_text(code: int) -> str:
     """Return the version of a code of NCCL or RCCL: 22707 is 2.27.7, 2804 is 2.8.4."""
     hundreds = code // 100
     major, minor = divmod(hundreds, 100) if code >= 10_000 else divmod(hundreds, 10)
@@ -228,8 +228,8 @@ def add_result(
     output.add(
         one.where,
         ForeignResult(
-            case=case, seconds=read_number(one.where, "time", one.values["time"]) * 1e-6, reported=one.reported,
-            wrong=None if wrong == "N/A" else int(read_number(one.where, "#wrong", wrong)), failure=failure,
+            case=case, seconds=read_cell(one.where, "time", one.values["time"]) * 1e-6, reported=one.reported,
+            wrong=None if wrong == "N/A" else int(read_cell(one.where, "#wrong", wrong)), failure=failure,
         ),
     )  # fmt: skip
 

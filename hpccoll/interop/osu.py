@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_count, read_number
+from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_cell, read_count
 from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
 
@@ -209,7 +209,7 @@ class _OsuParser(PrintedTableParser):
             return
         self.add_to_table()
         reported = self.row(line[0], self.columns_of(line[0].split()))
-        value = read_number(self.where, self.quantity, reported[self.quantity])
+        value = read_cell(self.where, self.quantity, reported[self.quantity])
         size = 1 if self.test.function == "Barrier" else read_count(self.where, "Size", reported["Size"])
         self.check_rising(size)
         self.types.add(self.dtype)
@@ -251,11 +251,11 @@ class _OsuParser(PrintedTableParser):
         """Check the numbers of a line against each other."""
         names = RANGES.get(self.quantity, ())
         if names and {*names} <= {*reported}:
-            low, high = (read_number(self.where, name, reported[name]) for name in names)
+            low, high = (read_cell(self.where, name, reported[name]) for name in names)
             self.check_between(self.quantity, value, low, high)
         if (rate := reported.get("Messages/s")) is not None:
             low, high = (max(0, value + error) * 1e6 / max(size, 1) for error in (-ROUNDING, ROUNDING))
-            self.check_between("Messages/s", read_number(self.where, "Messages/s", rate), low, high, slack=SLACK)
+            self.check_between("Messages/s", read_cell(self.where, "Messages/s", rate), low, high, slack=SLACK)
 
     def test_quantities(self, test: MpiBenchmark) -> tuple[str, ...]:
         """Return the columns that may hold the result of a test."""

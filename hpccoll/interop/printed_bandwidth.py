@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.interop.benchmark_output import read_count, read_number
+from hpccoll.interop.benchmark_output import read_cell, read_count
 
 MEASURED = "time", "algbw", "busbw"
 """The columns that every placement has."""
@@ -87,5 +87,5 @@ def _factor(name: str, ranks: int) -> float:
 
 
 def _printed(where: str, name: str, cell: str) -> tuple[float, float]:
-    value, exponent = read_number(where, name, cell), int(Decimal(cell).as_tuple().exponent)
+    value, exponent = read_cell(where, name, cell), int(Decimal(cell).as_tuple().exponent)
     return value, _ROUNDING * 10.0 ** min(exponent, 300 if value >= 100 else -2)  # fewer decimals only if none fit

@@ -12,7 +12,7 @@ from hpccoll.cases.case import Case, Job
 from hpccoll.cases.probe_cases import requested_algorithm
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.executor.barrier import ExecutorBarrier
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, Prepared, SkippedCase

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from mpi4py import MPI
 
 from hpccoll.analysis.choice_table import TuneTable
-from hpccoll.analysis.conditions import Conditions, machine_name, mpi_version
+from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
 from hpccoll.analysis.resolve_auto import resolve_auto
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
@@ -18,7 +18,7 @@ from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
@@ -58,13 +58,13 @@ class SkippedCase:
 class CaseFactory:
     """Prepares the cases of a job; created, used and closed on all ranks together.
 
-    ``attempt`` has the machine and the places of the ranks; without ``executor`` Python runs plans in host memory.
+    ``attempt`` has the machine and the places of the ranks; ``executor_options`` are as in RunSettings.
     """
 
     def __init__(
-        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, executor: ExecutorOptions | None = None
+        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, executor_options: ExecutorOptions | None = None
     ) -> None:
-        self.settings = RunSettings(job.communicator, executor, job.effort)
+        self.settings = RunSettings(job.communicator, executor_options, job.effort)
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
@@ -157,9 +157,9 @@ class CaseFactory:
 
     def _conditions(self, case: Case) -> str:
         """Return what the choices of a table depend on, as the table names it."""
-        options = self.settings.executor
+        options = self.settings.executor_options
         compiled = options and case.device == "cpu" and case.dtype in options.dtypes
-        mpi = mpi_version(self.attempt.provenance)
+        mpi = recorded_mpi_version(self.attempt.provenance)
         machine = machine_name(self.attempt.machine, self.attempt.provenance)
         return Conditions(machine, mpi, COMPILED if compiled else PYTHON).label
 

@@ -146,7 +146,7 @@ class RankGpus:
         bus = self.gpu_of_rank.id
         own = NcclDevice(
             node=node_name(), host=settings.get("NCCL_HOSTID", self.ranks.node_id), bus=bus,
-            uuid=gpu.device_uuid(self.gpu_of_rank.number) or bus, version=gpu.nccl_version() or (),
+            uuid=gpu.device_uuid(self.gpu_of_rank.number) or bus, version=gpu.loaded_nccl_version() or (),
             may_share=settings.get(NCCL_GPU_SHARING_VARIABLE, "") not in ("", "0"),
         )  # fmt: skip
         return reason_nccl_refuses(self.ranks.comm.allgather(own))
@@ -172,7 +172,7 @@ class RankGpus:
         # The verdict comes first, because its child process uses the GPU.
         about: dict[str, Any] = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}
         if "nccl" in transports and not self.missing_for("nccl"):
-            version = ".".join(map(str, gpu.nccl_version() or ()))
+            version = ".".join(map(str, gpu.loaded_nccl_version() or ()))
             about["nccl"] = {"version": version, "files": loaded_nccl_files()}
         bus = self.gpu_of_rank.id
         near = [{"distance": each.distance, "names": each.nics} for each in read_sysfs_topology({0: bus})]
@@ -188,7 +188,7 @@ class RankGpus:
         If NVML does not report the GPU of a rank, any number of hosts may be of one domain.
         """
         facts = gpu_facts(self.gpu_of_rank.id)
-        own = facts["nvlink_domain"], facts["name"] is not None, self.ranks.node_id, gpu.nccl_version()
+        own = facts["nvlink_domain"], facts["name"] is not None, self.ranks.node_id, gpu.loaded_nccl_version()
         domains, reported, nodes, versions = zip(*self.ranks.comm.allgather(own), strict=True)
         oldest = min(filter(None, versions), default=None)
         sizes = Counter(domains if all(domains) else nodes).values()

@@ -9,7 +9,7 @@ from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.common.errors import UnusableError
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.executor.choice import agree_on_executor
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.job_results import JobResults

@@ -23,7 +23,7 @@ from hpccoll.measure.provenance import gather_attempt
 from hpccoll.measure.ranks import Ranks, first_reason, print_of_rank
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
-from hpccoll.transports.gpu import gpu_errors, nccl_version
+from hpccoll.transports.gpu import gpu_errors, loaded_nccl_version
 from hpccoll.transports.nccl.loaded_library import debug_reset
 
 REPETITIONS = 2
@@ -77,7 +77,7 @@ def probe_in_launch(ranks: Ranks, job: Job, pending_signal: Callable[[], int], g
     if gpus.missing_for("nccl"):
         return None
     reset = debug_reset()
-    version = ".".join(map(str, nccl_version() or ("of an unknown version",)))
+    version = ".".join(map(str, loaded_nccl_version() or ("of an unknown version",)))
     with _log_directory() as (directory, without_place):
         own_reason = without_place if reset else f"NCCL {version} cannot be silenced after it"
         reason = first_reason(ranks.comm, own_reason)

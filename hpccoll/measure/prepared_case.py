@@ -16,10 +16,9 @@ from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.cases.planned_schedule import PlannedSchedule, planned_schedule
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT, TRANSPORTS
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.units import format_size
 from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
-from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.measure.guards import guards_of
 from hpccoll.measure.payload import Array, Payload
 from hpccoll.measure.result_check import Check
@@ -33,7 +32,6 @@ from hpccoll.schedule.operation import Operation
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.library_calls import result_span
-from hpccoll.transports.mpi.transport import CHANNELS_KEY
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.transport_interface import Transport, TransportPlan
@@ -41,10 +39,10 @@ from hpccoll.transports.transport_interface import Transport, TransportPlan
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How the cases of a job are run; without ``executor`` Python runs plans in host memory."""
+    """How the cases of a job are run; without ``executor_options`` Python runs plans in host memory."""
 
     communicator: CommunicatorSettings = field(default_factory=dict)
-    executor: ExecutorOptions | None = None
+    executor_options: ExecutorOptions | None = None
     effort: Effort = field(default_factory=Effort)
 
 
@@ -84,11 +82,10 @@ class PreparedCase:
         self.checked = not (of.collective.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
-        self.transport = make_transport(case, comm, gpu, settings.communicator, settings.executor)
+        self.transport = make_transport(case, comm, gpu, settings.communicator, settings.executor_options)
         self.src, self.dst, self.plan = self._plan()
-        plan_executor = getattr(self.plan, "executor", None)
-        self._executor_plan = plan_executor if isinstance(plan_executor, ExecutorPlan) else None
-        self.executor = COMPILED if self._executor_plan else PYTHON
+        self._compiled = self.plan.executor if isinstance(self.plan.executor, CompiledExecutor) else None
+        self.executor = COMPILED if self._compiled else PYTHON
         expected: Array = self.dst[self._result_span()]
         self._result = expected if len(self.plan.result) == len(expected) else self.plan.result
         self.guards = [*guards_of(self._guarded(), self.rank)]
@@ -128,12 +125,8 @@ class PreparedCase:
         try:
             src, dst = (transport.empty(of.elements(name, self.rank), of.dtype) for name in ("src", "dst"))
             return src, dst, transport.plan(of, src, dst)
-        except BadInputError as error:  # on all ranks: too little memory or too few tags; other cases may run
+        except BadInputError:  # on all ranks: too little memory; other cases may run
             transport.close()
-            if error.key == CHANNELS_KEY and "segment" in self.case.params:  # the segment determines the channels
-                larger = f"a larger one: {error.value} channels follow from it ({error.expected})"
-                segment = format_size(int(self.case.params["segment"]))
-                raise BadInputError("parameter segment", segment, larger) from None
             raise
 
     @property
@@ -148,8 +141,8 @@ class PreparedCase:
 
         ``barrier`` returns the barrier of the compiled loop; ``progress`` is kept up to date.
         """
-        if self._executor_plan and isinstance(self.check, Check):
-            return ExecutorLoop(self._executor_plan, self.check, GENERATIONS, barrier(), progress.numbers)
+        if self._compiled and isinstance(self.check, Check):
+            return ExecutorLoop(self._compiled, self.check, GENERATIONS, barrier(), progress.numbers)
         return PythonLoop(self, sync, progress)
 
     def _result_span(self) -> slice:
@@ -270,7 +263,7 @@ class PreparedCase:
 
 def make_transport(
     case: Case, comm: MPI.Intracomm, gpu: Gpu | None, communicator: CommunicatorSettings,
-    executor: ExecutorOptions | None = None,
+    options: ExecutorOptions | None = None,
 ) -> Transport:  # fmt: skip
     """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
 
@@ -279,7 +272,7 @@ def make_transport(
     row = TRANSPORTS[case.transport]
     implementation = load_class((row.native if case.algorithm == NATIVE else row.schedules)[case.device])
     if gpu is None:
-        return implementation(comm, executor if executor and case.dtype in executor.dtypes else None)
+        return implementation(comm, options if options and case.dtype in options.dtypes else None)
     gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
     if case.transport != "nccl":
         return implementation(comm, gpu)

@@ -288,4 +288,4 @@ def describe_program(program: StepProgram, rows: range | None = None) -> list[di
 def _drivable(prepared: "PreparedCase") -> Drivable:
     if isinstance(prepared.plan, MpiVendorPlan):
         return prepared.plan.nonblocking()
-    return cast("Drivable", getattr(prepared.plan, "executor"))  # noqa: B009  of plans over MPI
+    return cast("Drivable", prepared.plan.executor)  # of plans over MPI

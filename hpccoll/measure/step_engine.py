@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hpccoll.executor.plan_arrays import ExecutorPlan, advance_until
+from hpccoll.executor.compiled_executor import CompiledExecutor, advance_until
 from hpccoll.measure.step_computations import (
     BEGIN,
     END,
@@ -116,7 +116,7 @@ class StepEngine:
         self, program: StepProgram | None, workload: Workload, operations: Sequence[Drivable], streams: Sequence[str]
     ) -> None:
         self.operations, self.streams = operations, streams
-        self._executor_plans = [each for each in operations if isinstance(each, ExecutorPlan)]
+        self._compiled = [each for each in operations if isinstance(each, CompiledExecutor)]
         self._gemm = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
         self.instructions = instructions_of(program, len(operations))
         self._seconds = phase_seconds(program, workload) if program else {}
@@ -192,7 +192,7 @@ class StepEngine:
         self._begun[number] = True
         operation = self.operations[number]
         operation.start()
-        if isinstance(operation, ExecutorPlan) and not operation.running:
+        if isinstance(operation, CompiledExecutor) and not operation.running:
             self._end(number)
 
     def _end(self, number: int) -> None:
@@ -217,7 +217,7 @@ class StepEngine:
             running = self._running()
             if awaited is not None and self._ended[awaited]:
                 return
-            if len(self._executor_plans) == len(self.operations):
+            if len(self._compiled) == len(self.operations):
                 if not advance_until([self.operations[n] for n in running], until_ns):  # type: ignore[misc]
                     return
                 for number in running:

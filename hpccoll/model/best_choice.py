@@ -120,4 +120,4 @@ def map_cells(predicted: Predictions) -> list[dict[str, Any]]:
 def _answer(choice: BestChoice) -> dict[str, Any]:
     factors = choice.best.times_as_fast_as(choice.other) if choice.other else (None, None, None)
     compared = dict(zip(("factor", "factor_low", "factor_high"), factors, strict=True))
-    return choice.best.row() | {"faster_than": choice.other.algorithm if choice.other else None} | compared
+    return choice.best.to_json() | {"faster_than": choice.other.algorithm if choice.other else None} | compared

@@ -107,7 +107,7 @@ class WallPoint:
         """How many times as fast as one GPU these are with the batch of the least number of GPUs."""
         return self.work_s / (self.work_s / self.gpus + self.communication_s)
 
-    def row(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the step in SI units."""
         wall, exposed_s = self.wall, self.overlapped_s - self.wall.compute_s
         return {

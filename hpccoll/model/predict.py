@@ -117,7 +117,7 @@ class Prediction:
         ratios = [other.seconds[bound] / self.seconds[bound] for bound in BOUNDS]
         return ratios[0], min(ratios), max(ratios)
 
-    def row(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units, by the names of exported rows; absent values are None."""
         return {
             "collective": self.collective, "algorithm": self.algorithm, "params": dict(self.params),

@@ -12,7 +12,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.model.fit import MIN_SIZES, Fit, fit
 from hpccoll.model.machine_file import DeclaredSections, MachineFile
 from hpccoll.model.observations import Observation, Work, observations
-from hpccoll.model.validation import Errors, Regret, Validated, crossings, validate
+from hpccoll.model.validation import Errors, Regret, Validated, find_crossings, validate
 from hpccoll.store.raw_results import RawResults
 
 
@@ -69,6 +69,30 @@ class RunModel:
             numbers |= {"regret_mean": regret.mean, "regret_most": regret.most, "regret_held_out": regret.held_out}
         return self.fit.machine.model_copy(update={"validation": numbers})
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the model of one run in SI units; absent values are null."""
+        measured_kind, machine_name = self.measured_on
+        return {
+            "files": [str(raw.path) for raw in self.raw_results],
+            "kind": "simulated",
+            "transport": self.transport,
+            "executor": self.executor,
+            "measured": measured_kind,
+            "machine": machine_name,
+            "variant": self.raw_results[0].job.variant,
+            "machine_file": self.machine_file().model_dump(mode="json", by_alias=True) if self.fit else None,
+            "rows": [_row(one) for one in self.validated],
+            "crossings": [
+                {
+                    **_work(work), "algorithms": each.pair,
+                    "modelled": {"overtaker": each.modelled.overtaker, "bytes": each.modelled.sizes},
+                    "measured": {"overtaker": each.measured.overtaker, "bytes": each.measured.sizes},
+                }
+                for work, validated in self.groups.items()
+                for each in find_crossings(validated)
+            ],
+        }  # fmt: skip
+
 
 def _of_one_mapping(work: Work, validated: list[Validated]) -> tuple[Work, list[Validated]]:
     """Return the work with the mapping that all observations share, and these without it; else both as is."""
@@ -121,31 +145,6 @@ def models_of(
 def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:
     needed = f"a run that has send_recv of {MIN_SIZES} sizes or more: see workflows/config/calibrate.yaml"
     return BadInputError("path", ", ".join(str(raw.path) for raw in raw_results), needed)
-
-
-def as_json(model: RunModel) -> dict[str, Any]:
-    """Return the model of one run in SI units; absent values are null."""
-    measured_kind, machine_name = model.measured_on
-    return {
-        "files": [str(raw.path) for raw in model.raw_results],
-        "kind": "simulated",
-        "transport": model.transport,
-        "executor": model.executor,
-        "measured": measured_kind,
-        "machine": machine_name,
-        "variant": model.raw_results[0].job.variant,
-        "machine_file": model.machine_file().model_dump(mode="json", by_alias=True) if model.fit else None,
-        "rows": [_row(one) for one in model.validated],
-        "crossings": [
-            {
-                **_work(work), "algorithms": each.pair,
-                "modelled": {"overtaker": each.modelled.overtaker, "bytes": each.modelled.sizes},
-                "measured": {"overtaker": each.measured.overtaker, "bytes": each.measured.sizes},
-            }
-            for work, validated in model.groups.items()
-            for each in crossings(validated)
-        ],
-    }  # fmt: skip
 
 
 def _work(work: Work) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.channel_defaults import plan_channels
+from hpccoll.cases.planned_schedule import choose_channels
 from hpccoll.cases.requested_schedule import RequestedOperation, requested_operation, requested_schedule
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
@@ -150,8 +150,8 @@ class AlgorithmSimulation:
         self, nbytes: int, progress: Callable[[int], None] | None = None, bounds: Sequence[Bound] = BOUNDS
     ) -> SimulatedOperation:
         """Return the simulated times for a size."""
-        lanes = {} if self.family.uncut else self._lanes(nbytes)
-        parameters = {**self.own_parameters, **lanes}
+        channels = {} if self.family.uncut else self._channels(nbytes)
+        parameters = {**self.own_parameters, **channels}
         operation = requested_operation(
             self.algorithm.name, self.family.name, self.layout, nbytes, dtype=self.dtype, parameters=parameters
         )
@@ -165,13 +165,13 @@ class AlgorithmSimulation:
         seconds = {bound: each.seconds for bound, each in simulated.items()}
         return SimulatedOperation(operation, parameters, seconds, all(each.exact for each in simulated.values()))
 
-    def _lanes(self, nbytes: int) -> dict[str, Parameter]:
+    def _channels(self, nbytes: int) -> dict[str, Parameter]:
         """Return the channels and the window that a run would use."""
         slices = requested_schedule(
             self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters
         ).slices
         queued = self.machine.nccl is not None
-        channels, window = plan_channels(
+        channels, window = choose_channels(
             self.parameters, nbytes, self.layout, slices, pipelined=self.algorithm.pipelined, queued=queued
         )
         return {"channels": channels, "window": window}

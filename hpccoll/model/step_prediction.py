@@ -144,7 +144,7 @@ class StepPrediction:
         )
         return min(self.step.step_s, *low), max(self.step.step_s, *high)
 
-    def row(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units; absent values are None."""
         step, (low, high) = self.step, self.interval
         return {

@@ -92,9 +92,9 @@ class ScenarioPrediction:
         mesh = self.prediction.parallelism.mesh.text
         return f"{self.scenario.name}: {self.scenario.model} on {self.prediction.nodes} nodes of {self.machine}, {mesh}"
 
-    def row(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units."""
-        return {"scenario": self.scenario.name, "machine": self.machine, **self.prediction.row()}
+        return {"scenario": self.scenario.name, "machine": self.machine, **self.prediction.to_json()}
 
 
 def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = None) -> list[ScenarioPrediction]:

@@ -164,7 +164,7 @@ def _unpredicted_reason(one: Observation, machine: Machine) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def curves(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:
+def curves_by_algorithm(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:
     """Return the faster placement of every algorithm at each size, without observations that have no prediction."""
     fastest: dict[str, dict[int, Validated]] = defaultdict(dict)
     for one in validated:
@@ -175,9 +175,9 @@ def curves(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:
     return {name: dict(sorted(curve.items())) for name, curve in fastest.items()}
 
 
-def crossings(validated: Iterable[Validated]) -> Iterator[Crossing]:
-    """Yield the pairs of curves that cross, by the model or as measured."""
-    for (a, first), (b, second) in combinations(curves(validated).items(), 2):
+def find_crossings(validated: Iterable[Validated]) -> Iterator[Crossing]:
+    """Yield the pairs of curves_by_algorithm that cross, by the model or as measured."""
+    for (a, first), (b, second) in combinations(curves_by_algorithm(validated).items(), 2):
         sizes = sorted(first.keys() & second.keys())
         if len(sizes) < 2:
             continue

@@ -170,7 +170,7 @@ class Answers:
         parts = [f"use {'; '.join(shown)}{rest}"] if shown else []
         for why, members in groupby(numbers, lambda number: self._doubt(each, number)):
             last, *_, first = [*members] * 2
-            at = f" {size_range(each, first, last)}" if _has_size(each) else ""
+            at = f" {sizes_in_words(each, first, last)}" if _has_size(each) else ""
             parts += [f"no advice{at}: {why}"] if why else []
         return info("advice" if clauses else "no_advice", f"{'; '.join(parts)}.", where)
 
@@ -181,7 +181,7 @@ class Answers:
     def _clause(self, each: Recommendation, number: int) -> str:
         of_range = each.ranges[number]
         choice = _own_call(each, of_range.choice) or self._marked(each, of_range.choice)
-        sizes = f" {size_range(each, number)}" if _has_size(each) else ""
+        sizes = f" {sizes_in_words(each, number)}" if _has_size(each) else ""
         ties = _usual_ties(of_range, lambda rival: self._marked(each, rival))
         if of_range.gain is None:
             clear = of_range.count("clear")
@@ -216,7 +216,7 @@ class Answers:
         for number, of_range in enumerate(each.ranges):
             yield AnswerLine(
                 setting=self.setting_name(each),
-                sizes=size_range(each, number) if _has_size(each) else "",
+                sizes=sizes_in_words(each, number) if _has_size(each) else "",
                 choice=named(of_range.choice),
                 gain=_gain_cell(of_range),
                 certainty=_certainty(of_range, named),
@@ -251,7 +251,7 @@ def library_name(version: str) -> str:
     return re.split(r"\s+(?:version\s+)?v?\d", version, maxsplit=1)[0] or "the library"
 
 
-def size_range(each: Recommendation, first: int, last: int | None = None) -> str:
+def sizes_in_words(each: Recommendation, first: int, last: int | None = None) -> str:
     """Return sizes in words, within the measured ones: ``from 64 KiB to 4 MiB``; all of them are ``at 8 B to 4 MiB``.
 
     They are those of the ranges with the numbers ``first`` to ``last`` [first].

@@ -1,31 +1,22 @@
 """Tables of choices in words: the choices of ``tune``, and the judgement of a table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from itertools import groupby
 
 from hpccoll.analysis.judge_table import SizeRegret, TableJudgement
 from hpccoll.common.units import format_seconds, format_size
-from hpccoll.render.answers import AnswerLine, Answers
+from hpccoll.render.answers import Answers
 
 
-def all_table_lines(answers: Answers) -> Iterator[str]:
-    """Yield the tables of all collectives for a terminal."""
+def choice_table_lines(answers: Answers) -> Iterator[str]:
+    """Yield the tables of all collectives for a terminal: a line for each setting, its ranges below it."""
     for name in answers.by_collective:
-        yield from (
-            f"{name} on {line}" if not line.startswith(" ") else line for line in table_lines(answers.table(name))
-        )
-
-
-def table_lines(lines: Sequence[AnswerLine]) -> Iterator[str]:
-    """Yield a table of answers for a terminal: a line for each setting, its ranges below it."""
-    by_setting: Mapping[str, list[AnswerLine]] = {line.where: [] for line in lines}
-    for line in lines:
-        by_setting[line.where].append(line)
-    for where, ranges in by_setting.items():
-        yield where
-        for line in ranges:
-            gain = f", speed-up over native {line.gain}" if line.gain else ""
-            sizes = f"{line.sizes}: " if line.sizes else ""
-            yield f"  {sizes}{line.choice}{gain}; {line.certainty}"
+        for where, ranges in groupby(answers.table(name), key=lambda line: line.where):
+            yield f"{name} on {where}"
+            for line in ranges:
+                gain = f", speed-up over native {line.gain}" if line.gain else ""
+                sizes = f"{line.sizes}: " if line.sizes else ""
+                yield f"  {sizes}{line.choice}{gain}; {line.certainty}"
 
 
 def judgement_lines(judgement: TableJudgement) -> Iterator[str]:

@@ -20,12 +20,20 @@ from hpccoll.analysis.run_comparison import (
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
-from hpccoll.common.units import format_count, format_seconds, format_size
+from hpccoll.common.text import table_of
+from hpccoll.common.units import format_count, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.colours import GREY, INK
-from hpccoll.render.comparison_text import change_label, count_cases, interval_label, summary
-from hpccoll.render.other_programs import side_by_side_table
+from hpccoll.render.comparison_tables import (
+    SIDE_BY_SIDE_COLUMNS,
+    case_table,
+    change_label,
+    shift_interval_label,
+    side_by_side_meanings,
+    summary,
+    verdict_count,
+)
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.store.durable_files import replacing_file
 
@@ -83,8 +91,13 @@ def comparison_page(comparison: Comparison, title: str, chart: Mapping[str, obje
         "loads": list(zip(("old", "new"), comparison.loads, strict=True)),
         "chart": chart,
         "caption": CAPTION[comparison.unit],
-        "verdicts": [_verdict(verdict, comparison) for verdict in VERDICTS if comparison.of(verdict)],
-        "beside": side_by_side_table(comparison.beside) if comparison.beside else None,
+        "verdicts": [
+            (verdict_count(verdict, comparison), MEANINGS[verdict], verdict in (UNCHANGED, NEW), case_table(cases))
+            for verdict in VERDICTS
+            if (cases := comparison.of(verdict))
+        ],
+        "beside": table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside) if comparison.beside else None,
+        "meanings": side_by_side_meanings(comparison.beside),
         "changes": [(name, *values) for name, values in comparison.changes.items()],
         "vega": vega_script() if chart else "",
     }
@@ -144,33 +157,10 @@ def _record(case: CaseComparison, shift: Shift) -> ChartRecord:
         "panel": _panel(case), "size": format_size(where["requested_bytes"]), "algorithm": where["algorithm"],
         "offset": f"{where['algorithm']} {where['in_place']}", "verdict": case.verdict, "case": case.label,
         "factor": shift.factor, "low": shift.low, "high": shift.high, "change": change_label(shift.factor),
-        "interval": interval_label(shift),
+        "interval": shift_interval_label(shift),
     }  # fmt: skip
 
 
 def _panel(case: CaseComparison) -> str:
     where = case.coordinates
     return f"{where['collective']}, {where['ranks']} ranks on {format_count(where['nodes'], 'node')}"
-
-
-def _verdict(verdict: str, comparison: Comparison) -> dict[str, object]:
-    """Return the cases of a verdict as a table; folded if they are no news."""
-    body = [_cells(case) for case in comparison.of(verdict)]
-    columns = [i for i in range(len(HEADINGS)) if any(cells[i] for cells in body)]
-    return {
-        "name": count_cases(verdict, comparison),
-        "meaning": MEANINGS[verdict],
-        "folded": verdict in (UNCHANGED, NEW),
-        "head": [HEADINGS[i] for i in columns],
-        "body": [[cells[i] for i in columns] for cells in body],
-    }
-
-
-HEADINGS = "case", "old", "new", "change", "95 % interval", "why"
-
-
-def _cells(case: CaseComparison) -> list[str]:
-    shift = case.shift
-    change, interval = (change_label(shift.factor), interval_label(shift)) if shift else ("", "")
-    old, new = (format_seconds(seconds) if seconds else "" for seconds in (case.old_s, case.new_s))
-    return [case.label, old, new, change, interval, case.reason or ""]

@@ -1,6 +1,5 @@
 """The report on a set of logs, for people and as JSON: each launch is a list of findings."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,16 +154,15 @@ def _collective_finding(record: LogRecord, line: CollectiveLine, requested: str 
     protocol = line.protocol if line.protocol and line.protocol not in verdict.executed else ""
     per_rank = line.bytes is not None and record.counts_per_rank(line.collective)
     size = f" of {format_size(line.bytes)}{' a rank' if per_rank else ''}" if line.bytes is not None else ""
-    channels = line.channels or ""
     parts = (
         verdict.executed,
         f"{'in layer' if record.library == 'ucc' else 'protocol'} {protocol}" if protocol else "",
-        format_count(channels, "channel") if isinstance(channels, int) else channels,
+        format_count(line.channels, "channel") if line.channels else "",
         f"{requested} was requested" if requested else "",
     )
     elements = " ".join(filter(None, (line.dtype, line.op)))
     text = f"{line.collective}{size}{in_brackets(elements)}: {', '.join(filter(None, parts))}"
-    return info("collective", text, "ran", collective=line.collective, bytes=line.bytes, executed=verdict.executed)
+    return info("collective", text, "ran")
 
 
 def _model_findings(record: LogRecord) -> Iterator[Finding]:
@@ -180,7 +178,7 @@ def has_critical_findings(logs: LogSet, expected: str | None) -> bool:
     return any(any(critical_findings(launch.record, expected)) for launch in logs.launches)
 
 
-def report_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
+def log_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
     """Yield the lines of the report, critical findings first."""
     several = len(logs.launches) > 1
     sentences = [
@@ -204,23 +202,22 @@ def _log_names(launch: LaunchLogs) -> str:
     return f"{first} and {more}" if more else first
 
 
-def to_json(logs: LogSet, expected: str | None = None) -> str:
-    """Return the records of all launches with the verdicts on their collectives, and the dumps, as JSON."""
-    launches = [_launch_as_json(launch, expected) for launch in logs.launches]
-    return json.dumps({"launches": launches, "dumps": dict(logs.dumps)}, indent=1)
-
-
-def _launch_as_json(launch: LaunchLogs, expected: str | None) -> dict[str, Any]:
-    return {
-        "logs": list(launch.names),
-        "red": next((one.text for one in critical_findings(launch.record, expected)), None),
-        "network": launch.record.network_type,
-        "record": to_builtins(launch.record),
-        "executed": [
-            {
-                "collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op,
-                "requested": requested, "executed": verdict.executed, "evidence": verdict.evidence,
-            }
-            for line, requested, verdict in executed_collectives(launch.record)
-        ],
-    }  # fmt: skip
+def logs_json(logs: LogSet, expected: str | None = None) -> dict[str, Any]:
+    """Return the records of all launches with the verdicts on their collectives, and the dumps."""
+    launches = [
+        {
+            "logs": list(launch.names),
+            "red": next((one.text for one in critical_findings(launch.record, expected)), None),
+            "network": launch.record.network_type,
+            "record": to_builtins(launch.record),
+            "executed": [
+                {
+                    "collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op,
+                    "requested": requested, "executed": verdict.executed, "evidence": verdict.evidence,
+                }
+                for line, requested, verdict in executed_collectives(launch.record)
+            ],
+        }
+        for launch in logs.launches
+    ]  # fmt: skip
+    return {"launches": launches, "dumps": dict(logs.dumps)}

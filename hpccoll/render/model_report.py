@@ -11,7 +11,15 @@ from hpccoll.model.fit import MIN_SIZES
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile, MessageCostsSection, Quantity
 from hpccoll.model.run_model import RunModel
-from hpccoll.model.validation import Crossing, Errors, Overtaking, Regret, Validated, crossings, curves
+from hpccoll.model.validation import (
+    Crossing,
+    Errors,
+    Overtaking,
+    Regret,
+    Validated,
+    curves_by_algorithm,
+    find_crossings,
+)
 
 
 def model_lines(model: RunModel) -> Iterator[str]:
@@ -28,7 +36,7 @@ def model_lines(model: RunModel) -> Iterator[str]:
     for work, validated in model.groups.items():
         yield f"{work.text}, measured over predicted time"
         yield from _ratio_table(validated)
-        for crossing in crossings(validated):
+        for crossing in find_crossings(validated):
             yield f"  {_crossing_text(crossing)}"
         unpredicted = {f"{one.observation.name}: {one.reason}" for one in validated if one.reason}
         yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
@@ -106,7 +114,7 @@ def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
 
 def _ratio_table(validated: Sequence[Validated]) -> Iterator[str]:
     """Yield a table of measured over predicted time: a row for each size, a column for each algorithm of one work."""
-    columns = curves(validated)
+    columns = curves_by_algorithm(validated)
     if not columns:
         return
     rows = [

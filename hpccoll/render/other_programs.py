@@ -3,14 +3,15 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from hpccoll.analysis.side_by_side import SideBySide, call_label, operation_label, side_by_side
+from hpccoll.analysis.side_by_side import SideBySide, call_label, side_by_side
+from hpccoll.common.text import table_of
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.colours import INK, numbered_colours
+from hpccoll.render.comparison_tables import SIDE_BY_SIDE_COLUMNS, side_by_side_meanings
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.schema import IMPORTED
-from hpccoll.store.sources import SOURCES
 
 MAX_PANELS = 6
 """The most panels of the chart; further operations are in the table."""
@@ -27,26 +28,8 @@ def other_programs(results: Results) -> Mapping[str, object]:
         return {}
     libraries = {run.run_id: str(run.provenance.get("library")) for run in results.runs if run.kind == IMPORTED}
     chart = other_programs_chart(pairs, libraries)
-    return {"title": TITLE, "chart": chart, "caption": CAPTION, "beside": side_by_side_table(pairs)}
-
-
-def side_by_side_table(pairs: Sequence[SideBySide]) -> Mapping[str, Sequence[object]]:
-    """Return results of other programs next to ours as a table, and what their numbers mean."""
-    body = [
-        [
-            operation_label(pair.theirs), format_seconds(pair.theirs.median_s or 0), pair.theirs.source or "",
-            pair.theirs.timing, format_seconds(pair.ours.median_s) if pair.ours and pair.ours.median_s else "none",
-            pair.ours.timing if pair.ours else "", f"{pair.factor:.2f}" if pair.factor else "",
-        ]
-        for pair in pairs
-    ]  # fmt: skip
-    sources = dict.fromkeys(pair.theirs.source or "" for pair in pairs)
-    meanings = [f"{SOURCES[each].title}: {SOURCES[each].meaning}." for each in sources]
-    return {"head": HEADINGS, "body": body, "meanings": [*meanings, OUR_MEANING]}
-
-
-HEADINGS = "operation", "theirs", "by", "their timing", "ours", "our timing", "theirs / ours"
-OUR_MEANING = "hpccoll: the median over iterations and rounds of the longest duration over ranks, after its barrier."
+    table, meanings = table_of(SIDE_BY_SIDE_COLUMNS, pairs), side_by_side_meanings(pairs)
+    return {"title": TITLE, "chart": chart, "caption": CAPTION, "table": table, "meanings": meanings}
 
 
 def other_programs_chart(

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hpccoll.cases.case import Job
-from hpccoll.cases.plan import Plan, Skip
-from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
+from hpccoll.cases.plan import Plan, Skip, sbatch_options
+from hpccoll.cases.probe_cases import has_library_logs, probe_cases, requested_algorithm
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import known_variant
 from hpccoll.common.text import first_few, join_words
 from hpccoll.common.units import format_count, format_wait
-from hpccoll.sweep import evidence_probe
-from hpccoll.sweep.slurm.partitions import sbatch_options
 
 MAX_SKIP_JOBS = 6
 """Maximum number of jobs that the line of a skip reason names; --json has all."""
@@ -22,9 +20,9 @@ MAX_SKIP_JOBS = 6
 _UNCONTROLLED = "nothing can show that the evidence disappears without the feature; the report will state this"
 
 
-def lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the summary, the notes, the launches, every job with its details, and the skipped cases."""
-    yield from head(plan)
+    yield from plan_summary(plan)
     yield from ("", *_launches(plan))
     for job in plan.jobs:
         yield from ("", _job_heading(plan, job), *(f"  {line}" for line in _job_details(plan, job)))
@@ -32,7 +30,7 @@ def lines(plan: Plan) -> Iterator[str]:
         yield from ("", "left out:", *_skips(plan.skips))
 
 
-def head(plan: Plan) -> Iterator[str]:
+def plan_summary(plan: Plan) -> Iterator[str]:
     """Yield the summary and the notes."""
     cases, rounds = format_count(sum(len(job.cases) for job in plan.jobs), "case"), plan.jobs[0].effort.rounds
     counts = [f"{cases} in {format_count(len(plan.jobs), 'job')}"]
@@ -75,12 +73,12 @@ def _launches(plan: Plan) -> Iterator[str]:
     for shape in sorted({shape for shape, _ in devices}):
         device = " --device cuda" if (shape, "cuda") in devices else ""
         yield f"  {shape}: {plan.launcher.line(shape)} run --shape {shape}{device} --job JOB.json --out JOB.h5"
-    if any(evidence_probe.needs_probe(job, shape) for job in plan.jobs for shape in job.shapes):
+    if any(probe_cases(job, shape) for job in plan.jobs for shape in job.shapes):
         yield "  a probe is the same launch, run before it, untimed and with the library's logs: --probe LOGS"
 
 
 def _job_heading(plan: Plan, job: Job) -> str:
-    probed = [shape for shape in job.shapes if evidence_probe.needs_probe(job, shape)]
+    probed = [shape for shape in job.shapes if probe_cases(job, shape)]
     which = f"{join_words(probed)} " if len(probed) < len(job.shapes) else "each " if len(probed) > 1 else ""
     probe = f", {which}after a probe" if probed else ""
     minutes = (plan.resources.get(job.name) or {}).get("runtime")
@@ -157,26 +155,18 @@ def _skips(skips: Iterable[Skip]) -> Iterator[str]:
         yield f"  {format_count(jobs.total(), 'case')}: {reason} ({where})"
 
 
-def evidence(plan: Plan, job: Job) -> dict[str, Any]:
-    """Return the evidence that a job requires.
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan with the evidence that each of its jobs requires."""
+    return {**json.loads(plan.to_json()), "evidence": {job.name: _evidence(plan, job) for job in plan.jobs}}
 
-    Returns:
-        requested: the algorithms requested from the library; demanded: the expected evidence, None if no log can show
-        it; logs: whether a probe with logs precedes the launch; control: the variant that must not show the evidence;
-        control_job: the job of this plan with that variant, None without one.
-    """
+
+def _evidence(plan: Plan, job: Job) -> dict[str, Any]:
     known = known_variant(job.variant, job.sets)
     control = known.control if known else None
     return {
-        "requested": _requested_algorithms(job),
-        "demanded": _required_evidence(job),
-        "logs": _has_logs(job),
-        "control": control,
+        "requested": _requested_algorithms(job),  # of the library
+        "demanded": _required_evidence(job),  # None if no log can show it
+        "logs": _has_logs(job),  # whether a probe with logs precedes the launch
+        "control": control,  # the variant that must not show the evidence
         "control_job": _control_job(plan, job, control) if control else None,
     }
-
-
-def as_json(plan: Plan) -> str:
-    """Return the plan as JSON, with the evidence of each job."""
-    by_job = {job.name: evidence(plan, job) for job in plan.jobs}
-    return json.dumps({**json.loads(plan.to_json()), "evidence": by_job}, indent=1)

@@ -17,7 +17,7 @@ WIDTH = 100
 """The width of a paragraph."""
 
 
-def report_lines(predicted: Predictions) -> Iterator[str]:
+def prediction_lines(predicted: Predictions) -> Iterator[str]:
     """Yield the predictions as text: the map of the best, then tables, crossovers and what was left out."""
     request, by_nodes = predicted.request, _by_nodes(predicted.predictions)
     yield from machine_lines(predicted.machine)

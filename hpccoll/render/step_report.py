@@ -121,7 +121,7 @@ def closed_form_lines(points: Sequence[WallPoint]) -> Iterator[str]:
 
 
 def _wall_row(point: WallPoint) -> tuple[str, ...]:
-    wall, row = point.wall, point.row()
+    wall, row = point.wall, point.to_json()
     return (
         f"{point.gpus:,}", format_seconds(wall.compute_s), format_seconds(point.communication_s),
         _seconds4(point.step_s), f"{row['share']:.1%}", _seconds4(point.overlapped_s),

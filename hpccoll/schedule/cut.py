@@ -39,8 +39,8 @@ def bounds(count: Numbers, pieces: int, grain: int) -> NDArray[np.int64]:
 class Cut:
     """A buffer cut by lane and unit.
 
-    A lane is a slice of a channel: it has a schedule of its own and advances by itself. Free units are cut by lane and
-    then by unit, so that a lane is contiguous; per-rank units are blocks, each cut by lane.
+    A lane is a slice of a channel (operation.py). Free units are cut by lane and then by unit, so that a lane is
+    contiguous; per-rank units are blocks, each cut by lane.
     """
 
     call: "CollectiveCall"  # decides between the two, which units src has, and whether blocks are unequal

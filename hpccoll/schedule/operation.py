@@ -1,4 +1,10 @@
-"""An operation: one collective call with its schedules, and where its contribution and its result lie in buffers."""
+"""An operation: one collective call with its schedules, and where its contribution and its result lie in buffers.
+
+An algorithm has a schedule for each of its slices. A buffer is cut into channels, and each channel into slices: the
+pieces are the lanes, slices x channels of them. A lane runs the steps of its slice's schedule on its piece. As many
+lanes as there are slices in ``window`` channels are in flight at once. Executors run a sequence for each of them: its
+lanes, one after another. Sequences advance independently.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +36,8 @@ class Operation:
     dtype: np.dtype[np.generic]  # the dtype of the elements
     reduction: Reduction  # the reduction, which folds two arrays
     in_place: bool  # whether dst holds the contribution; otherwise src holds it, and dst is undefined at the start
-    channels: int = 1  # the number of pieces of each slice that advance independently
-    window: int = 1  # the number of channels in flight at once; each has a lane for every slice
+    channels: int = 1  # the number of pieces of the buffer, each cut into the slices
+    window: int = 1  # the number of channels in flight at once
 
     def __post_init__(self) -> None:
         if len({schedule.units for schedule in self.schedules}) > 1:
@@ -45,6 +51,7 @@ class Operation:
 
     @property
     def lanes(self) -> int:
+        """The number of lanes; lane i is of slice i modulo the number of slices."""
         return len(self.schedules) * self.channels
 
     @cached_property

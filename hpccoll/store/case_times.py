@@ -1,5 +1,7 @@
-"""The times of one case, of each iteration at all ranks or at a subsample of ranks, round after round."""
+"""The times of one case, of each iteration at all ranks or at some, round after round; what a training step ran."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +26,8 @@ class CaseTimes:
     median_ns: Nanoseconds  # the median duration over all ranks, [iteration]
     # the longest duration over all ranks, [iteration]: the time of the operation by the rule ``max``
     max_ns: Nanoseconds
-    span_ns: Nanoseconds  # the latest end minus the earliest start, [iteration]; empty unless all ranks read one clock
+    # the latest end minus the earliest start, [iteration]; empty unless all ranks read one clock
+    span_ns: Nanoseconds = field(default_factory=lambda: np.empty(0, np.int64))
     slowest_rank: Nanoseconds  # the rank of the longest duration, [iteration]
     round: NDArray[np.uint8]  # the number of the round of the iteration, from 1
     # the time between GPU events, [iteration, kept rank]; empty if no events were recorded
@@ -102,3 +105,32 @@ class CaseTimes:
             **{name: join(name) for name in per_iteration},
             **{name: join(name, by_rank=True) for name in per_rank},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgram:
+    """What the ranks of a pipeline stage run."""
+
+    # of each operation ``label``, ``collective``, ``axis``, ``bytes`` and ``phase``, in order of start; ``receives`` if
+    # it is the receipt of a message
+    operations: tuple[Mapping[str, Any], ...]
+    phases: tuple[str, ...]  # the phase of each computation, in order
+    # the number of computations that are to be products of matrices, and are too small for one
+    without_product: int = 0
+
+    @property
+    def events(self) -> int:
+        """The number of times of a run: three of each operation, then two of each computation."""
+        return 3 * len(self.operations) + 2 * len(self.phases)
+
+
+def stage_programs(text: str) -> tuple[StageProgram, ...]:
+    """Return the programs of the column ``program`` of a raw file, one for each pipeline stage."""
+    return tuple(
+        StageProgram(
+            tuple(each for each in stage if "label" in each),
+            tuple(each["phase"] for each in stage if "label" not in each),
+            sum(each.get("products") == [] for each in stage),
+        )
+        for stage in json.loads(text)
+    )

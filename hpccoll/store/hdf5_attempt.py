@@ -14,15 +14,12 @@ from hpccoll.cases.case import Case
 from hpccoll.common.records import from_builtins
 from hpccoll.store.plausibility import ImplausibleError
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
-from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, Column
+from hpccoll.store.schema import COLUMNS, Column
 
-_PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
-_PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")
-_PER_RANK_OR_NODE = ("cpu_s", *_PER_NODE, *(column.name for column in RANK_RESULT_COLUMNS))
+_PER_RANK_OR_NODE = tuple(each for each in COLUMNS if len(each.dims) > 1 and "iteration" not in each.dims)
 _ATTEMPT_ATTRIBUTES = tuple(
     field.name for field in fields(Attempt) if field.name not in ("places", "ports", "provenance", "evidence")
 )
-_LOCATION = tuple(field.name for field in fields(RankLocation))
 EVIDENCE_DATASET = "evidence_json"
 """The dataset of the evidence from logs; only attempts that read logs have it."""
 MAX_COLUMN_BYTES = 1 << 28
@@ -44,34 +41,34 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
         text = json.dumps(attempt.evidence, indent=1, sort_keys=True)
         dataset = group.create_dataset(EVIDENCE_DATASET, data=text, dtype=h5py.string_dtype())
         dataset.attrs["long_name"] = "JSON: the evidence in the library's own logs of an untimed pass"
+    tables: dict[str, Sequence[Mapping[str, Any]]] = {
+        "case": [_case_values(outcome) for outcome in outcomes],
+        "rank": [asdict(place) for place in attempt.places],
+        "port": [{"port_name": name} for name in attempt.ports or [""]],
+    }
     sizes = {
         "case": len(outcomes),
-        "iteration": max(1, *(_iterations(outcome) for outcome in outcomes), 1),
+        "iteration": max((row["iterations"] for row in tables["case"]), default=0) or 1,
         "rank": attempt.ranks,
         "node_number": len({location.node for location in attempt.places}),
-        "port": max(1, len(attempt.ports)),
+        "port": len(tables["port"]),
         "event": max((outcome.times.event_ns.shape[2] for outcome in outcomes if outcome.times), default=0) or 1,
     }
     for name, size in sizes.items():
         scale = group.create_dataset(name, data=np.arange(size))
         scale.make_scale(name)
         scale.attrs["long_name"] = name
-    tables: dict[str, Sequence[Mapping[str, object]]] = {
-        "case": [_case_values(outcome) for outcome in outcomes],
-        "rank": [asdict(place) for place in attempt.places],
-        "port": [{"port_name": name} for name in attempt.ports or [""]],
-    }
     for column in COLUMNS:
         if len(column.dims) == 1:
             values = [row[column.name] for row in tables[column.dims[0]]]
-            dataset = _create_dataset(group, column, data=_column_array(column, values))
+            dataset = _create_dataset(group, column, data=_to_array(column, values))
         else:
             shape = [sizes[dim] for dim in column.dims]
             dataset = _create_dataset(
                 group, column, shape=shape, chunks=_chunks(shape), fillvalue=column.absent, **_COMPRESSION
             )
-            for number, outcome in enumerate(outcomes):
-                _write_case(dataset, column, number, outcome)
+            for number, row in enumerate(tables["case"]):
+                _write_case(dataset, column, number, row)
         for axis, dim in enumerate(column.dims):
             dataset.dims[axis].attach_scale(group[dim])
 
@@ -93,62 +90,50 @@ def _create_dataset(group: Any, column: Column, **options: Any) -> Any:
     return dataset
 
 
-def _column_array(column: Column, values: Sequence[object]) -> NDArray[Any]:
-    return np.array([column.absent if value is None else value for value in values], _dtype(column))
-
-
-def _write_case(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
-    """Write the row of one case; values that it does not write stay absent."""
-    if column.name in _PER_RANK_OR_NODE:
-        values = _nested_array(column, getattr(outcome, column.name))
-        if values.size:  # empty if the hosts have no port counters
-            dataset[number, : len(values)] = values
-    elif outcome.times is not None:
-        times = getattr(outcome.times, column.name)
-        n = len(times)  # 0 without a common clock or GPU events
-        if not n:
-            return
-        if column.dims == ("case", "iteration"):
-            dataset[number, :n] = times
-        elif column.dims[-1] == "event":
-            dataset[number, :n, :: outcome.times.rank_stride, : times.shape[2]] = times
-        else:
-            dataset[number, :n, :: outcome.times.rank_stride] = times
-
-
-def _nested_array(column: Column, values: Any) -> NDArray[Any]:
-    """Return nested values with the absent value of a column for None."""
-    if column.dtype == "float64":
-        return np.array(values, np.float64)  # None becomes nan
-    return _column_array(column, values)
-
-
 def _dtype(column: Column) -> Any:
     return {"str": object, "bool": np.uint8, "maybe": np.int8}.get(column.dtype, column.dtype)
 
 
-def _iterations(outcome: Outcome) -> int:
-    return 0 if outcome.times is None else len(outcome.times.max_ns)
+def _to_array(column: Column, values: Any) -> NDArray[Any]:
+    """Return values, which may be nested if they are floats, with the absent value of the column for None."""
+    if isinstance(values, np.ndarray) or column.dtype == "float64":
+        return np.asarray(values, _dtype(column))  # None becomes nan
+    return np.array([column.absent if value is None else value for value in values], _dtype(column))
 
 
-def _case_values(outcome: Outcome) -> dict[str, object]:
-    """Return the values of an outcome for the columns that have one value per case, by column name."""
-    case = outcome.case
+def _write_case(dataset: Any, column: Column, number: int, row: Mapping[str, Any]) -> None:
+    """Write the values of one case; what it lacks stays absent: counters, a common clock, GPU events, ranks."""
+    values = _to_array(column, row.get(column.name, ()))
+    if values.size:
+        place = [slice(size) for size in values.shape]
+        if column.dims[1:3] == ("iteration", "rank"):
+            place[1] = slice(None, None, row["rank_stride"])
+        dataset[(number, *place)] = values
+
+
+def _values_of(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def _case_values(outcome: Outcome) -> dict[str, Any]:
+    """Return the values of an outcome by the names of their columns."""
+    case, times = outcome.case, outcome.times
     return {
-        **{field.name: getattr(case, field.name) for field in fields(Case)},
-        **{field.name: getattr(outcome, field.name) for field in fields(Outcome)},
+        **_values_of(case),
+        **_values_of(outcome),
         "case_id": case.id,
-        "requested_bytes": case.bytes,
-        "requested_ranks": case.ranks,
-        "requested_nodes": case.nodes,
-        "requested_mapping": case.mapping,
-        "requested_timing": case.timing,
+        **{f"requested_{name}": getattr(case, name) for name in _REQUESTED},
         "requested_params": json.dumps(dict(case.params), sort_keys=True),
         "params": json.dumps(dict(outcome.params), sort_keys=True),
         "counters": None if outcome.counters is None else json.dumps(dict(outcome.counters)),
-        "iterations": _iterations(outcome),
-        "rank_stride": None if outcome.times is None else outcome.times.rank_stride,
+        "iterations": 0 if times is None else len(times.max_ns),
+        "rank_stride": None,
+        **({} if times is None else _values_of(times)),
     }
+
+
+_REQUESTED = ("bytes", "ranks", "nodes", "mapping", "timing")
+"""The fields of a case whose columns begin with ``requested_``."""
 
 
 def stored_object(group: Any, name: str, file_bytes: int) -> Any:
@@ -184,7 +169,8 @@ def read_attempt(group: Any, file_bytes: int, case_ids: Collection[str] | None =
     if attributes["ranks_per_node"] == -1:
         attributes["ranks_per_node"] = None
     attributes["places"] = [
-        {name: _to_python(columns[name][rank]) for name in _LOCATION} for rank in range(len(group["rank"]))
+        {field.name: _to_python(columns[field.name][rank]) for field in fields(RankLocation)}
+        for rank in range(len(group["rank"]))
     ]
     attributes["ports"] = [*filter(None, columns["port_name"])]
     attributes["provenance"] = json.loads(group.attrs["provenance_json"])
@@ -215,14 +201,12 @@ def _outcome_values(columns: Mapping[str, Any], number: int) -> dict[str, Any]:
         for column in COLUMNS
         if column.dims == ("case",)
     }
+    row |= {column.name: _values_or_empty(column, columns[column.name][number]) for column in _PER_RANK_OR_NODE}
     case = {field.name: row[field.name] for field in fields(Case) if field.name in row}
-    case |= {name: row[f"requested_{name}"] for name in ("bytes", "ranks", "nodes", "mapping", "timing")}
-    values = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
-    values |= {name: _values_or_empty(columns[name][number]) for name in _PER_NODE}
-    values |= {each.name: _values_or_empty(columns[each.name][number], each.absent) for each in RANK_RESULT_COLUMNS}
+    case |= {name: row[f"requested_{name}"] for name in _REQUESTED}
     cpu_s = columns["cpu_s"][number]
     return {
-        **values,
+        **{field.name: row[field.name] for field in fields(Outcome) if field.name in row},
         "case": {**case, "params": json.loads(row["requested_params"])},
         "params": json.loads(row["params"]),
         "counters": json.loads(row["counters"]) if row["counters"] else None,
@@ -231,15 +215,12 @@ def _outcome_values(columns: Mapping[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def _values_or_empty(values: NDArray[Any], absent: object = None) -> list[Any]:
-    """Return values as nested lists with None for absent ones, nan or ``absent``; an empty list if all are absent."""
-    return [] if ((values == absent) | np.isnan(values)).all() else _nested_lists(values.tolist(), absent)
-
-
-def _nested_lists(values: Sequence[Any], absent: object) -> list[Any]:
-    return [
-        _nested_lists(v, absent) if isinstance(v, list) else None if v == absent or np.isnan(v) else v for v in values
-    ]
+def _values_or_empty(column: Column, values: NDArray[Any]) -> list[Any]:
+    """Return values as nested lists with None for absent ones; an empty list if all are absent."""
+    is_absent = (values == column.absent) | np.isnan(values)
+    known = values.astype(object)
+    known[is_absent] = None
+    return [] if is_absent.all() else known.tolist()
 
 
 def _times_values(columns: Mapping[str, Any], number: int, row: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -247,13 +228,13 @@ def _times_values(columns: Mapping[str, Any], number: int, row: Mapping[str, Any
     n, stride = row["iterations"], row["rank_stride"]
     if not n:
         return None
-    per_iteration = {name: columns[name][number, :n] for name in (*_PER_ITERATION, "round")}
-    if (per_iteration["span_ns"] < 0).any():
-        per_iteration["span_ns"] = np.empty(0, np.int64)
-    kept = {name: columns[name][number, :n, ::stride] for name in ("start_ns", "end_ns", "device_ns")}
-    if (kept["device_ns"] < 0).any():
-        kept["device_ns"] = np.empty((0, 0), np.int64)
-    events = columns["event_ns"][number, :n, ::stride] if row["program"] else np.empty((0, 0, 0), np.int64)
-    count = int((events >= 0).any(axis=(0, 1)).sum())  # those of the case: the file has room for the largest one
-    kept["event_ns"] = events[..., :count] if count else np.empty((0, 0, 0), np.int64)
-    return {**per_iteration, **kept, "rank_stride": stride}
+    times: dict[str, Any] = {"rank_stride": stride}
+    for column in COLUMNS:
+        if column.dims[:2] == ("case", "iteration") and (column.name != "event_ns" or row["program"]):
+            place = (number, slice(n), slice(None, None, stride))[: len(column.dims)]
+            values = columns[column.name][place]
+            if column.name == "event_ns":  # the file has room for the largest program
+                values = values[..., : int((values >= 0).any(axis=(0, 1)).sum())]
+            if column.name not in ("span_ns", "device_ns") or (values >= 0).all():
+                times[column.name] = values
+    return times

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from hpccoll.cases.case import Case, Job
-from hpccoll.common.errors import BadInputError, file_error
+from hpccoll.common.errors import BadInputError, file_error, writing
 from hpccoll.common.files import open_regular
 from hpccoll.common.records import from_builtins
 from hpccoll.store.checksummed_lines import ChainEnd, append_records, read_json_lines
@@ -55,43 +55,22 @@ class Journal:
             BadInputError: if it cannot be written, belongs to another job, or another process writes it.
         """
         self.raw_file, self.path, self._reserve = raw_file, journal_path(raw_file), _reserve_path(raw_file)
-        try:
+        with writing(raw_file), ExitStack() as on_error:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._open(job, earlier)
-        except OSError as error:
-            raise file_error("--out", raw_file, error, "written") from None
-        try:
+            self._file = on_error.enter_context(_open_locked(self.path, raw_file))
+            if not os.fstat(self._file.fileno()).st_size:
+                with self._file, replacing_file(self.path) as unfinished:  # locked before it gets its name
+                    self._file = on_error.enter_context(_open_locked(unfinished, raw_file))
+                    lines, end = ChainEnd().encode(record.encode() for record in all_records(job, earlier))
+                    self._file.write(end.first_line + lines)
+                    self._file.flush()
             interrupted_marker_path(raw_file).unlink(missing_ok=True)
             write_new(self._reserve, b" " * RESERVE_BYTES)
             remove_unfinished(self.path)
             remove_unfinished(raw_file)
             self.raw, self._end = _read(self.path, is_writer=True)
             check_same_job(self.raw, job, raw_file)
-        except OSError as error:
-            self._file.close()
-            raise file_error("--out", raw_file, error, "written") from None
-        except BaseException:
-            self._file.close()
-            raise
-
-    def _open(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
-        """Return the locked file of the journal."""
-        file = _open_locked(self.path, self.raw_file)
-        if os.fstat(file.fileno()).st_size:
-            return file
-        with file:
-            return self._create(job, earlier)
-
-    def _create(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
-        """Write a journal and lock it before it gets its name."""
-        with ExitStack() as on_error:
-            with replacing_file(self.path) as unfinished:
-                file = on_error.enter_context(_open_locked(unfinished, self.raw_file))
-                lines, end = ChainEnd().encode(record.encode() for record in all_records(job, earlier))
-                file.write(end.first_line + lines)
-                file.flush()
             on_error.pop_all()
-        return file
 
     def _append(self, *records: JournalRecord) -> None:
         """Append records, and then write the number of records into the first line, unless that is missing."""

@@ -1,15 +1,18 @@
 """Rows, runs and gaps from the raw files, journals and plans below some paths."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import Job
 from hpccoll.common.errors import BadInputError
-from hpccoll.store.exposed_times import with_exposed_times
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.journal import read_failure_notes
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 from hpccoll.store.result_files import ResultFiles, read_all
@@ -54,8 +57,10 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
     started = {raw.job.sha256 for raw in raw_results}
     unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in started]
     launch_failures = {
-        name: message for path in paths if path.is_dir() for name, message in _launch_failures(path, unstarted)
-    }
+        job.name: "; ".join(failure.message for failure in failures)
+        for path in paths for job in unstarted
+        if path.is_dir() and (failures := read_failure_notes(path / "raw" / f"{job.name}.h5"))
+    }  # fmt: skip
     with_log = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
     gaps = [
         *(Gap(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in files.unreadable.items()),
@@ -106,13 +111,6 @@ def _row_order(row: Row) -> tuple[object, ...]:
     return *configuration, row.mapping, row.in_place, row.bytes, row.job, row.attempt
 
 
-def _launch_failures(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
-    """Yield the names of jobs whose ranks never started, with the messages of their launch."""
-    for job in jobs:
-        if messages := [failure.message for failure in read_failure_notes(path / "raw" / f"{job.name}.h5")]:
-            yield job.name, "; ".join(messages)
-
-
 def _unstarted_gaps(job: Job, message: str | None, scheduled: ScheduledJob | None, *, began: bool) -> Iterator[Gap]:
     """Yield the cases of a job without results, which may still be queued."""
     nothing = "its job ended before its first measurement" if began else "its job has not begun"
@@ -156,21 +154,13 @@ def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
 
 
 def _to_run(raw: RawResults, attempt: Attempt) -> Run:
+    names = "run_id", "created", "kind", "machine", "provenance", "evidence"
+    of_attempt: dict[str, Any] = {name: getattr(attempt, name) for name in names}
+    of_job: dict[str, Any] = {name: getattr(raw.job, name) for name in ("variant", "environment", "communicator")}
+    status = "complete" if raw.complete else "partial"
     return Run(
-        run_id=attempt.run_id,
-        job=raw.job.name,
-        attempt=attempt.number,
-        created=attempt.created,
-        status="complete" if raw.complete else "partial",
-        kind=attempt.kind,
-        machine=attempt.machine,
-        path=str(raw.path),
-        provenance=attempt.provenance,
-        evidence=attempt.evidence,
-        variant=raw.job.variant,
-        environment=raw.job.environment,
-        communicator=raw.job.communicator,
-    )
+        **of_attempt, **of_job, job=raw.job.name, attempt=attempt.number, status=status, path=str(raw.path),
+    )  # fmt: skip
 
 
 def _step_times(raw: RawResults) -> Iterator[tuple[RowKey, StepTimes]]:
@@ -198,3 +188,38 @@ def _to_rows(raw: RawResults, rule: str) -> Iterator[Row]:
             failure = raw.failure_reason(case.id)
             if case.id not in seen and failure:
                 yield make_row(raw.job, last, Outcome(case=case, status="failed", reason=failure), rule)
+
+
+def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Row]:
+    """Return rows, of which training steps have their exposed time if the same step was measured without communication.
+
+    Of several such steps the one of the same launch counts, else one of the same job, else one on the same machine. The
+    interval contains all differences of the intervals of the two medians.
+    ``machines`` has the machine of each run by run_id.
+    """
+    rows = list(rows)
+    bare: dict[CallKey, list[Row]] = defaultdict(list)
+
+    def step(row: Row) -> CallKey:
+        key = CallKey.of(row, machines.get(row.run_id, ""))
+        return key.without("op", "root", "requested_bytes", "in_place", "racks", "aggregators", "executor")
+
+    for row in rows:
+        if row.collective in WORKLOADS and row.floor and row.usable:
+            bare[step(row)].append(row)
+    return [_with_exposed_time(row, bare.get(step(row), ())) for row in rows] if bare else rows
+
+
+def _with_exposed_time(row: Row, bare: Sequence[Row]) -> Row:
+    if row.floor or not bare or row.median_s is None:
+        return row
+
+    def closeness(null: Row) -> tuple[bool | int, ...]:
+        return null.run_id == row.run_id, null.job == row.job, null.transport == row.transport, null.attempt
+
+    null = max(bare, key=closeness)
+    exposed_s = row.median_s - (null.median_s or 0.0)
+    if row.interval is None or null.interval is None:
+        return replace(row, exposed_s=exposed_s)
+    low, high = row.interval[0] - null.interval[1], row.interval[1] - null.interval[0]
+    return replace(row, exposed_s=exposed_s, exposed_low_s=low, exposed_high_s=high)

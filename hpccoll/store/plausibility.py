@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import AGGREGATED, Case, Job
 from hpccoll.schedule.reduction import itemsize
-from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.case_times import CaseTimes, stage_programs
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS
-from hpccoll.store.stage_program import stage_programs
 
 if TYPE_CHECKING:
     from hpccoll.store.raw_results import Attempt, Outcome, RawResults

@@ -6,7 +6,7 @@ within a schema version. Values are in seconds and bytes per second; an absent v
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.schedule.collective import AUTO
@@ -232,21 +232,16 @@ class Results:
     @property
     def ours(self) -> "Results":
         """The results that hpccoll measured: what answers, tables and findings are made from."""
-        kinds = (*PREDICTED_KINDS, IMPORTED)
-        return replace(
-            self,
-            rows=tuple(row for row in self.rows if row.ours),
-            runs=tuple(run for run in self.runs if run.kind not in kinds),
-        )
+        return self._without(*PREDICTED_KINDS, IMPORTED)
 
     @property
     def without_imports(self) -> "Results":
         """The results without those of other programs: what charts show."""
-        return replace(
-            self,
-            rows=tuple(row for row in self.rows if not row.imported),
-            runs=tuple(run for run in self.runs if run.kind != IMPORTED),
-        )
+        return self._without(IMPORTED)
+
+    def _without(self, *kinds: str) -> "Results":
+        rows = tuple(row for row in self.rows if row.kind not in kinds)
+        return replace(self, rows=rows, runs=tuple(run for run in self.runs if run.kind not in kinds))
 
     @property
     def without_steps(self) -> "Results":
@@ -255,15 +250,10 @@ class Results:
 
     def for_job(self, job: str) -> "Results":
         """Return the results and gaps of one job, without cases that planning left out."""
-        return Results(
-            rows=tuple(row for row in self.rows if row.job == job),
-            runs=tuple(run for run in self.runs if run.job == job),
-            planned=sum(one.cases for one in self.progress if one.job == job),
-            missing=tuple(gap for gap in self.missing if gap.job == job),
-            skipped=tuple(gap for gap in self.skipped if gap.job == job and gap.status != NOT_PLANNED),
-            scheduled=tuple(scheduled for scheduled in self.scheduled if scheduled.job == job),
-            progress=tuple(one for one in self.progress if one.job == job),
-        )
+        names = ("rows", "runs", "missing", "skipped", "scheduled", "progress")
+        of_job: dict[str, Any] = {name: tuple(one for one in getattr(self, name) if one.job == job) for name in names}
+        of_job["skipped"] = tuple(gap for gap in of_job["skipped"] if gap.status != NOT_PLANNED)
+        return Results(**of_job, planned=sum(one.cases for one in of_job["progress"]))
 
     @property
     def measured(self) -> bool:

@@ -22,8 +22,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.stage_program import StageProgram, stage_programs
+from hpccoll.store.case_times import CaseTimes, StageProgram, stage_programs
 
 FORWARD, BACKWARD = "forward", "backward"
 

@@ -22,11 +22,6 @@ OUTPUT_LOG = "launch.log"
 """The log of stdout and stderr of ranks and launcher: MPI libraries write no other log."""
 
 
-def needs_probe(job: Job, shape: Shape) -> bool:
-    """Return whether logs can give evidence for cases of ``shape``."""
-    return bool(probe_cases(job, shape))
-
-
 def log_directory(out: Path, job: Job, shape: Shape) -> Path:
     """Return the directory of the logs, next to the raw file ``out``."""
     return out.with_name(f"{job.name}.{shape}.logs")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import Launcher, Plan
+from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_failure_notes, write_failure_note
@@ -189,7 +190,7 @@ class JobLaunch:
             The evidence file; None if no case needs a probe, or the logs could not be written.
         """
         file, where = evidence_probe.evidence_file(out, self.job, shape), evidence_probe.allocation_id(self.hosts)
-        if not evidence_probe.needs_probe(self.job, shape):
+        if not probe_cases(self.job, shape):
             return None
         if evidence_probe.has_evidence(file, self.job, where):
             return file

@@ -9,6 +9,7 @@ from pathlib import Path
 from hpccoll.cases.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
 from hpccoll.cases.catalogue import load_job
 from hpccoll.cases.plan import PROFILES, Plan, Skip
+from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, planned_nodes, skip_reason
 from hpccoll.common.errors import BadInputError, UnusableError, writing
@@ -20,7 +21,6 @@ from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.job_identity import job_differences
 from hpccoll.store.journal import journal_path
 from hpccoll.store.result_files import PLAN_FILE, has_results, read_raw
-from hpccoll.sweep import evidence_probe
 from hpccoll.sweep.execution_site import ExecutionSite, naming_site_file
 from hpccoll.sweep.site_file import load_site
 from hpccoll.sweep.slurm import query
@@ -96,7 +96,7 @@ def estimate_seconds(job: Job) -> float:
     The estimate assumes that each case reaches its least number of iterations within its time budget. Between nodes
     each case has an extra pass that counts bytes.
     """
-    launches = len(job.shapes) + sum(evidence_probe.needs_probe(job, shape) for shape in job.shapes)
+    launches = len(job.shapes) + sum(bool(probe_cases(job, shape)) for shape in job.shapes)
     counted = sum(job.shape(case).nodes > 1 for case in job.cases)
     measured = len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
     return LAUNCH_S * launches + measured + counted * (PASS_S + SETTLE_S)

@@ -120,7 +120,7 @@ def _missing_nccl() -> str | None:
     return f"NCCL not found: {reason}"
 
 
-def nccl_version() -> tuple[int, ...] | None:
+def loaded_nccl_version() -> tuple[int, ...] | None:
     """Return the version of the NCCL that CuPy has loaded, such as (2, 28, 9); None without one."""
     try:
         from cupy.cuda import nccl

@@ -36,7 +36,7 @@ class Lowering:
 
     Attributes:
         slices: the steps of each slice.
-        window: the number of sequences; the lanes of a sequence run one after another.
+        sequence_count: the number of sequences; the lanes of a sequence run one after another.
         tmp_length: the length of tmp in elements.
     """
 
@@ -44,7 +44,7 @@ class Lowering:
         self.me, self.operation = me, operation
         slices = map(operation.lane_schedule, range(len(operation.schedules)))
         self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
-        self.window = max(1, min(operation.window * len(self.slices), operation.lanes))
+        self.sequence_count = max(1, min(operation.window * len(self.slices), operation.lanes))
         self.tmp_length = self._tmp_length()
         self._element_ranges = cache(operation.cut.spans)
 
@@ -57,7 +57,7 @@ class Lowering:
 
     def lanes(self, sequence: int) -> range:
         """Return the lanes of a sequence, in the order in which they run."""
-        return range(sequence, self.operation.lanes, self.window)
+        return range(sequence, self.operation.lanes, self.sequence_count)
 
     def steps(self, lane: int) -> list[Step]:
         """Return the steps of a lane."""

@@ -1,12 +1,16 @@
 """The interface of transports, and of the plans that they make of operations."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffer
+
+if TYPE_CHECKING:
+    from hpccoll.executor.compiled_executor import CompiledExecutor
+    from hpccoll.executor.python_executor import PythonExecutor
 
 
 class TransportPlan(Protocol):
@@ -14,6 +18,10 @@ class TransportPlan(Protocol):
 
     # the part of dst that is defined at this rank after the operation. The check compares it with the expected result
     result: Array
+
+    @property
+    def executor(self) -> "CompiledExecutor | PythonExecutor | None":
+        """The executor that runs the plan; None if the plan itself makes the calls."""
 
     @property
     def run(self) -> Callable[[], None]:

@@ -20,7 +20,7 @@ from hpccoll.analysis.run_comparison import (
 )
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
-from hpccoll.render.comparison_text import change_label, comparison_lines, interval_label
+from hpccoll.render.comparison_tables import change_label, comparison_lines, shift_interval_label
 from hpccoll.store.rows import Gap, Results
 
 
@@ -137,7 +137,7 @@ def test_a_busy_run_is_named():
 )
 def test_a_change_is_a_percentage_and_from_twice_and_half_the_time_on_a_factor(factors, words):
     shift = Shift(*factors, p_value=0.5, deviation=0.1, freedom=4)
-    assert (change_label(shift.factor), interval_label(shift)) == words
+    assert (change_label(shift.factor), shift_interval_label(shift)) == words
 
 
 def test_text_and_json_have_every_case_once():

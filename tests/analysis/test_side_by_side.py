@@ -9,7 +9,7 @@ from row_examples import make_row
 
 from hpccoll.analysis.run_comparison import compare
 from hpccoll.analysis.side_by_side import operation_label, side_by_side
-from hpccoll.render.comparison_text import comparison_lines
+from hpccoll.render.comparison_tables import comparison_lines
 from hpccoll.store.rows import Results, Run
 from hpccoll.store.sources import SOURCES
 
@@ -49,7 +49,7 @@ def test_another_operation_or_one_without_a_correct_time_is_no_pair(change):
     (pair,) = side_by_side(
         [theirs()], [make_row(**{"algorithm": "native", "transport": "mpi", "device": "cpu", **change})]
     )
-    assert (pair.ours, pair.factor, pair.row()["our_s"]) == (None, None, None)
+    assert (pair.ours, pair.factor, pair.to_json()["our_s"]) == (None, None, None)
 
 
 @pytest.mark.parametrize(

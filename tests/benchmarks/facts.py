@@ -14,7 +14,7 @@ from verdicts import Verdict, recorded
 
 from hpccoll.host.gpu_facts import gpu_facts
 from hpccoll.measure.result_check_gpu import SOURCE as CHECK
-from hpccoll.transports.gpu import nccl_version
+from hpccoll.transports.gpu import loaded_nccl_version
 from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES
 from hpccoll.transports.nccl.fold_kernel import SOURCE as FOLD
 from hpccoll.transports.nccl.fold_kernel import _function as fold_kernel
@@ -31,7 +31,8 @@ def facts(here: Here) -> Iterator[Verdict]:
     runtime, number = cupy.cuda.runtime, here.gpu.number
     versions = {
         "CUDA of the driver": runtime.driverGetVersion(), "CUDA of CuPy": runtime.runtimeGetVersion(),
-        "CuPy": cupy.__version__, "NumPy": np.__version__, "NCCL": ".".join(map(str, nccl_version() or ("none",))),
+        "CuPy": cupy.__version__, "NumPy": np.__version__,
+        "NCCL": ".".join(map(str, loaded_nccl_version() or ("none",))),
         "compute-sanitizer": bool(sanitizer_program()), "MPS": bool(shutil.which(CONTROL)),
     }  # fmt: skip
     yield recorded("versions", "; ".join(f"{name} {value}" for name, value in versions.items()))

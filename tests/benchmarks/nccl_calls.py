@@ -21,10 +21,10 @@ from verdicts import Verdict, bound, holds, not_run, recorded, right
 from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.common.errors import BadInputError
 from hpccoll.evidence.log_set import read_log_files
-from hpccoll.render.log_report import report_lines
+from hpccoll.render.log_report import log_lines
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.operation import Operation
-from hpccoll.transports.gpu import nccl_version
+from hpccoll.transports.gpu import loaded_nccl_version
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.communicators import nccl_world
@@ -224,9 +224,9 @@ def log(here: Here) -> Iterator[Verdict]:
         more = {**variables, "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME", "lo"), "NCCL_MAX_CTAS": "2"}
         command = [sys.executable, str(Path(__file__))]
         subprocess.run(command, env={**rank_environment(), **more}, check=True, timeout=60)
-        lines = [*report_lines(read_log_files([Path(place)]))]
+        lines = [*log_lines(read_log_files([Path(place)]))]
     text = "\n".join(lines)
-    version = ".".join(map(str, nccl_version() or ()))
+    version = ".".join(map(str, loaded_nccl_version() or ()))
     # On one rank there is no network between nodes; the line of NCCL_MAX_CTAS shows that variables are read.
     found = {"the version": version in text, "the variables": "NCCL_MAX_CTAS" in text, "the network": "network" in text}
     missed = [name for name, there in found.items() if not there]
@@ -236,7 +236,7 @@ def log(here: Here) -> Iterator[Verdict]:
 def nccl(here: Here) -> Iterator[Verdict]:
     """All of it; the communicators are those of one rank without MPI."""
     _ = here.gpu  # first, because it loads the test library
-    yield recorded("version of NCCL", ".".join(map(str, nccl_version() or ())))
+    yield recorded("version of NCCL", ".".join(map(str, loaded_nccl_version() or ())))
     comm = OneRank(1)
     yield from every_call(here, comm)
     yield from messages(here, comm)

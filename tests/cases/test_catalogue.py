@@ -79,6 +79,12 @@ def test_a_segment_is_a_size_with_or_without_a_unit():
         (case("all_to_all_v", "pairwise", params={"traffic": "rush"}), 3, "traffic: 'rush' is not valid"),
         (case("reduce_scatter", "recursive_halving"), 6, "recursive_halving of reduce_scatter needs a power-of-two"),
         (case("all_gather", NATIVE, bytes=64), 17, "64 B is less than one float32 for each of 17 ranks of all_gather"),
+        (case(params={"channels": 513}), 2, "parameter channels: 513 is not valid: at most 512 lanes, it makes 513"),
+        (
+            case(params={"segment": 2}),
+            2,
+            "a larger one: 1024 channels follow from it (at most 512 lanes, it makes 1024)",
+        ),
     ],
 )
 def test_a_value_that_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, reason):

@@ -2,7 +2,7 @@
 
 from schedule_examples import case_of
 
-from hpccoll.cases.channel_defaults import default_channels, plan_channels
+from hpccoll.cases.planned_schedule import choose_channels, default_channels
 from hpccoll.schedule import Layout
 
 
@@ -28,7 +28,7 @@ def test_requested_channels_and_windows_override_the_defaults():
     ring = case_of("all_reduce-ring", 4)
 
     def made(asked, *, pipelined=False, queued=False):
-        return plan_channels(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued)
+        return choose_channels(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued)
 
     assert (made({}), made({}, pipelined=True), made({}, queued=True)) == ((16, 4), (64, 4), (1, 1))
     assert made({}, pipelined=True, queued=True) == (16, 4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import IntegerRange, PositiveNumber, PrintableText
-from hpccoll.common.records import from_builtins, load_record, to_builtins, to_json
+from hpccoll.common.records import from_builtins, json_text, load_record, to_builtins
 
 NUMBER, TIME, TEXT = IntegerRange(-2, 3), PositiveNumber(10.0, "seconds"), PrintableText(5)
 
@@ -87,7 +87,7 @@ def test_a_wrong_value_is_named_with_its_key_and_what_is_valid(wrong):
 
 def test_a_record_survives_its_json():
     whole = Whole(kind="b", parts=(Part(number=1, values={"a": 1, "b": "x"}), Part(number=-2, text="y")))
-    assert from_builtins(json.loads(to_json(whole)), Whole) == from_builtins(to_builtins(whole), Whole) == whole
+    assert from_builtins(json.loads(json_text(whole)), Whole) == from_builtins(to_builtins(whole), Whole) == whole
 
 
 @pytest.mark.parametrize(

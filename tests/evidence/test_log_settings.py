@@ -26,25 +26,21 @@ def test_libraries_log_into_the_directory(tmp_path, environment):
     assert environment.keys() >= LOG_VARIABLES.keys()
 
 
-def test_configuration_files_of_nccl_are_in_the_record(tmp_path, environment):
-    environment["HOME"] = str(tmp_path)
+def test_configuration_files_of_nccl_are_in_the_record_and_one_that_is_named_replaces_that_at_home(
+    tmp_path, environment
+):
+    environment["HOME"], logs = str(tmp_path), tmp_path / "logs"
     (tmp_path / ".nccl.conf").write_text("NCCL_IB_HCA=mlx5\nSECRET=1\n# NCCL_ALGO=Tree\n")
-    (tmp_path / "logs").mkdir()
-    copy_nccl_settings(tmp_path / "logs")
-    (tmp_path / "logs" / "a.log").write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
-    record = ProbeResult.from_logs(tmp_path / "logs").record
-    assert record.settings["NCCL_IB_HCA"] == "mlx5"
-    assert record.files[0].endswith(".1-own.conf")
-    assert "SECRET" not in next((tmp_path / "logs").glob("*.conf")).read_text()
-
-
-def test_a_file_that_the_environment_names_replaces_that_at_home(tmp_path, environment):
-    environment["HOME"], environment["NCCL_CONF_FILE"] = str(tmp_path), str(tmp_path / "other")
-    (tmp_path / ".nccl.conf").write_text("NCCL_ALGO=Tree\n")
+    logs.mkdir()
+    copy_nccl_settings(logs)
+    (logs / "a.log").write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
+    record = ProbeResult.from_logs(logs).record
+    assert (record.settings["NCCL_IB_HCA"], record.files[0].endswith(".1-own.conf")) == ("mlx5", True)
+    assert "SECRET" not in next(logs.glob("*.conf")).read_text()
+    environment["NCCL_CONF_FILE"] = str(tmp_path / "other")
     (tmp_path / "other").write_text("NCCL_ALGO=Ring\n")
-    (tmp_path / "logs").mkdir()
-    copy_nccl_settings(tmp_path / "logs")
-    assert [path.read_text() for path in (tmp_path / "logs").glob("*own.conf")] == ["NCCL_ALGO=Ring\n"]
+    copy_nccl_settings(logs)
+    assert [path.read_text() for path in logs.glob("*own.conf")] == ["NCCL_ALGO=Ring\n"]
 
 
 def test_logs_of_an_earlier_launch_are_removed(tmp_path):

@@ -5,7 +5,7 @@ from mpi4py import MPI
 
 from hpccoll.cases.case import Case
 from hpccoll.executor.barrier import ExecutorBarrier
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.executor.structures import WORK_COPY, WORK_FOLD
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.ranks import Ranks
@@ -46,7 +46,7 @@ FAULTS = (leave_out_a_fold, shorten_a_fold, shorten_a_copy, fold_stale_scratch, 
 
 def check(case: Case) -> None:
     """Run the case without and with each fault; the compiled check sees what the one in Python sees."""
-    prepared = PreparedCase(COMM, RANKS.layout(0), case, settings=RunSettings(executor=OPTIONS))
+    prepared = PreparedCase(COMM, RANKS.layout(0), case, settings=RunSettings(executor_options=OPTIONS))
     loop = prepared.loop(RANKS, lambda: BARRIER, RankProgress())
     in_python = PythonLoop(prepared, RANKS, RankProgress())
     works = prepared.plan.executor._arrays["works"]

@@ -12,7 +12,7 @@ BARRIER = """
 import time
 from mpi4py import MPI
 from hpccoll.executor.barrier import ExecutorBarrier
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.transports.mpi import shared_windows
 comm = MPI.COMM_WORLD
 barrier = ExecutorBarrier(comm, shared_windows.SharedMemory(comm), ExecutorOptions(oversubscribed=comm.size > 2))

@@ -28,7 +28,6 @@ from hpccoll.host import ethtool
             {"rx_pause_frames": 5, "tx_pause_frames": 2},
         ),
         ("ixgbe", {"tx_flow_control_xoff": 3, "tx_flow_control_xon": 4}, {"tx_pause_frames": 3}),
-        ("virtio_net", {"rx_drops": 3, "tx0_kicks": 2}, {}),
     ],
 )  # fmt: skip
 def test_pause_frames_are_summed_from_the_names_of_each_driver(driver, statistics, frames):

@@ -19,9 +19,7 @@ def masks(*texts):
     [
         (masks("0 1", "0 1"), False),
         (masks("0 1", "0 1", "0 1"), True),
-        (masks("0", "1"), False),  # one core each
         (masks("0", "0", "1 2 3"), True),  # two ranks on one core
-        (masks("0 1", "0 1", "0", "2 3"), True),
         (masks("0 1 2 3", "0", "1"), False),
     ],
 )
@@ -32,9 +30,7 @@ def test_a_node_is_oversubscribed_if_ranks_must_share_a_cpu(ranks, oversubscribe
 @pytest.mark.parametrize(
     ("quotas", "oversubscribed"),
     [
-        ([{}, {}], False),
         ([{"pod": 2.0}, {"pod": 2.0}], False),
-        ([{"pod": 1.5}, {"pod": 1.5}], True),
         ([{"pod": 0.5}, {}], True),  # a single rank on half a CPU
         ([{"pod": 2.0, "a": 1.0}, {"pod": 2.0, "b": 1.0}], False),  # each rank has a quota of its own
         ([{"slice": 1.0, "a": 1.0}, {"slice": 1.0, "b": 1.0}], True),
@@ -44,9 +40,7 @@ def test_a_node_is_oversubscribed_if_ranks_exceed_a_quota_that_they_share(quotas
     assert is_oversubscribed(masks("0 1", "0 1"), quotas) is oversubscribed
 
 
-@pytest.mark.parametrize(
-    ("address", "rack"), [(None, ""), ("n1", ""), ("rack1.n1", "rack1"), ("spine.rack2.n7", "spine.rack2")]
-)
+@pytest.mark.parametrize(("address", "rack"), [(None, ""), ("n1", ""), ("spine.rack2.n7", "spine.rack2")])
 def test_the_rack_of_a_node_is_its_path_in_slurms_topology(address, rack, monkeypatch):
     monkeypatch.delenv("SLURM_TOPOLOGY_ADDR", raising=False)
     if address:

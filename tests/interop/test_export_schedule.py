@@ -1,12 +1,9 @@
 """``hpccoll export-schedule``: a schedule on stdout or in a file, and bad input."""
 
-import errno
 import os
 
 import pytest
 from cli_runner import invoke
-
-from hpccoll.interop import goal
 
 RING = "ring", "-p", 4, "-b", "64K"
 
@@ -24,8 +21,7 @@ def test_a_file_holds_what_stdout_shows(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["ring", "-p", 4, "-b", 65536, "--param", "channels=2"], ["all_reduce", "ring", "65536 bytes", "channels=2"]),
-        (["ring", "-p", 4, "-b", 65537, "-c", "all_gather"], ["all_gather", "65536 bytes", "channels=1"]),
+        (["ring", "-p", 4, "-b", 65537, "-c", "all_gather"], ["all_gather", "ring", "65536 bytes", "channels=1"]),
         (["dissemination", "-p", 4, "-b", 8], ["barrier", "dissemination", "4 workers"]),
         (["torus", "-p", 6, "-b", "1K", "--param", "rows=3"], ["torus", "rows=3"]),
     ],
@@ -48,16 +44,13 @@ def ranks_and_messages(*arguments):
     return sum(line.startswith("rank ") for line in lines), sum(": send" in line for line in lines)
 
 
-def test_layout_root_and_parameters_are_those_of_the_schedule():
+def test_layout_root_parameters_and_the_time_of_a_reduced_byte_are_those_of_the_schedule():
     flat, nodes = ("hierarchical", "-p", 8, "-b", "64K"), ("--ranks-per-node", 4)
     assert ranks_and_messages(*flat) != ranks_and_messages(*flat, *nodes)
     assert ranks_and_messages("sharp_emulated", "-p", 4, "-b", "64K", "--aggregators", 1)[0] == 5
     assert ranks_and_messages("ring", "-p", 4, "-b", "64K", "--param", "channels=3") == (4, 3 * 24)
     rooted = invoke("export-schedule", "binomial", "-c", "broadcast", "-p", 2, "-b", 8, "-r", 1).out
     assert "send 8b to 0" in rooted
-
-
-def test_a_reduced_byte_takes_the_time_that_is_given():
     assert ": calc 32768" in invoke("export-schedule", *RING, "--fold-cost", 2).out
     assert ": calc" not in invoke("export-schedule", *RING).out
 
@@ -65,17 +58,10 @@ def test_a_reduced_byte_takes_the_time_that_is_given():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rong", "-p", 4, "-b", 8], ["algorithm", "'rong'", "ring"]),
         (["native", "-p", 4, "-b", 8], ["algorithm", "'native'", "no schedule"]),
         (["swing", "-p", 6, "-b", 64], ["swing of all_reduce needs", "power-of-two"]),
         ([*RING, "--format", "xml"], ["--format", "'xml'", "goal"]),
-        (["ring", "-p", 4], ["--bytes"]),
-        (["ring", "-p", 4, "-b", "many"], ["--bytes", "'many'", "64K"]),
         (["ring", "-p", 4, "-b", 3], ["--bytes", "3", "4 bytes"]),
-        (["ring", "-p", 0, "-b", 8], ["--workers", "from 1"]),
-        ([*RING, "--racks", 2], ["--racks", "number of nodes, which is 1"]),
-        ([*RING, "-r", 1], ["root", "all_reduce has no root"]),
-        ([*RING, "--param", "radix=4"], ["parameter of ring", "'radix'"]),
         ([*RING, "--param", "channels=0"], ["parameter channels", "from 1"]),
         ([*RING, "--param", "window=wide"], ["parameter window", "'wide'", "from 1"]),
         (["dissemination", "-p", 4, "-b", 8, "--param", "channels=2"], ["'channels'", "barrier"]),
@@ -90,25 +76,6 @@ def test_what_cannot_be_exported_takes_one_line(arguments, words, tmp_path, monk
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_that_cannot_be_completed_takes_one_line_and_leaves_the_earlier_one(tmp_path, monkeypatch):
-    def full_disk(*_, **__):
-        yield "num_ranks 4\n"
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    out = tmp_path / "ring.goal"
-    out.write_text("an earlier one")
-    monkeypatch.setattr(goal, "goal_texts", full_disk)
-    ended = invoke("export-schedule", *RING, "--out", out)
-    assert ended.code == 1, ended.err
-    assert "No space left" in ended.err
-    assert len(ended.err.splitlines()) == 1
-    assert [(each, each.read_text()) for each in tmp_path.iterdir()] == [(out, "an earlier one")]
-
-
-def test_only_a_regular_file_is_replaced_also_through_a_link(tmp_path):
+def test_only_a_regular_file_is_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("pipe")
-    for name in ("pipe", "link"):
-        assert invoke("export-schedule", *RING, "--out", tmp_path / name).is_bad_input("--out", "not a regular file")
-    assert (tmp_path / "link").is_symlink()
-    assert len([*tmp_path.iterdir()]) == 2
+    assert invoke("export-schedule", *RING, "--out", tmp_path / "pipe").is_bad_input("--out", "not a regular file")

@@ -4,7 +4,6 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pytest
 from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases
 
@@ -137,19 +136,6 @@ def test_in_one_lane_it_takes_as_many_rounds_as_are_counted(name):
             assert rounds(parse(text_of(case))) == count(placed(case), cut_of(case, 1000)).rounds
 
 
-def test_unequal_blocks_are_those_that_the_sender_has_for_each_receiver():
-    family = COLLECTIVES["all_to_all_v"]
-    for case in cases(family, family.algorithm("pairwise"), Layout.of(5)):
-        sent = np.zeros((5, 5), int)
-        for me, operations in enumerate(parse(text_of(case, 100))):
-            for each in operations:
-                if each.kind == "send":
-                    sent[me, each.peer] += each.nbytes
-        blocks = 4 * case.call.blocks(100)
-        np.fill_diagonal(blocks, 0)
-        assert sent.tolist() == blocks.tolist()
-
-
 def one_way(lengths):
     """Return the schedule of rank 0, which sends, and rank 1, from the units of their messages, [rank][step]."""
 
@@ -191,16 +177,13 @@ def test_the_channels_of_a_sequence_follow_one_another(window, expected):
     assert rounds(parse(text_of(case, 4096, channels=3 if window > 2 else 4, window=window))) == expected
 
 
-def test_a_rank_without_messages_computes_nothing():
+def test_a_rank_without_messages_computes_nothing_and_messages_without_bytes_are_left_out():
     for name, p in (("all_reduce-null", 3), ("all_reduce-ring", 1)):
         ranks = parse(text_of(case_of(name, p)))
         assert [[(each.kind, each.cost) for each in operations] for operations in ranks] == [[("calc", 0)]] * p
     family = COLLECTIVES["all_reduce"]
     (case,) = cases(family, family.algorithm("ring"), Layout.of(2, aggregators=1))
     assert [len(operations) for operations in parse(text_of(case))] == [4, 4, 1]
-
-
-def test_messages_without_bytes_are_left_out():
     sizes = Counter(send.nbytes for send, _ in messages(parse(text_of(case_of("all_reduce-ring", 4), elements=3))))
     assert sizes == {4: 18}
 

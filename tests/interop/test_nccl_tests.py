@@ -1,105 +1,342 @@
-"""Outputs of nccl-tests, the table and the JSON: both placements of each line become cases."""
+"""Outputs of nccl-tests and rccl-tests as people have them: versions, options, loops of runs, quotes, JSON, records."""
 
 import json
+import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
-from imported_outputs import OUTPUTS, import_files, read_example
+from imported_outputs import OUTPUTS, read, read_example, refused
 
-from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import SuppliedMetadata
-from hpccoll.interop.nccl_tests import read_nccl_tests
-
+INPUTS = Path(__file__).parents[1] / "inputs"
+PLAIN = (INPUTS / "nccl-plain-for-comparison.txt").read_text()
+OLD = (INPUTS / "nccl-before-2.17.txt").read_text()
+RCCL = (INPUTS / "rccl-tests-2.17.txt").read_text()
 TABLE = (OUTPUTS / "nccl_all_reduce.txt").read_text()
-JSON = (OUTPUTS / "nccl_all_gather.json").read_text()
+JSON = json.loads((OUTPUTS / "nccl_all_gather.json").read_text())
+SAME_RATES = r"(\d+\.\d\d) +\d+\.\d\d( +0)", r"\1 \1\2"
+"""Gives the rows of a table the bandwidths of a factor of 1, as of broadcast, or of all-reduce on two ranks."""
 
 
-def read(tmp_path, text, **given):
-    path = tmp_path / "nccl.txt"
-    path.write_text(text)
-    return read_nccl_tests(path, text.splitlines(keepends=True), SuppliedMetadata(**given))
+def changed(text, *changes):
+    """Return a text after replacements of regular expressions, each of which occurs."""
+    for pattern, new in changes:
+        text, count = re.subn(pattern, new, text, flags=re.MULTILINE)
+        assert count, pattern
+    return text
 
 
-def changed(change):
-    """Return the JSON after a function has changed its content."""
-    content = json.loads(JSON)
-    change(content)
-    return json.dumps(content)
+def plain(*changes):
+    return changed(PLAIN, *changes)
+
+
+def each_line(text, form="{line}"):
+    return "".join(form.format(number=n, line=line) for n, line in enumerate(text.splitlines(keepends=True), 1))
+
+
+def rounds(output):
+    """Return the collective, the ranks, the nodes and the number of rounds of the cases of an output."""
+    counts = Counter(result.case.id for result in output.results)
+    cases = {result.case.id: result.case for result in output.results}
+    return {(case.collective, case.ranks, case.nodes, counts[name]) for name, case in cases.items()}
+
+
+def results(output):
+    return [(result.case.id, result.seconds, result.wrong) for result in output.results]
+
+
+SINGLES = [
+    plain(("#  Rank  [123].*\n", ""), (r"(\d) +\d+\.\d\d +0 ", r"\1    0.00       0 "),
+          (r"(\d) +\d+\.\d\d( +0)$", r"\1    0.00\2"), ("node0", f"node{rank}"), ("700", str(700 + rank)))
+    for rank in range(2)
+]  # fmt: skip
+"""The outputs of two processes that each measured alone."""
+UNEVEN = plain(("#  Rank  3.*\n", ""), ("all_reduce", "broadcast"), ("sum      -1", "none       0"), SAME_RATES)
+BROADCAST = changed(OLD, ("sum      -1", "none       0"), SAME_RATES)
+SENDRECV = plain(("all_reduce_perf", "sendrecv_perf"))
+TWO = plain(("#  Rank  [13].*\n", ""), ("Rank  2", "Rank  1"), SAME_RATES)
+LOST = plain(("#  Rank  [012].*\n", ""))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        plain(("^# ?", "")), plain(("^#", r"\\#")), plain((" +", " "), ("^# +", "#")), plain((" {2,}", "\t")),
+        plain(("# +out-of-place.*\n", "")), plain(("all_reduce_perf", "all_reduce_perf_mpi")),
+        f"0: 1 node\n1: n1:7:7 [0] NCCL INFO Using IB\n{each_line(PLAIN, '0: {line}')}1: 1048576 1 2 3\n",
+        "".join(json.dumps({"log": line, "time": 7}) + "\n" for line in PLAIN.splitlines(keepends=True)),
+        plain(("( 2097152 )", r"4090-box:7:9 [0] NCCL INFO Connected all rings\n\1")),
+        plain(("all_reduce_perf", "alltoallv_perf"), (" sum ", " sum  7 ")) + PLAIN,
+    ],
+)  # fmt: skip
+def test_what_a_page_a_launcher_or_a_build_changed_has_the_same_results(text, tmp_path):
+    assert results(read(tmp_path, text)) == results(read(tmp_path, PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "expected"),
+    [
+        (SINGLES[0], {}, {("all_reduce", 1, 1, 1)}),
+        (f"{PLAIN}[job 7] again, after # nThread 1:\n{PLAIN}", {}, {("all_reduce", 4, 2, 2)}),
+        (UNEVEN, {"ranks": 3}, {("broadcast", 3, 2, 1)}),
+        (LOST, {"ranks": 4, "nodes": 2}, {("all_reduce", 4, 2, 1)}),
+        (plain(("#  Rank  [123].*\n", ""), ("#  Rank  0 ", "#  Rank  0 .. Rank  3 ")), {"ranks": 4, "nodes": 2},
+         {("all_reduce", 4, 2, 1)}),
+        (PLAIN + plain(("node0", "nodeX"), ("node1", "node0"), ("nodeX", "node1")), {}, {("all_reduce", 4, 2, 2)}),
+        (plain(("node1", "node0")), {"nodes": 2}, {("all_reduce", 4, 2, 1)}),
+        (f"2 nodes:\n{TWO}4 ranks:\n{PLAIN}", {}, {("all_reduce", 2, 2, 1), ("all_reduce", 4, 2, 1)}),
+        (PLAIN + plain(("graph: 0", "graph: 8")), {}, {("all_reduce", 4, 2, 1)}),
+        (OLD, {"program": "all_reduce"}, {("all_reduce", 16, 2, 1)}),
+        (changed(TABLE, ("Group  0 Pid  52", "Group  1 Pid  52"), ("0.06", "0.04"), ("15.73", "10.49"),
+                 ("15.97", "10.65")), {}, {("all_reduce", 2, 1, 1)}),
+    ],
+)  # fmt: skip
+def test_ranks_nodes_and_rounds_are_those_of_the_runs(text, given, expected, tmp_path):
+    assert rounds(read(tmp_path, text, **given)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "words"),
+    [
+        ("".join(SINGLES), {}, ["MPI=1"]),
+        ("".join("".join(pair) for pair in zip(*map(str.splitlines, SINGLES, [True] * 2), strict=True)), {}, ["MPI=1"]),
+        (each_line(PLAIN, "{number:6d}\t{line}"), {}, ["line 1:", "sed"]),
+        (plain((r"^( +\d{7} .{67}).*", r"\1"), ("# +out-of-place.*\n", ""), ("  time   algbw   busbw  #wrong $", "")),
+         {}, ["out-of-place, in-place"]),
+        (LOST, {}, ["--ranks and --nodes"]), (LOST, {"ranks": 6, "nodes": 2}, ["6"]),
+        (PLAIN, {"ranks": 8, "nodes": 2}, ["--ranks", "8", "4"]), (PLAIN, {"nodes": 1}, ["--nodes", "1", "2"]),
+        *((above + OLD, {}, ["--program", "all_reduce"]) for above in
+          ("./all_gather_perf\n", "make all_reduce_perf sendrecv_perf\n", "./other_perf\n")),
+        (OLD.replace("#  Rank 15", "# "), {"program": "all_reduce"}, ["15 ranks", "16"]),
+        (UNEVEN, {}, ["--ranks", "3"]), (PLAIN + plain(("node1", "node2")), {}, ["node0, node1", "node0, node2"]),
+        (plain(("node1", "node0")), {}, ["--nodes", "node0"]), (SENDRECV, {}, ["sendrecv_perf is left out"]),
+        (PLAIN + plain(("22904", "22807")), {}, ["NCCL 2.28.7", "NCCL 2.29.4"]), (PLAIN + RCCL, {}, ["RCCL 2.28.3"]),
+        (PLAIN, {"program": "all_gather"}, ["--program", "all_reduce"]),
+        (OLD, {"program": "allreduce"}, ["--program", "all_reduce_perf"]),
+        *((plain(change), {}, [""]) for change in (
+            ("#  Rank  1.*\n", ""), ("#  Rank  3.*\n", ""), ("(#  Rank  3.*\n)", r"\1\1"), ("Rank  3", "Rank  7"),
+            ("Rank  3", "Rank 3x"), (" 15.57 ", " 14.01 "), (" 101.00 ", " 201.00 "), (" 1048576 ", " 2097152 "),
+            ("all_reduce_perf", "all_gather_perf"), ("sum", "none"), ("nGpus 1", "nGpus 2"), ("   busbw", ""),
+            ("(#       size.*\n)", r"\1\1"),
+        )),
+        *((changed(TABLE, change), {}, ["line "]) for change in (
+            (r"\(us\)", "(ms)"), (r" \(B\)", "(KB)"), ("   time", "cputime"), ("100.00", "nan"), ("100.00", "1e300"),
+            ("1048576  ", f"{10**16} "), ("     N/A\n", "\n"), ("all_reduce_perf", "allreduce_perf"),
+            (r"(?s)(     N/)A\n.*", r"\1"), ("100.00 ", "100.00 7 "),
+        )),
+    ],
+)  # fmt: skip
+def test_an_output_that_contradicts_itself_or_could_be_misread_is_refused(text, given, words, tmp_path):
+    message = refused(tmp_path, text, **given)
+    assert not [word for word in words if word not in message], message
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('{"identifier": "x", "benchmark": [{"8": {"oop_time": 1, "oop_busbw": 2.5}}]}\n', "nccl_version"),
+        ("# OMB Python MPI Latency Test\n# Size (B)      Latency (us)\n1     397.10\n", "calls of Python"),
+        ("  #bytes #repetitions      t[usec]   Mbytes/sec\n    1024    1000     3.09    331.39\n", "# Benchmarking"),
+        ("# Size       Avg Latency(us)\n4                       1.12\n", "# OSU ... Test"),
+        ("".join(line for line in PLAIN.splitlines(keepends=True) if "float" in line), "# size count"),
+        (PLAIN[PLAIN.index("# Out of bounds"):], "the table"),
+        (f'{{"data": {{"stdout":\n{json.dumps(PLAIN)}}}}}', "jq -r"),
+    ],
+)  # fmt: skip
+def test_a_part_of_an_output_is_refused_with_what_it_lacks(text, hint, tmp_path):
+    assert hint in refused(tmp_path, text, nodes=2, ranks=4)
+
+
+def test_remarks_name_what_is_left_out_and_what_was_assumed(tmp_path):
+    text = f"+ srun ./all_reduce_perf_mpi -g 1\n{OLD}== broadcast_perf ==\n{BROADCAST}+ ./sendrecv_perf\n{BROADCAST}"
+    output = read(tmp_path, text)
+    assert {case[0] for case in rounds(output)} == {"all_reduce", "broadcast"}
+    failed = f"{PLAIN}{PLAIN[: PLAIN.index('#       size')]}node0: Test NCCL failure\n{SENDRECV}{PLAIN}"
+    unversioned = plain((" nccl-headers=22904 nccl-library=22904", ""))
+    remarks = "\n".join([*output.remarks, *(one for t in (failed, unversioned) for one in read(tmp_path, t).remarks)])
+    for said in (
+        "taken to be broadcast_perf", "sendrecv is left out", "line 21: the run that begins here has no result",
+        "sendrecv_perf is left out", "version of the library",
+    ):  # fmt: skip
+        assert said in remarks
+    cut = PLAIN[: PLAIN.index("# Out of bounds")]
+    assert (read(tmp_path, cut + PLAIN).truncated, read(tmp_path, PLAIN).truncated) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "params"),
+    [
+        (("graph: 0", "graph: 20"), {"graph": 1}), (("agg iters: 1", "agg iters: 4"), {"agg_iters": 4}),
+        (("graph: 0", "graph: 0 local_reg: 2"), {"local_reg": 2}), (("iters: 20", "iters: 50"), {}),
+        (("#\n# Using", "# Blocking Enabled: wait after each, no barrier\n#\n# Using"), {"blocking": 2}),
+    ],
+)  # fmt: skip
+def test_an_option_that_changes_what_is_measured_is_a_parameter(change, params, tmp_path):
+    assert {(*one.case.params.items(),) for one in read(tmp_path, plain(change)).results} == {(*params.items(),)}
+
+
+@pytest.mark.parametrize(
+    ("line", "program", "library"),
+    [
+        ("# nccl-tests version 2.19.6 nccl-headers=22707 nccl-library=22707", "nccl-tests 2.19.6", "NCCL 2.27.7"),
+        ("# nccl-tests version 2.20 (0a1b) nccl-headers=23102 nccl-library=23101", "nccl-tests 2.20", "NCCL 2.31.1"),
+        ("# nccl-tests version 2.20-x nccl-headers=2.28.3 nccl-library=2.28.9", "nccl-tests 2.20-x", "NCCL 2.28.9"),
+        ("n0:7:7 [0] NCCL INFO NCCL version 2.21.5+cuda12.4", "nccl-tests", "NCCL 2.21.5"),
+        ("", "nccl-tests", None),
+    ],
+)  # fmt: skip
+def test_versions_are_read_in_every_form(line, program, library, tmp_path):
+    output = read(tmp_path, plain((r"\A.*", line)))
+    assert (output.program, output.library) == (program, library)
+
+
+OLDEST = """# nThread 1 nGpus 2 minBytes 8 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#
+# Using devices
+#   Rank  0 Pid  31001 on     node-a device  0 [0x1a] Tesla V100-SXM2-16GB
+#   Rank  1 Pid  31001 on     node-a device  1 [0x1c] Tesla V100-SXM2-16GB
+#
+#                                             out-of-place                       in-place
+#       size         count    type{head}    time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144   float{cell}   100.0   10.49   {first}  0e+00    98.5   10.65   {second}  0e+00
+ Out of bounds values : 0 OK
+# Avg bus bandwidth    : 7.9
+#
+"""
+FIELDS = "head", "cell", "first", "second"
+OLD_PROGRAMS = {
+    "all_reduce": (" redop", " sum", "10.49", "10.65"), "all_gather": ("", "", "5.24", "5.32"),
+    "reduce": (" redop root", " max 0", "10.49", "10.65"), "alltoall": (" redop", "", "5.24", "5.32"),
+}  # fmt: skip
+"""For programs of versions 2.0 to 2.12: their columns besides, the cells of these, and busbw on two ranks."""
+OLD_ALL_REDUCE = OLDEST.format(**dict(zip(FIELDS, OLD_PROGRAMS["all_reduce"], strict=True)))
+
+
+@pytest.mark.parametrize("program", OLD_PROGRAMS)
+def test_outputs_that_do_not_name_their_program_are_imported_if_the_user_does(program, tmp_path):
+    text = OLDEST.format(**dict(zip(FIELDS, OLD_PROGRAMS[program], strict=True)))
+    assert ("all_to_all" if program == "alltoall" else program) in refused(tmp_path, text)
+    seconds = [one.seconds for one in read(tmp_path, text, program=f"{program}_perf").results]
+    assert seconds == pytest.approx([100e-6, 98.5e-6])
+    for other in {"all_reduce", "broadcast"} - {program}:
+        assert f"--program {other}" in refused(tmp_path, text, program=other)
+
+
+@pytest.mark.parametrize("sign", [" Out", "# Out"])
+def test_an_old_output_with_wrong_elements_is_wrong_though_no_row_says_so(sign, tmp_path):
+    text = changed(OLD_ALL_REDUCE, (" 0 OK", " 3 FAILED"), (" Out", sign))
+    assert all("3 wrong elements" in one.failure for one in read(tmp_path, text, program="all_reduce").results)
+
+
+def test_types_and_reductions_that_ours_has_not_are_left_out_with_remarks(tmp_path):
+    row = next(line for line in TABLE.splitlines(keepends=True) if line.strip().startswith("1024 "))
+    others = row.replace(" float", "f8e4m3"), row.replace("   sum", "mulsum")
+    output = read(tmp_path, TABLE.replace(row, "".join((row, *others))))
+    assert (len(output.results), len(output.remarks)) == (len(read(tmp_path, TABLE).results), 2 * len(others))
+
+
+# The JSON of option -J
+
+
+def json_with(**config):
+    return {**JSON, "config": {**JSON["config"], **config}}
 
 
 def test_a_process_in_the_json_has_all_its_devices_though_it_lists_one(tmp_path):
-    assert read(tmp_path, JSON).ranks == 2
-    text = changed(lambda content: content["config"].update(nthreads=2, ngpus=4))
+    assert read(tmp_path, json.dumps(JSON)).ranks == 2
+    text = json.dumps(json_with(nthreads=2, ngpus=4))
     assert read(tmp_path, text.replace("0.041796", "0.073143").replace("0.042667", "0.074667")).ranks == 8
 
 
-def test_statistics_of_iterations_are_kept_as_they_were_printed():
+def test_options_in_the_json_are_parameters(tmp_path):
+    content = json_with(graph=5, aggregated_iterations=2, blocking_collectives=True)
+    content["args"] = [*JSON["args"], "-R", "2", "-a3", "--unalign=1", "-z", "1"]
+    (case, *_) = (one.case for one in read(tmp_path, json.dumps(content)).results)
+    assert (case.timing, dict(case.params)) == (
+        "single", {"graph": 1, "agg_iters": 2, "local_register": 2, "average": 3, "unalign": 1}
+    )  # fmt: skip
+
+
+FIRST = JSON["results"][0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *({**JSON, "results": [{**FIRST, "out_of_place": {**FIRST["out_of_place"], **each}}]}
+          for each in ({"time": "nan"}, {"time": -1.0}, {"nwrong": "x"})),
+        *({**JSON, "results": [each]} for each in
+          ({**FIRST, "out_of_place": {"cpu_time": 1.0}}, {**FIRST, "size": "1K"}, None)),
+        {**JSON, "config": None}, {**JSON, "args": ["sendrecv_perf"]},
+        json_with(devices={}, ngpus=10**9), json_with(ngpus=10**9),
+    ],
+)  # fmt: skip
+def test_json_of_another_content_is_refused(content, tmp_path):
+    assert refused(tmp_path, json.dumps(content))
+
+
+def test_all_columns_are_kept_as_they_were_printed():
     reported = read_example("nccl_all_gather.json").results[0].reported
     assert (reported["time"], reported["p99_us"]) == ("12.25", "13.5")
     table = read_example("nccl_reduce_scatter_per_iteration.txt").results[0].reported
     assert (table["i_p99"], table["i_p99 in_place"]) == ("24.00", "23.00")
+    (result,) = read_example("rccl_reduce_scatter_in_place.txt").results
+    assert {"RING", "LL", "4"} <= {*result.reported.values()}
 
 
-def test_ranks_are_those_of_the_first_of_several_groups(tmp_path):
-    text = TABLE.replace("Group  0 Pid  52", "Group  1 Pid  52")
-    for of_four, of_two in (("0.06", "0.04"), ("15.73", "10.49"), ("15.97", "10.65")):
-        text = text.replace(of_four, of_two)
-    output = read(tmp_path, text)
-    assert (output.ranks, output.nodes, len(output.remarks)) == (2, 1, 1)
+# rccl-tests: results of RCCL on AMD's GPUs, not of NCCL
+
+BANNER = "".join((OUTPUTS / "rccl_all_reduce.txt").read_text().splitlines(keepends=True)[1:])
+BY_GPU = changed((OUTPUTS / "rccl_reduce_scatter_in_place.txt").read_text(), ("^(.*ccl-tests|RCCL|Librccl).*\n", ""))
+ERRORS = "# Errors with asterisks indicate errors that have exceeded the maximum threshold.\n"
+RECORDS = "rccl_all_gather.json", "rccl_all_reduce_lines.json", "rccl_broadcast.csv"
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("nccl_all_reduce.txt", {"ranks": 8}), ("nccl_all_gather.json", {"nodes": 2})]
+    ("text", "given", "library"),
+    [
+        (BANNER, {}, "RCCL 2.28.3"),
+        (BY_GPU, {"library": "of ROCm 6.2"}, "of ROCm 6.2"),
+        (json.dumps(JSON).replace("NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"), {}, "RCCL 2.27.7"),
+        (OLD_ALL_REDUCE.replace(" Out of", f"{ERRORS}# Out of"), {"program": "all_reduce"}, None),
+        (OLD_ALL_REDUCE.replace("Tesla V100-SXM2-16GB", "Vega 20"), {"program": "all_reduce"}, None),
+    ],
 )
-def test_other_ranks_or_nodes_than_the_output_lists_are_a_contradiction(name, given, tmp_path):
-    out = tmp_path / "nccl.h5"
-    ended = import_files(out, OUTPUTS / name, **{"ranks": None, "nodes": None, **given})
-    assert ended.is_bad_input(*(f"--{key}" for key in given), *given.values())
-    assert not out.exists()
+def test_a_banner_the_gpus_or_a_line_of_its_own_show_rccl_where_nothing_else_names_it(text, given, library, tmp_path):
+    output = read(tmp_path, text, **given)
+    assert (output.source, output.library) == ("rccl-tests", library)
+    assert {(one.case.transport, one.case.device) for one in output.results} == {("rccl", "rocm")}
+
+
+RECORD = json.loads((OUTPUTS / RECORDS[0]).read_text())
+
+
+def test_ranks_are_those_of_a_group_with_all_gpus_of_its_processes_and_nodes_are_asked_for(tmp_path):
+    for more in ({"nodes": 2, "ranks": 32}, {"ranksPerNode": 4, "gpusPerRank": 4}):
+        assert read(tmp_path, json.dumps([each | more for each in RECORD]), nodes=2).ranks == 16
+    assert "--nodes" in refused(tmp_path, json.dumps(RECORD), ranks=16)
+    assert "--ranks" in refused(tmp_path, json.dumps(RECORD), ranks=8, nodes=2)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda text: text.replace("(us)", "(ms)"), lambda text: text.replace(" (B)", "(KB)"),
-        lambda text: text.replace("   time", "cputime"), lambda text: text.replace("100.00", "nan"),
-        lambda text: text.replace("100.00", "1e300"), lambda text: text.replace("1048576  ", f"{10**16} "),
-        lambda text: text.replace("     N/A\n", "\n"), lambda text: text.replace("all_reduce_perf", "allreduce_perf"),
-        lambda text: text[: text.index("     N/A\n") + 7], lambda text: text.replace("100.00 ", "100.00 7 "),
+        {"time": "nan"}, {"time": -1}, {"size": "1K"}, {"name": "SendRecv"}, {"inPlace": 2}, {"wrong": "x"},
+        {"ranksPerNode": 0}, {"ranksPerNode": 10**12}, {"busBw": None}, {"type": ""}, {"gpusPerRank": "4.0"},
+        {"ranksPerNode": 8},
     ],
 )  # fmt: skip
-def test_a_table_that_could_be_misread_is_refused_with_its_line(change, tmp_path):
-    text = change(TABLE)
-    assert text != TABLE
-    with pytest.raises(BadInputError, match=r"line [0-9]+"):
-        read(tmp_path, text)
+def test_a_record_that_could_be_misread_is_refused_with_its_place(change, tmp_path):
+    first, second, *others = RECORD
+    assert "result 2" in refused(tmp_path, json.dumps([first, second | change, *others]), nodes=2)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content["results"][0]["out_of_place"].update(time="nan"),
-        lambda content: content["results"][0]["out_of_place"].update(time=-1.0),
-        lambda content: content["results"][0]["out_of_place"].update(
-            cpu_time=content["results"][0]["out_of_place"].pop("time")
-        ),
-        lambda content: content["results"][0]["out_of_place"].update(nwrong="x"),
-        lambda content: content["results"][0].update(size="1K"),
-        lambda content: content["results"].append(None),
-        lambda content: content["config"].update(devices={}) or content["config"].update(ngpus=10**9),
-        lambda content: content["config"].update(ngpus=10**9),
-        lambda content: content.pop("config"),
-        lambda content: content.update(args=["sendrecv_perf"]),
-    ],
-)
-def test_json_of_another_content_is_refused(change, tmp_path):
-    with pytest.raises(BadInputError):
-        read(tmp_path, changed(change))
-
-
-def test_types_and_reductions_that_ours_has_not_are_left_out_with_remarks(tmp_path):
-    lines = TABLE.splitlines(keepends=True)
-    row = next(line for line in lines if line.strip().startswith("1024 "))
-    others = row.replace(" float", "f8e4m3"), row.replace("   sum", "mulsum")
-    output = read(tmp_path, TABLE.replace(row, "".join((row, *others))))
-    assert len(output.results) == len(read(tmp_path, TABLE).results)
-    assert len(output.remarks) == 2 * len(others)
+@pytest.mark.parametrize("name", RECORDS)
+def test_records_have_headings_of_older_versions_too_and_none_is_cut(name, tmp_path):
+    text = (OUTPUTS / name).read_text()
+    given = {"nodes": 2} if name == RECORDS[0] else {}
+    older = text.replace("ranksPerNode", "rankspernode").replace('"wrong"', '"#wrong"')
+    assert read(tmp_path, older, **given).results
+    for cut in (2, 8, 30):
+        assert refused(tmp_path, text.rstrip()[:-cut], **given)

@@ -10,9 +10,9 @@ import numpy as np
 
 from hpccoll.algorithms.ring import ring
 from hpccoll.cli.rank_program import main
+from hpccoll.executor.compiled_executor import CompiledExecutor
 from hpccoll.executor.lowered_step import LocalCopy, LoweredStep
 from hpccoll.executor.mpi_functions import call_record, handle
-from hpccoll.executor.plan_arrays import ExecutorPlan
 from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.executor.structures import CALL
 from hpccoll.schedule import all_reduce
@@ -100,7 +100,7 @@ def spoil(plan):
         result = np.zeros_like(dst)
         fault = BY_COUNT[operation.count] if FAULT == "by-count" else FAULT
         copies = faulty_copies(fault, result, src, dst)
-        right_init = ExecutorPlan.__init__
+        right_init = CompiledExecutor.__init__
 
         def faulty_init(self, comm, executor_options, sequences=(), initial=0, *, calls=(), **options):
             last = [LoweredStep(after=copies)] if copies else []
@@ -108,9 +108,9 @@ def spoil(plan):
             calls = [*faulty_calls(), *calls]
             right_init(self, comm, executor_options, sequences, max(1, initial), calls=calls, **options)
 
-        ExecutorPlan.__init__ = faulty_init
+        CompiledExecutor.__init__ = faulty_init
         init(self, comm, operation, src, dst, *more, **options)
-        ExecutorPlan.__init__ = right_init
+        CompiledExecutor.__init__ = right_init
         self.result = result if fault == "result-elsewhere" else self.result
         self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(fault)]
 

@@ -30,8 +30,8 @@ from hpccoll.cases.catalogue import NATIVE, distinct_placements
 from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.executor.barrier import ExecutorBarrier
+from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.lowered_step import LocalCall, LocalCopy, LocalFold, LoweredStep
-from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.ranks import Ranks
@@ -183,7 +183,7 @@ class Injection:
 
 def spoil(plan_class, injection):
     """Have the next plan of a class contain the fault; return a function that ends this."""
-    init, compiled_init, python_init = plan_class.__init__, ExecutorPlan.__init__, PythonExecutor.__init__
+    init, compiled_init, python_init = plan_class.__init__, CompiledExecutor.__init__, PythonExecutor.__init__
 
     def faulty_init(self, comm, operation, src, dst, *more, **options):
         result = operation.result(dst, comm.rank) if plan_class is transport.MpiPlan else None
@@ -195,11 +195,11 @@ def spoil(plan_class, injection):
         def of_python(executor, comm, sequences, initial, **more):
             python_init(executor, comm, injection.into(sequences, result), max(1, initial), **more)
 
-        ExecutorPlan.__init__, PythonExecutor.__init__ = of_compiled, of_python
+        CompiledExecutor.__init__, PythonExecutor.__init__ = of_compiled, of_python
         try:
             init(self, comm, operation, src, dst, *more, **options)
         finally:
-            ExecutorPlan.__init__, PythonExecutor.__init__ = compiled_init, python_init
+            CompiledExecutor.__init__, PythonExecutor.__init__ = compiled_init, python_init
         if plan_class is MpiVendorPlan and self.executor is None:
             ((*_, last),) = injection.into([], self.result)
             run, works = self.run, [work.call() for work in (*last.before, *last.after)]
@@ -249,7 +249,7 @@ class Trials:
         """
         end = spoil(MpiVendorPlan if case.algorithm == NATIVE else transport.MpiPlan, injection) if injection else None
         try:
-            prepared = PreparedCase(COMM, layout, case, settings=RunSettings(executor=compiled))
+            prepared = PreparedCase(COMM, layout, case, settings=RunSettings(executor_options=compiled))
         finally:
             if end:
                 end()

@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from hpccoll.cases.case import Case
 from hpccoll.common.errors import BadInputError
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
@@ -42,7 +42,7 @@ def prepared_step(params, algorithm="ring", executor="compiled", refused_ranks=(
     def prepare(comm, layout, inside, _gpu):
         if COMM.rank in refused_ranks:
             raise BadInputError("algorithm", algorithm, "one that runs on these nodes")
-        return PreparedCase(comm, layout, inside, settings=RunSettings(executor=EXECUTORS[executor]))
+        return PreparedCase(comm, layout, inside, settings=RunSettings(executor_options=EXECUTORS[executor]))
 
     return PreparedStep(COMM, LAYOUT, case, prepare)
 

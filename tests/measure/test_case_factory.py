@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure import case_factory
 from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
 from hpccoll.measure.prepared_case import RunSettings
@@ -119,7 +119,7 @@ def test_an_error_of_nccl_that_is_no_refusal_is_raised_on_all_ranks_and_names_th
      (("float32",), NATIVE_OVER_NCCL, "python")],
 )  # fmt: skip
 def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(dtypes, case, executor):
-    settings = RunSettings(executor=ExecutorOptions(oversubscribed=False, dtypes=dtypes))
+    settings = RunSettings(executor_options=ExecutorOptions(oversubscribed=False, dtypes=dtypes))
     factory = SimpleNamespace(attempt=raw_examples.attempt(), settings=settings)
     assert CaseFactory._conditions(factory, case).endswith(f" and the {executor} executor")
 

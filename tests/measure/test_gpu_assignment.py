@@ -96,7 +96,7 @@ def test_nccl_counts_nvlink_domains_if_all_gpus_belong_to_one(
     assignment, monkeypatch, domains, last_reported, nodes, ranks_per_node
 ):
     monkeypatch.setattr(assignment, "gpu_facts", lambda _: {"nvlink_domain": domains[0], "name": "H100"})
-    monkeypatch.setattr(assignment.gpu, "nccl_version", lambda: (2, 30, 7))
+    monkeypatch.setattr(assignment.gpu, "loaded_nccl_version", lambda: (2, 30, 7))
     versions = [(2, 30, 7), (2, 28, 9), (2, 28, 9)]  # all ranks must skip the same cases
     others = zip(domains[1:], [True, True, last_reported], ["n1", "n2", "n2"], versions, strict=True)
     gpus = assignment.RankGpus(ranks(*others))

@@ -20,7 +20,9 @@ class IdleTransport:
         self.comm, self.guarded = comm, []
 
     def plan(self, operation, _src, dst):
-        return SimpleNamespace(result=operation.result(dst, self.comm.rank), run=lambda: None, close=lambda: None)
+        return SimpleNamespace(
+            result=operation.result(dst, self.comm.rank), run=lambda: None, executor=None, close=lambda: None
+        )
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ PUBLIC = Wall(parameters=7e9, bytes_per_element=2, link=400e9, compute_s=3.5e-3)
 
 def test_gradients_of_7_billion_parameters_take_490_ms_over_400_gbits():
     (point,) = wall_points(PUBLIC, [8])
-    row = point.row()
+    row = point.to_json()
     assert row["gradient_bytes"] == 14_000_000_000
     assert row["communication_s"] == pytest.approx(2 * 7 / 8 * 14e9 * 8 / 400e9) == pytest.approx(0.490)
     assert row["step_s"] == pytest.approx(0.4935)
@@ -57,13 +57,13 @@ def test_the_network_moves_every_byte_once():
 
 
 def test_overlapped_at_best_the_longer_of_both_remains():
-    slow, fast = (Wall(1e9, 2, rate, 1.0).point(2, 2).row() for rate in (8e9, 80e9))
+    slow, fast = (Wall(1e9, 2, rate, 1.0).point(2, 2).to_json() for rate in (8e9, 80e9))
     assert (slow["overlapped_step_s"], slow["overlapped_exposed_s"]) == pytest.approx((2.0, 1.0))
     assert (fast["overlapped_step_s"], fast["overlapped_share"]) == pytest.approx((1.0, 0.0))
 
 
 def test_with_a_fixed_batch_the_speed_up_stays_below_amdahls_limit():
-    rows = [point.row() for point in wall_points(Wall(1e9, 2, 400e9, 1.0, "in_network"), [2, 8, 512, 16384])]
+    rows = [point.to_json() for point in wall_points(Wall(1e9, 2, 400e9, 1.0, "in_network"), [2, 8, 512, 16384])]
     assert rows[0]["fixed_batch_speedup"] == pytest.approx(2 / (1 + 0.04))
     limits = {round(row["amdahl_limit"], 6) for row in rows}
     assert limits == {round(2 / 0.04, 6)}

@@ -4,7 +4,7 @@ import pytest
 from predicted_machines import LATENCIES, LATENCY, NCCL, RATE, RATES, cluster, fitted, in_racks
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
-from hpccoll.cases.channel_defaults import default_channels
+from hpccoll.cases.planned_schedule import default_channels
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.nccl_model import nccl_estimates
 from hpccoll.model.predict import Request, predict

@@ -7,12 +7,12 @@ from raw_examples import case, outcome, raw
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_file import DeclaredSections, MachineFile
-from hpccoll.model.run_model import as_json, models_of
+from hpccoll.model.run_model import models_of
 
 
 def test_json_has_the_machine_every_row_and_the_crossings():
     model = whole_model()
-    found = as_json(model)
+    found = model.to_json()
     assert (found["kind"], found["transport"], found["executor"]) == ("simulated", "mpi", "python")
     assert MachineFile.model_validate(found["machine_file"]) == model.machine_file()
     assert len(found["rows"]) == len(model.validated)
@@ -60,7 +60,7 @@ def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
     assert done == [(number, 12) for number in range(1, 13)]
     (alone,) = models_of([raw_trips("python", 5)])
     assert alone.over == "mpi"
-    assert as_json(alone)["executor"] == "python"
+    assert alone.to_json()["executor"] == "python"
 
 
 def test_declared_sections_replace_fitted_ones_and_count_in_predictions():
@@ -85,7 +85,7 @@ def test_without_ping_pongs_there_is_no_model():
     other = outcome(case(device="cuda", transport="nccl"))
     fitted, unfitted = models_of([raw_trips(), raw(other, path="gpu.h5")])
     assert unfitted.fit is None
-    assert as_json(unfitted)["machine_file"] is None
+    assert unfitted.to_json()["machine_file"] is None
     assert fitted.fit
     with pytest.raises(BadInputError, match="send_recv"):
         unfitted.machine_file()

@@ -39,7 +39,7 @@ def ring_s(nbytes, ranks):
 @pytest.mark.parametrize("ranks", [2, 8])
 def test_one_bucket_after_the_backward_pass_takes_the_formula_of_the_ring(ranks):
     (one,) = steps([ranks], buckets=BucketRule("one")).predictions
-    row = one.row()
+    row = one.to_json()
     assert row["gradient_bytes"] == LAYERS * LAYER_BYTES
     assert row["compute_s"] == pytest.approx(0.1)
     assert row["communication_s"] == row["exposed_s"] == pytest.approx(ring_s(LAYERS * LAYER_BYTES, ranks))
@@ -57,7 +57,7 @@ def test_a_bucket_for_each_layer_hides_all_but_the_last_one_behind_a_long_backwa
 
 
 def test_one_rank_communicates_nothing():
-    row = steps([1]).predictions[0].row()
+    row = steps([1]).predictions[0].to_json()
     assert (row["communication_s"], row["exposed_s"], row["share"], row["busbw_Bps"], row["hide_rate_bps"]) == (
         0, 0, 0, None, None,
     )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from model_observations import BYTE, LATENCY, MACHINE, observation, observed
 
 from hpccoll.model.machine import Machine
-from hpccoll.model.validation import Errors, Regret, Validated, crossings, curves, validate
+from hpccoll.model.validation import Errors, Regret, Validated, curves_by_algorithm, find_crossings, validate
 from hpccoll.schedule import Layout
 
 NO_FOLDS = Machine(MACHINE.tiers)
@@ -109,11 +109,11 @@ def test_without_a_choice_there_is_no_regret():
     assert Regret.of([alone[0], native]) is None
 
 
-# ---- crossings ------------------------------------------------------------------------------------------------------
+# ---- crossings ------------------------------------------------------------
 
 
 def test_on_six_ranks_a_ring_overtakes_rabenseifner_where_its_rounds_are_worth_the_bytes():
-    (crossing,) = crossings(race("rabenseifner", "ring"))
+    (crossing,) = find_crossings(race("rabenseifner", "ring"))
     assert crossing.pair == ("rabenseifner", "ring")
     assert crossing.modelled == crossing.measured
     (size,) = crossing.modelled.sizes
@@ -126,10 +126,10 @@ def test_where_one_side_has_no_crossing_it_says_which_is_ahead():
     def quick(one):
         return replace(one, seconds=one.seconds / 100)
 
-    (crossing,) = crossings(race("ring", "rabenseifner", ring=quick))
+    (crossing,) = find_crossings(race("ring", "rabenseifner", ring=quick))
     assert (crossing.modelled.overtaker, len(crossing.modelled.sizes)) == ("ring", 1)
     assert crossing.measured == replace(crossing.modelled, sizes=())
-    (crossing,) = crossings(race("ring", "rabenseifner", rabenseifner=quick))
+    (crossing,) = find_crossings(race("ring", "rabenseifner", rabenseifner=quick))
     assert (crossing.measured.overtaker, crossing.measured.sizes) == ("rabenseifner", ())
 
 
@@ -145,7 +145,7 @@ def timed(name, measured, modelled):
 def test_each_side_has_its_own_direction(names):
     fast, slow = (1.0, 2.0, 4.0), (2.0, 2.5, 3.0)
     validated = {"ring": timed("ring", fast, slow), "star": timed("star", slow, fast)}
-    (crossing,) = crossings(one for name in names for one in validated[name])
+    (crossing,) = find_crossings(one for name in names for one in validated[name])
     assert crossing.modelled.overtaker == "ring"
     assert crossing.measured.overtaker == "star"
     assert crossing.modelled.sizes == (pytest.approx(crossing.measured.sizes[0]),)
@@ -157,8 +157,8 @@ def test_rounds_that_disagree_are_a_tie():
     star = timed("star", (2.0, 1.9), model[::-1])
     noisy = replace(ring[1], observation=replace(ring[1].observation, rounds_s=(2.0, 1.0, 3.0)))
     rounds = replace(star[1], observation=replace(star[1].observation, rounds_s=(1.9, 1.5, 2.5)))
-    (clear,) = crossings([*ring, *star])
-    (tied,) = crossings([ring[0], noisy, star[0], rounds])
+    (clear,) = find_crossings([*ring, *star])
+    (tied,) = find_crossings([ring[0], noisy, star[0], rounds])
     assert (clear.measured.overtaker, tied.measured.overtaker) == ("star", "ring")
     assert tied.measured.sizes == ()
 
@@ -169,7 +169,7 @@ def test_where_the_model_has_two_alike_it_names_neither(names):
         "ring": timed("ring", (1.0, 2.0, 4.0), (0.3, 0.3, 0.3)),
         "star": timed("star", (2.0, 2.5, 3.0), (0.1 + 0.2, 0.3, 0.3)),
     }
-    (crossing,) = crossings(one for name in names for one in validated[name])
+    (crossing,) = find_crossings(one for name in names for one in validated[name])
     assert (crossing.modelled.overtaker, crossing.modelled.sizes) == (None, ())
     assert crossing.measured.overtaker == "star"
 
@@ -177,7 +177,7 @@ def test_where_the_model_has_two_alike_it_names_neither(names):
 def test_a_tie_on_the_way_is_where_one_overtakes_and_a_tie_at_the_end_hides_nobody():
     def sizes(*seconds):
         ever = (2.0,) * len(seconds)
-        (crossing,) = crossings([*timed("ring", ever, ever), *timed("star", seconds, seconds)])
+        (crossing,) = find_crossings([*timed("ring", ever, ever), *timed("star", seconds, seconds)])
         assert crossing.modelled == crossing.measured
         assert crossing.measured.overtaker == "ring"
         return crossing.measured.sizes
@@ -189,7 +189,7 @@ def test_a_tie_on_the_way_is_where_one_overtakes_and_a_tie_at_the_end_hides_nobo
 def test_the_faster_placement_counts():
     slow, quick = (observation("all_reduce", "ring", 1024, seconds) for seconds in (2e-3, 1e-3))
     for both in ((slow, quick), (quick, slow)):
-        assert curves(validate(both, MACHINE))["ring"][1024].observation.seconds == 1e-3
+        assert curves_by_algorithm(validate(both, MACHINE))["ring"][1024].observation.seconds == 1e-3
 
 
 def test_only_what_differs_in_its_placement_alone_is_one_curve():
@@ -197,6 +197,6 @@ def test_only_what_differs_in_its_placement_alone_is_one_curve():
     requested = [observation("all_reduce", "ring", 1024, 1.0, **params) for params in ways]
     renumbered = [observation("all_reduce", "ring", 1024, 1.0, about={"mapping": "cyclic"})]
     names = ["ring", "ring channels=4", "ring segment=65536", "ring channels=4 window=2", "ring mapping=cyclic"]
-    assert list(curves(validate([*requested, *renumbered], MACHINE))) == names
+    assert list(curves_by_algorithm(validate([*requested, *renumbered], MACHINE))) == names
     in_place = observation("all_reduce", "ring", 1024, 1.0, about={"in_place": True})
     assert (in_place.name, in_place.work) == (requested[0].name, requested[0].work)

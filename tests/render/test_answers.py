@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from synthetic_timings import KIB, MIB, linear_curve, measured_results, merged_results
 
 from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
-from hpccoll.render.answers import Answers, answer_lines, library_name, size_range
-from hpccoll.render.choice_table_text import all_table_lines
+from hpccoll.render.answers import Answers, answer_lines, library_name, sizes_in_words
+from hpccoll.render.choice_table_text import choice_table_lines
 
 SIZES = [KIB << 2 * i for i in range(8)]
 EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)
@@ -117,7 +117,7 @@ def test_the_answers_and_tables_of_a_terminal():
     lines = []
     for title, (_, results) in SCENARIOS.items():
         found = Answers(recommend(results))
-        lines += [f"-- {title}", *answer_lines(found), *all_table_lines(found), ""]
+        lines += [f"-- {title}", *answer_lines(found), *choice_table_lines(found), ""]
     assert_golden("answers", lines)
 
 
@@ -183,7 +183,7 @@ def test_the_foremost_setting_has_the_most_ranks_with_cores_of_their_own():
         "4 ranks on 2 nodes", "2 nodes", "8 ranks on 2 nodes",
     ]  # fmt: skip
     assert "more ranks than cores" in only_answer(answers(on(8, oversubscribed=True))).title
-    assert "more ranks than cores" in next(all_table_lines(answers(on(8, oversubscribed=True))))
+    assert "more ranks than cores" in next(choice_table_lines(answers(on(8, oversubscribed=True))))
 
 
 def test_settings_are_named_by_what_distinguishes_them():
@@ -209,7 +209,7 @@ def test_a_size_in_words_lies_between_the_sizes_of_its_ranges(times):
     curves = {"ring": dict(zip(SIZES, times[:8], strict=True)), "star": dict(zip(SIZES, times[8:], strict=True))}
     (found,) = recommend(measured_results(curves))
     for number, (before, after) in enumerate(zip(found.ranges, found.ranges[1:], strict=False), 1):
-        value, unit = re.search(r"(?:from|at) (\d+) (B|KiB|MiB)", size_range(found, number)).groups()
+        value, unit = re.search(r"(?:from|at) (\d+) (B|KiB|MiB)", sizes_in_words(found, number)).groups()
         cut = int(value) * {"B": 1, "KiB": KIB, "MiB": KIB**2}[unit]
         assert before.sizes.sizes[-1] < cut <= after.sizes.sizes[0]
 

@@ -10,7 +10,7 @@ from row_examples import make_row
 from hpccoll.analysis.run_comparison import MISSING, REGRESSION, UNCHANGED, compare
 from hpccoll.common.errors import UnusableError
 from hpccoll.render.comparison_page import comparison_chart, comparison_page, write_comparison
-from hpccoll.render.comparison_text import count_cases
+from hpccoll.render.comparison_tables import verdict_count
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_the_chart_has_the_shift_and_the_verdict_of_every_case_with_a_time_in_bo
 def test_the_page_has_a_table_for_each_verdict_and_what_else_changed(compared):
     page = unescape(comparison_page(compared, "a <and> b", comparison_chart(compared, "a <and> b")))
     for verdict in (REGRESSION, MISSING, UNCHANGED):
-        assert f"<h2>{count_cases(verdict, compared)}</h2>" in page
+        assert f"<h2>{verdict_count(verdict, compared)}</h2>" in page
     assert "Linux <new>" in page
     assert page.count("+20") >= 1
 

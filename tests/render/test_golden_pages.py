@@ -12,7 +12,7 @@ from hpccoll.analysis.step_findings import step_findings
 from hpccoll.common.units import parse_rate
 from hpccoll.model.communication_wall import Wall, wall_points
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
-from hpccoll.render.comparison_text import comparison_lines
+from hpccoll.render.comparison_tables import comparison_lines
 from hpccoll.render.step_report import closed_form_lines, step_lines
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results

@@ -50,23 +50,23 @@ def test_the_chart_has_their_times_and_ours_of_each_size():
 def test_an_operation_of_one_size_is_in_the_table_only():
     assert other_programs_chart(side_by_side([theirs(1024)], [ours(1024)])) is None
     section = other_programs(results(theirs(1024), ours(1024)))
-    assert (len(section["beside"]["body"]), section["chart"]) == (1, None)
+    assert (len(section["table"][1]), section["chart"]) == (1, None)
 
 
 def test_more_operations_than_panels_are_in_the_table_only():
     rows = [theirs(size, ranks=ranks) for ranks in range(2, 2 + MAX_PANELS + 3) for size in SIZES]
     chart = other_programs_chart(side_by_side(rows, []))
     assert len({point[0] for point in points(chart)}) == MAX_PANELS
-    assert len(other_programs(results(*rows))["beside"]["body"]) == len(rows)
+    assert len(other_programs(results(*rows))["table"][1]) == len(rows)
 
 
 def test_the_section_says_what_each_number_means():
     suites = [theirs(1024, source=f"{name}-tests", timing="aggregated") for name in ("nccl", "rccl")]
     rows = [theirs(1024), theirs(1024, source="imb"), *suites]
-    beside = other_programs(results(*rows, ours(1024)))["beside"]
+    beside = other_programs(results(*rows, ours(1024)))
     told = [meaning.partition(":")[0] for meaning in beside["meanings"]]
     assert {source.title for source in SOURCES.values()} <= set(told)
-    assert [cells[-1] for cells in beside["body"]] == ["2.00"] * len(rows)
+    assert [cells[-1] for cells in beside["table"][1]] == ["2.00"] * len(rows)
 
 
 def test_a_faster_time_of_another_program_changes_no_recommendation():

@@ -34,12 +34,12 @@ def plan_of(*jobs, setup=(), **more):
 
 
 def as_json(*jobs):
-    return json.loads(plan_text.as_json(plan_of(*jobs)))
+    return plan_text.plan_json(plan_of(*jobs))
 
 
 def job_lines(name, *jobs, **more):
     """Return the lines of a job by what they are about."""
-    page = "\n".join(plan_text.lines(plan_of(*jobs, **more)))
+    page = "\n".join(plan_text.plan_lines(plan_of(*jobs, **more)))
     (section,) = (part for part in page.split("\n\n") if part.startswith(f"{name}:"))
     return dict(line.strip().split(": ", 1) for line in section.splitlines() if ": " in line)
 
@@ -62,7 +62,7 @@ def test_the_text_of_a_plan():
         estimated_s=20000, skips=skips, offline=True,
     )  # fmt: skip
     plan = replace(plan, launcher=replace(plan.launcher, slurm=True))
-    assert_golden("plan", plan_text.lines(plan))
+    assert_golden("plan", plan_text.plan_lines(plan))
 
 
 def test_json_has_the_evidence_that_each_job_requires():
@@ -94,7 +94,7 @@ def test_json_has_the_evidence_that_each_job_requires():
 )
 def test_a_job_names_the_shapes_that_follow_a_probe(cases, ends):
     assert job_lines("nccl.n2x8", job(None, *cases))["nccl.n2x8"].endswith(ends)
-    page = "\n".join(plan_text.lines(plan_of(job(None, *cases))))
+    page = "\n".join(plan_text.plan_lines(plan_of(job(None, *cases))))
     assert ("--probe" in page) == ("probe" in ends)
 
 
@@ -109,9 +109,9 @@ def test_a_job_names_the_shapes_that_follow_a_probe(cases, ends):
 )
 def test_a_plan_says_how_to_measure_one_node_of_gpus_if_its_cases_wait_for_several(job_of, slurm, waits):
     plan = plan_of(job_of, launcher=Launcher(command="srun", slurm=slurm), resources={job_of.name: {}})
-    assert any("of one node wait" in line for line in plan_text.head(plan)) == waits
+    assert any("of one node wait" in line for line in plan_text.plan_summary(plan)) == waits
 
 
 def test_a_plan_that_is_printed_as_json_is_a_plan(tmp_path):
-    (tmp_path / "plan.json").write_text(plan_text.as_json(plan_of(job())))
+    (tmp_path / "plan.json").write_text(json.dumps(plan_text.plan_json(plan_of(job()))))
     assert Plan.load(tmp_path / "plan.json").jobs[0].shapes == (Shape(2, 16),)

@@ -8,7 +8,7 @@ from predicted_machines import NCCL, cluster, fitted, in_racks
 from hpccoll.model.best_choice import question_rows
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.simulation import BOUNDS
-from hpccoll.render.prediction_report import question_lines, report_lines
+from hpccoll.render.prediction_report import prediction_lines, question_lines
 
 SIZES = [1 << power for power in range(10, 22, 2)]
 
@@ -23,12 +23,12 @@ def test_the_predictions_of_a_described_and_of_a_fitted_machine():
         predict(described, Request(nodes=[2, 4, 6], sizes=SIZES)),
         predict(measured, Request(nodes=[2, 4], sizes=[1024], algorithms=["ring", "recursive_doubling"])),
     )
-    assert_golden("predict", [line for page in pages for line in (*report_lines(page), *question_lines(page), "")])
+    assert_golden("predict", [line for page in pages for line in (*prediction_lines(page), *question_lines(page), "")])
 
 
 def test_an_algorithm_alone_is_not_called_the_fastest():
     found = predict(cluster(), Request(nodes=[2, 8], sizes=SIZES, algorithms=["ring"]))
-    text = "\n".join(report_lines(found))
+    text = "\n".join(prediction_lines(found))
     assert "no advice: no size has two algorithms" in text
     assert not [word for word in ("*", "~", "the best by") if word in text]
     assert all("the only one predicted" in answer for answer in question_lines(found))
@@ -47,7 +47,7 @@ def test_an_answer_within_the_intervals_claims_no_lead():
 def test_a_table_over_sizes_marks_the_fastest_of_each():
     names = ["ring", "recursive_doubling"]
     found = predict(cluster(), Request(nodes=[8], sizes=SIZES, algorithms=names))
-    rows = [line.split("  ") for line in report_lines(found) if line.lstrip()[:1].isdecimal()]
+    rows = [line.split("  ") for line in prediction_lines(found) if line.lstrip()[:1].isdecimal()]
     marked = [[cell.strip()[-1:] in ("*", "~") for cell in row if cell.strip()][1:3].index(True) for row in rows]
     assert [names[column] for column in marked] == [row["algorithm"] for row in question_rows(found)]
 
@@ -55,14 +55,14 @@ def test_a_table_over_sizes_marks_the_fastest_of_each():
 def test_numbers_of_nodes_on_which_no_algorithm_runs_still_have_nccls_own_model():
     machine = in_racks(nccl=NCCL)
     request = Request(nodes=[2, 3], sizes=SIZES, collective="reduce_scatter", algorithms=["swing"])
-    text = "\n".join(report_lines(predict(machine, request)))
+    text = "\n".join(prediction_lines(predict(machine, request)))
     assert "on 3 nodes x 2 in 2 racks; described, not measured" in text
     assert "left out on 3 nodes: swing: needs a power-of-two" in text
 
 
 def test_the_map_has_the_best_of_every_size_and_number_of_nodes():
     found = predict(cluster(), Request(nodes=[2, 64], sizes=SIZES, algorithms=["ring", "recursive_doubling"]))
-    text = list(report_lines(found))
+    text = list(prediction_lines(found))
     first = next(number for number, each in enumerate(text) if each.startswith("the best by size and nodes"))
     letters = dict(each.split() for each in text[first].rpartition(": ")[2].split(", "))
     cells = [each.split() for each in text[first + 2 : first + 2 + len(SIZES)]]

@@ -7,29 +7,9 @@ from hpccoll.algorithms.binomial import binomial_broadcast
 from hpccoll.algorithms.bruck import bruck_all_gather
 from hpccoll.algorithms.hierarchical import three_phases
 from hpccoll.algorithms.ring import ring, ring_all_gather, ring_reduce_scatter
-from hpccoll.schedule import (
-    Copy,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    all_gather,
-    all_reduce,
-    broadcast,
-    dst,
-    in_groups,
-    on_power_of_two,
-    out_of_place,
-    prove,
-    reduce,
-    relabel,
-    reverse,
-    src,
-    then,
-    tmp,
-)
+from hpccoll.schedule import Layout, Schedule, in_groups, on_power_of_two, out_of_place, prove, relabel, reverse, then
+from hpccoll.schedule.collective_table import all_gather, all_reduce, broadcast, reduce
+from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, dst, src, tmp
 
 
 def ring_of(layout: Layout) -> Schedule:

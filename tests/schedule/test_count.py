@@ -6,30 +6,10 @@ from hypothesis import strategies as st
 from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, Case, case_of, cases, of
 
 from hpccoll.algorithms.ring import ring
-from hpccoll.schedule import (
-    Copy,
-    Counts,
-    Cut,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    Send,
-    Step,
-    all_reduce,
-    all_to_all_v,
-    barrier,
-    count,
-    crossings,
-    dst,
-    match,
-    out_of_place,
-    reverse,
-    smallest_message_units,
-    unequal_wire_bytes,
-    wire_bytes,
-)
+from hpccoll.schedule import Cut, Layout, Schedule, all_reduce, all_to_all_v, barrier, match, out_of_place, reverse
+from hpccoll.schedule.count import Counts, count, crossings, smallest_message_units, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.layout import TIERS
+from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, dst
 from hpccoll.schedule.unequal_blocks import PATTERNS
 
 FABRIC = TIERS.index("fabric")

@@ -4,21 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_examples import SUBJECTS, case_of
 
-from hpccoll.schedule import (
-    COLLECTIVES,
-    Cut,
-    Part,
-    all_gather,
-    all_reduce,
-    all_to_all_v,
-    dst,
-    match,
-    out_of_place,
-    src,
-    tmp,
-)
+from hpccoll.schedule import COLLECTIVES, Cut, all_gather, all_reduce, all_to_all_v, match, out_of_place
 from hpccoll.schedule.cut import GRAIN, bounds
-from hpccoll.schedule.step import Range
+from hpccoll.schedule.step import Part, Range, dst, src, tmp
 from hpccoll.schedule.unequal_blocks import PATTERNS
 
 counts = st.one_of(st.integers(0, 300), st.integers(0, 1 << 34))

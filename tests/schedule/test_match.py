@@ -6,23 +6,8 @@ from schedule_examples import ALGORITHMS, SUBJECTS, case_of
 
 from hpccoll.algorithms.binomial import binomial_tree
 from hpccoll.algorithms.ring import ring
-from hpccoll.schedule import (
-    NONE,
-    Copy,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    ScheduleError,
-    Send,
-    Step,
-    dst,
-    in_groups,
-    match,
-    peer_if,
-    src,
-    tmp,
-)
+from hpccoll.schedule import Layout, Schedule, ScheduleError, in_groups, match
+from hpccoll.schedule.step import NONE, Copy, Recv, RecvReduce, Send, Step, dst, peer_if, src, tmp
 from hpccoll.schedule.walk import trace_schedule
 
 

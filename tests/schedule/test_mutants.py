@@ -17,18 +17,7 @@ import numpy as np
 import pytest
 from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, cases, defined_part, places, result
 
-from hpccoll.schedule import (
-    NONE,
-    Copy,
-    Part,
-    Recv,
-    RecvReduce,
-    Schedule,
-    ScheduleError,
-    Step,
-    out_of_place,
-    prove,
-)
+from hpccoll.schedule import NONE, Copy, Part, Recv, RecvReduce, Schedule, ScheduleError, Step, out_of_place, prove
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.step import Range, drop_null_peers
 

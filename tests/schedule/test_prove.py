@@ -1,27 +1,17 @@
 import pytest
 from schedule_examples import EXAMPLES
 
-from hpccoll.schedule import (
-    Copy,
-    Layout,
-    Recv,
-    RecvReduce,
-    Schedule,
-    ScheduleError,
-    Send,
-    Step,
+from hpccoll.schedule import Layout, Schedule, ScheduleError, prove
+from hpccoll.schedule.collective_table import (
     all_gather,
     all_reduce,
     barrier,
     broadcast,
-    dst,
     gather,
-    prove,
     reduce_scatter,
     scatter,
-    src,
-    tmp,
 )
+from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, dst, src, tmp
 
 
 def of_lists(*programs: list[Step], units: int = 1, aggregators: int = 0) -> Schedule:

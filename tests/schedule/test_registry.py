@@ -1,20 +1,9 @@
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.schedule import (
-    Algorithm,
-    Copy,
-    Cost,
-    Layout,
-    Requirement,
-    Schedule,
-    Step,
-    at_least,
-    dst,
-    power_of_two,
-    tmp,
-)
+from hpccoll.schedule import Algorithm, Cost, Layout, Requirement, Schedule, at_least, power_of_two
 from hpccoll.schedule.registry import UnmetRequirementError
+from hpccoll.schedule.step import Copy, Step, dst, tmp
 
 
 def fold(layout, me, *, segments=4):

@@ -6,8 +6,7 @@ import pytest
 import step_examples
 from step_examples import step_case, step_outcome, steps
 
-from hpccoll.store.exposed_times import with_exposed_times
-from hpccoll.store.load_results import to_results
+from hpccoll.store.load_results import to_results, with_exposed_times
 from hpccoll.store.result_files import ResultFiles
 
 

@@ -30,7 +30,6 @@ LIBRARIES = {
     "mpich": ("MPICH", "MPICH Version:      5.0.2\nMPICH configure:    --with-device=ch4:ucx,ofi\n"),
     "mpich for pmix": ("MPICH", "MPICH Version:      4.3.0\nMPICH configure:    --with-pmix=/usr\n"),
     "cray": ("MPICH", "MPI VERSION    : CRAY MPICH version 8.1.28.1\n"),
-    "intel": ("Intel MPI", "Intel(R) MPI Library 2021.13 for Linux* OS\n"),
     "open mpi": ("Open MPI", "Open MPI v5.0.3, package: Open MPI, ident: 5.0.3\n"),
     "another": ("unknown", "MPI of my own\n"),
 }
@@ -129,7 +128,6 @@ DATABASE = {"AccountingStorageType": "accounting_storage/slurmdbd"}
         ({}, False, {"accounting_missing", "min_job_age"}, "testbed", set()),
         ({"MinJobAge": "5000 sec"}, False, {"accounting_missing", "min_job_age"}, "slurm-nodbd", set()),
         ({"MinJobAge": "299 sec"}, False, {"accounting_missing", "min_job_age_short"}, "slurm-nodbd", {"MinJobAge"}),
-        ({"MinJobAge": "0 sec"}, False, {"accounting_missing", "min_job_age_short"}, "slurm-nodbd", {"MinJobAge"}),
         ({**DATABASE, "MinJobAge": "2 sec"}, True, {"accounting"}, "slurm", set()),
         (DATABASE, False, {"accounting_unreachable", "min_job_age"}, "slurm-nodbd", set()),
     ],
@@ -150,8 +148,8 @@ def test_the_profile_follows_from_where_the_end_of_jobs_can_be_read(
 @pytest.mark.parametrize(
     ("name", "default", "offered", "kind", "chosen"),
     [
-        ("mpich", "none", "pmix pmi2", "pmi_option", "pmi2"), ("cray", "none", "pmix pmi2", "pmi_option", "pmi2"),
-        ("mpich for pmix", "none", "pmix pmi2", "pmi_option", "pmix"), ("intel", "none", "pmi2", "pmi_option", "pmi2"),
+        ("cray", "none", "pmix pmi2", "pmi_option", "pmi2"),
+        ("mpich for pmix", "none", "pmix pmi2", "pmi_option", "pmix"),
         ("open mpi", "none", "pmix pmi2", "pmi_option", "pmix"), ("mpich", "pmi2", "pmi2", "pmi_default", "pmi2"),
         ("open mpi", "none", "pmi2", "pmi_mismatch", None), ("another", "none", "pmi2", "pmi_unknown", None),
     ],
@@ -231,8 +229,7 @@ def test_the_shared_memory_of_killed_processes_is_counted(require):
 @pytest.mark.parametrize(
     ("size", "free", "text"),
     [
-        (8 * GIB, 2 * GIB, None), (64 << 20, 64 << 20, "has 64 MiB, 64 MiB of them free"),
-        (8 * GIB, 3 << 20, "has 8 GiB, 3 MiB of them free"), (0, 0, "cannot be written"),
+        (8 * GIB, 2 * GIB, None), (8 * GIB, 3 << 20, "has 8 GiB, 3 MiB of them free"), (0, 0, "cannot be written"),
     ],
 )  # fmt: skip
 def test_small_shared_memory_is_reported_on_every_machine(monkeypatch, size, free, text):
@@ -245,10 +242,8 @@ def test_small_shared_memory_is_reported_on_every_machine(monkeypatch, size, fre
 @pytest.mark.parametrize(
     ("code", "free", "kind"),
     [
-        (7, 2 << 20, "mpiexec_without_memory"), (11, 64 << 20, "mpiexec_without_memory"),
-        (15, 2 << 20, "mpiexec_without_memory"), (135, 64 << 20, "mpiexec_without_memory"),
-        (11, 8 * GIB, "mpiexec_disconnected"), (15, 64 << 20, "mpiexec_disconnected"),
-        (0, 2 << 20, "mpiexec_disconnected"),
+        (11, 64 << 20, "mpiexec_without_memory"), (15, 2 << 20, "mpiexec_without_memory"),
+        (11, 8 * GIB, "mpiexec_disconnected"), (0, 2 << 20, "mpiexec_disconnected"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("library", "programs")

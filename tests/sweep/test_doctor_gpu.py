@@ -14,7 +14,6 @@ from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import LIBRARY, MachineFacts
 
-ABOUT_GPUS = {"NVLink", "GPUDirect RDMA", "NCCL plugins", "NCCL settings", "MPI and GPUs"}
 MPICH = ("MPICH", "MPICH Version:      5.0.2\n")
 OPEN_MPI = ("Open MPI", "Open MPI v5.0.3, package: Open MPI, ident: 5.0.3\n")
 
@@ -64,9 +63,7 @@ def test_the_lines_of_a_machine_with_everything_and_of_one_with_nothing(here, tm
     assert_golden("doctor_gpu", dict.fromkeys(lines))
 
 
-@pytest.mark.parametrize(
-    "parts", [(), (RAILS,), (EFA,), (GPUS,), (GPUS, OPEN), (GPUS, CLOSED, RAILS), (SWITCHES, OPEN)]
-)
+@pytest.mark.parametrize("parts", [(), (RAILS,), (GPUS,), (GPUS, CLOSED, RAILS), (SWITCHES, OPEN)])
 def test_only_what_is_there_is_ok_and_what_is_not_says_what_to_do(here, parts):
     for finding in here(*parts).values():
         absent = finding.text.split()[0] in ("no", "none", "not", "neither")
@@ -91,22 +88,16 @@ def second_gpu(port):
 @pytest.mark.parametrize(
     ("parts", "title", "kind"),
     [
-        ((RAILS,), "GPU", "gpu_missing"), ((RAILS,), "CuPy", "cupy_missing"), ((RAILS,), "NCCL", "nccl_missing"),
-        ((RAILS,), "nccl4py", "nccl4py_missing"), ((RAILS,), "RDMA", "rdma"),
-        ((), "RDMA", "rdma_missing"), ((RAILS,), "RDMA devices", "rdma_devices_missing"),
-        ((RAILS, {"dev/infiniband/uverbs0": ""}), "RDMA devices", None), ((), "RDMA devices", None),
+        ((), "RDMA", "rdma_missing"), ((RAILS, {"dev/infiniband/uverbs0": ""}), "RDMA devices", None),
         ((GPUS, OPEN), "GPU", "gpu"), ((GPUS,), "GPU", "gpu_no_driver"),
         ((GPUS, {"proc/driver/nvidia/version": DRIVER.format("470.57.02")}), "GPU", "gpu_old_driver"),
-        ((GPUS, OPEN), "NVLink", "nvswitch_missing"), ((GPUS, SWITCHES), "NVLink", "fabric_manager_missing"),
-        ((GPUS, SWITCHES, MANAGED), "NVLink", "nvswitch"),
+        ((GPUS, OPEN), "NVLink", "nvswitch_missing"), ((GPUS, SWITCHES, MANAGED), "NVLink", "nvswitch"),
         ((GPUS, second_gpu("15")), "GPUs and adapters", "gpu_nic_balanced"),
         ((GPUS, second_gpu("3a")), "GPUs and adapters", "gpu_nic_unbalanced"),
         ((GPUS, RAILS, OPEN), "GPUDirect RDMA", "gpudirect_dma_buf"),
-        ((GPUS, RAILS, CLOSED), "GPUDirect RDMA", "gpudirect_missing"),
         ((GPUS, RAILS, OPEN, OLD_LINUX), "GPUDirect RDMA", "gpudirect_missing"),
         ((GPUS, RAILS, CLOSED, PEERMEM), "GPUDirect RDMA", "gpudirect_module"),
         ((GPUS, OPEN), "GPUDirect RDMA", None), ((GPUS, OPEN), "NCCL settings", "nccl_settings"),
-        ((GPUS, OPEN, {"etc/nccl.conf": "NCCL_ALGO=Ring\n"}), "NCCL settings", "nccl_settings_chosen"),
         ((GPUS, OPEN), "NCCL plugins", "nccl_plugins_missing"),
         ((GPUS, OPEN, {"usr/lib64/libnccl-net.so": "SHARP rank"}), "NCCL plugins", "nccl_plugins"),
     ],
@@ -114,11 +105,6 @@ def second_gpu(port):
 def test_a_machine_of_such_parts_has_a_finding_of_this_kind(here, parts, title, kind):
     found = here(*parts).get(title)
     assert (found and found.kind) == kind
-
-
-def test_checks_of_gpus_are_left_out_without_one(here):
-    assert not ABOUT_GPUS & set(here(RAILS))
-    assert set(here(GPUS, OPEN)) >= ABOUT_GPUS - {"GPUDirect RDMA"}, "there is no adapter that could reach them"
 
 
 def test_the_nccl_of_the_site_is_reported_and_a_wheel_that_hides_it(here, tmp_path, monkeypatch):
@@ -134,14 +120,13 @@ def test_the_nccl_of_the_site_is_reported_and_a_wheel_that_hides_it(here, tmp_pa
 @pytest.mark.parametrize(
     ("parts", "wheels", "kind", "fitting"),
     [
-        ((GPUS, OPEN), {}, "cupy_missing", "cupy-cuda13x"), ((GPUS, CLOSED), {}, "cupy_missing", "cupy-cuda12x"),
+        ((GPUS, CLOSED), {}, "cupy_missing", "cupy-cuda12x"),
         ((), {"cupy-cuda13x": "14.2.0"}, "cupy_untested", None),
         ((GPUS, CLOSED), {"cupy-cuda13x": "14.2.0"}, "cupy_too_new", "cupy-cuda12x"),
         ((GPUS, OPEN), {"cupy-cuda12x": "14.2.0"}, "cupy", None),
         ((GPUS, OPEN), {"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"}, "cupy_twice", "cupy-cuda13x"),
         ((GPUS, OPEN), {"cupy-cuda12x": "13.6.0"}, "cupy_too_old", "cupy-cuda13x"),
         ((), {"cupy-cuda12x": "9.0"}, "cupy_too_old", "cupy-cudaNx"),
-        ((GPUS, OPEN), {"cupy-cuda12x": "15.1"}, "cupy", None),
     ],
 )  # fmt: skip
 def test_the_one_cupy_that_fits_the_driver_is_named(here, parts, wheels, kind, fitting):
@@ -161,8 +146,8 @@ def test_a_cupy_that_does_not_compute_says_why(here):
 @pytest.mark.parametrize(
     ("transports", "warns"),
     [
-        (None, False), ("rc,sm,self", False), ("rc,sm,self,cuda", False), ("all", False), ("^cuda_ipc", False),
-        ("rc,cuda_copy,gdr_copy", False), ("rc,sm,self,cuda_copy,cuda_ipc", True), ("rc, cuda_ipc", True),
+        (None, False), ("rc,sm,self,cuda", False), ("^cuda_ipc", False), ("rc,cuda_copy,gdr_copy", False),
+        ("rc, cuda_ipc", True),
     ],
 )  # fmt: skip
 def test_transports_of_cuda_without_gdr_copy_are_reported(here, monkeypatch, transports, warns):

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 import raw_examples
-from step_examples import step_case
 
 from hpccoll.cases.case import TIMINGS, Effort, Shape
-from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.cases.variants import named_variants
@@ -151,14 +149,6 @@ def test_nothing_is_timed_after_a_signalled_probe_and_the_next_launch_begins_ane
     assert not read_failure_notes(out)
 
 
-def test_where_there_is_no_room_for_logs_it_is_measured_without(here):
-    (here.place / "raw").mkdir()
-    (here.place / "raw" / "mpi.p2.mine.1x2.logs").write_text("a file where the directory would be")
-    rows, run = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
-    assert (rows["native"].status, rows["native"].requested, rows["native"].executed) == ("ok", "sharp", "unknown")
-    assert run.evidence is None
-
-
 def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
     out, job, shape = tmp_path / "raw" / "F.h5", raw_examples.job(NATIVE), Shape(1, 2)
     place = evidence_probe.log_directory(out, job, shape)
@@ -169,8 +159,8 @@ def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
 
 def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did():
     shape = Shape(2, 2)
-    assert not evidence_probe.needs_probe(raw_examples.job(NATIVE, RING, nodes=2), shape)
-    assert evidence_probe.needs_probe(
+    assert not probe_cases(raw_examples.job(NATIVE, RING, nodes=2), shape)
+    assert probe_cases(
         raw_examples.job(raw_examples.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape
     )
     ours = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
@@ -178,19 +168,6 @@ def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did
     native = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
     twins = [replace(native, timing=timing, in_place=in_place) for timing in TIMINGS for in_place in (False, True)]
     assert probe_cases(raw_examples.job(*twins, nodes=2), shape) == [native]
-    assert evidence_probe.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
-    assert not evidence_probe.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
-    assert not evidence_probe.needs_probe(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)
-
-
-def test_training_steps_are_not_probed():
-    native = replace(step_case("native"), transport="nccl", device="cuda")
-    assert not evidence_probe.needs_probe(raw_examples.job(native, nodes=2), Shape(2, 2))
-
-
-def test_a_call_that_is_only_made_in_place_is_probed_in_place():
-    call = {"algorithm": "native", "transport": "nccl", "device": "cuda", "in_place": True}
-    made = [raw_examples.case(collective=name, op=None, **call) for name in ("broadcast", "barrier")]
-    for case in (replace(made[0], root=0), made[1]):
-        assert probe_cases(raw_examples.job(case, nodes=2), Shape(2, 2)) == [case]
-        check_case(case)
+    assert probe_cases(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
+    assert not probe_cases(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
+    assert not probe_cases(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)

@@ -19,7 +19,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.store.journal import Journal, journal_path, read_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure
 from hpccoll.sweep import child_process
-from hpccoll.sweep.launch import JobLaunch, launch, output_state
+from hpccoll.sweep.launch import JobLaunch, launch
 from hpccoll.sweep.site_file import CPUS_ON_NODE, Site
 from hpccoll.sweep.slurm import squeue
 
@@ -301,43 +301,23 @@ def test_ranks_that_have_begun_have_all_the_time_that_their_cases_take(monkeypat
     assert child_process.run_child(["sleep", "60"], 0.1, has_started=lambda: False) == "did not start within 0.1 s"
 
 
-def test_a_journal_that_grows_is_a_sign_of_ranks_that_have_begun(here):
-    out = here / "raw" / "F.h5"
-    nothing = output_state(out)
-    journal = Journal(out, JOB)
-    begun = output_state(out)
-    journal.begin(raw_examples.attempt())
-    assert len({str(seen) for seen in (nothing, begun, output_state(out))}) == 3
-    journal.close(remove=True)
-
-
 def test_a_launch_names_the_hosts_that_it_is_for():
     launcher = Launcher(command="srun -N {nodes} --nodelist={hosts}", slurm=True)
     line = JobLaunch(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
     assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1,n2 --check"
-    aliases = {"n1": ["gpu01"], "n2": []}
-    line = JobLaunch(launcher, JOB, ("n1", "n2", "n3", "n4"), aliases=aliases)._line(Shape(2, 2), "--check")
-    assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1=gpu01,n2 --check"
-
-
-def test_a_launch_says_that_buffers_are_on_gpus_where_a_case_of_its_shape_has_them_there():
-    there, shape = replace(JOB.cases[0], device="cuda", transport="nccl"), JOB.shape(JOB.cases[0])
-    start = JobLaunch(Launcher(command="mpiexec -n {ranks}"), replace(JOB, cases=(*JOB.cases, there)), ())
-    assert start._line(shape).endswith("--device cuda")
-    assert "--device" not in start._line(Shape(7, 7))
-    assert "--device" not in replace(start, job=JOB)._line(shape)
+    there = replace(JOB, cases=(replace(CASES[1], device="cuda", transport="nccl"), CASES[2]))
+    on_gpus = JobLaunch(launcher, there, ("n1", "n2", "n3", "n4"), aliases={"n1": ["gpu01"], "n2": []})
+    assert on_gpus._line(Shape(2, 2)).endswith("run --shape 2x1 --hosts n1=gpu01,n2 --device cuda")
+    assert "--device" not in on_gpus._line(Shape(4, 4))
 
 
 @pytest.mark.parametrize(
     ("fails", "free", "named"),
     [
-        ("exit 7", 2 << 20, True), ("exit 11", 64 << 20, True), ("kill -BUS $$", 64 << 20, True),
-        ("kill -SEGV $$", 64 << 20, True), ("sh -c 'kill -SEGV $$'", 64 << 20, True),
-        ("echo 'srun: error: n1: task 0: Bus error (core dumped)' >&2; exit 1", 64 << 20, True),
+        ("exit 7", 2 << 20, True), ("kill -BUS $$", 64 << 20, True), ("sh -c 'kill -SEGV $$'", 64 << 20, True),
         ("echo 'mpirun noticed that process rank 0 exited on signal 7 (Bus error).' >&2; exit 1", 64 << 20, True),
         ("echo '# shared memory: /dev/shm has 64 MiB' >&2; exit 15", 64 << 20, True),
-        ("exit 7", 8 << 30, False), ("exit 1", 2 << 20, False),
-        ("echo 'signal 17' >&2; exit 1", 2 << 20, False), ("exit 0", 2 << 20, False),
+        ("exit 7", 8 << 30, False), ("echo 'signal 17' >&2; exit 1", 2 << 20, False), ("exit 0", 2 << 20, False),
     ],
 )  # fmt: skip
 def test_a_launch_that_a_memory_fault_ended_names_small_shared_memory(monkeypatch, fails, free, named):

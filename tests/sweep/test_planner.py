@@ -68,10 +68,6 @@ def test_on_one_node_there_is_one_mapping_and_between_nodes_the_job_sees(planned
     assert [(case.nodes, case.mapping) for case in plan.jobs[0].cases] == [(1, "block"), (2, "block"), (2, "cyclic")]
 
 
-def test_the_estimate_grows_with_the_cases(planned):
-    assert planned().estimated_s == pytest.approx(2 * (1.5 + 8 * (0.5 + 3 * 0.01)))
-
-
 def test_the_estimate_counts_the_pass_that_counts_bytes_between_nodes(on_cluster):
     one, two = (on_cluster(CLUSTER.replace("[1, 2, 4, 6]", nodes)).estimated_s for nodes in "12")
     assert two - one == pytest.approx(4 * (PASS_S + SETTLE_S))

@@ -50,8 +50,8 @@ def lowering(steps, *, slices=1, channels=1, window=2):
 )
 def test_sequences_are_slices_times_window_and_share_the_lanes(slices, channels, window, sequences):
     one = lowering(list, slices=slices, channels=channels, window=window)
-    assert one.window == sequences
-    assert sorted(lane for number in range(one.window) for lane in one.lanes(number)) == [*range(slices * channels)]
+    assert one.sequence_count == sequences
+    assert sorted(lane for number in range(sequences) for lane in one.lanes(number)) == [*range(slices * channels)]
 
 
 PARTS = st.builds(

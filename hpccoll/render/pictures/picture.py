@@ -22,7 +22,7 @@ from hpccoll.render.pictures.svg import (
     SvgShape,
     Text,
     bounds_of,
-    side_by_side,
+    place_side_by_side,
     stacked,
     straight,
     svg_document,
@@ -46,7 +46,7 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
     first = "slice 1: " if len(traces) > 1 else ""
     time = spacetime(traces, grid, style)
     graph = stacked([*message_graphs(traces, style, view.root), *_legend(traces, style)], top=bounds_of(time).top)
-    drawn = side_by_side(
+    drawn = place_side_by_side(
         [
             ("who talks to whom", graph),
             ("what happens in each round", time),

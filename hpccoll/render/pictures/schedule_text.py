@@ -69,7 +69,7 @@ def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Itera
             for i, line in enumerate(round_lines(trace, round_)):
                 yield from wrap(line, WIDTH, initial_indent=indent if i else head, subsequent_indent=f"{indent}  ")
         yield ""
-        yield from table_lines(buffer_state(view.call, trace, unit), trace)
+        yield from buffer_lines(buffer_state(view.call, trace, unit), trace)
 
 
 def layout_text(layout: Layout) -> str:
@@ -108,7 +108,7 @@ def _cost(view: ScheduleView, cost: Cost) -> str:
     return rounds if view.collective.token else f"{rounds}, {cost.sent:.4g} S sent, {cost.reduced:.4g} S reduced"
 
 
-def table_lines(state: BufferState, trace: Trace) -> list[str]:
+def buffer_lines(state: BufferState, trace: Trace) -> list[str]:
     """Return a title, the ranks, and a row for the start and each round, with the messages that change it."""
     ranks = range(trace.schedule.layout.ranks)
     heads = ["start", *(f"round {number + 1}" for number in range(trace.rounds))]

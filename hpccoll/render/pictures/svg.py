@@ -233,7 +233,7 @@ def stacked(panels: Iterable[Sequence[SvgShape]], top: float, gap: float = 26.0)
     return placed
 
 
-def side_by_side(panels: Sequence[tuple[str, Sequence[SvgShape]]]) -> list[SvgShape]:
+def place_side_by_side(panels: Sequence[tuple[str, Sequence[SvgShape]]]) -> list[SvgShape]:
     """Return panels in a row, each under its title, without changing heights."""
     top = min(bounds_of(panel).top for _, panel in panels)
     placed: list[SvgShape] = []

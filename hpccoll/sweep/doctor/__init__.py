@@ -9,9 +9,9 @@ from hpccoll.sweep.doctor import cluster, gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import MachineFacts
 
 CHECKS: tuple[Callable[[MachineFacts], Iterator[Finding]], ...] = (
-    cluster.shared_memory, mpi.abandoned_memory, mpi.library, mpi.launcher, cluster.cores, cluster.executor,
+    cluster.shared_memory, mpi.abandoned_memory, mpi.mpi_library_facts, mpi.launcher, cluster.cores, cluster.executor,
     cluster.snakemake, cluster.controller, cluster.accounting, cluster.partitions, mpi.pmi, rdma.adapters,
-    rdma.verbs, rdma.limits, gpu.devices, gpu.cupy, gpu.nvlink, gpu.affinity, rdma.direct, nccl.library,
+    rdma.verbs, rdma.limits, gpu.devices, gpu.cupy, gpu.nvlink, gpu.affinity, rdma.direct, nccl.nccl_library,
     nccl.nccl4py, nccl.plugins, nccl.settings, gpu.aware_mpi, gpu.ucx_transports, cluster.load, cluster.profile,
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ HELLO = r"import os; from mpi4py import MPI; os.write(1, b'ranks %d\n' % MPI.COM
 """Each rank writes its line in one call, so that lines of ranks do not mix."""
 
 
-def library(machine: MachineFacts) -> Iterator[Finding]:
+def mpi_library_facts(machine: MachineFacts) -> Iterator[Finding]:
     """Check that mpi4py finds an MPI library."""
     child = machine.library
     memory = machine.shared_memory

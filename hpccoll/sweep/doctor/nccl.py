@@ -16,7 +16,7 @@ print("%d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.val
 """Needs no GPU; from NCCL 2.9 on the number is major x 10000 + minor x 100 + patch (nccl.h)."""
 
 
-def library(machine: MachineFacts) -> Iterator[Finding]:
+def nccl_library(machine: MachineFacts) -> Iterator[Finding]:
     """Check which NCCL CuPy loads and which libraries it hides; also without a GPU, as on a login node."""
     libraries = gpu_stack.nccl_libraries(machine.root)
     if not libraries:

@@ -2,10 +2,10 @@
 
 import getpass
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hpccoll.cases.plan import UNSET_VALUES, sbatch_options
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.sweep.slurm.query import has_accounting, parse_records, slurm_output
 
@@ -101,27 +101,6 @@ def check_account(account: str | None, where: Partition) -> None:
         expected = f"this cluster keeps no accounts, and partition {where.name} names {named}; do: leave the key out"
     if account.casefold() not in map(str.casefold, known):
         raise BadInputError("account", account, expected)
-
-
-UNSET_VALUES = (None, 0, -1)
-"""Values for which an option of sbatch is left out."""
-
-SBATCH_OPTIONS = {
-    "nodes": "--nodes", "tasks": "--ntasks", "runtime": "--time", "slurm_partition": "--partition",
-    "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint", "mem_mb": "--mem",
-    "cpus_per_task": "--cpus-per-task",
-}  # fmt: skip
-"""The options of sbatch by the resource names of Snakemake's Slurm plugin."""
-
-
-def sbatch_options(resources: Mapping[str, int | str]) -> list[str]:
-    """Return the options of sbatch that request ``resources``."""
-    arguments = [
-        f"{option}={resources[name]}"
-        for name, option in SBATCH_OPTIONS.items()
-        if resources.get(name) not in UNSET_VALUES
-    ]
-    return [*arguments, *shlex.split(str(resources["slurm_extra"]))]
 
 
 REFUSALS = {

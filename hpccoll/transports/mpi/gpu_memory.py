@@ -57,6 +57,8 @@ class _StreamOrderedPlan:
     of MPI libraries have none (osu_allreduce -d cuda).
     """
 
+    executor = None
+
     def __init__(self, plan: TransportPlan, gpu: "Gpu", *, scales: bool) -> None:
         self.result, self.progress, self.close = plan.result, plan.progress, plan.close
         self._run, self._synchronize, self._scales = plan.run, gpu.synchronize, scales
@@ -94,6 +96,8 @@ class StagedPlan:
         host: src and dst on the host.
         moves: whether this rank moves data; if not, nothing is copied.
     """
+
+    executor = None
 
     def __init__(
         self,

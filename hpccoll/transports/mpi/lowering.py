@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from hpccoll.common.limits import MAX_MPI_LANES
 from hpccoll.executor.lowered_step import (
     LocalCall,
     LocalCopy,
@@ -33,14 +34,11 @@ from hpccoll.transports.transport_interface import address, aligned_empty
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
 
-MAX_MESSAGES = 32
-"""The maximum number of messages from one rank to another in a step."""
-
-TAGS_PER_LANE = 2 * MAX_MESSAGES
+TAGS_PER_LANE = 32768 // MAX_MPI_LANES
 """The number of tags of a lane: one for each message or ready signal, and one for its done signal."""
 
-MAX_LANES = 32768 // TAGS_PER_LANE
-"""The maximum number of lanes of a plan: MPI guarantees tags up to 32767."""
+MAX_MESSAGES = TAGS_PER_LANE // 2
+"""The maximum number of messages from one rank to another in a step."""
 
 NO_DATA = np.empty(1, np.uint8), 0, MPI.BYTE
 """The buffer specification of a signal."""
@@ -73,7 +71,7 @@ class MpiLowering(Lowering):
 
     def sequences(self) -> list[list[LoweredStep]]:
         """Return the steps of each sequence, lane after lane; the caller later frees ``datatypes``."""
-        return [self._sequence(self.lanes(number)) for number in range(self.window)]
+        return [self._sequence(self.lanes(number)) for number in range(self.sequence_count)]
 
     def _sequence(self, lanes: range) -> list[LoweredStep]:
         steps = [(lane, step) for lane in lanes for step in self.steps(lane)]

@@ -18,14 +18,15 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import MAX_MPI_LANES
+from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.lowered_step import LoweredStep
 from hpccoll.executor.mpi_functions import MAX_COUNT
-from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.schedule import Layout
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers
-from hpccoll.transports.mpi.lowering import MAX_LANES, MpiLowering
+from hpccoll.transports.mpi.lowering import MpiLowering
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.transport_interface import TransportPlan, aligned_empty, check_agreement
 
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 MAX_PERSISTENT_REQUESTS = 65536
 """The maximum number of persistent requests of a plan; above it, each run starts new requests. MPICH keeps about 900
 bytes for a persistent request."""
-
-CHANNELS_KEY = "parameter channels"
-"""The key named in the error if a plan has more lanes than tags."""
 
 
 class MpiTransport(GuardedBuffers):
@@ -84,7 +82,7 @@ class MpiPlan:
         options: how the compiled executor runs the plan; None for the Python executor.
 
     Raises:
-        BadInputError: if the operation has more lanes than there are tags.
+        BadInputError: on all ranks, if there is too little shared memory, or a count is too large.
         PlanMismatchError: if the ranks disagree on the messages between them.
     """
 
@@ -100,10 +98,8 @@ class MpiPlan:
     ) -> None:
         if comm.size != operation.layout.ranks:
             raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
-        if operation.lanes > MAX_LANES:
-            raise BadInputError(
-                CHANNELS_KEY, operation.channels, f"at most {MAX_LANES} lanes, it makes {operation.lanes}"
-            )
+        if operation.lanes > MAX_MPI_LANES:
+            raise ValueError(f"MPI has no tags for {operation.lanes} lanes")  # `unmet_needs` skips such a case
         self.result = operation.result(dst, comm.rank)
         lowering = MpiLowering(comm.rank, operation, src, dst, shared, memory)
         sequences, self._datatypes = lowering.sequences(), lowering.datatypes
@@ -121,7 +117,7 @@ class MpiPlan:
     def _executor(
         comm: MPI.Intracomm, sequences: list[list[LoweredStep]], initial: int, shared: SharedMemory | None,
         memory: "Gpu | None", options: ExecutorOptions | None,
-    ) -> PythonExecutor | ExecutorPlan:  # fmt: skip
+    ) -> PythonExecutor | CompiledExecutor:  # fmt: skip
         """Return the executor of the sequences; the arguments are those of the plan."""
         messages = [message for steps in sequences for step in steps for message in step.messages]
         persistent = len(messages) <= MAX_PERSISTENT_REQUESTS
@@ -129,7 +125,7 @@ class MpiPlan:
             return PythonExecutor(comm, sequences, initial, persistent=persistent)
         largest = max((message.data[1] for message in messages), default=0)
         large = comm.allreduce(not persistent and largest > MAX_COUNT, MPI.LOR)
-        return ExecutorPlan(comm, options, sequences, initial, persistent=persistent, large=large, shared=shared)
+        return CompiledExecutor(comm, options, sequences, initial, persistent=persistent, large=large, shared=shared)
 
     def close(self) -> None:
         self.executor.close()

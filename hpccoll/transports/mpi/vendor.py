@@ -7,8 +7,8 @@ from typing import cast
 from mpi4py import MPI
 
 from hpccoll.common.errors import UnusableError
+from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.lowered_step import LocalScale, LoweredStep
-from hpccoll.executor.plan_arrays import ExecutorOptions, ExecutorPlan
 from hpccoll.executor.structures import Records
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers
@@ -37,7 +37,7 @@ class MpiVendorPlan:
         self._operation, self.result = operation, dst[:0]
         self._calls: list[LibraryCall] = []
         self._workers: MPI.Intracomm | None = None  # our own communicator if there are aggregators
-        self.executor: ExecutorPlan | None = None
+        self.executor: CompiledExecutor | None = None
         if operation.layout.aggregators:
             self._workers = cast("MPI.Intracomm", comm.Split(0 if comm.rank < workers else MPI.UNDEFINED, comm.rank))
         if comm.rank < workers:
@@ -48,7 +48,7 @@ class MpiVendorPlan:
         self._scale = partial(operation.reduction.scale, self.result, workers) if averages else None
         if options:
             sequences = [[LoweredStep(after=[*scales])]] if scales else []
-            self.executor = ExecutorPlan(comm, options, sequences, 1, calls=self._agreed_calls(comm))
+            self.executor = CompiledExecutor(comm, options, sequences, 1, calls=self._agreed_calls(comm))
         self.run: Callable[[], None] = self.executor.run if self.executor else self._run_of_mpi4py()
 
     def _agreed_calls(self, comm: MPI.Intracomm) -> Sequence[Records]:

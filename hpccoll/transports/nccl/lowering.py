@@ -71,9 +71,9 @@ class NcclLowering(Lowering):
 
     def __init__(self, me: int, operation: Operation) -> None:
         super().__init__(me, operation)
-        self.phases = 2 if self.window > len(self.slices) and operation.collective.has_op else 1
+        self.phases = 2 if self.sequence_count > len(self.slices) and operation.collective.has_op else 1
         """The number of groups of each logical time."""
-        self.sequences = [_Sequence(self, number) for number in range(self.window)]
+        self.sequences = [_Sequence(self, number) for number in range(self.sequence_count)]
         self.lengths = {"tmp": self.tmp_length} | {each.scratch: each.scratch_length for each in self.sequences}
         messages = chain.from_iterable(sequence.messages for sequence in self.sequences)
         self.messages = sorted(messages, key=lambda message: message.time)  # stable: by sequence, then as listed
@@ -131,7 +131,7 @@ class _Sequence:
         channel, slice_number = divmod(number, len(lowering.slices))
         self.phases, self.phase = lowering.phases, channel % lowering.phases
         self.times = message_times(self.operation.schedules[slice_number], len(lanes), lowering.me)
-        self.delay = channel if self.operation.lanes > lowering.window else 0
+        self.delay = channel if self.operation.lanes > lowering.sequence_count else 0
         now = self._group(-1)
         for lane in lanes:
             for step in lowering.steps(lane):

@@ -20,6 +20,8 @@ class StreamPlan:
         evidence: the calls of NCCL that run, if the name of the collective does not say it.
     """
 
+    executor = None
+
     def __init__(
         self,
         device: "CupyDevice",

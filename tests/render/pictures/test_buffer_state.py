@@ -5,7 +5,7 @@ from drawing_examples import NAMES, view, views
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
-from hpccoll.render.pictures.schedule_text import table_lines
+from hpccoll.render.pictures.schedule_text import buffer_lines
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule.walk import trace_schedule
 
@@ -56,7 +56,7 @@ def test_every_rank_ends_with_the_postcondition(name):
         if name != "all_reduce-null":
             for end, expected in zip(state.rows[-1], state.expected, strict=True):
                 assert expected <= end <= state.all_symbols
-        assert len(table_lines(state, trace)) == trace.rounds + 3
+        assert len(buffer_lines(state, trace)) == trace.rounds + 3
 
 
 @pytest.mark.parametrize("unit", [-1, 4])
@@ -83,10 +83,10 @@ def test_beyond_the_letters_ranks_have_numbers():
 
 
 def test_columns_of_a_table_never_touch():
-    _, head, *body = table_lines(*followed(view("all_reduce-ring", 16)))
+    _, head, *body = buffer_lines(*followed(view("all_reduce-ring", 16)))
     assert {line[head.index(f" {me}")] for line in body for me in range(16)} == {" "}
 
 
 @pytest.mark.parametrize(("ranks", "signs"), [(4, ""), (12, " (* all)"), (32, " (* all, #3 three of them)")])
 def test_the_title_says_what_the_signs_of_the_cells_mean(ranks, signs):
-    assert table_lines(*followed(view("all_reduce-ring", ranks)))[0] == f"whose unit 0 is folded in{signs}:"
+    assert buffer_lines(*followed(view("all_reduce-ring", ranks)))[0] == f"whose unit 0 is folded in{signs}:"

@@ -24,8 +24,8 @@ from contract_vendor import MpiVendorTransport, vendor
 from mpi4py import MPI
 from schedule_examples import Case, copies_beside_arrivals, of, rotates
 
+from hpccoll.executor.compiled_executor import CompiledExecutor, wait_all
 from hpccoll.executor.lowered_step import LoweredStep, MpiMessage
-from hpccoll.executor.plan_arrays import ExecutorPlan, wait_all
 from hpccoll.schedule import Layout, Recv, ScheduleError, Send, Step, all_reduce, barrier
 from hpccoll.transports.transport_interface import PlanMismatchError
 
@@ -148,7 +148,7 @@ def an_error_of_mpi_names_the_function_the_step_and_the_peer() -> None:
     data, peer, receives = np.zeros(16, np.uint8), 1 - ME, ME == 1
     sent = MpiMessage(not receives, (data[: 8 if receives else 16], 8 if receives else 16, MPI.BYTE), peer, 0, 0, 16)
     steps = [LoweredStep(), LoweredStep(messages=[sent])] if ME < 2 else []
-    plan = ExecutorPlan(COMM, OPTIONS, [steps], 1)
+    plan = CompiledExecutor(COMM, OPTIONS, [steps], 1)
     if receives:
         with pytest.raises(RuntimeError, match=r"MPI_Test\w+ .*fails: .*(step 2 of 2 \(from rank 0\))"):
             plan.run()

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from queued_memory import QueuedMemory
 from schedule_examples import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, defined_part, result
 
-from hpccoll.executor.plan_arrays import ExecutorOptions
+from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, Layout, Schedule, all_gather, dtype_of
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation

@@ -22,21 +22,9 @@ from schedule_examples import (
     rotates,
 )
 
-from hpccoll.schedule import (
-    BFLOAT16,
-    DTYPES,
-    REDUCTIONS,
-    Layout,
-    Recv,
-    Schedule,
-    Send,
-    Step,
-    all_gather,
-    all_reduce,
-    dst,
-    dtype_of,
-)
+from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, Layout, Schedule, all_gather, all_reduce, dtype_of
 from hpccoll.schedule.lockstep import run_lockstep
+from hpccoll.schedule.step import Recv, Send, Step, dst
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.lowering import NcclLowering
 from hpccoll.transports.nccl.stream_plan import StreamPlan

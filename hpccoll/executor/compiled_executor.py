@@ -1,4 +1,4 @@
-"""Plans of the compiled executor: lowered steps as arrays that C runs, without a call of Python in between.
+"""The compiled executor: lowered steps as arrays that C runs, without a call of Python in between.
 
 Ranks of a node synchronise by words in shared memory instead of empty messages. Each word has one writer and one
 reader: it counts the parts of a lane that the sender has made ready, or that the receiver has read.
@@ -23,13 +23,7 @@ from hpccoll.executor.lowered_step import (
     MpiMessage,
     describe_progress,
 )
-from hpccoll.executor.mpi_functions import (
-    handle,
-    mpi_functions,
-    probe_struct,
-    request_array,
-    status_array,
-)
+from hpccoll.executor.mpi_functions import handle, mpi_functions, probe_struct, request_array, status_array
 from hpccoll.executor.structures import (
     DTYPES,
     FAILED_CALLS,
@@ -76,14 +70,14 @@ class NodeMemory(Protocol):
     def close(self) -> None: ...
 
 
-class ExecutorPlan:
-    """A plan that C runs: blocking calls of the library, then sequences of steps.
+class CompiledExecutor:
+    """Runs a plan in C: blocking calls of the library, then sequences of steps.
 
     Args:
         initial: the number of sequences that start at once [all].
         persistent: whether the requests are created once; otherwise each run creates new ones.
         large: whether a rank starts messages with counts above MAX_COUNT anew in each run.
-        shared: the shared memory of the node if ranks synchronise by words; all ranks then create the plan together.
+        shared: the shared memory of the node if ranks synchronise by words; all ranks then create it together.
     """
 
     def __init__(
@@ -190,7 +184,7 @@ class ExecutorPlan:
             request.Free()
 
 
-def wait_all(plans: Sequence[ExecutorPlan]) -> None:
+def wait_all(plans: Sequence[CompiledExecutor]) -> None:
     """Wait until all started plans have ended; each of them advances whenever it can.
 
     Raises:
@@ -199,7 +193,7 @@ def wait_all(plans: Sequence[ExecutorPlan]) -> None:
     _wait(plans, len(plans), NEVER)
 
 
-def advance_until(plans: Sequence[ExecutorPlan], until_ns: int) -> bool:
+def advance_until(plans: Sequence[CompiledExecutor], until_ns: int) -> bool:
     """Advance started plans until one of them has ended, or a time has come; without plans, sleep until then.
 
     Args:
@@ -215,7 +209,7 @@ def advance_until(plans: Sequence[ExecutorPlan], until_ns: int) -> bool:
     return _wait(plans, 1, until_ns)
 
 
-def _wait(plans: Sequence[ExecutorPlan], needed: int, until_ns: int) -> bool:
+def _wait(plans: Sequence[CompiledExecutor], needed: int, until_ns: int) -> bool:
     """Advance plans until so many have ended; return False if a time comes first."""
     addresses = (ctypes.c_void_p * len(plans))(*(plan.address for plan in plans))
     numbers = map(ctypes.c_int64, (len(plans), needed, until_ns))
