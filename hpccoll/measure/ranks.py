@@ -22,19 +22,13 @@ from hpccoll.common.terminal import OutputError
 from hpccoll.common.units import format_count
 from hpccoll.host.mpi_library import mpi_library
 from hpccoll.host.process_facts import boot_id, node_name, rack_name
+from hpccoll.measure.mpi_startup import LAUNCHERS
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.schedule import Layout, numbering
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.raw_results import Attempt
 
 Answer = TypeVar("Answer")
-
-LAUNCHERS = {
-    "PMI_SIZE": "mpiexec of MPICH",
-    "OMPI_COMM_WORLD_SIZE": "mpirun of Open MPI",
-    "SLURM_STEP_NUM_TASKS": "srun",
-}
-"""The environment variables in which launchers give the number of ranks that they started."""
 
 PAUSE_S = 0.001
 """The seconds between two looks for the end of what rank 0 does alone."""

@@ -112,6 +112,12 @@ def test_an_invalid_value_of_a_case_or_an_effort_is_bad_input_by_its_key(part, k
     assert len(str(caught.value)) < 1500
 
 
+def test_a_job_has_each_case_once(tmp_path):
+    (tmp_path / "a.json").write_text(replace(JOB, cases=JOB.cases * 2).to_json())
+    with pytest.raises(BadInputError, match=f"case: '{JOB.cases[0].id}' is not valid: each case once"):
+        load_job(tmp_path / "a.json")
+
+
 def test_a_job_of_schema_1_is_refused_with_the_version_that_reads_it(tmp_path):
     read = {name: value for name, value in json.loads(JOB.to_json()).items() if name != "schema"}
     (tmp_path / "a.json").write_text(json.dumps(read))

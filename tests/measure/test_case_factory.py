@@ -12,7 +12,7 @@ from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure import case_factory
-from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
+from hpccoll.measure.case_factory import CaseFactory, SkippedCase, make_unless_refused
 from hpccoll.measure.prepared_case import RunSettings
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
@@ -78,9 +78,9 @@ def plan_maker(error=None, closed=None):
 def test_a_refused_call_gives_the_reason_and_the_next_case_gets_a_new_communicator():
     comm = MPI.COMM_SELF
     first = communicators.nccl_world(comm, Library)
-    assert not isinstance(make_unless_refused(plan_maker(), comm), str)
+    assert not isinstance(make_unless_refused(plan_maker(), comm), SkippedCase)
     assert communicators.nccl_world(comm, Library) is first
-    assert make_unless_refused(plan_maker(NcclError(REFUSAL)), comm) == f"NCCL refuses it: {REFUSAL}"
+    assert make_unless_refused(plan_maker(NcclError(REFUSAL)), comm) == SkippedCase(f"NCCL refuses it: {REFUSAL}")
     assert first.communicator.said == ["aborted"]
     assert communicators.nccl_world(comm, Library) is not first
     communicators.abort_world(comm)
@@ -89,7 +89,7 @@ def test_a_refused_call_gives_the_reason_and_the_next_case_gets_a_new_communicat
 def test_a_rank_whose_call_succeeded_while_others_were_refused_closes_its_plan_before_the_communicator():
     done, comm = [], SimpleNamespace(allgather=lambda own: [own, REFUSAL], handle=-1)
     communicators._WORLDS[comm.handle] = SimpleNamespace(abort=lambda: done.append("aborted"))
-    assert make_unless_refused(plan_maker(closed=done), comm) == f"NCCL refuses it: {REFUSAL}"
+    assert make_unless_refused(plan_maker(closed=done), comm) == SkippedCase(f"NCCL refuses it: {REFUSAL}")
     assert done == ["closed", "aborted"]
 
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 import raw_examples
-from cli_runner import rows
 
 from hpccoll.cases.case import Effort, Shape
 from hpccoll.common.errors import UnusableError
@@ -209,22 +208,6 @@ def test_no_secret_gets_into_a_file(launch):
         assert name.encode() not in content
     ((attempt, _),) = hdf5.read_raw_file(out).attempts
     assert not set(attempt.provenance["variables"]) & set(SECRETS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "reason"),
-    [
-        ("-a ring,native -b 1K -e 1K --param channels=2000", 0, "channels: 2000 is not valid: at most"),
-        ("-a ring -b 8M -e 8M --param segment=1K", 3, "segment: '1 KiB' is not valid: a larger one: 4096 channels"),
-    ],
-)
-def test_a_case_that_cannot_be_lowered_is_skipped_with_the_reason_and_the_others_are_measured(
-    mpiexec, arguments, code, reason
-):
-    ended = mpiexec(2, "-m", "hpccoll", "run", "-n", "6", "--in-place", *arguments.split())
-    assert ended.returncode == code, ended.stderr
-    assert f"skipped: parameter {reason}" in next(line for line in rows(ended.stdout) if "ring" in line)
-    assert any("native" in line and " in " in line for line in rows(ended.stdout)) == (code == 0)
 
 
 def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
