@@ -1,4 +1,4 @@
-"""The findings about the rows of a group, in the order of the page."""
+"""The findings about the rows of a group, in the order of the page; those of training steps are in step_findings."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -7,11 +7,12 @@ from typing import Any
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.executed_labels import executed_name, fell_back, offloaded
 from hpccoll.analysis.mapping_comparison import mapping_findings
-from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
+from hpccoll.analysis.measurement_quality import quality_findings
 from hpccoll.analysis.rank_pairs import pair_findings
 from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
+from hpccoll.analysis.step_findings import step_findings
 from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_label, wire_limit, wire_share
 from hpccoll.common.text import Finding, first_few, info, warning
 from hpccoll.common.units import format_count, format_rate, format_size
@@ -29,20 +30,19 @@ def group_findings(group: ChartGroup) -> list[Finding]:
 
     Warnings come first.
     """
-    findings = [
-        *_fallbacks(group),
-        *_libraries(group),
-        *_model_ratios(group),
-        *mapping_findings(group),
-        *pair_findings(group),
-        *_highest_busbw(group),
-        *_wire_shares(group),
-        *rail_findings(group),
-        *agreement_findings(group),
-        *weakness_findings(group),
-        *convergence_findings(group),
-    ]
-    return sorted(findings, key=lambda finding: finding.severity == "info")
+    findings = step_findings(group) if group.of_steps else _collective_findings(group)
+    return sorted([*findings, *quality_findings(group)], key=lambda finding: finding.severity == "info")
+
+
+def _collective_findings(group: ChartGroup) -> Iterator[Finding]:
+    yield from _fallbacks(group)
+    yield from _libraries(group)
+    yield from _model_ratios(group)
+    yield from mapping_findings(group)
+    yield from pair_findings(group)
+    yield from _highest_busbw(group)
+    yield from _wire_shares(group)
+    yield from rail_findings(group)
 
 
 def _highest_busbw(group: ChartGroup) -> Iterator[Finding]:

@@ -100,7 +100,7 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
     made = make_reference(results)
     with writing(out):
         write_reference(made, out)
-    widths = sorted(case.high_s / (case.case.seconds or case.high_s) - 1 for case in made.cases)
+    widths = sorted(case.high_s / case.seconds - 1 for case in made.cases)
     typer.echo(
         f"{out}: {len(made.cases)} cases of {len(paths)} runs; a further run is expected within "
         f"{widths[len(widths) // 2]:.1%} (median of the cases; at most {widths[-1]:.1%})"

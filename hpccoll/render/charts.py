@@ -9,12 +9,11 @@ from altair.utils.schemapi import debug_mode
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.rank_pairs import curve_points, map_sizes
-from hpccoll.analysis.recommendation import Recommendation, measured_call
+from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
-from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
 from hpccoll.render import chart_base
 from hpccoll.render.answers import Answers
@@ -34,8 +33,7 @@ from hpccoll.render.choice_map import choice_map
 from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.definitions import OVERVIEW, heading_lines, heading_of
 from hpccoll.render.pair_heatmap import pair_busbw_map, pair_time_map
-from hpccoll.render.step_charts import share_against_ranks, time_against_bucket
-from hpccoll.render.step_timeline_chart import step_timeline_chart
+from hpccoll.render.step_charts import share_against_ranks, step_timeline_chart, time_against_bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +182,10 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
     If the choices serve both placements, the points in place are.
     """
     setting = recommendation.setting
-    verdicts = recommendation.verdicts.values()
-    named = {choice for each in verdicts for choice in (each.choice, each.runner_up)}
-    choice = Choice.of(point.row)
-    if not choice.is_native and choice not in named:
-        return False
     row, in_place = point.row, True if setting.in_place is None else setting.in_place
     placed = row.in_place == in_place or not placement_label(row)
-    return placed and measured_call(row) in recommendation.calls
+    choice = recommendation.measured.rows.get(row.key)
+    return placed and choice is not None and (choice.is_native or choice in recommendation.named)
 
 
 def port_bytes_chart(group: ChartGroup) -> Chart | None:

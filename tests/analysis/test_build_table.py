@@ -79,9 +79,7 @@ def test_a_round_that_is_slow_for_all_choices_is_no_noise():
         late = {size: curve(1.2 if size < SIZES[5] else 0.9, other)[size] for size in SIZES}
         return len(
             choose_ranges(
-                MeasuredSetting(
-                    {Choice("ring", "mpi"): curve(1, drift), Choice("star", "mpi"): late}, ("run-1",), CONDITIONS
-                )
+                MeasuredSetting({Choice("ring", "mpi"): curve(1, drift), Choice("star", "mpi"): late}, {}, CONDITIONS)
             ).ranges
         )
 
@@ -121,11 +119,11 @@ def test_a_choice_without_a_slow_round_is_not_faster_for_it():
     ring, star = Choice("ring", "mpi"), Choice("star", "mpi")
     assert comparable_seconds({ring: slow, star: quick}) == {ring: pytest.approx(1.0), star: pytest.approx(1.1)}
     curves = {ring: dict.fromkeys(SIZES, slow), star: dict.fromkeys(SIZES, quick)}
-    assert [r.choice for r in choose_ranges(MeasuredSetting(curves, ("run-1",), CONDITIONS)).ranges] == [ring]
+    assert [r.choice for r in choose_ranges(MeasuredSetting(curves, {}, CONDITIONS)).ranges] == [ring]
     unsure = {Choice("direct", "mpi"): dict.fromkeys(SIZES, ChoiceTime(3.0, 0.5, of_rounds(3.0, 1)))}
     assert (
-        cut_price(MeasuredSetting(curves, ("run-1",), CONDITIONS))
-        == cut_price(MeasuredSetting(curves | unsure, ("run-1",), CONDITIONS))
+        cut_price(MeasuredSetting(curves, {}, CONDITIONS))
+        == cut_price(MeasuredSetting(curves | unsure, {}, CONDITIONS))
         == MIN_CUT_PRICE
     )
 

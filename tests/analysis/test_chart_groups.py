@@ -9,7 +9,7 @@ from hpccoll.render.colours import INK, PALETTE, group_colours, group_shapes
 def test_rows_of_one_setting_are_one_group(results):
     (group,) = chart_groups(results)
     assert (group.name, group.kind) == ("all_reduce", "measured")
-    assert group.setting == "float32, sum, host memory, mapping block, single timing, rule max"
+    assert group.setting == "float32, sum, cpu memory, mapping block, single timing, rule max"
     assert len(group.points) == len(results.rows)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.mapping_comparison import mapping_findings, mapping_table
 from hpccoll.render.answers import Answers
-from hpccoll.render.html_page import render_page
+from hpccoll.render.report_writer import render_page
 
 LARGE = 4 << 20
 CASES = {

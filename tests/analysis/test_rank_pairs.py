@@ -12,7 +12,7 @@ from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.series_comparisons import speedups
 from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES
-from hpccoll.render.html_page import render_page
+from hpccoll.render.report_writer import render_page
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 US = {(0, 1): 1, (2, 3): 2, (0, 2): 5, (0, 3): 6, (1, 2): 7, (1, 3): 9}

@@ -44,7 +44,7 @@ def test_bounds_hold_for_one_more_run_at_least_as_often_as_they_say(runs, spread
         reference = make_reference([run(generator, cases=5, **spread) for _ in range(runs)])
         further = cases_of_rows(run(generator, cases=5, **spread).rows)
         within += [
-            each.low_s <= geometric_mean(further[each.case.identity].samples) <= each.high_s for each in reference.cases
+            each.low_s <= geometric_mean(further[each.identity].samples) <= each.high_s for each in reference.cases
         ]
     assert np.mean(within) > 0.93  # 95 %, less three standard errors of 300 runs
 

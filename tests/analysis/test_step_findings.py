@@ -8,7 +8,8 @@ import raw_examples
 from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
 from hpccoll.analysis.chart_groups import chart_groups
-from hpccoll.analysis.step_findings import step_findings, step_table
+from hpccoll.analysis.group_findings import group_findings
+from hpccoll.analysis.step_findings import step_table
 from hpccoll.render.export import export
 from hpccoll.render.report_writer import build_report
 from hpccoll.render.terminal_summary import outcome_lines
@@ -28,7 +29,7 @@ def group_of(*raw_results):
 
 
 def finding(kind, *raw_results):
-    return next((each for each in step_findings(group_of(*raw_results)) if each.kind == kind), None)
+    return next((each for each in group_findings(group_of(*raw_results)) if each.kind == kind), None)
 
 
 def table(*raw_results):
@@ -187,7 +188,7 @@ def test_other_workloads_are_no_repetitions():
     of_launches = (
         steps({"ring": takes}, [{"bucket": takes}], path=f"{takes}.h5", run_id=str(takes)) for takes in (12, 60)
     )
-    assert not {"repeated_points", "mixed_hosts"} & {each.kind for each in step_findings(group_of(*of_launches))}
+    assert not {"repeated_points", "mixed_hosts"} & {each.kind for each in group_findings(group_of(*of_launches))}
 
 
 def test_rows_of_steps_are_exported_but_not_as_tables_of_nccl_tests():

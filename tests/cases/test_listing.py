@@ -1,28 +1,23 @@
 """The listing: every transport and variant by name, with what a machine lacks for it."""
 
-from types import SimpleNamespace
+from itertools import pairwise
 
 import pytest
-from cli_runner import invoke
 from fake_machine_files import GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.cases import requirements
 from hpccoll.cases.listing import listing, listing_lines
 from hpccoll.cases.variants import named_variants
-from hpccoll.host import gpu_stack
 from hpccoll.training.models import MODELS
 from hpccoll.training.step_keys import WORKLOAD
 from hpccoll.training.workload import TRAINING_STEP
 
 
 @pytest.fixture(autouse=True)
-def _bare(monkeypatch):
-    """Have no NCCL but that of a test, an Open MPI, and CuPy."""
-    monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[]))
+def _machine(monkeypatch, bare_machine):  # noqa: ARG001
+    """Have an Open MPI and CuPy, and no NCCL but that of a test."""
     monkeypatch.setattr(requirements, "mpi_version", lambda: "Open MPI v5.0.3")
     monkeypatch.setattr(requirements, "find_spec", lambda _: "there")
-    for name in ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def reasons(kind, root):
@@ -50,26 +45,31 @@ def test_supported_transports_and_variants_are_available(tmp_path):
     assert not there & {"nccl-sharp", "ucc-sharp", "hcoll-sharp", "mvapich-sharp"}
 
 
-def test_a_variant_lists_its_settings_evidence_and_control(tmp_path):
-    rows = {row["name"]: row for row in listing(tmp_path)["variants"]}
-    assert list(rows) == list(named_variants())
+def test_the_listing_has_the_settings_and_evidence_of_variants_the_models_and_the_keys_of_a_step(tmp_path):
+    found = listing(tmp_path)
+    rows = {row["name"]: row for row in (*found["variants"], *found["models"], *found["workloads"])}
+    assert list(rows) == [*named_variants(), *MODELS, TRAINING_STEP]
     sharp = rows["nccl-sharp"]
-    assert sharp["environment"]["NCCL_COLLNET_ENABLE"] == "1"
-    assert (sharp["control"], sharp["transport"]) == ("nccl-sharp-off", "nccl")
+    assert (sharp["environment"]["NCCL_COLLNET_ENABLE"], sharp["control"], sharp["transport"]) == (
+        "1", "nccl-sharp-off", "nccl",
+    )  # fmt: skip
     assert "COLLNET" in sharp["demands"]
+    first = [row["limits"] for row in found["variants"]]  # it holds for all cases
+    assert not any(limits[scope] for limits in first for scope in ("for_collectives", "for_dtypes", "before"))
+    assert (rows["resnet50"]["parameters"], rows["resnet50"]["tensors"]) == (25_557_032, 161)
+    assert {name: key["default"] for name, key in rows[TRAINING_STEP]["keys"].items()} == {
+        name: key.default for name, key in WORKLOAD.items()
+    }
 
 
-def test_the_first_limit_of_a_variant_holds_for_all_cases(tmp_path):
-    for row in listing(tmp_path)["variants"]:
-        assert not any(row["limits"][scope] for scope in ("for_collectives", "for_dtypes", "before"))
-
-
-def test_the_printed_listing_has_a_line_per_entry_and_the_settings_and_limits_of_variants():
-    lines = invoke("list").out.splitlines()
-    places = [place for place, line in enumerate(lines) if line.startswith("variant ")]
-    assert [lines[place].split()[1] for place in places] == list(named_variants())
-    assert sum(line.startswith("transport ") for line in lines) == 5
-    below = {lines[place].split()[1]: lines[place + 1].strip() for place in places}
+def test_the_printed_listing_has_a_line_per_entry_and_the_settings_and_limits_of_variants(tmp_path):
+    found = listing(tmp_path)
+    lines = [*listing_lines(found)]
+    for kind in ("transports", "variants", "models", "workloads"):
+        assert [line.split()[1] for line in lines if line.startswith(f"{kind[:-1]} ")] == [
+            r["name"] for r in found[kind]
+        ]
+    below = {line.split()[1]: after.strip() for line, after in pairwise(lines) if line.startswith("variant ")}
     assert below["nccl-tree"] == "over nccl sets NCCL_ALGO=Tree; for all_reduce"
     assert below["nccl-nvls"] == (
         "over nccl sets NCCL_ALGO=NVLS; for all_reduce, reduce_scatter, all_gather; at most 1 node; "
@@ -77,25 +77,7 @@ def test_the_printed_listing_has_a_line_per_entry_and_the_settings_and_limits_of
     )
     assert below["nccl-one-rail"].startswith("over nccl sets NCCL_IB_HCA='=mlx5_0:1'")
     assert below["ucc-sharp"].endswith("; at least 2 nodes; at most 1 rank per node")
-
-
-def test_the_listing_has_the_models_with_their_parameters_and_tensors(tmp_path):
-    rows = {row["name"]: row for row in listing(tmp_path)["models"]}
-    assert list(rows) == list(MODELS)
-    assert (rows["resnet50"]["parameters"], rows["resnet50"]["tensors"]) == (25_557_032, 161)
-    lines = invoke("list").out.splitlines()
-    assert [line.split()[1] for line in lines if line.startswith("model ")] == list(MODELS)
     assert "model resnet50 (25,557,032 parameters in 161 tensors)" in lines
-
-
-def test_the_listing_has_the_training_step_with_its_keys(tmp_path):
-    (row,) = listing(tmp_path)["workloads"]
-    assert row["name"] == TRAINING_STEP
-    assert {name: key["default"] for name, key in row["keys"].items()} == {
-        name: key.default for name, key in WORKLOAD.items()
-    }
-    (line,) = [line for line in invoke("list").out.splitlines() if line.startswith("workload ")]
-    assert line.startswith("workload training_step model=resnet50 scale=1 ")
 
 
 def test_the_printed_listing_has_each_reason_once(tmp_path):

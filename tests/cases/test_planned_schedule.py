@@ -1,16 +1,46 @@
-"""The schedule of a case as it is lowered: equal plans of two algorithms, and the smallest message."""
+"""The schedule of a case as it is lowered: its channels, equal plans of two algorithms, and the smallest message."""
 
 from dataclasses import replace
 
 import pytest
 from raw_examples import case
+from schedule_examples import case_of
 
 from hpccoll.cases.case import Shape
-from hpccoll.cases.planned_schedule import planned_schedule, smallest_message
+from hpccoll.cases.planned_schedule import choose_channels, default_channels, smallest_message
 from hpccoll.cases.skip_reason import MeasuredPlans
 from hpccoll.schedule import Layout
 
 MIB = 1 << 20
+NODE, WIRE = Layout.of(4), Layout.of(4, 1)
+
+
+@pytest.mark.parametrize(
+    ("layout", "kib", "more", "channels"),
+    [
+        (NODE, (8, 512, 4096, 16384, 1 << 20), {}, [1, 1, 1, 4, 64]),
+        (WIRE, (8, 128, 256, 1024, 16384, 1 << 20), {}, [1, 1, 2, 4, 8, 64]),
+        (WIRE, (0, 8, 256, 1024, 8192, 1 << 20), {"pipelined": True}, [1, 1, 2, 8, 64, 64]),
+        (NODE, (1 << 20,), {"queued": True}, [1]),
+        (NODE, (1, 1 << 13, 1 << 20), {"pipelined": True, "queued": True}, [1, 2, 64]),
+    ],
+)
+def test_the_default_channels_follow_from_size_layout_and_transport(layout, kib, more, channels):
+    assert [default_channels(size << 10, layout, **more) for size in kib] == channels
+
+
+@pytest.mark.parametrize(
+    ("asked", "pipelined", "queued", "planned"),
+    [
+        ({}, False, False, (16, 4)), ({}, True, True, (16, 4)), ({"channels": 2}, False, False, (2, 2)),
+        ({"channels": 8, "window": 1}, False, False, (8, 1)),
+        ({"segment": MIB}, False, False, (16, 4)),  # of a unit, a quarter
+        ({"segment": MIB}, True, False, (64, 4)), ({"segment": MIB, "window": 8}, True, True, (64, 8)),
+    ],
+)  # fmt: skip
+def test_requested_channels_windows_and_segments_override_the_defaults(asked, pipelined, queued, planned):
+    ring = case_of("all_reduce-ring", 4)
+    assert choose_channels(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued) == planned
 
 
 def over_nccl(algorithm, nbytes=MIB, **more):
@@ -24,26 +54,23 @@ def skipped(cases, nodes=1, ranks_per_node=8):
 
 
 def test_of_algorithms_with_the_same_plan_the_first_is_measured():
-    cases = [over_nccl(name) for name in ("native", "ring", "hierarchical", "double_binary_tree", "rabenseifner")]
+    cases = [over_nccl(name) for name in ("native", "null", "ring", "hierarchical", "rabenseifner")]
     reason = "the same plan as ring on 1x8: ring is measured"
-    assert skipped(cases) == [None, None, reason, None, None]
-    assert skipped(reversed(cases))[-3:] == [
-        None,
-        "the same plan as hierarchical on 1x8: hierarchical is measured",
-        None,
-    ]
+    assert skipped(cases) == [None, None, None, reason, None]
     assert not any(skipped(cases, nodes=2))
-    assert skipped(cases, nodes=2, ranks_per_node=1)[2] == "the same plan as ring on 2x1: ring is measured"
+    of_parameters = [over_nccl("hierarchical", params={"inner": name}) for name in ("ring", "recursive_halving")]
+    words = "the same plan as hierarchical inner=ring on 1x8: hierarchical inner=ring is measured"
+    assert skipped(of_parameters) == [None, words]
+    assert not any(skipped([case(algorithm=name) for name in ("ring", "hierarchical")]))  # over mpi, every name
 
 
 @pytest.mark.parametrize(
     ("changes", "equal"),
     [
-        ({}, True), ({"params": {"graph": 0}}, True), ({"params": {"channels": 1}}, True),
-        ({"params": {"outer": "rabenseifner"}}, False), ({"params": {"inner": "recursive_halving"}}, True),
-        ({"params": {"graph": 1}}, False), ({"params": {"channels": 2}}, False), ({"bytes": 2 * MIB}, False),
-        ({"in_place": True}, False), ({"dtype": "float64"}, False), ({"op": "max"}, False),
-        ({"timing": "aggregated"}, False), ({"transport": "mpi"}, False), ({"params": {"window": 4}}, True),
+        ({"params": {"graph": 0}}, True), ({"params": {"channels": 1}}, True), ({"params": {"window": 4}}, True),
+        ({"params": {"outer": "rabenseifner"}}, False), ({"params": {"graph": 1}}, False),
+        ({"params": {"channels": 2}}, False), ({"bytes": 2 * MIB}, False), ({"in_place": True}, False),
+        ({"dtype": "float64"}, False), ({"op": "max"}, False), ({"timing": "aggregated"}, False),
     ],
 )  # fmt: skip
 def test_plans_are_the_same_only_if_all_that_decides_them_is(changes, equal):
@@ -51,19 +78,9 @@ def test_plans_are_the_same_only_if_all_that_decides_them_is(changes, equal):
     assert (skipped([first, other])[1] is not None) == equal
 
 
-def test_the_parameters_of_the_measured_algorithm_are_named_and_other_transports_measure_every_name():
-    cases = [over_nccl("hierarchical", params={"inner": name}) for name in ("ring", "recursive_halving")]
-    assert skipped(cases) == [
-        None,
-        "the same plan as hierarchical inner=ring on 1x8: hierarchical inner=ring is measured",
-    ]
-    assert not any(skipped([case(algorithm=name) for name in ("ring", "hierarchical")]))
-
-
 def test_a_mapping_decides_the_plan():
     """Racks make rings of a hierarchy: numbered round robin, ranks 0 and 1 are in different racks."""
-    layout = Layout((0, 1, 2, 3), rack=(0, 0, 1, 1))
-    plans = MeasuredPlans(layout, Shape(4, 4))
+    plans = MeasuredPlans(Layout((0, 1, 2, 3), rack=(0, 0, 1, 1)), Shape(4, 4))
     cases = [over_nccl(name, mapping=mapping) for mapping in ("block", "cyclic") for name in ("ring", "hierarchical")]
     assert [plans.skip_reason(one) for one in cases] == [None] * 4
 
@@ -71,21 +88,13 @@ def test_a_mapping_decides_the_plan():
 @pytest.mark.parametrize(
     ("algorithm", "nbytes", "more", "expected"),
     [
-        ("ring", 8 * MIB, {}, MIB),
         ("ring", 8 * MIB, {"params": {"channels": 2}}, MIB // 2),
-        ("double_binary_tree", 2 * MIB, {}, MIB),  # two slices
-        ("double_binary_tree", 32 * MIB, {}, 2 * MIB),  # in eight channels
+        ("double_binary_tree", 32 * MIB, {}, 2 * MIB),  # two slices in eight channels
         ("native", 8 * MIB, {"collective": "all_to_all", "op": None}, MIB),
         ("bruck", 8 * MIB, {"collective": "all_to_all", "op": None}, 4 * MIB),  # of the blocks of four ranks
-        ("native", 8 * MIB, {"collective": "send_recv", "op": None, "root": 0}, 8 * MIB),
         ("native", 8 * MIB, {"collective": "all_to_all_v", "op": None}, None),
         ("ring", 8 * MIB, {"collective": "training_step"}, None),
     ],
 )
 def test_the_smallest_message_follows_from_steps_slices_and_channels(algorithm, nbytes, more, expected):
     assert smallest_message(over_nccl(algorithm, nbytes, **more), Layout.of(8)) == expected
-
-
-@pytest.mark.parametrize("algorithm", ["native", "auto"])
-def test_what_has_no_schedule_has_no_plan(algorithm):
-    assert planned_schedule(over_nccl(algorithm), Layout.of(4)) is None

@@ -1,7 +1,6 @@
 """NCCL's log: the lines of 2.24 to 2.32, the numbers of 2.20 to 2.23, the table of the cost model, and RCCL's lines."""
 
 import pytest
-from library_logs import read_log
 
 from hpccoll.cases.library_request import NCCL_ALGORITHMS
 from hpccoll.evidence.log_set import read_logs
@@ -201,11 +200,6 @@ def test_one_node_is_claimed_only_with_all_ranks_of_all_communicators(texts, nod
     assert bool(network_mismatch(record, "rdma")) == (nodes is None)
 
 
-def test_ranks_and_nodes_are_those_of_the_largest_communicator():
-    record = read_log("socket", f"{HEAD}comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0")
-    assert (record.ranks, record.nodes) == (4, 2)
-
-
 @pytest.mark.parametrize(
     ("text", "network", "kind", "paths", "gdr"),
     [
@@ -221,12 +215,6 @@ def test_ranks_and_nodes_are_those_of_the_largest_communicator():
 def test_the_network_is_named_in_the_words_of_all_versions_and_plugins(text, network, kind, paths, gdr):
     record = read(text)
     assert (record.network, record.network_type, record.paths, record.gdr) == ((network,), kind, paths, gdr)
-
-
-def test_sockets_do_not_lack_gpudirect_rdma():
-    text = "NET/%s : GPU Direct RDMA Disabled for HCA 0 'eth0'"
-    found = {name: bool(read(text % name).unavailable) for name in ("Socket", "FastSocket", "IB")}
-    assert found == {"Socket": False, "FastSocket": False, "IB": True}
 
 
 def test_a_cost_table_of_the_older_format_is_read_and_a_truncated_one_is_not():

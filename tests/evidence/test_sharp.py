@@ -12,8 +12,3 @@ def test_a_group_of_one_rank_shows_no_sharp():
 def test_channels_to_sharp_before_it_refuses_are_no_evidence():
     record = read_logs({"a": TEXTS["sharp"].split("[n1:0:400")[0]})
     assert (record.paths, record.collnet, record.sharp) == ({"COLLNET/SHARP/GDRDMA": 1}, (), ())
-
-
-def test_warnings_of_sharp_are_kept_with_their_places():
-    line = "[n1:0:9 - context.c:705][2026-03-01 10:00:00] WARN the port is down"
-    assert read_logs({"a": line}).warnings == ("context.c:705: the port is down",)

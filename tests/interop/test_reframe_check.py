@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -74,11 +73,11 @@ def reference_of(result, path, factor):
     """Write a reference whose times are those of a result times a factor, with bounds of ten per cent."""
     cases = cases_of_rows(read_results([result]).rows).values()
     scaled = [
-        ReferenceCase(replace(case, seconds=case.seconds * factor, samples=[case.seconds * factor] * 3),
-                      case.seconds * factor / 1.1, case.seconds * factor * 1.1)
+        ReferenceCase.of(case, [seconds] * 3, seconds / 1.1, seconds * 1.1)
         for case in cases
-    ]  # fmt: skip
-    write_reference(Reference(["here"], scaled, {}), path)
+        for seconds in [case.seconds * factor]
+    ]
+    write_reference(Reference(runs=["here"], cases=scaled, facts={}), path)
     return path
 
 

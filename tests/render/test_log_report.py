@@ -1,6 +1,5 @@
 """The report of ``hpccoll evidence``. The texts in logs/ are written after documented formats, not recorded."""
 
-import json
 import os
 
 import pytest
@@ -40,20 +39,6 @@ def test_the_whole_report_is_the_golden_page():
 
 
 @pytest.mark.parametrize(
-    ("text", "remedy"),
-    [
-        (TEXTS["hcoll"], "hpccoll run"),
-        ("n1:9:9 [0] NCCL INFO x", "NCCL_DEBUG_SUBSYS="),
-        ("[1.2] [n1:7  :0]  ucc_team.c:452  UCC  INFO  x", "UCC_COLL_TRACE"),
-    ],
-)
-def test_a_log_without_collectives_is_a_warning_with_a_remedy(findings, text, remedy):
-    (found,) = (one for one in findings(text=text) if "collective" in one.kind)
-    assert (found.kind, found.severity) == ("no_collective", "warning")
-    assert remedy in found.text
-
-
-@pytest.mark.parametrize(
     ("name", "expected", "kind"),
     [
         ("socket", None, "network"), ("socket", "tcp", "network_expected"), ("socket", "rdma", "network_unexpected"),
@@ -82,30 +67,6 @@ def test_a_warning_that_is_a_reason_is_not_repeated(findings):
     found = findings(text=f"{reason}\nn1:9:9 [0] x.cc:1 NCCL WARN another\n")
     assert [one.values["feature"] for one in found if one.kind == "unavailable"] == ["SHARP"]
     assert texts(found, "warning") == ["x.cc:1: another"]
-
-
-def test_json_has_the_record_and_the_verdicts():
-    (launch,) = json.loads(invoke("evidence", LOGS / "rdma-2.27.log", "--json").out)["launches"]
-    assert {"collectives", "unavailable", "model"} <= launch["record"].keys()
-    assert launch["record"]["version"] == "2.27.7"
-    assert [(one["bytes"], one["executed"]) for one in launch["executed"]] == [
-        (8, "tree"), (67108864, "ring"), (67108864, "tree"), (4096, "ring")
-    ]  # fmt: skip
-    assert (launch["red"], launch["network"], launch["logs"]) == (None, "rdma", [str(LOGS / "rdma-2.27.log")])
-
-
-def test_one_of_many_logs_of_a_launch_is_named(tmp_path):
-    for number in range(3):
-        line = (
-            f"n1:{number}:9 [0] NCCL INFO ncclCommInitRank comm 0x1 rank {number} nranks 3 commId 0xa{{}} - Init START"
-        )
-        (tmp_path / f"{number}.log").write_text(line.format("1"))
-        (tmp_path / f"other{number}.log").write_text(line.format("2"))
-    heads = [line for line in invoke("evidence", tmp_path).out.splitlines() if line.startswith("==")]
-    assert heads == [
-        f"== launch {number} of 2: {tmp_path}/{first} and 2 more logs"
-        for number, first in ((1, "0.log"), (2, "other0.log"))
-    ]
 
 
 def test_configuration_files_belong_to_the_logs_of_their_directory_and_without_any_to_all(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render.measured_summary import MAX_SERIES, gpu_machines, measured_heading, measured_summary
+from hpccoll.render.measured_summary import gpu_machines, measured_heading, measured_summary
 
 LOADED = [{"hosts": ["n1"], "library": {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]}}]
 """The NCCL that the ranks of each host have loaded."""
@@ -23,12 +23,6 @@ LOADED = [{"hosts": ["n1"], "library": {"version": "2.30.7", "files": ["/opt/lib
 def test_the_heading_has_the_collective_and_its_ranks_or_nodes(make_row, of_rows, shapes, heading):
     rows = [make_row(ranks=ranks, nodes=nodes, ranks_per_node=ranks // nodes) for ranks, nodes in shapes]
     assert measured_heading(chart_groups(of_rows(*rows))) == heading
-
-
-def test_several_collectives_are_counted(make_row, of_rows):
-    groups = chart_groups(of_rows(make_row(), make_row(collective="all_gather", op=None)))
-    assert measured_heading(groups) == "2 collectives on 2 ranks"
-    assert measured_summary(groups).startswith("1 algorithm, 1 KiB, float32 sum, 1 round; measured on ")
 
 
 def test_the_summary_names_series_sizes_and_machines(make_row, make_run, of_rows):
@@ -64,19 +58,6 @@ def test_the_libraries_have_their_builds_by_their_logs_and_else_their_versions(
     ]
     rows = [make_row("native", transport=transport, run_id=run.run_id) for run in made]
     assert measured_summary(chart_groups(of_rows(*rows, runs=made))).endswith(f"; {libraries}.")
-
-
-def test_native_of_two_libraries_is_that_of_both(make_row, make_run, of_rows):
-    rows = [make_row("native", transport="nccl"), make_row("native", transport="mpi")]
-    run = make_run(provenance={"mpi": {"version": "MPICH 5.0.2"}, "nccl": LOADED})
-    summary = measured_summary(chart_groups(of_rows(*rows, runs=(run,))))
-    assert "(native: " in summary
-    assert {*summary.partition("(native: ")[2].removesuffix("'s own).").split(" or ")} == {"NCCL", "MPICH"}
-
-
-def test_of_many_series_the_algorithms_are_named(make_row, of_rows):
-    rows = [make_row(name, params={"channels": n}) for name in ("ring", "swing") for n in range(1, MAX_SERIES)]
-    assert measured_summary(chart_groups(of_rows(*rows))).startswith(f"{len(rows)} series of ring, swing, 1 KiB, ")
 
 
 def test_a_terminal_gets_each_machine_with_gpus_once_and_no_other(make_run, of_rows, make_row):

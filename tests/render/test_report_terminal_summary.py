@@ -11,7 +11,7 @@ from golden_page import assert_golden
 
 from hpccoll.cases.case import Effort
 from hpccoll.cases.plan import Launcher, Plan, Skip
-from hpccoll.render.terminal_summary import MAX_JOBS_NAMED, MAX_REASONS, outcome_lines
+from hpccoll.render.terminal_summary import MAX_REASONS, outcome_lines
 from hpccoll.store.journal import Journal
 from hpccoll.store.rows import Gap
 from hpccoll.sweep.workflow import exclusive
@@ -141,10 +141,3 @@ def test_further_reasons_are_counted_if_that_saves_a_line(of_rows, make_row, mor
     reasons = reason_lines(of_rows(make_row(), missing=gaps))
     assert len(reasons) == MAX_REASONS + (more > 0)
     assert ("2 other reasons" in reasons[-1]) == (more == 2)
-
-
-def test_a_reason_of_several_jobs_names_them_up_to_a_maximum(of_rows, make_row):
-    gaps = [Gap(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MAX_JOBS_NAMED + 1)]
-    few, many = (reason_lines(of_rows(make_row(), missing=gaps[:n])) for n in (2, MAX_JOBS_NAMED + 1))
-    assert few == ["  not run in mpi.p0, mpi.p1: 2 cases: no"]
-    assert many == [f"  not run in {MAX_JOBS_NAMED + 1} jobs: {MAX_JOBS_NAMED + 1} cases: no"]
