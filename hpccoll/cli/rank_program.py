@@ -31,6 +31,7 @@ from hpccoll.evidence.log_settings import (
 from hpccoll.measure.mpi_startup import (
     StopSignal,
     cancel_deadline,
+    check_launch,
     deadline,
     finalize_mpi,
     is_connected,
@@ -111,7 +112,7 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     comm = start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
     from hpccoll.measure.case_factory import preflight
     from hpccoll.measure.job_runner import JobRunner, Launch
-    from hpccoll.measure.ranks import Ranks, abort_job, check_launch, check_shape
+    from hpccoll.measure.ranks import Ranks, abort_job, check_shape
     from hpccoll.render.printed_table import PrintedTable
 
     table = PrintedTable()

@@ -174,6 +174,26 @@ def start_mpi(device: str) -> "MPI.Intracomm":
     return MPI.COMM_WORLD
 
 
+def check_launch(comm: "MPI.Intracomm") -> None:
+    """Check that the launcher and the MPI library agree on the number of ranks.
+
+    Raises:
+        UnusableError: if a rank is alone in MPI_COMM_WORLD although the launcher started several.
+    """
+    from hpccoll.host.mpi_library import mpi_library
+
+    for variable, launcher in LAUNCHERS.items():
+        started = os.environ.get(variable, "1")
+        if started.isdigit() and int(started) > 1 and comm.size == 1:
+            library = mpi_library()
+            remedy = f"use the launcher of {library['version']} ({library['path']})"
+            raise UnusableError(
+                "launcher",
+                f"{launcher} started {started} ranks, but MPI_COMM_WORLD has one rank; {remedy}, "
+                "or on Slurm an --mpi type that the library supports (srun --mpi=list)",
+            )
+
+
 def _warn_of_shared_memory() -> None:
     """Print that shared memory is small, on the first rank of each launcher's process that comes here.
 
