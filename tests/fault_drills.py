@@ -6,7 +6,6 @@ partition of its own, and a test sees what came of one: each drill is a fixture.
 
 import itertools
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -17,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_all
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import pytest
 from sweep_sandbox import LONG, SLOW, SweepSandbox, wait
@@ -267,14 +265,6 @@ def dead_worker(sandbox):
     return sandbox, sandbox.end(sweep)
 
 
-@drill(nodes=2)
-def dead_batch_host(sandbox):
-    """The host dies that runs the job's script, srun and the first rank."""
-    sweep = sandbox.measuring(*sandbox.plant(SLOW))
-    os.kill(sandbox.init(sandbox.nodes[0]), signal.SIGKILL)
-    return sandbox, sandbox.interrupted(sweep)
-
-
 @drill(nodes=4)
 def separate(sandbox):
     """A job for each size, one of them a single rank; a node is drained, and there never were as many as are asked."""
@@ -308,14 +298,6 @@ LAUNCHERS = {
 
 
 @drill(nodes=2)
-def cancelled(sandbox):
-    """Somebody cancels the job."""
-    sweep = sandbox.measuring(*sandbox.plant(SLOW))
-    sandbox.testbed.slurm("scancel", *sandbox.alive())
-    return sandbox, sandbox.end(sweep)
-
-
-@drill(nodes=2)
 def job_without_a_node(sandbox):
     """One of the nodes that a job needs is gone before it starts; the monitor has little patience."""
     prefix = job_prefix(sandbox.out)
@@ -337,25 +319,3 @@ while not any(job.state == "CANCELLED" for job in monitor._known.values()) and t
     monitor.poll()
     time.sleep(0.2)
 """
-
-
-@drill(nodes=1)
-def bad_input(sandbox):
-    """What is refused before anything is submitted."""
-
-    def sweep(**site):
-        return sandbox.hpccoll("sweep", *sandbox.plant(nodes="1", **site))
-
-    results = {
-        "partition": sweep(partition="nowhere"),
-        "account": sweep(account="gold"),
-        "key": sweep(partitoin="work"),
-    }
-    arguments = sandbox.plant(nodes="1")
-    alone = sandbox.home / "bin"
-    alone.mkdir()
-    results["PATH"] = sandbox.run("env", f"PATH={alone}", sys.executable, "-m", "hpccoll", "sweep", *arguments)
-    conf = Path(f"/run/hpccoll-testbed/{sandbox.testbed.name}/etc/slurm.conf").read_text()
-    (sandbox.home / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", "SlurmctldPort=1", conf))
-    results["controller"] = sandbox.hpccoll("sweep", *arguments, SLURM_CONF=str(sandbox.home / "slurm.conf"))
-    return sandbox, results, sandbox.queue()

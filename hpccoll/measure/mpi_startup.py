@@ -24,6 +24,7 @@ from hpccoll.host.cpu_and_memory import (
     testbed_facts,
     usable_cpus,
 )
+from hpccoll.host.mpi_library import mpi_library
 from hpccoll.measure.pmi_relay import shorten_values
 
 if TYPE_CHECKING:
@@ -180,8 +181,6 @@ def check_launch(comm: "MPI.Intracomm") -> None:
     Raises:
         UnusableError: if a rank is alone in MPI_COMM_WORLD although the launcher started several.
     """
-    from hpccoll.host.mpi_library import mpi_library
-
     for variable, launcher in LAUNCHERS.items():
         started = os.environ.get(variable, "1")
         if started.isdigit() and int(started) > 1 and comm.size == 1:
