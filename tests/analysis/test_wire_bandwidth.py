@@ -4,6 +4,7 @@ import pytest
 
 from hpccoll.analysis.wire_bandwidth import (
     Wire,
+    add_headers,
     measured_to_counted,
     ports_used,
     wire_label,
@@ -21,6 +22,10 @@ def row(make_node_row):
 
 def test_a_metered_wire_is_what_its_calibration_says(make_bed_run):
     assert Wire.of(make_bed_run()) == CALIBRATED
+
+
+def test_headers_are_those_of_full_frames_and_an_acknowledgement_for_every_other():
+    assert add_headers(1448 * 2, 1500) == 2 * 1514 + 66
 
 
 @pytest.mark.parametrize(("seen", "kept"), [(12_100_000, 0.975), (9_829_694, 0.792), (12_700_000, 1.023), (None, None)])
