@@ -33,8 +33,7 @@ from hpccoll.render.choice_map import choice_map
 from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.definitions import OVERVIEW, heading_lines, heading_of
 from hpccoll.render.pair_heatmap import pair_busbw_map, pair_time_map
-from hpccoll.render.step_charts import share_against_ranks, time_against_bucket
-from hpccoll.render.step_timeline_chart import step_timeline_chart
+from hpccoll.render.step_charts import share_against_ranks, step_timeline_chart, time_against_bucket
 
 
 @dataclass(frozen=True, slots=True)

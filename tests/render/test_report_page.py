@@ -83,6 +83,8 @@ def test_every_chart_is_in_the_page_and_a_picture_file_and_nothing_else_is_loade
     assert all(ref.startswith("#") or (report / ref).is_file() for ref in filter(None, references))
     assert not page.all("link")
     assert (report / "index.html").stat().st_size < 1_500_000
+    heads = {each.text: each for each in page.all("th")}
+    assert heads["size"].one("abbr").attributes["title"] == DEFINITIONS["size"]
 
 
 def test_the_answer_comes_first_then_charts_then_findings_rows_provenance_and_the_glossary(page):
@@ -108,14 +110,6 @@ def test_the_page_has_what_is_missing_and_where_the_numbers_are_from(page):
     assert "mpi.library" in [each.text for each in page.all("dt")]
 
 
-def test_headings_with_a_definition_have_it_as_tooltip(page):
-    heads = {each.text: each for each in page.all("th")}
-    assert {"speed-up over native", "how sure", "size", "busbw (GB/s)", "status"} <= heads.keys()
-    for heading, element in heads.items():
-        if meaning := DEFINITIONS.get(heading.partition(" (")[0]):
-            assert element.one("abbr").attributes["title"] == meaning
-
-
 def rows_of(page):
     """Return the rows of the tables of rows, cells by heading."""
     tables = page.all("table", class_="sortable")
@@ -134,25 +128,16 @@ def test_every_row_is_in_the_table_and_sorted_by_its_numbers(page, results):
     assert rows[0].keys().isdisjoint({"of the wire", "sent (B)", "counted (B)"})
 
 
-def test_rows_of_a_testbed_have_the_share_of_the_wire_and_their_bytes(make_page, testbed_results):
-    page = make_page(testbed_results)
-    rows = {(row["series"], row["size"]): row for row in rows_of(page) if row["nodes"] == "8"}
-    ring, native = rows["ring", "4 MiB"], rows["native", "4 MiB"]
-    assert ring["counted (B)"] == str(14 << 22)
-    assert (ring["sent / counted with headers"], ring["sent by a node (S)"]) == ("1.000", "1.769")
-    assert ring["of the wire"].endswith("%")
-    assert rows["ring", "64 KiB"]["of the wire"] == ""
-    assert [native[name] for name in ("sent by a node (S)", "counted (B)", "sent / counted with headers")] == [
-        "1.769", "", "",
-    ]  # fmt: skip
-    assert "measured on a testbed, 100 Mbit/s on cluster bed" in page.text
-    assert "bytes 262144, Bps 12780000; bytes 1048576, Bps 12500000" in page.text
-
-
-def test_auto_has_no_transport_of_its_own(make_node_row, make_bed_run, of_rows, make_page):
-    rows = [replace(make_node_row(nodes=nodes), algorithm=name) for nodes in (2, 4) for name in ("ring", "auto")]
-    shown = rows_of(make_page(of_rows(*rows, runs=(make_bed_run(),))))
-    assert {row["series"]: row["transport"] for row in shown} == {"ring": "mpi", "auto": ""}
+def test_rows_of_a_testbed_have_their_bytes_and_share_of_the_wire_and_auto_no_transport_of_its_own(
+    make_page, testbed_results
+):
+    more = tuple(replace(row, algorithm="auto") for row in testbed_results.rows if row.algorithm == "ring")
+    shown = rows_of(make_page(replace(testbed_results, rows=(*testbed_results.rows, *more))))
+    assert {row["transport"] for row in shown if row["series"] == "auto"} == {""}
+    rows = {row["size"]: row for row in shown if (row["series"], row["nodes"]) == ("ring", "8")}
+    names = "counted (B)", "sent / counted with headers", "sent by a node (S)"
+    assert [rows["4 MiB"][name] for name in names] == [str(14 << 22), "1.000", "1.769"]
+    assert (rows["4 MiB"]["of the wire"][-1], rows["64 KiB"]["of the wire"]) == ("%", "")
 
 
 NOTHING = dict.fromkeys(("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "wrong"))
@@ -271,31 +256,17 @@ def cells_of(chart):
     return dataset
 
 
-def test_the_overview_has_a_panel_for_each_collective_with_native_and_sizes(overview, several, make_row, valid):
-    more = [
-        make_row(name, nbytes=n, collective="broadcast", op=None, seconds=s)
-        for name, s in (("chain", 1e-5), ("native", 3e-5))
-        for n in (8, 64)
-    ]
-    chart = valid(overview(replace(several, rows=(*several.rows, *more))))
-    assert chart["facet"]["sort"] == ["all_reduce", "broadcast"]
-    assert {(cell["panel"], cell["series"], cell["speedup"]) for cell in cells_of(chart)} == {
-        ("all_reduce", "ring", "2.00"), ("broadcast", "chain", "3.00"),
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("other", [{"dtype": "int32"}, {"executor": "python"}])
-def test_the_overview_shows_the_foremost_setting_in_one_placement_by_one_executor(overview, several, make_row, other):
+def test_the_overview_shows_the_foremost_setting_in_one_placement_by_one_executor(
+    overview, several, make_row, of_rows, valid, other
+):
     others = [make_row(name, nbytes=n, seconds=1e-8 * n, **other) for name in ("ring", "native") for n in (8, 1024)]
     compiled = tuple(replace(row, executor="compiled") for row in several.rows)
-    cells = cells_of(overview(replace(several, rows=(*compiled, *others))))
+    cells = cells_of(valid(overview(replace(several, rows=(*compiled, *others)))))
     points = [(cell["panel"], cell["series"], cell["bytes"]) for cell in cells]
     assert len(points) == len(set(points))
     assert {(cell["series"], cell["ranks"], cell["place"]) for cell in cells} == {("ring", 2, "out of place")}
-
-
-def test_without_native_there_is_no_overview(overview, make_row, of_rows):
-    assert overview(of_rows(make_row(), make_row(collective="all_gather", op=None))) is None
+    assert overview(of_rows(make_row(), make_row(collective="all_gather", op=None))) is None  # without native
 
 
 def test_the_speedups_of_the_overview_are_those_of_each_collective_alone(several):

@@ -9,7 +9,7 @@ from hpccoll.common.errors import BadInputError, writing
 from hpccoll.render.colours import FAINT, INK, MUTED, PAPER
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.communication_diagram import message_graphs
-from hpccoll.render.pictures.message_arrows import arrows, labels
+from hpccoll.render.pictures.message_timeline import Grid, rank_heads, spacetime
 from hpccoll.render.pictures.schedule_text import cost_text, layout_text
 from hpccoll.render.pictures.schedule_view import ScheduleView
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
@@ -27,7 +27,6 @@ from hpccoll.render.pictures.svg import (
     straight,
     svg_document,
 )
-from hpccoll.render.pictures.timeline_grid import Grid, background, node_headings, rank_heads
 from hpccoll.schedule.walk import Trace, trace_schedule
 from hpccoll.store.durable_files import replacing_file
 
@@ -108,13 +107,6 @@ def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
         content = chart_engine().svg_to_png(content.decode(), scale=2)
     with writing(path), replacing_file(path.resolve()) as unfinished:
         unfinished.write_bytes(content)
-
-
-def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[SvgShape]:
-    """Return the diagram over time of all slices, one over the other."""
-    drawn = [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
-    pieces = [piece for arrow in drawn for piece in arrow.pieces]
-    return [*background(grid), *pieces, *rank_heads(grid), *node_headings(grid), *labels(drawn, grid)]
 
 
 _PALE, _DARK, _FULL = (232, 241, 249), (120, 176, 220), "#1f6aa5"
