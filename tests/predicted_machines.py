@@ -8,6 +8,8 @@ SEGMENT = {
     "latency_s": {"value": LATENCY, "low": LATENCIES[0], "high": LATENCIES[1]},
     "bytes_per_s": {"value": RATE, "low": RATES[0], "high": RATES[1]},
 }
+EXACT = {"latency_s": LATENCY, "bytes_per_s": RATE}
+"""The costs of messages without their intervals."""
 NCCL = {"architecture": "hopper", "channels": 8, "intra_bytes_per_s": 48e9, "inter_bytes_per_s": 48e9}
 MEASURED = {
     "kind": "measured", "machine": "here", "transport": "mpi", "executor": "compiled", "nodes": [2, 4],

@@ -13,7 +13,7 @@ from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.text import Finding, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.store.call_key import CallKey, call_arguments
-from hpccoll.store.rows import Row
+from hpccoll.store.rows import Row, RowKey
 from hpccoll.store.step_times import StepTimes
 
 Workload = Mapping[str, Any]
@@ -51,7 +51,6 @@ class StepComparison:
 
     @property
     def title(self) -> str:
-        """The model, the ranks and what else distinguishes the workload."""
         crowded = " (more ranks than cores)" if self.oversubscribed else ""
         return ", ".join((f"{self.model} on {self.shape}{crowded}", *self.details))
 
@@ -68,7 +67,6 @@ class StepComparison:
 
     @property
     def clear(self) -> bool:
-        """Whether the first algorithm is clearly faster than each other."""
         return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
 
 
@@ -159,7 +157,7 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
 
 
 def product_findings(
-    compared: Sequence[StepComparison], times_of: Callable[[Row], StepTimes | None]
+    compared: Sequence[StepComparison], times_of: Callable[[RowKey], StepTimes | None]
 ) -> Iterator[Finding]:
     """Yield a warning if computations that are to be products of matrices are too small for one.
 
@@ -167,7 +165,7 @@ def product_findings(
     """
     found = []
     for each in compared:
-        programs = times.programs if (times := times_of(each.rows[0])) else ()
+        programs = times.programs if (times := times_of(each.rows[0].key)) else ()
         if none := sum(program.without_product for program in programs):
             found.append((none, sum(len(program.phases) for program in programs), each))
     if not found:

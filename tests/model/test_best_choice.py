@@ -28,10 +28,10 @@ def line(algorithm, latencies, byte_s=1e-9):
     return [prediction(algorithm, n, tuple(latency + n * byte_s for latency in latencies)) for n in SIZES]
 
 
-def test_the_best_is_the_fastest_at_every_size_and_number_of_nodes():
-    found = predict(in_racks(), Request(nodes=[2, 8], sizes=SIZES, algorithms=["ring", "rabenseifner", "hierarchical"]))
+def test_the_best_is_the_fastest_at_every_size_and_number_of_nodes_and_is_compared_with_a_ring():
+    found = predict(in_racks(), Request(nodes=[2, 8], sizes=SIZES[::2], algorithms=["ring", "rabenseifner"]))
     rows = question_rows(found)
-    assert len(rows) == 2 * len(SIZES)
+    assert len(rows) == 2 * len(SIZES[::2])
     for row in rows:
         times = {
             each.algorithm: each.value_s
@@ -39,9 +39,8 @@ def test_the_best_is_the_fastest_at_every_size_and_number_of_nodes():
             if (each.nodes, each.requested_bytes) == (row["nodes"], row["requested_bytes"])
         }
         assert row["median_s"] == min(times.values()) == times[row["algorithm"]]
-        assert row["factor"] == pytest.approx(times[row["faster_than"]] / row["median_s"])
-        assert row["factor_low"] <= row["factor"] <= row["factor_high"]
-        assert row["faster_than"] == "ring" or row["algorithm"] == "ring"
+        assert row["factor_low"] <= row["factor"] == times[row["faster_than"]] / row["median_s"] <= row["factor_high"]
+        assert "ring" in (row["faster_than"], row["algorithm"])
 
 
 def test_neither_an_assumption_nor_a_formula_is_the_best():
@@ -55,45 +54,27 @@ def test_neither_an_assumption_nor_a_formula_is_the_best():
 
 
 def test_the_best_is_clear_if_it_leads_at_both_ends_of_the_intervals():
-    fast = prediction("fast", 1024, (1.0, 0.5, 2.0))
-    assert BestChoice.of([fast, prediction("slow", 1024, (1.5, 0.6, 2.5))]).clear
-    assert not BestChoice.of([fast, prediction("slow", 1024, (1.5, 0.4, 2.5))]).clear
-
-
-def test_an_algorithm_alone_is_not_clearly_the_fastest():
-    assert not BestChoice.of([prediction("alone", 1024, 1.0)]).clear
-
-
-def test_a_ratio_is_that_at_each_end_and_not_that_of_the_ends():
     fast, slow = prediction("fast", 1024, (1.0, 0.5, 2.0)), prediction("slow", 1024, (2.0, 1.0, 5.0))
     assert fast.times_as_fast_as(slow) == (2.0, 2.0, 2.5)
+    assert BestChoice.of([fast, slow]).clear
+    assert not BestChoice.of([fast, prediction("slow", 1024, (1.5, 0.4, 2.5))]).clear
+    assert not BestChoice.of([fast]).clear
 
 
-def test_a_crossover_has_the_interval_of_the_machines_numbers():
-    slow_start = line("large", [1e-4 + 1e-5, 5e-5 + 1e-5, 4e-4 + 1e-5])
+@pytest.mark.parametrize(("slow_end", "everywhere", "high"), [(4e-4, True, 2e5), (1.0, False, 5e4)])
+def test_a_crossover_has_the_interval_of_the_machines_numbers(slow_end, everywhere, high):
+    slow_start = line("large", [1e-4 + 1e-5, 5e-5 + 1e-5, slow_end + 1e-5])
     (found,) = crossovers([*slow_start, *line("small", [1e-5] * 3, 3e-9)])
-    assert (found.overtaker, found.overtaken, found.everywhere) == ("large", "small", True)
+    assert (found.overtaker, found.overtaken, found.everywhere) == ("large", "small", everywhere)
     # the latency over the difference of 2 ns a byte; times are interpolated between sizes, 4 times apart
-    assert (found.nbytes, found.low, found.high) == pytest.approx((5e4, 2.5e4, 2e5), rel=0.1)
+    assert (found.nbytes, found.low, found.high) == pytest.approx((5e4, 2.5e4, high), rel=0.1)
 
 
-def test_a_crossover_that_does_not_happen_at_an_end_is_said_to():
-    late = line("large", [1e-4, 1e-4, 1.0])
-    (found,) = crossovers([*late, *line("small", [1e-5] * 3, 3e-9)])
-    assert not found.everywhere
-
-
-def test_algorithms_that_take_the_same_do_not_cross():
+def test_algorithms_that_take_about_the_same_do_not_cross_and_three_cross_one_after_the_other():
     noisy = [replace(each, seconds={b: t * (1 + 1e-3 * (-1) ** i) for b, t in each.seconds.items()})
              for i, each in enumerate(line("other", [1e-5] * 3))]  # fmt: skip
     assert list(crossovers([*line("one", [1e-5] * 3), *noisy])) == []
-
-
-def test_an_algorithm_that_is_always_ahead_overtakes_none():
-    """For small sizes by less than a tie."""
-    assert list(crossovers([*line("one", [1e-3] * 3), *line("other", [0.99e-3] * 3, 0.5e-9)])) == []
-
-
-def test_three_algorithms_cross_one_after_the_other():
+    always_ahead = line("other", [0.99e-3] * 3, 0.5e-9)  # for small sizes by less than a tie
+    assert list(crossovers([*line("one", [1e-3] * 3), *always_ahead])) == []
     lines = [*line("a", [1e-5] * 3, 3e-9), *line("b", [3e-5] * 3, 1e-9), *line("c", [3e-4] * 3, 1e-10)]
     assert [(each.overtaken, each.overtaker) for each in crossovers(lines)] == [("a", "b"), ("b", "c")]

@@ -25,16 +25,15 @@ def exactly(seconds):
 # ---- LogGP ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p", [2, 3, 5, 8, 13])
+@pytest.mark.parametrize("p", [2, 5])
 def test_a_ring_takes_2_p_minus_1_messages_of_its_pth_and_half_as_many_folds(p):
     ring = first_case("all_reduce", "ring", Layout.of(p, 1))
     piece = size_of(equal_cut(ring)) / p
-    assert simulated(ring, LOGGP) == exactly(
-        2 * (p - 1) * (2 * OVERHEAD + LATENCY + piece * BYTE) + (p - 1) * piece * FOLD
-    )
+    message = 2 * OVERHEAD + LATENCY + piece * BYTE
+    assert simulated(ring, LOGGP) == exactly(2 * (p - 1) * message + (p - 1) * piece * FOLD)
 
 
-@pytest.mark.parametrize("p", [2, 3, 4, 6, 8, 13, 16])
+@pytest.mark.parametrize("p", [8, 13])
 def test_a_binomial_broadcast_takes_what_its_longest_path_does(p):
     tree = first_case("broadcast", "binomial", Layout.of(p, 1))
     nbytes, ready = size_of(equal_cut(tree)), {0: 0.0}
@@ -66,17 +65,15 @@ def test_a_gap_keeps_messages_apart_and_not_those_of_another_rank():
     machine = uniform_machine(MessageCosts(gap_s=1.0))
     train = first_case("send_recv", "train", Layout.of(2, 1), messages=4)
     assert simulated(train, machine) == exactly(3)  # the reply is of the other rank
-    exchange = first_case("multi_pair", "exchange", Layout.of(8, 4))
-    assert simulated(exchange, machine) == 0
+    assert simulated(first_case("multi_pair", "exchange", Layout.of(8, 4)), machine) == 0
 
 
 def test_the_next_step_waits_for_the_fold():
     doubling = first_case("all_reduce", "recursive_doubling", Layout.of(4, 1))
-    machine = replace(ONLY_BYTES, fold_s={"float32": 3.0})
-    assert simulated(doubling, machine) == exactly(size_of(equal_cut(doubling)) * 2 * (1 + 3))
-    assert simulate_events(doubling.slices, equal_cut(doubling), machine, dtype="int8") == exactly(
-        size_of(equal_cut(doubling)) * 2
-    ), "nothing is known of what this type takes"
+    machine, cut = replace(ONLY_BYTES, fold_s={"float32": 3.0}), equal_cut(doubling)
+    assert simulated(doubling, machine) == exactly(size_of(cut) * 2 * (1 + 3))
+    unknown = simulate_events(doubling.slices, cut, machine, dtype="int8")
+    assert unknown == exactly(size_of(cut) * 2), "nothing is known of what this type takes"
 
 
 def late_receiver(me):
@@ -111,39 +108,31 @@ def test_messages_of_a_pair_follow_one_another():
 # ---- shared resources -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pairs", [1, 2, 3, 4])
-def test_pairs_between_two_nodes_share_the_port_and_pairs_inside_share_the_memory(pairs):
+def test_pairs_between_two_nodes_share_the_port_and_pairs_inside_share_the_memory():
     machine = uniform_machine(MessageCosts(latency_s=5.0, byte_s=1.0), port_byte_s=0.6, memory_byte_s=0.4)
-    between = first_case("multi_pair", "exchange", Layout.of(2 * pairs, pairs))
-    nbytes = size_of(equal_cut(between))
-    assert simulated(between, machine) == exactly(5 + nbytes * max(1, 0.6 * pairs))
-    inside = first_case("multi_pair", "exchange", Layout.of(2 * pairs))
-    assert simulated(inside, machine) == exactly(5 + nbytes * max(1, 0.4 * 2 * pairs))
+    for pairs in (1, 2, 3):
+        between = first_case("multi_pair", "exchange", Layout.of(2 * pairs, pairs))
+        nbytes = size_of(equal_cut(between))
+        assert simulated(between, machine) == exactly(5 + nbytes * max(1, 0.6 * pairs))
+        inside = first_case("multi_pair", "exchange", Layout.of(2 * pairs))
+        assert simulated(inside, machine) == exactly(5 + nbytes * max(1, 0.4 * 2 * pairs))
 
 
-def test_rails_are_ports_of_their_own():
-    machine = uniform_machine(MessageCosts(), port_byte_s=1.0)
-    node = (0, 0, 1, 1)
+def test_rails_are_ports_of_their_own_and_nodes_of_a_rack_share_its_uplink():
+    machine, node = uniform_machine(MessageCosts(), port_byte_s=1.0, uplink_byte_s=0.7), (0, 0, 1, 1)
     one, two = (first_case("multi_pair", "exchange", Layout(node, rail=rail)) for rail in ((0, 0, 0, 0), (0, 1, 0, 1)))
     assert simulated(one, machine) == exactly(2 * simulated(two, machine))
-
-
-@pytest.mark.parametrize("pairs", [1, 2, 4])
-def test_nodes_of_a_rack_share_its_uplink(pairs):
-    machine = uniform_machine(MessageCosts(), port_byte_s=1.0, uplink_byte_s=0.7)
-    layout = Layout(tuple(range(2 * pairs)), rack=(0,) * pairs + (1,) * pairs)
-    exchange = first_case("multi_pair", "exchange", layout)
-    assert simulated(exchange, machine) == exactly(size_of(equal_cut(exchange)) * max(1, 0.7 * pairs))
+    for pairs in (1, 2, 4):
+        layout = Layout(tuple(range(2 * pairs)), rack=(0,) * pairs + (1,) * pairs)
+        exchange = first_case("multi_pair", "exchange", layout)
+        assert simulated(exchange, machine) == exactly(size_of(equal_cut(exchange)) * max(1, 0.7 * pairs))
 
 
 def test_a_message_that_is_slowed_down_elsewhere_leaves_its_share_to_others():
     """Ranks 0 and 1 share a port of 1 byte a second; the uplink of rank 1 lets pass a quarter of that."""
 
     def steps(me):
-        if me < 2:
-            yield Step(Send(me + 2, me))
-        else:
-            yield Step(Recv(me - 2, me - 2))
+        yield Step(Send(me + 2, me) if me < 2 else Recv(me - 2, me - 2))
 
     layout = Layout((0, 0, 1, 2), rack=(0, 0, 0, 1))
     machine = uniform_machine(MessageCosts(), port_byte_s=1.0, uplink_byte_s=4.0)
@@ -157,10 +146,7 @@ def test_when_a_message_ends_the_others_go_on_faster():
     sent = {0: dst[0:3], 1: dst[3:4]}
 
     def steps(me):
-        if me in sent:
-            yield Step(Send(me + 2, sent[me]))
-        else:
-            yield Step(Recv(me - 2, sent[me - 2]))
+        yield Step(Send(me + 2, sent[me]) if me in sent else Recv(me - 2, sent[me - 2]))
 
     machine = uniform_machine(MessageCosts(), port_byte_s=1.0)
     assert simulated_steps(Layout.of(4, 2), steps, machine, 8) == exactly(3 * 8 + 8)
@@ -186,60 +172,42 @@ def test_what_messages_take_of_shared_cpus_slows_all_of_them_down():
         assert simulated(inside, of_each_node) == exactly(nbytes * max(1, 2 * pairs * 0.8 / cores))
 
 
-def test_idle_ports_let_a_burst_pass_at_once():
+def test_idle_ports_let_a_burst_pass_at_once_and_uplinks_do_not():
     machine = uniform_machine(MessageCosts(), port_byte_s=1.0, burst_bytes=100)
     ping_pong = first_case("send_recv", "ping_pong", Layout.of(2, 1))
     nbytes = size_of(equal_cut(ping_pong, grains=2))
-    without = simulated(ping_pong, replace(machine, burst_bytes=0), grains=2)
-    assert without == exactly(2 * nbytes)
-    assert without - simulated(ping_pong, machine, grains=2) == exactly(100)  # of the reply: ports saved 256 bytes
+    assert simulated(ping_pong, machine, grains=2) == exactly(2 * nbytes - 100)  # of the reply: ports saved 256 bytes
     train = first_case("send_recv", "train", Layout.of(2, 1), messages=2)
     assert simulated(train, machine) == exactly(2 * size_of(equal_cut(train)) - 100), "only the reply follows a pause"
     exchange = first_case("bidirectional", "exchange", Layout.of(2, 1))
     assert simulated(exchange, machine, grains=2) == exactly(nbytes), "ports were not idle before the operation"
-
-
-def test_a_burst_passes_ports_and_no_uplink():
-    machine = uniform_machine(MessageCosts(), port_byte_s=1.0, uplink_byte_s=0.5, burst_bytes=10_000)
-    ping_pong = first_case("send_recv", "ping_pong", Layout((0, 1), (0, 1)))
-    nbytes = size_of(equal_cut(ping_pong, grains=2))
-    assert simulated(ping_pong, replace(machine, burst_bytes=0), grains=2) == exactly(2 * nbytes)
+    racks = first_case("send_recv", "ping_pong", Layout((0, 1), (0, 1)))
     # While the first message passes, the ports save up another one; the uplink takes half the time of the ports.
-    assert simulated(ping_pong, machine, grains=2) == exactly(1.5 * nbytes)
+    uplinks = replace(machine, uplink_byte_s=0.5, burst_bytes=10_000)
+    assert simulated(racks, uplinks, grains=2) == exactly(1.5 * nbytes)
 
 
 # ---- aggregators ----------------------------------------------------------------------------------------------------
 
-
-def aggregated(machine, **layout):
-    tree = first_case("all_reduce", "sharp_emulated", Layout(**layout), radix=8)
-    return simulated(tree, machine) / size_of(equal_cut(tree))
+PORTS, UPLINKS = (uniform_machine(MessageCosts(), **{kind: 1.0}) for kind in ("port_byte_s", "uplink_byte_s"))
+FOLDS = uniform_machine(MessageCosts(), fold_s={"float32": 1.0})
 
 
-def test_switches_have_a_port_for_each_neighbour_and_unmetered_aggregators_no_limit_there():
-    layout = {"node": (0, 1, 2, 3, 4), "aggregators": 1}
-    machine = uniform_machine(MessageCosts(), port_byte_s=1.0)
-    assert aggregated(machine, **layout) == exactly(4 + 4)
-    assert aggregated(replace(machine, unmetered_aggregators=True), **layout) == exactly(2)
-    assert aggregated(replace(machine, switches=True), **layout) == exactly(2)
-    assert aggregated(replace(ONLY_BYTES, unmetered_aggregators=True), **layout) == exactly(4 + 4)
-    assert aggregated(replace(ONLY_BYTES, switches=True), **layout) == exactly(2)
-
-
-def test_reductions_of_switches_cost_nothing():
-    folds = uniform_machine(MessageCosts(), fold_s={"float32": 1.0})
-    layout = {"node": (0, 1, 2, 3, 4), "aggregators": 1}
-    assert aggregated(folds, **layout) == exactly(3)
-    assert aggregated(replace(folds, switches=True), **layout) == 0
-
-
-def test_aggregators_above_the_racks_have_no_uplink():
-    uplinks = uniform_machine(MessageCosts(), uplink_byte_s=1.0)
-    layout = {"node": (0, 1, 2, 3, 4), "aggregators": 1}
-    assert aggregated(uplinks, rack=(0, 0, 1, 1, 2), **layout) == exactly(2 * 2)  # each rack sends two, receives two
-    assert aggregated(uplinks, rack=(0, 0, 1, 1, 1), **layout) == exactly(2 * 2)
-    assert aggregated(uplinks, rack=(0, 0, 0, 1, 0), **layout) == exactly(2 * 1)
-    assert aggregated(uplinks, rack=(0, 0, 0, 0, 0), **layout) == 0
+@pytest.mark.parametrize(
+    ("machine", "changes", "rack", "taken"),
+    [
+        (PORTS, {}, (), 4 + 4), (PORTS, {"unmetered_aggregators": True}, (), 2), (PORTS, {"switches": True}, (), 2),
+        (ONLY_BYTES, {"unmetered_aggregators": True}, (), 4 + 4), (ONLY_BYTES, {"switches": True}, (), 2),
+        (FOLDS, {}, (), 3), (FOLDS, {"switches": True}, (), 0),  # reductions of switches cost nothing
+        (UPLINKS, {}, (0, 0, 1, 1, 2), 2 * 2),  # the aggregator is above the racks: each sends two, and receives two
+        (UPLINKS, {}, (0, 0, 0, 1, 0), 2 * 1), (UPLINKS, {}, (0, 0, 0, 0, 0), 0),
+    ],
+)  # fmt: skip
+def test_switches_and_unmetered_aggregators_have_no_limits_and_those_above_the_racks_no_uplink(
+    machine, changes, rack, taken
+):
+    tree = first_case("all_reduce", "sharp_emulated", Layout((0, 1, 2, 3, 4), rack or (0,) * 5, aggregators=1), radix=8)
+    assert simulated(tree, replace(machine, **changes)) == exactly(taken * size_of(equal_cut(tree)))
 
 
 # ---- declared costs -------------------------------------------------------------------------------------------------
@@ -260,7 +228,7 @@ def found(case, channels=1, window=1):
 def test_in_one_piece_it_takes_what_is_declared(name):
     """Latencies of messages that one rank sends in step after step pass together, so that they may take less."""
     collective, algorithm = ALGORITHMS[name]
-    for p in (1, 2, 3, 4, 6, 7, 8, 13):
+    for p in (1, 2, 3, 6, 8, 13):
         for case in cases(collective, algorithm, Layout.of(p, 1)):
             if len(case.slices) == 1:
                 declared, taken = algorithm.declared(p), found(case)
@@ -270,12 +238,32 @@ def test_in_one_piece_it_takes_what_is_declared(name):
                     assert taken.rounds == declared.rounds
 
 
+def declared(collective, algorithm, **parameters):
+    """Return the first case of an algorithm on 8 ranks, and its declared cost."""
+    costs = COLLECTIVES[collective].algorithm(algorithm).declared(8, **parameters)
+    return first_case(collective, algorithm, Layout.of(8, 1)), costs
+
+
 def test_channels_of_a_ring_share_the_bytes_and_their_latencies_pass_together():
-    ring = COLLECTIVES["all_reduce"].algorithm("ring")
-    case, one = first_case("all_reduce", "ring", Layout.of(6, 1)), ring.declared(6)
-    cost = found(case, 4, window=4)
+    ring, one = declared("all_reduce", "ring")
+    cost = found(ring, 4, window=4)
     assert (cost.rounds, cost.sent) == pytest.approx((one.rounds, one.sent))
-    assert found(case, 4, window=1).rounds == 4 * one.rounds
+    assert found(ring, 4, window=1).rounds == 4 * one.rounds
+
+
+def test_a_chain_is_faster_in_segments_as_it_declares():
+    for channels in (1, 2, 8):
+        chain, cost = declared("broadcast", "chain", channels=channels)
+        assert found(chain, channels, window=4).sent == pytest.approx(cost.sent)
+
+
+def test_two_trees_take_what_they_declare_in_one_piece_and_wait_where_the_window_is_narrow():
+    trees, one = declared("all_reduce", "double_binary_tree", channels=1, window=1)
+    assert found(trees) == one
+    _, narrow = declared("all_reduce", "double_binary_tree", channels=32, window=1)
+    waits, flows = (found(trees, 32, window).sent for window in (1, 32))
+    assert waits == pytest.approx(narrow.sent, rel=0.2)
+    assert waits > 1.5 * flows
 
 
 # ---- max-min fair rates ---------------------------------------------------------------------------------------------

@@ -66,25 +66,14 @@ def test_a_line_has_no_negative_costs_and_ranges_hold_every_size_once(curve):
     assert len(found[-1]) >= 3
 
 
-def test_one_protocol_is_one_range_and_another_protocol_the_next():
-    one = {n: 2e-5 + n * 1e-9 for n in CALIBRATED}
-    assert ranges(one) == [list(CALIBRATED)]
-    two = {n: seconds * (1 if n < 5000 else 2) for n, seconds in one.items()}
-    assert [sizes[0] for sizes in ranges(two)] == [8, 8192]
-
-
 # ---- ping-pongs -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("noise", [0, 0.01])
 def test_a_message_is_half_a_round_trip_of_two_ranks(noise):
     layout = Layout.of(4, 2)
-    trips = [
-        one
-        for params in ({}, {"peer": 1})
-        for one in observed("send_recv", "ping_pong", layout, MACHINE, SIZES, noise, **params)
-    ]
-    found = machine_of(trips)
+    trips = [observed("send_recv", "ping_pong", layout, MACHINE, SIZES, noise, **more) for more in ({}, {"peer": 1})]
+    found = machine_of(*trips)
     assert found.tiers.keys() == {"node", "rack"}
     for tier, (one,) in found.tiers.items():
         (true,) = MACHINE.tiers[tier].costs
@@ -103,12 +92,12 @@ def test_two_protocols_have_costs_of_their_own():
 
 
 def test_the_librarys_ping_pong_counts_where_ours_was_not_measured():
-    theirs = [replace(one, algorithm=None) for one in observed("send_recv", "ping_pong")]
+    ours = observed("send_recv", "ping_pong")
+    theirs = [replace(one, algorithm=None) for one in ours]
     slower = [replace(one, seconds=2 * one.seconds, rounds_s=()) for one in theirs]
     (true,) = MACHINE.tiers["rack"].costs
-    assert machine_of(theirs).tiers["rack"][0].latency_s.value == pytest.approx(true.latency_s)
-    both = machine_of(slower, observed("send_recv", "ping_pong"))
-    assert both.tiers["rack"][0].latency_s.value == pytest.approx(true.latency_s)
+    for patterns in ([theirs], [slower, ours]):
+        assert machine_of(*patterns).tiers["rack"][0].latency_s.value == pytest.approx(true.latency_s)
 
 
 def test_two_sizes_are_no_line():
@@ -155,21 +144,16 @@ def test_the_uplink_is_what_nodes_of_a_rack_share():
 TESTBED = {"about": {"kind": "measured on a testbed", "cpus": 2}}
 
 
-def test_pairs_that_share_nothing_but_the_cpus_of_a_testbed_show_their_rate():
-    machine = of_rank(cpus=Cpus(2, 8e-10, "machine"))
-    found = machine_of(two_ranks(machine, **TESTBED), pairs(machine, 2, **TESTBED))
-    assert (found.cpus.cores, found.cpus.of) == (2, "machine")
+def test_cpus_are_a_resource_if_pairs_slow_each_other_down_or_ranks_outnumber_them():
+    slowed = of_rank(cpus=Cpus(2, 8e-10, "machine"))
+    found = machine_of(two_ranks(slowed, **TESTBED), pairs(slowed, 2, **TESTBED))
+    assert (found.cpus.cores, found.cpus.of, found.aggregators.kind) == (2, "machine", "unmetered")
     assert_within(found.cpus.bytes_per_s, 1 / 8e-10)
     assert_within(found.port.bytes_per_s, 1 / BYTE)
-    assert found.aggregators.kind == "unmetered"
-
-
-def test_cpus_are_a_resource_if_pairs_slow_each_other_down_or_ranks_outnumber_them():
     assert machine_of(two_ranks(of_rank(), **TESTBED), pairs(of_rank(), 2, **TESTBED)).cpus is None
-    slowed = of_rank(cpus=Cpus(2, 8e-10, "machine"))
     assert machine_of(two_ranks(slowed), pairs(slowed, 2)).cpus is None, "real nodes share no CPUs"
-    found = machine_of(two_ranks(of_rank(), about={"oversubscribed": True, "cpus": 3})).cpus
-    assert (found.cores, found.of, found.bytes_per_s) == (3, "node", None)
+    cpus = machine_of(two_ranks(of_rank(), about={"oversubscribed": True, "cpus": 3})).cpus
+    assert (cpus.cores, cpus.of, cpus.bytes_per_s) == (3, "node", None)
 
 
 def test_a_bucket_lets_a_burst_pass_after_a_pause():
@@ -188,7 +172,7 @@ def test_a_bucket_lets_a_burst_pass_after_a_pause():
     assert found.tiers["rack"][0].latency_s.value == pytest.approx(LATENCY, rel=0.02)
 
 
-@pytest.mark.parametrize("nodes", [4, 5, 6, 7, 8])
+@pytest.mark.parametrize("nodes", [4, 7])
 @pytest.mark.parametrize("byte_s", [1e-9, 1e-8])
 def test_noise_is_no_bucket(nodes, byte_s):
     found = machine_of(two_ranks(of_rank(byte_s), Layout.of(nodes, 1), noise=0.02))  # whose ranks seed the noise
@@ -235,15 +219,12 @@ def crowded(contention, erratic=1.0):
     ]
 
 
-def test_ping_pongs_on_shared_cpus_show_what_another_rank_adds():
-    for contention in (0.0, 1.0, 1.7):
-        found = machine_of(crowded(contention))
-        assert found.cpus.contention.value == pytest.approx(contention, abs=0.15)
-        assert found.tiers["rack"][0].overhead_s.value == pytest.approx(3e-6, rel=0.05)
-
-
-def test_erratic_times_on_shared_cpus_change_no_other_number():
-    assert machine_of(crowded(1.0, erratic=100.0)).tiers == machine_of(crowded(1.0)).tiers
+@pytest.mark.parametrize("contention", [0.0, 1.7])
+def test_ping_pongs_on_shared_cpus_show_what_another_rank_adds_and_change_no_other_number(contention):
+    found = machine_of(crowded(contention))
+    assert found.cpus.contention.value == pytest.approx(contention, abs=0.15)
+    assert found.tiers["rack"][0].overhead_s.value == pytest.approx(3e-6, rel=0.05)
+    assert machine_of(crowded(contention, erratic=100.0)).tiers == found.tiers
 
 
 def halves(**more):
@@ -260,17 +241,14 @@ def test_a_reduction_is_what_a_reduce_scatter_takes_longer_than_its_all_gather()
     assert machine_of(trips, observed("reduce_scatter", "ring")).reduction == {}
 
 
-def test_twins_are_of_one_placement_and_dtype():
-    trips = observed("send_recv", "ping_pong")
-    other = [replace(one, in_place=True) for one in observed("all_gather", "ring")]
+def test_twins_are_of_one_placement_and_dtype_and_take_some_time_even_if_noise_hides_it():
+    trips, gathers = observed("send_recv", "ping_pong"), observed("all_gather", "ring")
+    other = [replace(one, in_place=True) for one in gathers]
     assert machine_of(trips, observed("reduce_scatter", "ring"), other).reduction == {}
     half = [replace(one, dtype="float16") for one in halves()]
     assert machine_of(trips, halves(), half).reduction.keys() == {"float32", "float16"}
-
-
-def test_a_reduction_takes_some_time_even_if_noise_hides_it():
-    slow = [replace(one, seconds=2 * one.seconds, rounds_s=()) for one in observed("all_gather", "ring")]
-    found = machine_of(observed("send_recv", "ping_pong"), observed("reduce_scatter", "ring"), slow)
+    slow = [replace(one, seconds=2 * one.seconds, rounds_s=()) for one in gathers]
+    found = machine_of(trips, observed("reduce_scatter", "ring"), slow)
     assert found.reduction["float32"].bytes_per_s.value == pytest.approx(1e12)
 
 

@@ -41,12 +41,10 @@ def measured(mpiexec, tmp_path_factory):
     ],
 )
 def test_declared_sections_are_those_of_the_machine_or_are_refused_in_one_line(measured, tmp_path, sections, said):
-    path = tmp_path / "declared.yaml"
-    path.write_text(f"{sections}\n")
-    result = invoke("model", measured, "--declare", path)
-    if result.code:
-        assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
-    assert said in result.out + result.err
+    (tmp_path / "declared.yaml").write_text(f"{sections}\n")
+    result = invoke("model", measured, "--declare", tmp_path / "declared.yaml")
+    assert (result.code, result.err.count("\n")) in ((0, 0), (2, 1))
+    assert said in (result.err if result.code else result.out)
 
 
 @pytest.mark.mpi
@@ -72,10 +70,3 @@ def test_several_machines_do_not_fit_into_one_file(tmp_path):
     assert not out.exists()
     assert invoke("model", tmp_path / "python.h5", "--out", out).code == 0
     assert read_machine(out, "--machine").measured.executor == "python"
-
-
-def test_a_raw_file_is_not_written_over(tmp_path):
-    write_raw_file(raw_trips(), tmp_path / "raw.h5")
-    before = (tmp_path / "raw.h5").read_bytes()
-    assert invoke("model", tmp_path / "raw.h5", "--out", tmp_path / "raw.h5").is_bad_input("--out", "raw.h5")
-    assert (tmp_path / "raw.h5").read_bytes() == before

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.model.machine_file import NcclSection, cluster_names, read_machine
+from hpccoll.model.machine_file import NcclSection
 from hpccoll.model.nccl_model import PROTOCOLS, nccl_estimates
 
 HOPPER = NcclSection(architecture="hopper", channels=8, intra_bytes_per_s=48e9, inter_bytes_per_s=48e9)
@@ -73,8 +73,3 @@ def test_small_messages_take_low_latency_protocols_and_large_ones_simple():
 @pytest.mark.parametrize(("collective", "nodes"), [("all_to_all", 2), ("broadcast", 2), ("all_reduce", 1)])
 def test_what_is_not_modelled_has_no_estimates(collective, nodes):
     assert nccl_estimates(HOPPER, collective, nodes, 8, 8) == []
-
-
-def test_clusters_of_gpus_have_what_it_takes():
-    sections = {name: read_machine(name, "--cluster").nccl for name in cluster_names()}
-    assert {name for name, section in sections.items() if section} == {name for name in sections if name[0] == "8"}

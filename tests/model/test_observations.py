@@ -31,47 +31,43 @@ def test_what_is_compared_is_of_one_call_on_as_many_ranks(collective, more, word
     assert words in observation(collective, "native", 1024, 1.0, **more).work.text
 
 
-def test_an_observation_knows_how_far_its_messages_go():
-    pairs = Layout.of(4, 2)
-    racks = Layout((0, 1, 2, 3), rack=(0, 0, 1, 1))
-    assert observation("all_reduce", "ring", 8, 1.0, SIX_NODES).tiers == {"rack"}
-    assert observation("all_reduce", "ring", 8, 1.0, pairs).tiers == {"node", "rack"}
-    assert observation("all_reduce", "ring", 8, 1.0, racks).tiers == {"rack", "fabric"}
-    assert observation("all_reduce", "ring", 8, 1.0, Layout.of(1)).tiers == frozenset()
-    assert observation("send_recv", "ping_pong", 8, 1.0, pairs).tier == "rack"
-    assert observation("send_recv", "ping_pong", 8, 1.0, pairs, peer=1).tier == "node"
-    assert observation("multi_pair", "exchange", 8, 1.0, pairs).tier == "rack"
-    assert observation("multi_pair", "exchange", 8, 1.0, Layout.of(4)).tier == "node"
-    assert observation("multi_pair", "exchange", 8, 1.0, racks).tier == "fabric"
-    mixed = Layout((0, 0, 0, 1))
-    assert observation("multi_pair", "exchange", 8, 1.0, mixed).tiers == {"node", "rack"}
-    assert observation("multi_pair", "exchange", 8, 1.0, mixed, concurrent=1).tier == "node"
+RACKS, MIXED, AGGREGATED = (
+    Layout((0, 1, 2, 3), rack=(0, 0, 1, 1)),
+    Layout((0, 0, 0, 1)),
+    Layout((0, 0, 1), aggregators=1),
+)
 
 
-def test_aggregators_count_where_they_take_part():
-    layout = Layout((0, 0, 1), aggregators=1)
-    assert observation("all_reduce", "sharp_emulated", 8, 1.0, layout).tiers == {"node", "rack"}
-    assert observation("all_reduce", "ring", 8, 1.0, layout).tiers == {"node"}
+@pytest.mark.parametrize(
+    ("collective", "algorithm", "layout", "params", "tiers"),
+    [
+        ("all_reduce", "ring", SIX_NODES, {}, "rack"), ("all_reduce", "ring", Layout.of(4, 2), {}, "node rack"),
+        ("all_reduce", "ring", RACKS, {}, "rack fabric"), ("all_reduce", "ring", Layout.of(1), {}, ""),
+        ("send_recv", "ping_pong", Layout.of(4, 2), {}, "rack"),
+        ("send_recv", "ping_pong", Layout.of(4, 2), {"peer": 1}, "node"),
+        ("multi_pair", "exchange", Layout.of(4, 2), {}, "rack"), ("multi_pair", "exchange", Layout.of(4), {}, "node"),
+        ("multi_pair", "exchange", RACKS, {}, "fabric"), ("multi_pair", "exchange", MIXED, {}, "node rack"),
+        ("multi_pair", "exchange", MIXED, {"concurrent": 1}, "node"),
+        ("all_reduce", "sharp_emulated", AGGREGATED, {}, "node rack"),  # aggregators count where they take part
+        ("all_reduce", "ring", AGGREGATED, {}, "node"),
+    ],
+)  # fmt: skip
+def test_an_observation_knows_how_far_its_messages_go(collective, algorithm, layout, params, tiers):
+    one = observation(collective, algorithm, 8, 1.0, layout, **params)
+    assert one.tiers == set(tiers.split())
+    assert one.tier == (tiers if tiers and " " not in tiers else None)
 
 
 def test_its_name_has_the_parameters_that_were_requested():
     assert observation("all_reduce", "torus", 8, 1.0, rows=2).name == "torus rows=2"
 
 
-def test_only_single_operations_are_observed():
-    cases = [case(timing=timing, device="cuda", transport="nccl") for timing in TIMINGS]
-    several = raw(*(outcome(one) for one in cases))
-    assert len([*observations(several)]) == 1
-
-
-def test_training_steps_are_not_observed():
+def test_only_single_operations_that_succeeded_are_observed_and_no_training_steps():
     step = case(collective="training_step", in_place=True, params={"model": "gpt2"})
-    assert len([*observations(raw(outcome(step), outcome(case())))]) == 1
-
-
-@pytest.mark.parametrize("more", [{"status": "failed"}, {"floor": True}, {"bytes": 0}])
-def test_failed_and_empty_ones_are_not_observed(more):
-    assert [*observations(raw(outcome(**more)))] == []
+    cases = [*(case(timing=timing, device="cuda", transport="nccl") for timing in TIMINGS), step]
+    assert len([*observations(raw(*map(outcome, cases)))]) == 1
+    failed = [outcome(**more) for more in ({"status": "failed"}, {"floor": True}, {"bytes": 0})]
+    assert [*observations(raw(*failed))] == []
 
 
 def test_it_has_the_rounds_and_the_cpus_of_the_first_node():

@@ -24,33 +24,32 @@ def simulated(case, channels=1, window=1, **others):
     return simulate(case.slices, equal_cut(case, channels), MACHINE, window, **others)
 
 
-@pytest.mark.parametrize("most", [MESSAGES - 1, MESSAGES])
-def test_few_messages_are_events(monkeypatch, most):
-    monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", most)
-    exact = most >= MESSAGES
-    assert simulated(RING) == (pytest.approx(simulated(RING).seconds), exact)
-    assert simulated(RING, channels=2).exact is False, "all lanes count"
+@pytest.fixture
+def limits(monkeypatch):
+    """Return the function that sets the most messages to simulate by events, in any case and side by side."""
+
+    def limit(few, many):
+        monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", few)
+        monkeypatch.setattr("hpccoll.model.simulation.MANY_MESSAGES", many)
+
+    return limit
 
 
-@pytest.mark.parametrize(("case", "channels", "window"), [
-    (RING, 2, 2), (first_case("all_reduce", "bidirectional_ring", Layout.of(8, 1)), 1, 1),
-])  # fmt: skip
-def test_more_messages_are_events_where_lanes_run_side_by_side(monkeypatch, case, channels, window):
-    monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", 0)
-    assert simulated(case, channels, window).exact
-    monkeypatch.setattr("hpccoll.model.simulation.MANY_MESSAGES", 2 * MESSAGES - 1)
-    assert not simulated(case, channels, window).exact
-
-
-def test_messages_that_are_too_many_to_keep_are_not_counted(monkeypatch):
-    monkeypatch.setattr("hpccoll.model.simulation.kept_traffic", lambda _: None)
+def test_few_messages_are_events_and_more_where_lanes_run_side_by_side(limits, monkeypatch):
+    assert [limits(most, 0) or simulated(RING).exact for most in (MESSAGES - 1, MESSAGES)] == [False, True]
+    assert not simulated(RING, channels=2).exact, "all lanes count"
+    both_ways = first_case("all_reduce", "bidirectional_ring", Layout.of(8, 1))
+    for case, channels, window in ((RING, 2, 2), (both_ways, 1, 1)):
+        assert [
+            limits(0, many) or simulated(case, channels, window).exact for many in (2 * MESSAGES - 1, 2 * MESSAGES)
+        ] == [False, True]
+    monkeypatch.setattr("hpccoll.model.simulation.kept_traffic", lambda _: None)  # too many to keep, and to count
     assert not simulated(RING).exact
 
 
 @pytest.mark.parametrize("few", [0, 1_000_000])
-def test_both_engines_take_the_window_and_the_type_and_report_progress(monkeypatch, few):
-    monkeypatch.setattr("hpccoll.model.simulation.FEW_MESSAGES", few)
-    monkeypatch.setattr("hpccoll.model.simulation.MANY_MESSAGES", few)
+def test_both_engines_take_the_window_and_the_type_and_report_progress(limits, few):
+    limits(few, few)
     large, done = first_case("all_reduce", "ring", Layout.of(40, 1)), []
     one, exact = simulated(large, progress=done.append)
     assert exact is (few > 0)

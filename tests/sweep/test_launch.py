@@ -286,15 +286,6 @@ def test_what_srun_refuses_for_want_of_the_controller_is_launched_again_when_it_
     assert (came is None) == (launched > refused)
 
 
-def test_ranks_that_never_start_are_killed_and_reported_and_the_next_shape_is_tried(here):
-    (here / "does.py").write_text("import time\ntime.sleep(60)\n")
-    change(here, {"start_timeout_s": 0.1})
-    assert not start(here)
-    messages = [failure.message for failure in read_failure_notes(here / "raw" / "F.h5")]
-    for words, size in zip(messages, ("1 rank on 1 node", "2 ranks on 2 nodes", "4 ranks on 4 nodes"), strict=True):
-        assert words.startswith(f"the launch of {size} did not start within 0.55 s")
-
-
 def test_ranks_that_have_begun_have_all_the_time_that_their_cases_take(monkeypatch):
     monkeypatch.setattr(child_process, "POLL_S", 0.01)
     assert child_process.run_child(["sleep", "0.5"], 0.1, has_started=lambda: True) is None

@@ -13,7 +13,7 @@ from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.launch import launch
 from hpccoll.sweep.paths import workflow_directory
-from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
+from hpccoll.sweep.planner import make_plan, write_plan
 from hpccoll.sweep.sweep_file import load_sweep
 
 BESIDE = "launcher: srun\naggregators: {partition: all}\n"
@@ -182,22 +182,6 @@ def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path
         return
     with pytest.raises(BadInputError, match=rf"--out .*/out: mpi\.n4x1 was measured .*{change}"):
         on_cluster(text, out=out)
-
-
-def test_a_job_that_was_planned_and_never_began_is_planned_anew(on_cluster, programs, tmp_path):
-    out = tmp_path / "out"
-    for nodes, name in (
-        (NODES.replace("drained", "idle").replace("down*", "idle"), "mpi.n6x1"), (NODES, "mpi.n4x1"),
-        (NODES.replace("drained", "idle").replace("down*", "idle"), "mpi.n6x1"),
-    ):  # fmt: skip
-        programs("sinfo", nodes)
-        plan = on_cluster(out=out)
-        check_output_directory(plan, out)
-        write_plan(plan, out)
-        if name == "mpi.n4x1":
-            begin(plan.jobs[0], out, done=1)
-        assert plan.jobs[-1].name == name
-    assert [len(job.cases) for job in plan.jobs] == [12, 4]
 
 
 def test_a_cluster_that_can_no_longer_measure_what_was_measured_says_why(on_cluster, tmp_path):

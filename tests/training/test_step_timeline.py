@@ -27,10 +27,6 @@ def flops(computation):
     return computation.flops
 
 
-def free(_operation):
-    return 0.0
-
-
 def operations(timeline, stage=0):
     return [span for span in timeline.spans[stage] if span.operation]
 
@@ -64,17 +60,8 @@ def test_a_bucket_starts_when_it_is_ready_and_the_one_before_it_has_ended(parts)
     assert timeline.step_s == pytest.approx(end)
     assert timeline.exposed_s == pytest.approx(max(0.0, end - ready))
     assert timeline.communication_s == pytest.approx(sum(communicated for _, communicated in parts))
-
-
-@given(steps)
-def test_overlap_hides_what_fits_and_no_more_than_the_backward_pass(parts):
-    timeline = step_timeline([overlapped(parts)], flops, cost_of(parts))
-    last = parts[-1][1]
-    after_first = sum(computed for computed, _ in parts[1:])
-    assert timeline.exposed_s >= last - 1e-9  # the last bucket has nothing to hide behind
-    assert timeline.exposed_s >= timeline.communication_s - after_first - 1e-9
     if all(communicated <= following for (_, communicated), (following, _) in pairwise(parts)):
-        assert timeline.exposed_s == pytest.approx(last)
+        assert timeline.exposed_s == pytest.approx(parts[-1][1]), "the last bucket has nothing to hide behind"
 
 
 @given(steps, st.data())
@@ -113,7 +100,7 @@ def equal_blocks(blocks):
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 12))
 def test_the_bubble_of_a_pipeline_is_that_of_the_formula(stages, blocks, micro_batches):
     parallelism = Parallelism(Mesh(pp=stages), micro_batches=micro_batches)
-    timeline = step_timeline(step_programs(equal_blocks(stages * blocks), parallelism), flops, free)
+    timeline = step_timeline(step_programs(equal_blocks(stages * blocks), parallelism), flops, lambda _: 0.0)
     assert timeline.step_s == pytest.approx((micro_batches + stages - 1) * 3 * blocks)
     assert timeline.bubble_s / timeline.step_s == pytest.approx((stages - 1) / (micro_batches + stages - 1))
     assert timeline.exposed_s == 0
@@ -129,7 +116,7 @@ def test_a_message_delays_the_next_stage_by_its_time():
 def test_programs_that_wait_for_each_other_are_reported():
     receive = StepOperation("stage 1", "send_recv", "pp", 1, "float32", FORWARD, peer=1)
     with pytest.raises(RuntimeError, match="wait for messages"):
-        step_timeline([program(Start(receive))], flops, free)
+        step_timeline([program(Start(receive))], flops, lambda _: 0.0)
 
 
 # ---- any mesh ------------------------------------------------------------------------------------------------------
@@ -158,11 +145,9 @@ def test_a_step_lasts_from_its_computation_to_all_of_it_in_turn(mesh, sharding, 
 
 @given(st.sampled_from(["none", "zero1", "zero2", "zero3", "fsdp"]), st.floats(0.01, 2))
 def test_overlap_makes_no_step_longer(sharding, communicated):
-    with_overlap, without = (
-        step_timeline(
-            step_programs(equal_blocks(6), Parallelism(Mesh(dp=4), sharding=sharding, overlap=overlap)),
-            flops, lambda _: communicated,
-        ).step_s
-        for overlap in (True, False)
-    )  # fmt: skip
-    assert with_overlap <= without + 1e-9
+    overlapped, late = (
+        step_programs(equal_blocks(6), Parallelism(Mesh(dp=4), sharding=sharding, overlap=each))
+        for each in (True, False)
+    )
+    longest = step_timeline(late, flops, lambda _: communicated).step_s
+    assert step_timeline(overlapped, flops, lambda _: communicated).step_s <= longest + 1e-9

@@ -183,26 +183,6 @@ def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tm
 UP, DOWN = ("Slurmctld(primary) at head is " + state for state in ("UP", "DOWN"))
 
 
-def test_after_an_outage_snakemake_has_little_time_to_notice_an_end(slurm, programs, tmp_path, monkeypatch):
-    now = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    monitor = SlurmMonitor(tmp_path)
-    slurm(("7", "RUNNING", "None"))
-    monitor.poll_now()
-    for answer in (DOWN, UP):
-        programs("scontrol", answer)
-        now += 20
-        monitor.poll()
-    slurm(("7", "COMPLETED", "None"))
-    monitor.poll_now()
-    assert not monitor.missed_end  # it has just ended
-    now += 11
-    monitor.poll_now()
-    assert monitor.missed_end
-    monitor.restart()
-    assert not monitor.outage
-
-
 def test_a_job_that_the_controller_lost_before_anybody_saw_it_is_not_waited_for(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
