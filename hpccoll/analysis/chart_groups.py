@@ -56,12 +56,10 @@ class ChartGroup:
 
     @property
     def of_steps(self) -> bool:
-        """Whether the rows are training steps."""
         return self.collective in WORKLOADS
 
     @property
     def has_size(self) -> bool:
-        """Whether the collective has a message size."""
         return has_size(self.collective)
 
     def size_label(self, nbytes: int) -> str:
@@ -102,12 +100,10 @@ class ChartGroup:
 
     @property
     def modelled(self) -> bool:
-        """Whether a library's own model predicts the time of a point."""
         return any(point.expected_s for point in self.usable)
 
     @property
     def several_executors(self) -> bool:
-        """Whether both executors measured rows."""
         return len({point.row.executor for point in self.usable}) > 1
 
     @property

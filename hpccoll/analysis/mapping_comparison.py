@@ -52,7 +52,6 @@ def _faster_of_each(points: Sequence[SeriesPoint]) -> list[SeriesPoint]:
 
 
 def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequence[int]) -> Iterator[list[str]]:
-    """Yield the lines of points that were measured together, ordered by the ratio at the largest size."""
     over = _ratios_to_fastest(points)
     largest = {point.series: point for point in sorted(points, key=lambda point: point.row.requested_bytes)}
     for point in sorted(

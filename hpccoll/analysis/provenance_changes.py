@@ -47,7 +47,6 @@ def _are_same_hosts(before: Sequence[str], now: Sequence[str]) -> bool:
 
 
 def _flat(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of what a run was measured with."""
     hosts = run.provenance.get("hosts")
     yield HOSTS, ", ".join(sorted(map(str, hosts))) if isinstance(hosts, list) else str(hosts)
     yield "kind", run.kind

@@ -51,7 +51,6 @@ class StepComparison:
 
     @property
     def title(self) -> str:
-        """The model, the ranks and what else distinguishes the workload."""
         crowded = " (more ranks than cores)" if self.oversubscribed else ""
         return ", ".join((f"{self.model} on {self.shape}{crowded}", *self.details))
 
@@ -68,7 +67,6 @@ class StepComparison:
 
     @property
     def clear(self) -> bool:
-        """Whether the first algorithm is clearly faster than each other."""
         return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
 
 
