@@ -24,25 +24,18 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     from hpccoll.analysis.noise_sentence import noise_sentence
     from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
     from hpccoll.analysis.step_comparison import compare_steps, product_findings
-    from hpccoll.cases.algorithm_registry import WORKLOADS
-    from hpccoll.render.answers import Answers, answer_lines, unanswered_lines
+    from hpccoll.render.answers import Answers, conclusion_lines
     from hpccoll.render.printed_evidence import executed_lines
-    from hpccoll.render.step_answers import step_answers
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
 
     results = to_results(ResultFiles(raw_results=[program.results.raw]))
     recommendations = recommend(results)
     table.end(program.job, program.results.raw.histories(), verdicts_by_setting(recommendations))
-    answers, steps = Answers(recommendations), step_answers(results)
-    answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
     compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
     products = product_findings(compared, results.step_times.get)
-    lines = (
-        *answer_lines(answers), *map(str, steps), *(f"{each} {each.remedy}" for each in products),
-        *unanswered_lines(results, answered), noise_sentence(results),
-    )  # fmt: skip
-    for line in filter(None, lines):
+    remarks = (*(f"{each} {each.remedy}" for each in products), noise_sentence(results))
+    for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
         print(f"# {line}")
     for line in executed_lines(program.results.raw):
         print(f"# executed: {line}")
