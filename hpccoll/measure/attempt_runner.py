@@ -20,9 +20,9 @@ from hpccoll.measure.executed_evidence import full_reason, judge
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError
-from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure
+from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw_results import Attempt, Outcome
+from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 
@@ -46,7 +46,6 @@ class AttemptRunner:
         self._bind_group()
         self.ranks_lost = False
         """Whether the group has lost a rank, which ends the attempt."""
-        self._prepared: Prepared | None = None
         self._counted_cases: set[str] = set()  # the cases whose bytes were counted: one round is enough
 
     def _bind_group(self) -> None:
@@ -69,24 +68,22 @@ class AttemptRunner:
         prepared = self.factory.make(case)
         if isinstance(prepared, SkippedCase):
             reason = full_reason(prepared.reason, self.probe_result, self.job, case)
-            return Outcome(
-                case=case, status=prepared.status, reason=reason, requested=requested_algorithm(self.job, case)
-            )
-        self._prepared = prepared
-        with gpu_errors(prepared.gpu):
-            return self._run_prepared(case, number, prepared)
-
-    def _run_prepared(self, case: Case, number: int, prepared: Prepared) -> Outcome:
+            return self._unmeasured(case, prepared.status, reason)
+        self.progress.where = prepared.progress
         sync = self.sync if self.sync and prepared.set_wait(self.sync.wait) else None
-        try:
-            outcome = self._measure(case, number, prepared, sync or self.ranks)
-        except StalledError as error:
-            if sync is None:
-                raise
-            return self._handle_stall(case, prepared, error, sync)
-        prepared.close()
-        self._prepared = None
+        with gpu_errors(prepared.gpu):
+            try:
+                outcome = self._measure(case, number, prepared, sync or self.ranks)
+                prepared.close()
+            except StalledError as error:
+                if sync is None:
+                    raise
+                outcome = self._handle_stall(case, prepared, error, sync)
+        self.progress.where = no_plan  # a reference to the case would keep its GPU memory
         return outcome
+
+    def _unmeasured(self, case: Case, status: Status, reason: str) -> Outcome:
+        return Outcome(case=case, status=status, reason=reason, requested=requested_algorithm(self.job, case))
 
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._executor_barrier, self.progress)
@@ -95,10 +92,6 @@ class AttemptRunner:
         self.progress.enter("collecting the outcome")
         activity = monitor.activity(prepared.operations_with_check) if monitor else {}
         return self._collect(case, number, prepared, samples, sync, activity)
-
-    def where(self) -> str:
-        """Return the progress of the current operation."""
-        return self._prepared.progress() if self._prepared else "no plan yet"
 
     def is_excluded(self) -> bool:
         """Return whether the others have gone on without this rank, which is stuck; callable from any thread."""
@@ -128,12 +121,11 @@ class AttemptRunner:
         gc.enable()  # the timing loop has disabled it
         self.progress.enter("regrouping after a stall")
         description = self.group.recover(prepared, sync, error, self.attempt.number, case)
-        self._prepared = None
         self.ranks_lost = self.group.ranks.comm.size < self.comm.size
         if not self.ranks_lost:
             self._close_barrier()
             self._bind_group()
-        return Outcome(case=case, status="failed", reason=description, requested=requested_algorithm(self.job, case))
+        return self._unmeasured(case, "failed", description)
 
     def _collect(
         self, case: Case, number: int, prepared: Prepared, samples: Samples, sync: RankSync,

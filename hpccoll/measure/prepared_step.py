@@ -89,8 +89,6 @@ class PreparedStep:
         self.wire_bytes, self.rack_bytes = self._sum(attrgetter("wire_bytes")), self._sum(attrgetter("rack_bytes"))
         self._worker_bytes = {end: self._sum(methodcaller("worker_bytes", end)) for end in ("source", "target")}
 
-    # ---- operations ---------------------------------------------------------------------------------------------
-
     def _prepare_all(self, prepare: Prepare) -> "list[PreparedCase]":
         """Return the prepared case of each operation of this rank.
 
@@ -174,8 +172,6 @@ class PreparedStep:
             in_place=distinct_placements(name, algorithm, (operation.is_bucket,))[0],
         )  # fmt: skip
 
-    # ---- measurement --------------------------------------------------------------------------------------------
-
     def loop(self, sync: RankSync, _barrier: object, progress: RankProgress) -> PythonLoop:
         """Return the loop that runs this step; Python times it, because steps take milliseconds."""
         return PythonLoop(self, sync, progress)
@@ -212,8 +208,6 @@ class PreparedStep:
         found = {str(each.case.id): each.diagnose(name) for each in self._prepared.values()}
         return "; ".join(f"{case}: {errors}" for case, errors in found.items() if errors) or None
 
-    # ---- evidence -----------------------------------------------------------------------------------------------
-
     @property
     def executor(self) -> str:
         return self.inside[0].executor if self.inside else COMPILED
@@ -240,8 +234,6 @@ class PreparedStep:
         which = f"of {len(self.inside)} operations one of {shown.case.collective}"
         return executed, "; ".join(filter(None, (f"{which}: {evidence}" if evidence else None, ports))) or None
 
-    # ---- end ----------------------------------------------------------------------------------------------------
-
     def close(self) -> None:
         self.engine.close()
         self._release()
@@ -260,29 +252,22 @@ class PreparedStep:
 
     def description(self) -> list[list[dict[str, Any]]]:
         """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""
-        rows = None
-        if self.workload.compute == GEMM:
-            rows = step_engine.ROWS if self.gpu is None else stream_step_engine.ROWS
-        return [describe_program(program, rows) for program in self.programs]
+        return [[*self._operations(program), *self._computations(program)] for program in self.programs]
 
+    @staticmethod
+    def _operations(program: StepProgram) -> Iterator[dict[str, Any]]:
+        for each in program.operations:
+            receives = {"receives": True} if each.receives else {}
+            about = {"label": each.label, "collective": each.collective, "axis": each.axis}
+            yield {**about, "bytes": each.nbytes, "phase": each.phase, **receives}
 
-def describe_program(program: StepProgram, rows: range | None = None) -> list[dict[str, Any]]:
-    """Return the operations and the computations of a program, in the order of their times.
-
-    ``rows`` are the valid rows of the matrices that are multiplied; None if computations are no products.
-    """
-    operations: list[dict[str, Any]] = [
-        {
-            "label": each.label, "collective": each.collective, "axis": each.axis, "bytes": each.nbytes,
-            "phase": each.phase, **({"receives": True} if each.receives else {}),
-        }
-        for each in program.operations
-    ]  # fmt: skip
-    phases = [each.phase for each in program.instructions if isinstance(each, Compute)]
-    if rows is None:
-        return [*operations, *({"phase": phase} for phase in phases)]
-    products = matrix_products(program, rows)
-    return [*operations, *({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))]
+    def _computations(self, program: StepProgram) -> Iterator[dict[str, Any]]:
+        phases = [each.phase for each in program.instructions if isinstance(each, Compute)]
+        if self.workload.compute != GEMM:
+            yield from ({"phase": phase} for phase in phases)
+            return
+        products = matrix_products(program, step_engine.ROWS if self.gpu is None else stream_step_engine.ROWS)
+        yield from ({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))
 
 
 def _drivable(prepared: "PreparedCase") -> Drivable:
