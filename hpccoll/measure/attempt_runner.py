@@ -49,7 +49,6 @@ class AttemptRunner:
         self._counted_cases: set[str] = set()  # the cases whose bytes were counted: one round is enough
 
     def _bind_group(self) -> None:
-        """Create everything that depends on the communicator of the group."""
         self.ranks = self.group.ranks
         self.comm = self.ranks.comm
         self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus, self.executor_options)
@@ -147,43 +146,24 @@ class AttemptRunner:
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
         executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic)
+        times = CaseTimes.from_samples(
+            samples.start_ns, samples.end_ns, one_clock=len({place.clock for place in self.attempt.places}) == 1,
+            workers=self.attempt.ranks - self.attempt.aggregators, round_number=number,
+            device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
+            event_ns=None if events is None else np.moveaxis(events, 1, 2),
+        )  # fmt: skip
         return Outcome(
-            case=case,
-            status="wrong" if wrong else "ok",
-            reason="; ".join(reasons) if wrong else None,
-            bytes=prepared.bytes,
-            params=prepared.params,
-            wrong=wrong if prepared.checked else None,
-            converged=samples.converged,
-            wire_bytes_predicted=prepared.wire_bytes,
-            rack_bytes_predicted=prepared.rack_bytes,
-            wire_bytes_measured=traffic.sent if traffic else None,
+            case=case, status="wrong" if wrong else "ok", reason="; ".join(reasons) if wrong else None,
+            bytes=prepared.bytes, params=prepared.params, floor=prepared.floor,
+            executor=prepared.executor, operations=prepared.operations,
+            times=times, converged=samples.converged, cpu_s=np.array(cpu_s), wrong=wrong if prepared.checked else None,
+            requested=requested_algorithm(self.job, case), executed=executed, evidence=evidence,
+            wire_bytes_predicted=prepared.wire_bytes, rack_bytes_predicted=prepared.rack_bytes,
             workers_sent_predicted=prepared.worker_bytes("source"),
             workers_received_predicted=prepared.worker_bytes("target"),
-            wire_sent=traffic.per_node(network_ports.SENT) if traffic else (),
-            wire_received=traffic.per_node(network_ports.RECEIVED) if traffic else (),
-            port_sent=traffic.by_port(network_ports.SENT, self.attempt.ports) if traffic else (),
-            port_received=traffic.by_port(network_ports.RECEIVED, self.attempt.ports) if traffic else (),
-            counters=traffic.counters if traffic else None,
-            requested=requested_algorithm(self.job, case),
-            executed=executed,
-            evidence=evidence,
-            floor=prepared.floor,
-            executor=prepared.executor,
-            operations=prepared.operations,
-            times=CaseTimes.from_samples(
-                samples.start_ns,
-                samples.end_ns,
-                one_clock=len({place.clock for place in self.attempt.places}) == 1,
-                workers=self.attempt.ranks - self.attempt.aggregators,
-                round_number=number,
-                device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
-                event_ns=None if events is None else np.moveaxis(events, 1, 2),
-            ),
             program=json.dumps(step.description()) if step else None,
-            cpu_s=np.array(cpu_s),
-            **_by_name(activities or ()),
-        )
+            **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities or ()),
+        )  # fmt: skip
 
     def _traffic(self, prepared: Prepared, samples: Samples, sync: RankSync) -> port_traffic.PortTraffic | None:
         """Return, at rank 0, the traffic between nodes, counted at the first rank of each; None on a single node."""

@@ -84,8 +84,12 @@ class JobRunner:
         probe_result = launch.probe_result
         if launch.probe:
             probe_result = launch.probe(group.ranks, self.job, launch.pending_signal, group.gpus)
+
+        def is_excluded() -> bool:
+            return self.runner is not None and self.runner.is_excluded()
+
         try:
-            with watchdog(self.progress, self.job.effort.timeout, self.report_failure, self._is_excluded):
+            with watchdog(self.progress, self.job.effort.timeout, self.report_failure, is_excluded):
                 fine = self._run_attempts(shape, left, probe_result)
         except ExcludedError:
             print_of_rank(self.me, "stalled; the other ranks continued without it, and it ends with them")
@@ -165,9 +169,6 @@ class JobRunner:
             if runner.ranks_lost:
                 break
         return fine
-
-    def _is_excluded(self) -> bool:
-        return self.runner is not None and self.runner.is_excluded()
 
     def report_failure(self, message: str) -> None:
         """Print the reason why this rank fails, and record it next to the journal; callable from any thread."""

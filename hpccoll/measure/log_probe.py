@@ -103,7 +103,6 @@ def _log_directory() -> Iterator[tuple[Path, str | None]]:
 
 
 def _own_logs(directory: Path, most: int) -> Mapping[str, bytes] | str:
-    """Return the beginnings of the logs of this rank by name, or why they cannot be read."""
     found = {}
     try:
         copy_nccl_settings(directory)

@@ -113,13 +113,11 @@ class PreparedStep:
         return inside
 
     def _gpu_of(self, group: str) -> Gpu | None:
-        """Return the GPU with the stream of the operations of a group; None in host memory."""
         if self.gpu is not None and group not in self._gpus:
             self._gpus[group] = self.gpu.with_own_stream()
         return self._gpus.get(group)
 
     def _engine(self) -> "StepEngine | StreamStepEngine":
-        """Return what runs the program; all ranks call this together."""
         if self.gpu is not None:
             plans = [cast("StreamPlan", each.plan) for each in self.inside]
             gpus = [cast("Gpu", each.gpu) for each in self.inside]
@@ -239,7 +237,6 @@ class PreparedStep:
         self._release()
 
     def _release(self, end_world: Callable[[MPI.Intracomm], None] = close_world) -> None:
-        """Free all plans, buffers and communicators; those of NCCL by ``end_world``."""
         for each in self._prepared.values():
             each.close()
         self._prepared = {}

@@ -138,7 +138,6 @@ class StepEngine:
         self.runs.append(times)
 
     def _compute(self, instruction: Compute, begin: int) -> int:
-        """Compute, and return when that ended."""
         self.current = f"the {instruction.phase} pass"
         if self._gemm:
             products = self._gemm.start()
@@ -176,7 +175,6 @@ class StepEngine:
             self._end(number)
 
     def _end(self, number: int) -> None:
-        """Record the end of an operation, and begin what came after it."""
         self.times[3 * number + END] = time.perf_counter_ns()
         self._ended[number] = True
         self._queues[self.streams[number]].popleft()
@@ -188,11 +186,9 @@ class StepEngine:
             self._drive(FOREVER_NS, number)
 
     def _running(self) -> list[int]:
-        """Return the operations that have begun and not ended: of each stream the first, if any."""
         return [queue[0] for queue in self._queues.values() if queue and self._begun[queue[0]]]
 
     def _drive(self, until_ns: int, awaited: int | None = None) -> None:
-        """Drive all running operations until a time, or until one that is awaited has ended."""
         while True:
             running = self._running()
             if awaited is not None and self._ended[awaited]:
