@@ -22,7 +22,7 @@ from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.simulation import RADIX, AlgorithmSimulation
 from hpccoll.schedule import Layout, Parameter, itemsize
-from hpccoll.training.mesh import Mesh
+from hpccoll.training.parallelism import Mesh
 from hpccoll.training.step_program import StepOperation, StepProgram
 
 USUAL_IN_STEPS: Mapping[str, tuple[str, ...]] = {

@@ -19,10 +19,10 @@ from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.store.schema import SIMULATED
-from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.parallelism import Parallelism, step_programs
+from hpccoll.training.parallelism import Mesh, Parallelism
 from hpccoll.training.step_program import Compute, StepProgram
+from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
 GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
